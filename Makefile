@@ -1,0 +1,60 @@
+# Everything runs from .venv, which `make setup` builds from the lock file. Needs Python 3.11+, Java 17+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## print this
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/make \1|\2/' | awk -F'|' '{printf "  %-12s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: $(READY) ## build .venv, so that .venv/bin/playhead runs
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 setup" >&2; exit 2; }
+	@command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || { echo "Java 17 or newer is needed" >&2; exit 2; }
+	@echo "setting up $(VENV) (once; PySpark is a large download)" >&2
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+.PHONY: demo
+demo: setup ## start the lab and tell the whole story on it
+	@$(BIN)/playhead demo
+
+.PHONY: lint
+lint: setup ## format check, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: test
+test: lint ## lint, then every test on real parts (under 12 minutes)
+	$(BIN)/pytest -m "not soak"
+
+.PHONY: soak
+soak: setup ## the long runs: many kills, large grids, many examples
+	$(BIN)/pytest -m soak --timeout 3600
+
+.PHONY: bench
+bench: setup ## speed against named peers; needs kcat and jq
+	$(BIN)/python benchmarks/run.py
+
+.PHONY: format
+format: setup ## let ruff format and mend the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: lock
+lock: setup ## resolve the dependencies again into requirements.lock
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --quiet -o requirements.lock
+
+.PHONY: clean
+clean: ## remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis dist

@@ -1,0 +1,27 @@
+"""Playhead: see, move and prove the position of every pipeline around Kafka.
+
+The public names below are loaded on first use (PEP 562), so that `import playhead` costs nothing.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from playhead.config import open_context as open_context
+
+_HOME = {"open_context": "playhead.config"}
+
+__all__ = ["__version__", "open_context"]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  (PEP 562: a module attribute can be anything)
+    if name not in _HOME:
+        raise AttributeError(f"module 'playhead' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

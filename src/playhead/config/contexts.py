@@ -1,0 +1,285 @@
+"""Contexts: which Kafka, which Connect, which settings, and which file, flag or variable said so.
+
+    current = "shop"
+
+    [contexts.shop]
+    bootstrap-servers = "kafka:9092"
+    connect = "https://connect:8083"
+    connect-password = "${env:CONNECT_PASSWORD}"
+    worker-config = "worker.properties"      # a Java file, taken as it is
+
+    [contexts.shop.kafka]                    # Java or librdkafka names
+    "client.id" = "playhead"
+
+`playhead.toml` is looked for from the working directory upwards, then in the user's config folder. Both are read; the
+nearer one wins context by context. Relative paths count from the file that names them.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from playhead.config.references import resolve
+from playhead.config.toml_lines import KeyPath, key_lines, leaves, line_of
+from playhead.errors import ConfigInvalid, Fault, Invalid, NotFound, near_names
+from playhead.model.secret import Secret
+
+FILE_NAME = "playhead.toml"
+PATH_KEYS = ("worker-config", "command-config", "connect-ca", "connect-cert", "connect-key")
+KEYS = (
+    "bootstrap-servers",
+    "connect",
+    "connect-username",
+    "connect-password",
+    "connect-token",
+    "timeout",
+    *PATH_KEYS,
+)
+TABLES = ("kafka", "spark")
+DEFAULTS = {"timeout": "30s"}
+ENVIRONMENT = {
+    "bootstrap-servers": "PLAYHEAD_BOOTSTRAP_SERVERS",
+    "connect": "PLAYHEAD_CONNECT",
+    "connect-username": "PLAYHEAD_CONNECT_USERNAME",
+    "connect-password": "PLAYHEAD_CONNECT_PASSWORD",
+    "connect-token": "PLAYHEAD_CONNECT_TOKEN",
+    "worker-config": "PLAYHEAD_WORKER_CONFIG",
+    "command-config": "PLAYHEAD_COMMAND_CONFIG",
+    "timeout": "PLAYHEAD_TIMEOUT",
+}
+_SENSITIVE = re.compile(r"password|secret|token|jaas|credential|\.pem$|keystore\.key$|(^|\.)key$", re.IGNORECASE)
+_DURATION = re.compile(r"^(\d+(?:\.\d+)?)\s*(ms|s|m|h)?$")
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+_USERINFO = re.compile(r"^([a-z][a-z0-9+.-]*://)([^/@]*)@", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value and its origin: `--flag`, `$VARIABLE`, `file:line` or `default`."""
+
+    value: str | Secret
+    origin: str
+
+    @property
+    def text(self) -> str:
+        return self.value.reveal() if isinstance(self.value, Secret) else self.value
+
+    @property
+    def shown(self) -> str:
+        if isinstance(self.value, Secret):
+            return "***"
+        return _USERINFO.sub(r"\1***@", self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Everything a command needs to know about where it works. Keys of tables are dotted: `kafka.client.id`."""
+
+    name: str | None
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+
+    def get(self, key: str) -> str | None:
+        """The value with its references resolved; call it only where the value is used."""
+        setting = self.settings.get(key)
+        return None if setting is None else resolve(setting.text)
+
+    def path(self, key: str) -> Path | None:
+        value = self.get(key)
+        return None if value is None else Path(value).expanduser()
+
+    def table(self, name: str) -> dict[str, Setting]:
+        start = name + "."
+        return {key.removeprefix(start): value for key, value in self.settings.items() if key.startswith(start)}
+
+    @property
+    def connect_urls(self) -> list[str]:
+        return [url.strip() for url in (self.get("connect") or "").split(",") if url.strip()]
+
+    @property
+    def timeout_seconds(self) -> float:
+        return parse_duration(self.get("timeout") or DEFAULTS["timeout"])
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    path: Path
+    current: str | None
+    contexts: Mapping[str, Mapping[str, Setting]]
+    faults: tuple[Fault, ...] = ()
+
+
+def is_sensitive(key: str) -> bool:
+    return _SENSITIVE.search(key) is not None
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of `500ms`, `30s`, `2m`, `1h` or a bare number of seconds."""
+    match = _DURATION.match(text.strip())
+    if not match or float(match.group(1)) <= 0:
+        raise Invalid(f"{text!r} is not a duration", "write it like 500ms, 30s, 2m or 1h")
+    return float(match.group(1)) * _UNIT_SECONDS[match.group(2)]
+
+
+def user_file() -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(base).expanduser() / "playhead" / FILE_NAME
+
+
+def project_file() -> Path | None:
+    """`playhead.toml` in the working directory or the nearest folder above it."""
+    here = Path.cwd()
+    return next((folder / FILE_NAME for folder in (here, *here.parents) if (folder / FILE_NAME).is_file()), None)
+
+
+def load_files() -> list[ConfigFile]:
+    """The files that count, the nearest first. `PLAYHEAD_CONFIG` names one file and leaves the others out."""
+    if only := os.environ.get("PLAYHEAD_CONFIG"):
+        return [load_file(Path(only))]
+    paths = [path for path in (project_file(), user_file()) if path is not None and path.is_file()]
+    return [load_file(path) for path in dict.fromkeys(paths)]
+
+
+def load_file(path: Path) -> ConfigFile:
+    try:
+        text = path.read_text("utf-8")
+        document = tomllib.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigInvalid([Fault(str(path), None, str(error))]) from None
+    except tomllib.TOMLDecodeError as error:
+        at = re.search(r"at line (\d+)", str(error))
+        raise ConfigInvalid([Fault(str(path), int(at.group(1)) if at else None, str(error))]) from None
+    reader = _FileReader(path, key_lines(text))
+    return reader.read(document)
+
+
+class _FileReader:
+    """Turns one parsed document into settings, gathering every fault on the way."""
+
+    def __init__(self, path: Path, lines: Mapping[KeyPath, int]) -> None:
+        self.path = path
+        self.lines = lines
+        self.faults: list[Fault] = []
+
+    def read(self, document: Mapping[str, object]) -> ConfigFile:
+        for key in document:
+            if key not in ("current", "contexts"):
+                self.fault((key,), f"unknown key {key!r}", near_names(key, ["current", "contexts"]))
+        contexts = document.get("contexts", {})
+        if not isinstance(contexts, Mapping):
+            self.fault(("contexts",), "'contexts' must be a table of contexts")
+            contexts = {}
+        read = {str(name): self.context(str(name), body) for name, body in contexts.items()}
+        current = document.get("current")
+        if current is not None and not isinstance(current, str):
+            self.fault(("current",), "'current' must be the name of a context")
+            current = None
+        return ConfigFile(self.path, current, read, tuple(self.faults))
+
+    def context(self, name: str, body: object) -> dict[str, Setting]:
+        if not isinstance(body, Mapping):
+            self.fault(("contexts", name), f"context {name!r} must be a table")
+            return {}
+        settings: dict[str, Setting] = {}
+        for path, value in leaves(body).items():
+            at = ("contexts", name, *path)
+            key = ".".join(path)
+            if path[0] not in (KEYS if len(path) == 1 else TABLES):
+                self.fault(at, f"unknown key {path[0]!r}", near_names(path[0], [*KEYS, *TABLES]))
+            elif (text := _as_text(value)) is None:
+                self.fault(at, f"{key!r} must be a string, a number, true or false, or a list of strings")
+            else:
+                self.check(at, key, text)
+                settings[key] = Setting(self.value_of(key, text), self.where(at))
+        return settings
+
+    def check(self, at: KeyPath, key: str, text: str) -> None:
+        try:
+            if key == "timeout":
+                parse_duration(text)
+            if key == "connect":
+                check_connect(text)
+        except Invalid as error:
+            self.fault(at, error.what, error.hint)
+
+    def value_of(self, key: str, text: str) -> str | Secret:
+        if key in PATH_KEYS and not text.startswith("${"):
+            return str(self.path.parent / Path(text).expanduser())
+        return as_value(key, text)
+
+    def where(self, at: KeyPath) -> str:
+        return f"{self.path}:{line_of(self.lines, at)}"
+
+    def fault(self, at: KeyPath, what: str, hint: str | None = None) -> None:
+        self.faults.append(Fault(str(self.path), line_of(self.lines, at), f"{what}; {hint}" if hint else what))
+
+
+def as_value(key: str, text: str) -> str | Secret:
+    """A literal secret is wrapped; a reference to one may be shown, it reveals nothing."""
+    return Secret(text) if is_sensitive(key) and not re.fullmatch(r"\$\{[^}]+\}", text) else text
+
+
+def check_connect(text: str) -> None:
+    for url in text.split(","):
+        if not re.match(r"^https?://[^/\s]+", url.strip(), re.IGNORECASE):
+            raise Invalid(f"{url.strip()!r} is not a Connect URL", "write it like http://host:8083")
+
+
+def _as_text(value: object) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ",".join(value)
+    return None
+
+
+def open_context(name: str | None = None, flags: Mapping[str, str] | None = None) -> Context:
+    """The context in force: flags over environment over files over defaults.
+
+    `name` (or `PLAYHEAD_CONTEXT`, or `current` of the nearest file) picks the context; with no file at all there is none,
+    and flags and environment must say everything. Keys of `flags` are those of the file; `kafka.X` is `-X X=...`.
+    """
+    files = load_files()
+    faults = [fault for file in files for fault in file.faults]
+    if faults:
+        raise ConfigInvalid(faults)
+    chosen = name or os.environ.get("PLAYHEAD_CONTEXT") or next((f.current for f in files if f.current), None)
+    settings = {key: Setting(value, "default") for key, value in DEFAULTS.items()}
+    settings |= _context_of(files, chosen)
+    for key, variable in ENVIRONMENT.items():
+        if value := os.environ.get(variable):
+            settings[key] = Setting(as_value(key, value), f"${variable}")
+    for key, value in (flags or {}).items():
+        settings[key] = Setting(as_value(key, value), FLAGS.get(key, "-X"))
+    if "connect" in settings:
+        check_connect(settings["connect"].text)
+    parse_duration(settings["timeout"].text)
+    return Context(chosen, settings)
+
+
+FLAGS = {
+    "bootstrap-servers": "--bootstrap-server",
+    "connect": "--connect",
+    "worker-config": "--worker-config",
+    "command-config": "--command-config",
+    "timeout": "--timeout",
+}
+
+
+def _context_of(files: list[ConfigFile], chosen: str | None) -> Mapping[str, Setting]:
+    if chosen is None:
+        return {}
+    for file in files:
+        if chosen in file.contexts:
+            return file.contexts[chosen]
+    known = [name for file in files for name in file.contexts]
+    raise _unknown_context(chosen, known)
+
+
+def _unknown_context(name: str, known: list[str]) -> Invalid:
+    missing = NotFound("context", name, known)
+    return Invalid(missing.what, missing.hint or f"no {FILE_NAME} was found here or in {user_file().parent}")

@@ -1,0 +1,228 @@
+"""Java client properties -> librdkafka settings.
+
+A worker or client file is taken as it is. What has another name or form in librdkafka is translated, what has no meaning
+there is dropped, key stores it cannot read are refused with the command that converts them. From a worker file only the
+un-prefixed client settings count: those are what the worker itself uses for its internal topics (`producer.`, `consumer.`
+and `admin.` are for connectors).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from playhead.config import Context, Setting, read_properties
+from playhead.config.contexts import as_value, is_sensitive
+from playhead.config.references import PLAIN_PROVIDERS, declared_providers, has_reference, resolve
+from playhead.errors import ConfigInvalid, Fault, Invalid
+from playhead.kafka.jaas import jaas_settings
+from playhead.model import Secret
+
+SAME = frozenset(
+    """bootstrap.servers client.id security.protocol client.dns.lookup connections.max.idle.ms metadata.max.age.ms
+    reconnect.backoff.ms reconnect.backoff.max.ms retry.backoff.ms retry.backoff.max.ms client.rack
+    sasl.kerberos.service.name sasl.kerberos.min.time.before.relogin sasl.oauthbearer.token.endpoint.url
+    ssl.key.password""".split()
+)
+RENAMED = {
+    "sasl.mechanism": "sasl.mechanisms",
+    "request.timeout.ms": "socket.timeout.ms",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "ssl.keystore.key": "ssl.key.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+}
+# Handled together, because one store is described by several properties.
+STORES = frozenset(f"ssl.{s}store.{p}" for s in ("key", "trust") for p in ("location", "password", "type"))
+SPECIAL = frozenset({"sasl.jaas.config", "ssl.endpoint.identification.algorithm"}) | STORES
+PRODUCER = frozenset(
+    """acks retries enable.idempotence compression.type max.in.flight.requests.per.connection linger.ms batch.size
+    delivery.timeout.ms""".split()
+)
+CONSUMER = frozenset("isolation.level fetch.min.bytes fetch.max.bytes max.partition.fetch.bytes".split())
+# Java-only: classes, JVM security settings, and settings Playhead decides itself.
+DROPPED = re.compile(
+    r"""ssl\.(enabled\.protocols|protocol|provider|cipher\.suites|engine\.factory\.class|secure\.random\.implementation
+        |keymanager\.algorithm|trustmanager\.algorithm)
+    |.*interceptor\.classes|metric\.reporters|metrics\..*|auto\.include\.jmx\.reporter|.*\.(de)?serializer
+    |sasl\.(client|login)\..*|sasl\.kerberos\.kinit\.cmd|sasl\.kerberos\.ticket\..*|sasl\.oauthbearer\.jwks\..*
+    |config\.providers(\..*)?|default\.api\.timeout\.ms|group\.id|auto\.offset\.reset|enable\.auto\.commit
+    |max\.poll\..*|session\.timeout\.ms|heartbeat\.interval\.ms|partitioner\.class|buffer\.memory|max\.block\.ms
+    |enable\.metrics\.push""",
+    re.VERBOSE,
+)
+MAGIC = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS", b"-----": "PEM", b"\x30": "PKCS12"}
+
+Values = dict[str, str | Secret]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """librdkafka settings by kind of client; `notes` are sentences the user should see."""
+
+    common: Values = field(default_factory=dict)
+    producer: Values = field(default_factory=dict)
+    consumer: Values = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def bootstrap(self) -> str:
+        value = self.common.get("bootstrap.servers", "")
+        return value if isinstance(value, str) else value.reveal()
+
+
+def client_settings(context: Context) -> ClientSettings:
+    """Everything a context says about reaching Kafka: worker file, client file, `[kafka]` table, `-X`, later wins."""
+    properties: dict[str, Setting] = {}
+    if path := context.path("worker-config"):
+        properties |= {key: value for key, value in _from_file(path).items() if is_client_property(key)}
+    if path := context.path("command-config"):
+        properties |= _from_file(path)
+    table = context.table("kafka")
+    properties |= {key: Setting(resolve(value.text), value.origin) for key, value in table.items()}
+    if servers := context.get("bootstrap-servers"):
+        properties["bootstrap.servers"] = Setting(servers, context.settings["bootstrap-servers"].origin)
+    if "bootstrap.servers" not in properties:
+        raise Invalid(
+            "no Kafka broker is named",
+            "give --bootstrap-server, --worker-config or a context; `playhead lab up` starts a local one",
+        )
+    return translate(properties)
+
+
+def is_client_property(key: str) -> bool:
+    """Whether an un-prefixed key of a worker file belongs to the worker's own clients."""
+    return key in SAME or key in RENAMED or key in SPECIAL
+
+
+def _from_file(path: Path) -> dict[str, Setting]:
+    entries = read_properties(path)
+    providers = declared_providers({entry.key: entry.value for entry in entries}) or PLAIN_PROVIDERS
+    return {
+        e.key: Setting(resolve(e.value, providers) if has_reference(e.value) else e.value, f"{path}:{e.line}")
+        for e in entries
+        if not e.key.startswith("config.providers")
+    }
+
+
+def translate(properties: Mapping[str, Setting]) -> ClientSettings:
+    """The whole table. Every fault is gathered before any is raised."""
+    run = _Translation(properties)
+    for key, setting in properties.items():
+        run.one(key, setting)
+    run.guarded("ssl.keystore.location", run.keystore)
+    run.guarded("ssl.truststore.location", run.truststore)
+    if run.faults:
+        raise ConfigInvalid(run.faults)
+    run.warn_of_weak_security()
+    return ClientSettings(run.common, run.producer, run.consumer, tuple(run.notes))
+
+
+class _Translation:
+    def __init__(self, properties: Mapping[str, Setting]) -> None:
+        self.properties = properties
+        self.common: Values = {}
+        self.producer: Values = {}
+        self.consumer: Values = {}
+        self.notes: list[str] = []
+        self.faults: list[Fault] = []
+
+    def text(self, key: str) -> str:
+        setting = self.properties.get(key)
+        return setting.text if setting else ""
+
+    def put(self, key: str, text: str) -> None:
+        self.common[key] = as_value(key, text) if not has_reference(text) else Secret(text)
+
+    def one(self, key: str, setting: Setting) -> None:
+        text = setting.text
+        if key in RENAMED:
+            self.put(RENAMED[key], _adjusted(RENAMED[key], text))
+        elif key == "sasl.jaas.config":
+            self.guarded(key, lambda: [self.put(name, value) for name, value in jaas_settings(text).items()])
+        elif key == "ssl.endpoint.identification.algorithm":
+            self.put(key, text or "none")
+        elif key in PRODUCER:
+            self.producer[key] = text
+        elif key in CONSUMER:
+            self.consumer[key] = text
+        elif key in STORES or DROPPED.fullmatch(key):
+            return
+        else:
+            self.put(key, text)  # same name on both sides, or already librdkafka's own name
+
+    def guarded(self, key: str, act: Callable[[], object]) -> None:
+        """Runs one translation; what it refuses becomes a fault at the line that set `key`."""
+        try:
+            act()
+        except Invalid as error:
+            setting = self.properties[key]
+            where, _, line = setting.origin.rpartition(":")
+            what = f"{error.what}; {error.hint}" if error.hint else error.what
+            at_line = line.isdigit()
+            self.faults.append(Fault(where if at_line else setting.origin, int(line) if at_line else None, what))
+
+    def keystore(self) -> None:
+        path = self.text("ssl.keystore.location")
+        if not path:
+            return
+        kind = store_kind(path, self.text("ssl.keystore.type"))
+        if kind == "PEM":
+            self.put("ssl.certificate.location", path)
+            self.put("ssl.key.location", path)
+        elif kind == "PKCS12":
+            self.put("ssl.keystore.location", path)
+            self.put("ssl.keystore.password", self.text("ssl.keystore.password"))
+        else:
+            raise Invalid(
+                f"{path} is a {kind} key store, which librdkafka cannot read",
+                f"convert it: keytool -importkeystore -srckeystore {path} -destkeystore client.p12 "
+                "-deststoretype PKCS12, then set ssl.keystore.location=client.p12 and ssl.keystore.type=PKCS12",
+            )
+
+    def truststore(self) -> None:
+        path = self.text("ssl.truststore.location")
+        if not path:
+            return
+        kind = store_kind(path, self.text("ssl.truststore.type"))
+        if kind == "PEM":
+            self.put("ssl.ca.location", path)
+        else:
+            raise Invalid(
+                f"{path} is a {kind} trust store, which librdkafka cannot read",
+                f"convert it: keytool -list -rfc -keystore {path} > ca.pem, "
+                "then set ssl.truststore.location=ca.pem and ssl.truststore.type=PEM",
+            )
+
+    def warn_of_weak_security(self) -> None:
+        protocol = self.text("security.protocol").upper()
+        mechanism = str(self.common.get("sasl.mechanisms", "")).upper()
+        if protocol == "SASL_PLAINTEXT" and (mechanism == "PLAIN" or mechanism.startswith("SCRAM")):
+            self.notes.append(f"{mechanism} without TLS: anyone on the network can take these credentials")
+        if self.common.get("ssl.endpoint.identification.algorithm") == "none" and protocol.endswith("SSL"):
+            self.notes.append("the broker's host name is not checked (ssl.endpoint.identification.algorithm is empty)")
+
+
+def _adjusted(key: str, text: str) -> str:
+    """Java says -1 for 'as the system likes', librdkafka 0."""
+    return "0" if key.endswith("buffer.bytes") and text.strip() == "-1" else text
+
+
+def store_kind(path: str, declared: str) -> str:
+    """What a key store really is: its first bytes where it can be read (Java opens PKCS12 under the name JKS too)."""
+    try:
+        start = Path(path).read_bytes()[:5]
+    except OSError:
+        start = b""
+    for magic, kind in MAGIC.items():
+        if start.startswith(magic):
+            return kind
+    if declared:
+        return declared.upper()
+    return "PKCS12" if path.lower().endswith((".p12", ".pfx")) else "JKS"
+
+
+def shown(settings: Iterable[tuple[str, str | Secret]]) -> dict[str, str]:
+    """For display: secrets as `***`, by type and, once more, by name."""
+    return {key: "***" if isinstance(value, Secret) or is_sensitive(key) else value for key, value in settings}

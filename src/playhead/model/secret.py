@@ -1,0 +1,31 @@
+"""A value that must never be shown.
+
+Its text leaves only through `reveal()`, called at the one place that hands it to a client library. Everything else, `repr`,
+`str`, f-strings, JSON output, sees `***`.
+"""
+
+import hmac
+
+
+class Secret:
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return "***"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and hmac.compare_digest(self._text.encode(), other._text.encode())
+
+    def __hash__(self) -> int:
+        return hash(("Secret", self._text))
+
+    def __reduce__(self) -> str:
+        raise TypeError("a Secret is not pickled: it would be written in clear")

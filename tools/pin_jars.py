@@ -1,0 +1,62 @@
+"""Resolves the roots of each jar set and pins what they pull in: `python tools/pin_jars.py [SET ...]`.
+
+Run it to move to another Kafka or S3Proxy version, look at the difference, commit the list.
+"""
+
+import hashlib
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from playhead.pipeline.jars import Jar, ivy_module, run_ivy
+
+KAFKA = "4.3.1"
+LISTS = Path(__file__).parent.parent / "src" / "playhead" / "pipeline" / "jar_lists"
+ROOTS = {
+    "kafka": [
+        f"org.apache.kafka:{name}:{KAFKA}"
+        for name in (
+            "kafka_2.13",
+            "connect-runtime",
+            "connect-file",
+            "connect-mirror",
+            "connect-transforms",
+            "connect-test-plugins",
+            "connect-basic-auth-extension",
+            "kafka-tools",
+        )
+    ]
+    + ["org.apache.logging.log4j:log4j-slf4j-impl:2.25.3"],  # without a binding a worker that dies says nothing
+    "s3": ["org.gaul:s3proxy:4.1.0"],
+    "debezium": ["io.debezium:debezium-connector-postgres:3.6.0.Final:plugin@tar.gz"],
+}
+_ARTIFACT = re.compile(r"\[SUCCESSFUL ?\] ([^#]+)#([^;]+);([^!]+)!")
+
+
+def pin(jar_set: str) -> None:
+    roots = [Jar.from_line(f"{root} -") for root in ROOTS[jar_set]]
+    module = ivy_module(roots)
+    if all(not root.classifier for root in roots):
+        module = re.sub(r' transitive="false"', "", module).replace("default-&gt;master", "default-&gt;master,runtime")
+        module = re.sub(r"<artifact [^>]*/>", "", module)
+    with tempfile.TemporaryDirectory() as scratch:
+        work = Path(scratch)
+        (work / "ivy.xml").write_text(module)
+        output = run_ivy(work / "ivy.xml", None, work / "cache", work / "got", lambda n: print(f"\r{n} ", end=""))
+        where = {name: (org, version) for line in output for org, name, version in _ARTIFACT.findall(line)}
+        jars = []
+        for path in sorted((work / "got").iterdir()):
+            name = max((n for n in where if path.name.startswith(f"{n}-{where[n][1]}")), key=len)
+            org, version = where[name]
+            rest = path.name.removeprefix(f"{name}-{version}").lstrip("-")
+            classifier, _, extension = rest.partition(".")
+            jars.append(Jar(org, name, version, classifier, extension, hashlib.sha256(path.read_bytes()).hexdigest()))
+    lines = [f"# roots: {' '.join(ROOTS[jar_set])}", *sorted(jar.to_line() for jar in jars)]
+    (LISTS / f"{jar_set}.txt").write_text("\n".join(lines) + "\n")
+    print(f"\r{jar_set}: {len(jars)} files pinned")
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or ROOTS:
+        pin(name)
