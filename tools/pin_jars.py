@@ -31,7 +31,6 @@ ROOTS = {
     "s3": ["org.gaul:s3proxy:4.1.0"],
     "debezium": ["io.debezium:debezium-connector-postgres:3.6.0.Final:plugin@tar.gz"],
 }
-_ARTIFACT = re.compile(r"\[SUCCESSFUL ?\] ([^#]+)#([^;]+);([^!]+)!")
 
 
 def pin(jar_set: str) -> None:
@@ -43,15 +42,13 @@ def pin(jar_set: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch)
         (work / "ivy.xml").write_text(module)
-        output = run_ivy(work / "ivy.xml", None, work / "cache", work / "got", lambda n: print(f"\r{n} ", end=""))
-        where = {name: (org, version) for line in output for org, name, version in _ARTIFACT.findall(line)}
+        target = f"{work}/got/[organisation]![module]![revision]!([classifier])!.[ext]"
+        run_ivy(work / "ivy.xml", None, work / "cache", target, lambda n: print(f"\r{n} ", end=""))
         jars = []
         for path in sorted((work / "got").iterdir()):
-            name = max((n for n in where if path.name.startswith(f"{n}-{where[n][1]}")), key=len)
-            org, version = where[name]
-            rest = path.name.removeprefix(f"{name}-{version}").lstrip("-")
-            classifier, _, extension = rest.partition(".")
-            jars.append(Jar(org, name, version, classifier, extension, hashlib.sha256(path.read_bytes()).hexdigest()))
+            org, name, version, classifier, extension = path.name.split("!")
+            sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+            jars.append(Jar(org, name, version, classifier, extension.removeprefix("."), sha256))
     lines = [f"# roots: {' '.join(ROOTS[jar_set])}", *sorted(jar.to_line() for jar in jars)]
     (LISTS / f"{jar_set}.txt").write_text("\n".join(lines) + "\n")
     print(f"\r{jar_set}: {len(jars)} files pinned")

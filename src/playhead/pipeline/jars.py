@@ -92,7 +92,8 @@ def _download(jars: Sequence[Jar], folder: Path, progress: Progress) -> None:
         if not settings:
             settings = str(work / "settings.xml")
             Path(settings).write_text(_SETTINGS)
-        output = run_ivy(work / "ivy.xml", settings, folder / ".ivy", work / "got", lambda n: progress(n, len(jars)))
+        target = f"{work}/got/[artifact]-[revision](-[classifier]).[ext]"
+        output = run_ivy(work / "ivy.xml", settings, folder / ".ivy", target, lambda n: progress(n, len(jars)))
         for jar in jars:
             _accept(jar, work / "got" / jar.file_name, folder, output)
     shutil.rmtree(folder / ".ivy", ignore_errors=True)
@@ -129,13 +130,13 @@ def ivy_module(jars: Sequence[Jar]) -> str:
 
 
 def run_ivy(
-    module: Path, settings: str | None, cache: Path, target: Path, fetched: Callable[[int], None] = lambda n: None
+    module: Path, settings: str | None, cache: Path, target: str, fetched: Callable[[int], None] = lambda n: None
 ) -> list[str]:
-    """Ivy's output. `target` gets the files; what is missing there, Ivy could not get."""
+    """Ivy's output. `target` is the pattern of the files it leaves; what is missing there, Ivy could not get."""
     command = [java(), "-jar", str(ivy_jar()), "-cache", str(cache), "-ivy", str(module)]
     if settings:
         command += ["-settings", settings]
-    command += ["-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]", "-types", "jar", "bundle"]
+    command += ["-retrieve", target, "-types", "jar", "bundle"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     lines: list[str] = []
     count = 0

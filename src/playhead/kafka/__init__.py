@@ -1,0 +1,1 @@
+"""The Kafka driver: the only place that imports confluent_kafka."""

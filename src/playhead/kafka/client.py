@@ -1,0 +1,151 @@
+"""Handles on a Kafka cluster: admin, consumer, producer; and the first contact, whose failure must be a clear sentence.
+
+Every client is made here, with the settings Playhead needs laid over what the user gave: no auto commits, murmur2 as Java
+producers use it, nothing written to stderr by the library itself.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from playhead.errors import AccessDenied, PlayheadError, TimedOut, Unreachable, Untrusted, WrongProtocol
+from playhead.kafka.faults import code_of, fault_of, translated
+from playhead.kafka.properties import ClientSettings
+from playhead.model import Deadline, Secret
+from playhead.net import Listener, identify
+
+CLIENT_ID = "playhead"
+_SILENT = logging.getLogger("playhead.librdkafka")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    id: str
+    controller: int | None
+    brokers: tuple[Broker, ...]
+
+
+class Admin:
+    """An admin client that has spoken to its cluster. Closing is the garbage collector's: librdkafka has no admin close."""
+
+    def __init__(self, settings: ClientSettings, deadline: Deadline) -> None:
+        self.settings = settings
+        self._errors: list[KafkaError] = []
+        self.raw = make_admin(settings, self._errors)
+        self.cluster = self._first_contact(deadline)
+
+    def _first_contact(self, deadline: Deadline) -> Cluster:
+        """Fails as soon as librdkafka has seen every bootstrap server fail, not only when the time is up."""
+        future = self.raw.describe_cluster(request_timeout=max(0.5, deadline.remaining()))
+        while not future.done():
+            self.raw.poll(0.05)
+            if self._is_hopeless() or deadline.passed:
+                raise diagnosis(self.settings, self._errors, deadline)
+        try:
+            found = future.result()
+        except KafkaException as error:
+            if code_of(error).code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+                raise diagnosis(self.settings, self._errors, deadline) from None
+            raise fault_of(code_of(error), "asking for the cluster") from None
+        brokers = tuple(Broker(node.id, node.host, node.port) for node in sorted(found.nodes, key=lambda n: int(n.id)))
+        return Cluster(found.cluster_id, found.controller.id if found.controller else None, brokers)
+
+    def _is_hopeless(self) -> bool:
+        return any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in self._errors)
+
+
+def describe_cluster(settings: ClientSettings, deadline: Deadline) -> Cluster:
+    return Admin(settings, deadline).cluster
+
+
+def make_admin(settings: ClientSettings, errors: list[KafkaError] | None = None) -> AdminClient:
+    with translated("making a Kafka client"):
+        return AdminClient(_config(settings, {}, errors), logger=_SILENT)
+
+
+def make_consumer(settings: ClientSettings, **own: str | int | bool) -> Consumer:
+    """For reading without a group: nothing is joined, nothing is committed. librdkafka wants a group id all the same."""
+    base = {"group.id": "playhead-reader", "enable.auto.commit": False, "enable.auto.offset.store": False}
+    names = {key.replace("_", "."): value for key, value in own.items()}
+    with translated("making a Kafka consumer"):
+        return Consumer(_config(settings, {**_plain(settings.consumer), **base, **names}), logger=_SILENT)
+
+
+def make_producer(settings: ClientSettings, **own: str | int | bool) -> Producer:
+    base = {"partitioner": "murmur2_random", "acks": "all", "enable.idempotence": True}
+    names = {key.replace("_", "."): value for key, value in own.items()}
+    with translated("making a Kafka producer"):
+        return Producer(_config(settings, {**_plain(settings.producer), **base, **names}), logger=_SILENT)
+
+
+def _config(settings: ClientSettings, own: dict[str, Any], errors: list[KafkaError] | None = None) -> dict[str, Any]:
+    seen: list[KafkaError] = [] if errors is None else errors
+    return {"client.id": CLIENT_ID, **_plain(settings.common), **own, "error_cb": seen.append}
+
+
+def _plain(values: dict[str, str | Secret]) -> dict[str, str]:
+    """The one place where secrets leave for the library."""
+    return {key: value.reveal() if isinstance(value, Secret) else value for key, value in values.items()}
+
+
+def diagnosis(settings: ClientSettings, errors: list[KafkaError], deadline: Deadline) -> PlayheadError:
+    """One sentence for a cluster that could not be reached: what librdkafka saw, else what really listens there."""
+    tls = str(settings.common.get("security.protocol", "")).upper().endswith("SSL")
+    for error in errors:
+        if error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):
+            return AccessDenied(f"{settings.bootstrap} did not accept the credentials: {_reason(error)}")
+        if error.code() == KafkaError._SSL and "verify failed" in error.str():
+            return Untrusted(
+                f"the certificate of {settings.bootstrap} is not trusted: {_reason(error)}",
+                "set ssl.ca.location to the authority that signed it",
+            )
+    seconds = min(2.0, max(0.5, deadline.remaining()))
+    findings = [(server, identify(*_address(server), seconds)) for server in settings.bootstrap.split(",")]
+    server, listener = findings[0]
+    waited = f"no Kafka broker could be reached within {deadline.seconds:g} s"
+    if listener is Listener.KAFKA and tls:
+        return WrongProtocol(f"{server} speaks Kafka without TLS", "set security.protocol to PLAINTEXT or SASL_PLAINTEXT")
+    if listener is Listener.KAFKA:
+        return TimedOut(
+            f"{server} answers, but the cluster does not: {_last(errors) or waited}",
+            "check security.protocol and the addresses the brokers advertise",
+        )
+    if listener is Listener.TLS and not tls:
+        return WrongProtocol(f"{server} expects TLS", "set security.protocol to SSL or SASL_SSL")
+    if listener is Listener.HTTP:
+        return WrongProtocol(
+            f"{server} speaks HTTP, not Kafka", "a Connect URL belongs to --connect; --bootstrap-server names brokers"
+        )
+    if listener in (Listener.UNKNOWN, Listener.TLS):
+        return WrongProtocol(f"{server} does not speak Kafka: {_last(errors) or listener.value}")
+    said = "; ".join(f"{name} {what.value}" for name, what in findings)
+    return Unreachable(said, "is the broker running, and is this its address? `playhead lab up` starts a local one")
+
+
+def _address(server: str) -> tuple[str, int]:
+    host, colon, port = server.strip().rpartition(":")
+    if not colon or not port.isdigit():
+        return server.strip(), 9092
+    return host.strip("[]"), int(port)
+
+
+def _last(errors: list[KafkaError]) -> str | None:
+    told = [error for error in errors if error.code() != KafkaError._ALL_BROKERS_DOWN]
+    return _reason(told[-1]) if told else None
+
+
+def _reason(error: KafkaError) -> str:
+    """librdkafka's text without its own address prefix and timing suffix."""
+    return error.str().split(": ", 1)[-1].split(" (after ")[0]

@@ -1,0 +1,101 @@
+"""librdkafka's errors -> ours, in one table.
+
+A code that is not in the table is not guessed at: it becomes a `Rejected` with Kafka's own words.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import KafkaError, KafkaException
+
+from playhead.errors import (
+    AccessDenied,
+    AlreadyExists,
+    Busy,
+    ConfigInvalid,
+    Fault,
+    Fenced,
+    NotFound,
+    OutcomeUnknown,
+    PlayheadError,
+    Refused,
+    Rejected,
+    TimedOut,
+    Unreachable,
+    Untrusted,
+)
+
+Make = Callable[[str, str], PlayheadError]
+
+
+def _denied(doing: str, said: str) -> PlayheadError:
+    return AccessDenied(f"{doing}: {said}", "check the credentials and the ACLs of this user")
+
+
+def _absent(doing: str, said: str) -> PlayheadError:
+    return Rejected(f"{doing}: {said}", message=said)
+
+
+_TABLE: dict[int, Make] = {
+    KafkaError._TIMED_OUT: lambda doing, said: TimedOut(f"{doing} was not answered in time ({said})"),
+    KafkaError._TIMED_OUT_QUEUE: lambda doing, said: TimedOut(f"{doing} was not answered in time ({said})"),
+    KafkaError.REQUEST_TIMED_OUT: lambda doing, said: TimedOut(f"{doing} was not answered in time ({said})"),
+    KafkaError._TRANSPORT: lambda doing, said: Unreachable(f"{doing}: {said}"),
+    KafkaError._RESOLVE: lambda doing, said: Unreachable(f"{doing}: {said}"),
+    KafkaError._ALL_BROKERS_DOWN: lambda doing, said: Unreachable(f"{doing}: {said}"),
+    KafkaError._SSL: lambda doing, said: Untrusted(f"{doing}: {said}"),
+    KafkaError._AUTHENTICATION: _denied,
+    KafkaError.SASL_AUTHENTICATION_FAILED: _denied,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: _denied,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: _denied,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: _denied,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _denied,
+    KafkaError.TOPIC_ALREADY_EXISTS: lambda doing, said: AlreadyExists(f"{doing}: {said}", message=said),
+    KafkaError.UNKNOWN_TOPIC_OR_PART: _absent,
+    KafkaError._UNKNOWN_TOPIC: _absent,
+    KafkaError._UNKNOWN_PARTITION: _absent,
+    KafkaError.GROUP_ID_NOT_FOUND: _absent,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS: lambda doing, said: Busy(f"{doing}: {said}", message=said),
+    KafkaError.COORDINATOR_NOT_AVAILABLE: lambda doing, said: Busy(f"{doing}: {said}", message=said),
+    KafkaError.NOT_COORDINATOR: lambda doing, said: Busy(f"{doing}: {said}", message=said),
+    KafkaError.REBALANCE_IN_PROGRESS: lambda doing, said: Busy(f"{doing}: {said}", message=said),
+    KafkaError.NON_EMPTY_GROUP: lambda doing, said: Refused(f"{doing}: {said}", "stop its members first"),
+    KafkaError._INVALID_ARG: lambda doing, said: ConfigInvalid([Fault("Kafka client settings", None, said)]),
+}
+FENCING = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+
+
+def fault_of(error: KafkaError, doing: str) -> PlayheadError:
+    make = _TABLE.get(error.code())
+    said = error.str()
+    if make:
+        return make(doing, said)
+    return Rejected(f"{doing}: {said} ({error.name()})", message=said)
+
+
+def code_of(error: KafkaException) -> KafkaError:
+    first = error.args[0]
+    if not isinstance(first, KafkaError):
+        raise error
+    return first
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """What librdkafka raises inside leaves as one of ours."""
+    try:
+        yield
+    except KafkaException as error:
+        raise fault_of(code_of(error), doing) from None
+
+
+def transaction_fault(error: KafkaError, transactional_id: str, doing: str) -> PlayheadError:
+    """For the calls of a transactional producer. A commit without an answer may have happened: unknown, never failed."""
+    if error.code() in FENCING:
+        return Fenced(transactional_id)
+    if error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and doing.startswith("committing"):
+        return OutcomeUnknown(f"{doing}: {error.str()}", "read the store again to see which state it is in")
+    return fault_of(error, doing)
+
+
+__all__ = ["NotFound", "code_of", "fault_of", "transaction_fault", "translated"]

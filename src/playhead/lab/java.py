@@ -1,0 +1,52 @@
+"""How the lab runs Java: class path, logging, the mark on the command line, and Kafka's own tools as an oracle."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from playhead.errors import PlayheadError, TimedOut
+from playhead.lab.processes import Mark
+from playhead.pipeline.jars import java
+
+# Level per logger, one line each; Connect changes them at run time through /admin/loggers.
+LOG4J = """<?xml version="1.0" encoding="UTF-8"?>
+<Configuration status="WARN">
+  <Appenders>
+    <Console name="out" target="SYSTEM_OUT"><PatternLayout pattern="[%d] %p %m (%c)%n"/></Console>
+  </Appenders>
+  <Loggers>
+    <Logger name="org.reflections" level="ERROR"/>
+    <Root level="INFO"><AppenderRef ref="out"/></Root>
+  </Loggers>
+</Configuration>
+"""
+TOOL_LOG4J = LOG4J.replace('level="INFO"', 'level="ERROR"').replace("SYSTEM_OUT", "SYSTEM_ERR")
+
+
+def mark_of(folder: Path, part: str) -> Mark:
+    return (f"-Dplayhead.lab={folder}", f"-Dplayhead.part={part}")
+
+
+def java_command(
+    jars: Sequence[Path], main: str, arguments: Sequence[str], *, logging: Path, heap: str = "1g", mark: Mark = ()
+) -> tuple[str, ...]:
+    class_path = os.pathsep.join(str(jar) for jar in jars)
+    log4j = f"-Dlog4j2.configurationFile={logging.as_uri()}"
+    return (java(), f"-Xmx{heap}", *mark, log4j, "-Djava.awt.headless=true", "-cp", class_path, main, *arguments)
+
+
+def run_tool(
+    jars: Sequence[Path], folder: Path, main: str, arguments: Sequence[str], *, stdin: str = "", seconds: float = 60
+) -> str:
+    """Standard output of one of Kafka's own command-line classes. A failure carries what the tool said."""
+    command = java_command(jars, main, arguments, logging=folder / "tool-log4j2.xml", heap="256m")
+    # Short-lived: the quick compiler and the simple collector start fastest.
+    command = (command[0], "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *command[1:])
+    try:
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        raise TimedOut(f"{main} did not finish within {seconds:g} s") from None
+    if done.returncode:
+        raise PlayheadError(f"{main} failed with {done.returncode}: {(done.stderr or done.stdout).strip()[-2000:]}")
+    return done.stdout

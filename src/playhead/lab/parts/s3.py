@@ -1,0 +1,59 @@
+"""An S3 server: S3Proxy over a folder. Its jars are fetched only when S3 is asked for."""
+
+import http.client
+from pathlib import Path
+
+from playhead.lab.java import java_command, mark_of
+from playhead.lab.options import LabFile
+from playhead.lab.parts import Part, properties_text
+from playhead.pipeline.jars import fetch_jars
+
+IDENTITY = "playhead"
+CREDENTIAL = "playhead-lab"  # noqa: S105  (a loopback server without anything worth keeping)
+
+
+def s3_part(folder: Path, lab: LabFile) -> Part:
+    port = lab.ports["s3"]
+    home = folder / "s3"
+    config = home / "s3proxy.properties"
+    properties = {
+        "s3proxy.endpoint": endpoint(lab),
+        "s3proxy.authorization": "aws-v2-or-v4",
+        "s3proxy.identity": IDENTITY,
+        "s3proxy.credential": CREDENTIAL,
+        "jclouds.provider": "filesystem-nio2",
+        "jclouds.filesystem.basedir": home / "data",
+    }
+
+    def answers() -> str | None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+        try:
+            connection.request("GET", "/")
+            connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            return str(error)
+        finally:
+            connection.close()
+        return None
+
+    return Part(
+        "s3",
+        address=endpoint(lab),
+        command=java_command(
+            fetch_jars("s3"),
+            "org.gaul.s3proxy.Main",
+            ["--properties", str(config)],
+            logging=folder / "log4j2.xml",
+            heap="512m",
+            mark=mark_of(folder, "s3"),
+        ),
+        mark=mark_of(folder, "s3"),
+        log=folder / "logs" / "s3.log",
+        answers=answers,
+        files={config: properties_text(properties)},
+        prepare=lambda: (home / "data").mkdir(parents=True, exist_ok=True),
+    )
+
+
+def endpoint(lab: LabFile) -> str:
+    return f"http://127.0.0.1:{lab.ports['s3']}"

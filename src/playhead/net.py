@@ -1,0 +1,77 @@
+"""Who listens there? Asked only after a first contact failed, to say in one sentence what is wrong.
+
+Client libraries report a wrong port, a wrong protocol and a dead host alike, as a time-out. One small Kafka request tells them
+apart: a broker answers it, an HTTP server complains in HTTP, a TLS listener sends an alert or hangs up.
+"""
+
+import socket
+import ssl
+import struct
+from enum import StrEnum
+
+_CORRELATION = 0x50484541
+# ApiVersions v0, correlation id, client id "playhead": every broker answers it, even one that wants SASL.
+_BODY = struct.pack(">hhih", 18, 0, _CORRELATION, 8) + b"playhead"
+_REQUEST = struct.pack(">i", len(_BODY)) + _BODY
+_TLS_ALERT = 0x15
+
+
+class Listener(StrEnum):
+    KAFKA = "speaks Kafka"
+    HTTP = "speaks HTTP"
+    TLS = "expects TLS"
+    UNKNOWN = "speaks neither Kafka nor HTTP"
+    SILENT = "accepts connections but does not answer"
+    NOBODY = "refuses connections: nothing listens there"
+    NO_HOST = "cannot be resolved to an address"
+    NO_ROUTE = "cannot be reached"
+
+
+def identify(host: str, port: int, seconds: float) -> Listener:
+    try:
+        answer = _exchange(host, port, seconds)
+    except socket.gaierror:
+        return Listener.NO_HOST
+    except ConnectionRefusedError:
+        return Listener.NOBODY
+    except ConnectionError:
+        answer = b""
+    except TimeoutError:
+        return _slow(host, port, seconds)
+    except OSError:
+        return Listener.NO_ROUTE
+    if answer.startswith(b"HTTP"):
+        return Listener.HTTP
+    if len(answer) >= 8 and struct.unpack(">i", answer[4:8])[0] == _CORRELATION:
+        return Listener.KAFKA
+    if answer[:1] == bytes([_TLS_ALERT]) or _answers_tls(host, port, seconds):
+        return Listener.TLS
+    return Listener.UNKNOWN
+
+
+def _exchange(host: str, port: int, seconds: float) -> bytes:
+    with socket.create_connection((host, port), timeout=seconds) as connection:
+        connection.sendall(_REQUEST)
+        return connection.recv(64)
+
+
+def _slow(host: str, port: int, seconds: float) -> Listener:
+    """No answer in time: a packet that went nowhere, a process that is stopped, or TLS waiting for more bytes."""
+    try:
+        socket.create_connection((host, port), timeout=seconds).close()
+    except OSError:
+        return Listener.NO_ROUTE
+    return Listener.TLS if _answers_tls(host, port, seconds) else Listener.SILENT
+
+
+def _answers_tls(host: str, port: int, seconds: float) -> bool:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # only to learn the protocol; nothing is sent over it
+    try:
+        with socket.create_connection((host, port), timeout=seconds) as raw, context.wrap_socket(raw):
+            return True
+    except ssl.SSLError as error:
+        return "WRONG_VERSION_NUMBER" not in str(error) and "UNEXPECTED_EOF" not in str(error)
+    except OSError:
+        return False
