@@ -37,7 +37,7 @@ def pin(jar_set: str) -> None:
     roots = [Jar.from_line(f"{root} -") for root in ROOTS[jar_set]]
     module = ivy_module(roots)
     if all(not root.classifier for root in roots):
-        module = re.sub(r' transitive="false"', "", module).replace("default-&gt;master", "default-&gt;master,runtime")
+        module = re.sub(r' transitive="false"', "", module).replace("default-&gt;default", "default-&gt;master,runtime")
         module = re.sub(r"<artifact [^>]*/>", "", module)
     with tempfile.TemporaryDirectory() as scratch:
         work = Path(scratch)

@@ -47,12 +47,17 @@ class Admin:
         self.cluster = self._first_contact(deadline)
 
     def _first_contact(self, deadline: Deadline) -> Cluster:
-        """Fails as soon as librdkafka has seen every bootstrap server fail, not only when the time is up."""
+        """Fails as soon as the cause is known, not only when the time is up."""
         future = self.raw.describe_cluster(request_timeout=max(0.5, deadline.remaining()))
+        examined = False
         while not future.done():
             self.raw.poll(0.05)
-            if self._is_hopeless() or deadline.passed:
-                raise diagnosis(self.settings, self._errors, deadline)
+            if deadline.passed or (self._all_down() and not examined):
+                examined = True
+                cause = diagnosis(self.settings, self._errors, deadline)
+                # A broker that does speak Kafka may only be slow, or reached at its second address: go on waiting.
+                if deadline.passed or not isinstance(cause, TimedOut):
+                    raise cause
         try:
             found = future.result()
         except KafkaException as error:
@@ -62,7 +67,7 @@ class Admin:
         brokers = tuple(Broker(node.id, node.host, node.port) for node in sorted(found.nodes, key=lambda n: int(n.id)))
         return Cluster(found.cluster_id, found.controller.id if found.controller else None, brokers)
 
-    def _is_hopeless(self) -> bool:
+    def _all_down(self) -> bool:
         return any(error.code() == KafkaError._ALL_BROKERS_DOWN for error in self._errors)
 
 

@@ -118,7 +118,7 @@ def ivy_module(jars: Sequence[Jar]) -> str:
         classifier = f" m:classifier={quoteattr(jar.classifier)}" if jar.classifier else ""
         lines.append(
             f"<dependency org={quoteattr(jar.organisation)} name={quoteattr(jar.name)} rev={quoteattr(jar.version)}"
-            f' transitive="false" conf="default-&gt;master"><artifact name={quoteattr(jar.name)} type="jar"'
+            f' transitive="false" conf="default-&gt;default"><artifact name={quoteattr(jar.name)} type="jar"'
             f" ext={quoteattr(jar.extension)}{classifier}/></dependency>"
         )
     return (

@@ -4,7 +4,7 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from playhead.connect.rest import open_rest
+from playhead.connect.rest import Rest
 from playhead.errors import PlayheadError
 from playhead.lab.java import java_command, mark_of
 from playhead.lab.options import LabFile
@@ -40,8 +40,8 @@ def _part(
 
     def answers() -> str | None:
         try:
-            with open_rest([url]) as rest:
-                health = rest.health(Deadline(2))
+            with Rest([url], Deadline(2)) as rest:
+                health = rest.health()
         except PlayheadError as error:
             return error.what
         return None if health.status == "healthy" else health.message

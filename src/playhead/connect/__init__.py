@@ -1,0 +1,1 @@
+"""The Kafka Connect driver: the only place that imports the HTTP client."""

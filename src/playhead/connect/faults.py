@@ -1,0 +1,61 @@
+"""HTTP status and message of a Connect worker -> our errors, in one function.
+
+Codes alone do not tell: 409 has four meanings and a rebalance can be a 500, so the message texts are matched too.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from playhead.errors import AccessDenied, AlreadyExists, Busy, NotFound, PlayheadError, Rejected, TimedOut
+
+
+class Conflict(StrEnum):
+    """Why a worker declines for the moment. Only the text of its message says which."""
+
+    REBALANCE = "the workers are rebalancing"
+    STALE = "the worker's view of the configuration is stale"
+    NO_LEADER = "the worker does not know its leader"
+    ZOMBIE = "tasks have not stopped completely yet"
+    STARTING = "the worker is still starting"
+
+
+_BUSY = (
+    (re.compile(r"stale configuration", re.IGNORECASE), Conflict.STALE),
+    (re.compile(r"no known leader", re.IGNORECASE), Conflict.NO_LEADER),
+    (re.compile(r"can be safely retried", re.IGNORECASE), Conflict.ZOMBIE),
+    (re.compile(r"rebalance is expected|conflicting operation|rebalance", re.IGNORECASE), Conflict.REBALANCE),
+)
+_EXISTS = re.compile(r"already exists", re.IGNORECASE)
+_TIMED_OUT = re.compile(r"request timed out|timed out while", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is needed of a response to judge it. `is_json` False: the body is not the worker's own error form."""
+
+    status: int
+    message: str
+    is_json: bool
+
+
+def conflict_of(message: str) -> Conflict | None:
+    return next((conflict for pattern, conflict in _BUSY if pattern.search(message)), None)
+
+
+def fault_of(answer: Answer, doing: str, missing: NotFound) -> PlayheadError:
+    """`missing` is the error for a 404, made by the caller who knows what was asked for."""
+    said = answer.message
+    what = f"{doing}: {said}" if said else f"{doing}: HTTP {answer.status}"
+    if answer.status == 401 or (answer.status == 403 and not answer.is_json):
+        return AccessDenied(f"{doing}: the worker wants other credentials (HTTP {answer.status})")
+    if answer.status == 404:
+        return missing
+    if answer.status == 409 and _EXISTS.search(said):
+        return AlreadyExists(what, status=409, message=said)
+    conflict = conflict_of(said)
+    if answer.status == 409 or (answer.status == 500 and conflict):
+        return Busy(f"{doing}: {conflict or said}", status=answer.status, message=said)
+    if answer.status == 500 and _TIMED_OUT.search(said):
+        return TimedOut(what)
+    return Rejected(what, status=answer.status, message=said)

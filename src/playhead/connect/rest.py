@@ -1,0 +1,312 @@
+"""The REST surface of a Connect worker (Kafka 4.x), whole, one method per endpoint.
+
+Names are percent-encoded; every call runs under the one deadline the client was made with; rebalances are waited out. A write
+whose answer was lost is read back where the worker can show it; `OutcomeUnknown` otherwise. The server's words about offsets
+kept elsewhere are returned, not swallowed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+from playhead.config import Context
+from playhead.connect.answers import (
+    ActiveTopics,
+    ConnectorInfo,
+    ConnectorStatus,
+    Expanded,
+    Health,
+    Json,
+    KeyDefinition,
+    LoggerLevel,
+    Message,
+    OffsetEntries,
+    OffsetEntry,
+    Plugin,
+    TaskConfig,
+    TaskState,
+    Validation,
+    WorkerInfo,
+)
+from playhead.connect.transport import Call, Credentials, Transport
+from playhead.errors import NotFound
+from playhead.model import Deadline, Secret
+
+Config = Mapping[str, str | None]
+
+
+class Rest:
+    def __init__(self, urls: Sequence[str], deadline: Deadline, credentials: Credentials | None = None) -> None:
+        self._transport = Transport(urls, credentials or Credentials(), deadline)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._transport.close()
+
+    @contextmanager
+    def within(self, deadline: Deadline) -> Iterator[Self]:
+        """The same client under another deadline, for a step with its own limit."""
+        saved, self._transport.deadline = self._transport.deadline, deadline
+        try:
+            yield self
+        finally:
+            self._transport.deadline = saved
+
+    # The worker
+
+    def worker(self) -> WorkerInfo:
+        return self._transport.json(self._get((), "asking for the worker's version"), WorkerInfo)
+
+    def health(self) -> Health:
+        """503 and 500 are answers here: starting, unhealthy."""
+        call = self._get(("health",), "asking for the worker's health", accept=(500, 503))
+        return self._transport.json(call, Health)
+
+    # Connectors
+
+    def list_connectors(self) -> list[str]:
+        return self._transport.json(self._get(("connectors",), "listing connectors"), list[str])
+
+    def expand_connectors(self) -> dict[str, Expanded]:
+        """Info and status of all in one call. A connector without a status yet is missing here: never call it absent."""
+        query = {"expand": ["info", "status"]}
+        return self._transport.json(self._get(("connectors",), "listing connectors", query), dict[str, Expanded])
+
+    def get_connector(self, name: str) -> ConnectorInfo:
+        return self._transport.json(self._of(name, "GET", (), "reading"), ConnectorInfo)
+
+    def get_config(self, name: str) -> dict[str, str | None]:
+        return self._transport.json(self._of(name, "GET", ("config",), "reading the config of"), dict[str, str | None])
+
+    def create_connector(self, name: str, config: Config, initial_state: str | None = None) -> ConnectorInfo:
+        """`AlreadyExists` when the name is taken. `initial_state`: RUNNING, PAUSED or STOPPED."""
+        body: Json = {"name": name, "config": dict(config)}
+        if initial_state is not None:
+            body["initial_state"] = initial_state
+        call = Call(
+            "POST",
+            ("connectors",),
+            f"creating {name}",
+            _missing(name),
+            body=body,
+            landed=lambda: self._has_config(name, config),
+        )
+        self._transport.send(call)
+        return self.get_connector(name)
+
+    def put_config(self, name: str, config: Config) -> bool:
+        """Creates or replaces. True if the connector is new."""
+        call = self._of(
+            name, "PUT", ("config",), "configuring", body=dict(config), landed=lambda: self._has_config(name, config)
+        )
+        return self._transport.send(call).status_code == 201
+
+    def patch_config(self, name: str, changes: Config) -> dict[str, str | None]:
+        """Merges `changes`; None removes a key."""
+        call = self._of(
+            name, "PATCH", ("config",), "changing", body=dict(changes), landed=lambda: self._has_config(name, changes)
+        )
+        self._transport.send(call)
+        return self.get_config(name)
+
+    def delete_connector(self, name: str) -> None:
+        """Offsets and a sink's consumer group stay behind."""
+        self._transport.send(self._of(name, "DELETE", (), "deleting", landed=lambda: not self._exists(name)))
+
+    # State
+
+    def get_status(self, name: str) -> ConnectorStatus:
+        """`NotFound` also for a connector so new that it has no status yet; `find_status` tells the two apart."""
+        return self._transport.json(self._of(name, "GET", ("status",), "asking for the status of"), ConnectorStatus)
+
+    def find_status(self, name: str) -> ConnectorStatus | None:
+        """None while a connector that exists has no status yet."""
+        try:
+            return self.get_status(name)
+        except NotFound:
+            if self._exists(name):
+                return None
+            raise
+
+    def pause(self, name: str) -> None:
+        """Asynchronous: accepted is not done. Pausing a FAILED connector is accepted and then does not happen."""
+        self._set_state(name, "pause", "pausing", "PAUSED")
+
+    def resume(self, name: str) -> None:
+        self._set_state(name, "resume", "resuming", "RUNNING")
+
+    def stop(self, name: str) -> None:
+        """Drops all tasks; works on FAILED connectors too."""
+        self._set_state(name, "stop", "stopping", "STOPPED")
+
+    def restart(self, name: str, *, tasks: bool = True, only_failed: bool = False) -> ConnectorStatus | None:
+        """With tasks: what will restart, as a status. Without: only the connector instance, and no answer body."""
+        flags = {"includeTasks": str(tasks).lower(), "onlyFailed": str(only_failed).lower()}
+        call = self._of(name, "POST", ("restart",), "restarting", query=flags)
+        if not (tasks or only_failed):
+            self._transport.send(call)
+            return None
+        return self._transport.json(call, ConnectorStatus)
+
+    # Tasks
+
+    def list_tasks(self, name: str) -> list[TaskConfig]:
+        return self._transport.json(self._of(name, "GET", ("tasks",), "listing the tasks of"), list[TaskConfig])
+
+    def get_task_status(self, name: str, task: int) -> TaskState:
+        call = self._of_task(name, task, "GET", "status", "asking for the status of")
+        return self._transport.json(call, TaskState)
+
+    def restart_task(self, name: str, task: int) -> None:
+        self._transport.send(self._of_task(name, task, "POST", "restart", "restarting"))
+
+    # Topics a connector used
+
+    def get_active_topics(self, name: str) -> list[str]:
+        """The worker answers with an empty list for a connector it does not know."""
+        call = self._of(name, "GET", ("topics",), "listing the topics of")
+        answer = self._transport.json(call, dict[str, ActiveTopics])
+        return sorted(answer[name].topics) if name in answer else []
+
+    def reset_active_topics(self, name: str) -> None:
+        self._transport.send(self._of(name, "PUT", ("topics", "reset"), "forgetting the topics of"))
+
+    # Offsets
+
+    def get_offsets(self, name: str) -> list[OffsetEntry]:
+        call = self._of(name, "GET", ("offsets",), "reading the offsets of")
+        return self._transport.json(call, OffsetEntries).offsets
+
+    def alter_offsets(self, name: str, entries: Sequence[OffsetEntry]) -> str:
+        """The connector must be STOPPED. Partitions not named stay; offset None forgets one. Returns the server's words."""
+        call = self._of(
+            name,
+            "PATCH",
+            ("offsets",),
+            "changing the offsets of",
+            body={"offsets": entries},
+            landed=lambda: self._shows_offsets(name, entries),
+        )
+        return self._message(call)
+
+    def delete_offsets(self, name: str) -> str:
+        """Forgets every partition. Returns the server's words."""
+        call = self._of(
+            name, "DELETE", ("offsets",), "forgetting the offsets of", landed=lambda: not self.get_offsets(name)
+        )
+        return self._message(call)
+
+    # Plugins
+
+    def list_plugins(self, *, connectors_only: bool = True) -> list[Plugin]:
+        """What this one worker has installed."""
+        query = {"connectorsOnly": str(connectors_only).lower()}
+        return self._transport.json(self._get(("connector-plugins",), "listing plugins", query), list[Plugin])
+
+    def get_plugin_keys(self, plugin: str) -> list[KeyDefinition]:
+        call = self._of_plugin(plugin, "GET", ("config",), "asking for the settings of")
+        return self._transport.json(call, list[KeyDefinition])
+
+    def validate(self, plugin: str, config: Config) -> Validation:
+        """The worker's own check. It wants a name in the config; one is lent if there is none."""
+        body = {"name": "validated-by-playhead", "connector.class": plugin, **config}
+        call = self._of_plugin(plugin, "PUT", ("config", "validate"), "validating a config of", body=body)
+        return self._transport.json(call, Validation)
+
+    # Loggers
+
+    def list_loggers(self) -> dict[str, LoggerLevel]:
+        call = self._get(("admin", "loggers"), "listing loggers")
+        return self._transport.json(call, dict[str, LoggerLevel])
+
+    def get_logger(self, logger: str) -> LoggerLevel:
+        call = self._get(("admin", "loggers", logger), "reading a log level", missing=NotFound("logger", logger))
+        return self._transport.json(call, LoggerLevel)
+
+    def set_logger(self, logger: str, level: str, *, cluster: bool = False) -> list[str]:
+        """The loggers changed on this worker; empty for the whole cluster, where the worker does not tell."""
+        call = Call(
+            "PUT",
+            ("admin", "loggers", logger),
+            f"setting the log level of {logger}",
+            NotFound("log level", level, ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF"]),
+            query={"scope": "cluster" if cluster else "worker"},
+            body={"level": level},
+        )
+        if cluster:
+            self._transport.send(call)
+            return []
+        return self._transport.json(call, list[str])
+
+    # Inside
+
+    def _get(
+        self,
+        path: tuple[str, ...],
+        doing: str,
+        query: Mapping[str, str | list[str]] | None = None,
+        *,
+        accept: tuple[int, ...] = (),
+        missing: NotFound | None = None,
+    ) -> Call:
+        missing = missing or NotFound("endpoint", "/" + "/".join(path), hint="the worker is too old or has it switched off")
+        return Call("GET", path, doing, missing, query=query, accept=accept)
+
+    def _of(self, name: str, method: str, path: tuple[str, ...], doing: str, **more: Any) -> Call:
+        return Call(method, ("connectors", name, *path), f"{doing} {name}", _missing(name), **more)
+
+    def _of_task(self, name: str, task: int, method: str, verb: str, doing: str) -> Call:
+        path = ("connectors", name, "tasks", str(task), verb)
+        return Call(method, path, f"{doing} task {task} of {name}", NotFound("task", f"{name}-{task}"))
+
+    def _of_plugin(self, plugin: str, method: str, path: tuple[str, ...], doing: str, body: object = None) -> Call:
+        missing = NotFound("plugin", plugin, hint="see what the worker has: playhead connectors plugins")
+        return Call(method, ("connector-plugins", plugin, *path), f"{doing} {plugin}", missing, body=body)
+
+    def _set_state(self, name: str, verb: str, doing: str, wanted: str) -> None:
+        def landed() -> bool:
+            status = self.find_status(name)
+            return status is not None and status.connector.state == wanted
+
+        self._transport.send(self._of(name, "PUT", (verb,), doing, landed=landed))
+
+    def _message(self, call: Call) -> str:
+        """Empty when the answer was lost and the state read back."""
+        response = self._transport.send(call)
+        return str(response.json().get("message", "")) if response.content else ""
+
+    def _exists(self, name: str) -> bool:
+        return name in self.list_connectors()
+
+    def _has_config(self, name: str, wanted: Config) -> bool:
+        if not self._exists(name):
+            return False
+        current = self.get_config(name)
+        return all(current.get(key) == value for key, value in wanted.items())
+
+    def _shows_offsets(self, name: str, entries: Sequence[OffsetEntry]) -> bool:
+        current = self.get_offsets(name)
+        return all(
+            not any(shown.partition == entry.partition for shown in current) if entry.offset is None else entry in current
+            for entry in entries
+        )
+
+
+def _missing(name: str) -> NotFound:
+    return NotFound("connector", name)
+
+
+def open_rest(context: Context, deadline: Deadline) -> Rest:
+    """A client for the workers of a context."""
+    password, token = context.get("connect-password"), context.get("connect-token")
+    credentials = Credentials(
+        username=context.get("connect-username"),
+        password=Secret(password) if password is not None else None,
+        token=Secret(token) if token is not None else None,
+        ca=context.path("connect-ca"),
+        certificate=context.path("connect-cert"),
+        key=context.path("connect-key"),
+    )
+    return Rest(context.connect_urls, deadline, credentials)
