@@ -15,7 +15,7 @@ _HOME = {"open_context": "playhead.config"}
 __all__ = ["__version__", "open_context"]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401  (PEP 562: a module attribute can be anything)
+def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'playhead' has no attribute {name!r}")
     from importlib import import_module

@@ -19,7 +19,6 @@ from playhead.connect.answers import (
     Json,
     KeyDefinition,
     LoggerLevel,
-    Message,
     OffsetEntries,
     OffsetEntry,
     Plugin,
@@ -251,7 +250,9 @@ class Rest:
         accept: tuple[int, ...] = (),
         missing: NotFound | None = None,
     ) -> Call:
-        missing = missing or NotFound("endpoint", "/" + "/".join(path), hint="the worker is too old or has it switched off")
+        missing = missing or NotFound(
+            "endpoint", "/" + "/".join(path), hint="the worker is too old or has it switched off"
+        )
         return Call("GET", path, doing, missing, query=query, accept=accept)
 
     def _of(self, name: str, method: str, path: tuple[str, ...], doing: str, **more: Any) -> Call:
@@ -289,7 +290,9 @@ class Rest:
     def _shows_offsets(self, name: str, entries: Sequence[OffsetEntry]) -> bool:
         current = self.get_offsets(name)
         return all(
-            not any(shown.partition == entry.partition for shown in current) if entry.offset is None else entry in current
+            not any(shown.partition == entry.partition for shown in current)
+            if entry.offset is None
+            else entry in current
             for entry in entries
         )
 

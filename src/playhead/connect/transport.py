@@ -83,7 +83,7 @@ class Transport:
             )
         self.urls = [url.rstrip("/") for url in urls]
         self.deadline = deadline
-        headers = {"Accept": "application/json"}
+        headers = {"Accept": "application/json", "User-Agent": "playhead"}
         if credentials.token:
             headers["Authorization"] = f"Bearer {credentials.token.reveal()}"
         auth = None
@@ -209,7 +209,9 @@ class Transport:
         if listener is Listener.TLS and parsed.scheme == "http":
             return WrongProtocol(f"{place} expects TLS", f"write it as https://{place}")
         if isinstance(error, httpx2.TimeoutException) and listener in (Listener.HTTP, Listener.TLS, Listener.SILENT):
-            return TimedOut(f"{url} did not answer within {self.deadline.seconds:g} s", "give it more time with --timeout")
+            return TimedOut(
+                f"{url} did not answer within {self.deadline.seconds:g} s", "give it more time with --timeout"
+            )
         if listener in (Listener.HTTP, Listener.TLS):
             return Unreachable(f"{url} broke off: {_text(error)}")
         return Unreachable(f"the Connect worker at {place} {listener.value}", "is the worker running?")

@@ -121,7 +121,9 @@ def diagnosis(settings: ClientSettings, errors: list[KafkaError], deadline: Dead
     server, listener = findings[0]
     waited = f"no Kafka broker could be reached within {deadline.seconds:g} s"
     if listener is Listener.KAFKA and tls:
-        return WrongProtocol(f"{server} speaks Kafka without TLS", "set security.protocol to PLAINTEXT or SASL_PLAINTEXT")
+        return WrongProtocol(
+            f"{server} speaks Kafka without TLS", "set security.protocol to PLAINTEXT or SASL_PLAINTEXT"
+        )
     if listener is Listener.KAFKA:
         return TimedOut(
             f"{server} answers, but the cluster does not: {_last(errors) or waited}",

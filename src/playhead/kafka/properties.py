@@ -19,10 +19,23 @@ from playhead.kafka.jaas import jaas_settings
 from playhead.model import Secret
 
 SAME = frozenset(
-    """bootstrap.servers client.id security.protocol client.dns.lookup connections.max.idle.ms metadata.max.age.ms
-    reconnect.backoff.ms reconnect.backoff.max.ms retry.backoff.ms retry.backoff.max.ms client.rack
-    sasl.kerberos.service.name sasl.kerberos.min.time.before.relogin sasl.oauthbearer.token.endpoint.url
-    ssl.key.password""".split()
+    {
+        "bootstrap.servers",
+        "client.dns.lookup",
+        "client.id",
+        "client.rack",
+        "connections.max.idle.ms",
+        "metadata.max.age.ms",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "retry.backoff.max.ms",
+        "retry.backoff.ms",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.service.name",
+        "sasl.oauthbearer.token.endpoint.url",
+        "security.protocol",
+        "ssl.key.password",
+    }
 )
 RENAMED = {
     "sasl.mechanism": "sasl.mechanisms",
@@ -37,10 +50,18 @@ RENAMED = {
 STORES = frozenset(f"ssl.{s}store.{p}" for s in ("key", "trust") for p in ("location", "password", "type"))
 SPECIAL = frozenset({"sasl.jaas.config", "ssl.endpoint.identification.algorithm"}) | STORES
 PRODUCER = frozenset(
-    """acks retries enable.idempotence compression.type max.in.flight.requests.per.connection linger.ms batch.size
-    delivery.timeout.ms""".split()
+    {
+        "acks",
+        "batch.size",
+        "compression.type",
+        "delivery.timeout.ms",
+        "enable.idempotence",
+        "linger.ms",
+        "max.in.flight.requests.per.connection",
+        "retries",
+    }
 )
-CONSUMER = frozenset("isolation.level fetch.min.bytes fetch.max.bytes max.partition.fetch.bytes".split())
+CONSUMER = frozenset({"fetch.max.bytes", "fetch.min.bytes", "isolation.level", "max.partition.fetch.bytes"})
 # Java-only: classes, JVM security settings, and settings Playhead decides itself.
 DROPPED = re.compile(
     r"""ssl\.(enabled\.protocols|protocol|provider|cipher\.suites|engine\.factory\.class|secure\.random\.implementation
@@ -140,7 +161,7 @@ class _Translation:
         if key in RENAMED:
             self.put(RENAMED[key], _adjusted(RENAMED[key], text))
         elif key == "sasl.jaas.config":
-            self.guarded(key, lambda: [self.put(name, value) for name, value in jaas_settings(text).items()])
+            self.guarded(key, lambda: self.jaas(text))
         elif key == "ssl.endpoint.identification.algorithm":
             self.put(key, text or "none")
         elif key in PRODUCER:
@@ -151,6 +172,10 @@ class _Translation:
             return
         else:
             self.put(key, text)  # same name on both sides, or already librdkafka's own name
+
+    def jaas(self, text: str) -> None:
+        for name, value in jaas_settings(text).items():
+            self.put(name, value)
 
     def guarded(self, key: str, act: Callable[[], object]) -> None:
         """Runs one translation; what it refuses becomes a fault at the line that set `key`."""

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from playhead.errors import NotFound, PartFailed, Refused
 from playhead.lab import processes
-from playhead.lab.java import LOG4J, TOOL_LOG4J, run_tool
+from playhead.lab.java import LOG4J, TOOL_LOG4J, mark_of, run_tool
 from playhead.lab.options import LabFile, LabOptions
 from playhead.lab.parts import Part, connect, kafka, postgres, s3
 from playhead.model import Deadline
@@ -216,7 +217,7 @@ class Lab:
             raise NotFound("part", name, list(parts))
         return parts[name]
 
-    def _process(self, name: str) -> "processes.psutil.Process":
+    def _process(self, name: str) -> processes.Process:
         found = processes.find_processes({name: self._part(name).mark})
         if name not in found:
             raise NotFound("running part", name)
@@ -232,11 +233,16 @@ class Lab:
                     "make a smaller one in another folder with --dir",
                 )
             lab.options = options.checked()
-        names = [f"broker-{n}" for n in range(1, lab.options.brokers + 1)] + ["controller", "postgres", "s3", "standalone"]
+        names = [f"broker-{n}" for n in range(1, lab.options.brokers + 1)] + [
+            "controller",
+            "postgres",
+            "s3",
+            "standalone",
+        ]
         names += [f"worker-{n}" for n in range(1, lab.options.workers + 1)]
         running: set[str] = set()
         if lab.ports:
-            known = LabFile(lab.options, lab.cluster_id, {name: 0 for name in names} | lab.ports)
+            known = LabFile(lab.options, lab.cluster_id, dict.fromkeys(names, 0) | lab.ports)
             marks = {part.name: part.mark for part in self._parts(known, fetch_jars("kafka"))}
             running = set(processes.find_processes(marks))
         if "broker-1" in running:
@@ -250,10 +256,10 @@ class Lab:
     def _stop_leftovers(self, parts: Sequence[Part], report: Report) -> None:
         """Workers of an earlier, larger lab."""
         wanted = {part.name for part in parts}
-        marks = {name: _worker_mark(self.folder, name) for name in _WORKER_NAMES if name not in wanted}
+        marks = {name: mark_of(self.folder, name) for name in _WORKER_NAMES if name not in wanted}
         for name, process in processes.find_processes(marks).items():
             report(f"stopping {name}, which this lab no longer has")
-            processes.stop_process(process, processes.signal.SIGTERM, grace_seconds=20)
+            processes.stop_process(process, signal.SIGTERM, grace_seconds=20)
             self._reap(name)
 
     def _start(self, part: Part, report: Report) -> bool:
@@ -295,7 +301,7 @@ class Lab:
         if announce:
             report(f"{part.name} answers at {part.address}")
 
-    def _status_of(self, part: Part, process: "processes.psutil.Process | None") -> PartStatus:
+    def _status_of(self, part: Part, process: processes.Process | None) -> PartStatus:
         if process is None:
             return PartStatus(part.name, "down", None, part.address, "", str(part.log))
         if processes.is_paused(process):
@@ -319,12 +325,6 @@ class Lab:
 
 
 _WORKER_NAMES = [*(f"worker-{n}" for n in range(1, 10)), "standalone"]
-
-
-def _worker_mark(folder: Path, name: str) -> processes.Mark:
-    from playhead.lab.java import mark_of
-
-    return mark_of(folder, name)
 
 
 def tail(path: Path, lines: int) -> list[str]:

@@ -20,6 +20,7 @@ except ModuleNotFoundError:  # pragma: no cover
     raise MissingExtra("lab", "psutil") from None
 
 Mark = tuple[str, ...]
+Process = psutil.Process
 
 
 def find_processes(marks: Mapping[str, Mark]) -> dict[str, psutil.Process]:
@@ -35,7 +36,9 @@ def find_processes(marks: Mapping[str, Mark]) -> dict[str, psutil.Process]:
     return found
 
 
-def start_process(command: Sequence[str], log: Path, environment: Mapping[str, str], folder: Path) -> subprocess.Popen[bytes]:
+def start_process(
+    command: Sequence[str], log: Path, environment: Mapping[str, str], folder: Path
+) -> subprocess.Popen[bytes]:
     """Starts detached, in a session of its own: it outlives us, and Ctrl-C in our terminal does not reach it."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:

@@ -54,8 +54,7 @@ class Plan:
             store=self.store,
             created=self.created,
             changes=[
-                _ChangeFile(c.owner, c.partition.to_dict(), _plain(c.before), _plain(c.after), c.note)
-                for c in self.changes
+                _ChangeFile(c.owner, dict(c.partition), _plain(c.before), _plain(c.after), c.note) for c in self.changes
             ],
             warnings=list(self.warnings),
         )
@@ -105,7 +104,7 @@ class _PlanFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _plain(offset: Map | None) -> dict[str, object] | None:
-    return None if offset is None else dict(offset.to_dict())
+    return None if offset is None else dict(offset)
 
 
 def _map(fields: dict[str, object] | None, path: str) -> Map | None:

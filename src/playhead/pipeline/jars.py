@@ -103,7 +103,9 @@ def _accept(jar: Jar, fetched: Path, folder: Path, output: Sequence[str]) -> Non
     if not fetched.is_file():
         # Ivy repeats itself at length; its error lines are the ones that say why.
         why = "; ".join(line.strip() for line in output if "ERROR" in line or "not found" in line)[:300]
-        raise Unreachable(f"could not fetch {jar.file_name}{': ' + why if why else ''}", "run it again: it goes on there")
+        raise Unreachable(
+            f"could not fetch {jar.file_name}{': ' + why if why else ''}", "run it again: it goes on there"
+        )
     if hashlib.sha256(fetched.read_bytes()).hexdigest() != jar.sha256:
         raise PlayheadError(
             f"{jar.file_name} is not the file that was pinned: its SHA-256 differs", "a mirror or proxy may alter files"

@@ -21,7 +21,7 @@ def worker_parts(folder: Path, lab: LabFile, jars: Sequence[Path]) -> list[Part]
     names = [f"worker-{n}" for n in range(1, lab.options.workers + 1)]
     parts = [_part(folder, lab, jars, name, "ConnectDistributed", _distributed(lab)) for name in names]
     if lab.options.standalone:
-        offsets = {"offset.storage.file.filename": folder / "standalone" / "connect.offsets"}
+        offsets: dict[str, object] = {"offset.storage.file.filename": folder / "standalone" / "connect.offsets"}
         parts.append(_part(folder, lab, jars, "standalone", "ConnectStandalone", offsets))
     return parts
 
@@ -31,9 +31,7 @@ def worker_config(folder: Path) -> Path:
     return folder / "worker-1" / "worker.properties"
 
 
-def _part(
-    folder: Path, lab: LabFile, jars: Sequence[Path], name: str, main: str, own: dict[str, object]
-) -> Part:
+def _part(folder: Path, lab: LabFile, jars: Sequence[Path], name: str, main: str, own: dict[str, object]) -> Part:
     config = folder / name / "worker.properties"
     url = f"http://127.0.0.1:{lab.ports[name]}"
     properties = _common(folder, lab) | own | {"listeners": url} | lab.options.worker_overrides
@@ -74,6 +72,8 @@ def _common(folder: Path, lab: LabFile) -> dict[str, object]:
         "key.converter.schemas.enable": "false",
         "value.converter.schemas.enable": "false",
         "plugin.path": ",".join(plugins),
+        # Looking at every class of every jar takes 5 s; only plugins of the user may lack a service manifest.
+        "plugin.discovery": "hybrid_warn" if lab.options.plugin_path else "service_load",
         "offset.flush.interval.ms": 500,
     }
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -68,7 +69,20 @@ def _initialise(programs: Path, data: Path) -> None:
         shutil.rmtree(data)  # an initdb that was cut off
     data.mkdir(mode=0o700)
     prefix = as_other_user(data)
-    command = [*prefix, programs / "initdb", "-D", data, "-A", "trust", "-U", USER, "--no-sync", "-E", "UTF8", "--no-locale"]
+    command: list[str | Path] = [
+        *prefix,
+        programs / "initdb",
+        "-D",
+        data,
+        "-A",
+        "trust",
+        "-U",
+        USER,
+        "--no-sync",
+        "-E",
+        "UTF8",
+        "--no-locale",
+    ]
     done = _run(command)
     if done.returncode:
         raise PartFailed("postgres", f"could not be initialised: {done.stderr.strip()[-500:]}")
@@ -76,8 +90,19 @@ def _initialise(programs: Path, data: Path) -> None:
 
 def _has_database(programs: Path, port: int) -> bool:
     """Makes the database on the first call that reaches the server."""
-    ask = [programs / "psql", "-h", "127.0.0.1", "-p", str(port), "-U", USER, "-d", "postgres", "-Atc"]
-    if _run([*ask, f"select 1 from pg_database where datname = '{DATABASE}'"]).stdout.strip() == "1":
+    ask: list[str | Path] = [
+        programs / "psql",
+        "-h",
+        "127.0.0.1",
+        "-p",
+        str(port),
+        "-U",
+        USER,
+        "-d",
+        "postgres",
+        "-Atc",
+    ]
+    if _run([*ask, "select datname from pg_database"]).stdout.split().count(DATABASE):
         return True
     return _run([*ask, f"create database {DATABASE}"]).returncode == 0
 
@@ -102,5 +127,5 @@ def _namespaces_work() -> bool:
     return shutil.which("unshare") is not None and _run([*_NAMESPACE, "true"]).returncode == 0
 
 
-def _run(command: list[str | Path]) -> subprocess.CompletedProcess[str]:
+def _run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -9,7 +9,7 @@ from playhead.lab.parts import Part, properties_text
 from playhead.pipeline.jars import fetch_jars
 
 IDENTITY = "playhead"
-CREDENTIAL = "playhead-lab"  # noqa: S105  (a loopback server without anything worth keeping)
+CREDENTIAL = "playhead-lab"
 
 
 def s3_part(folder: Path, lab: LabFile) -> Part:

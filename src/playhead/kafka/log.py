@@ -1,0 +1,212 @@
+"""Read a topic to the end that was captured when the reading began.
+
+The end is a position, not an empty poll: a slow broker does not cut the reading short, and a busy topic does not keep it going
+for ever. Offsets have holes (compaction, transaction markers), so the last record may lie well before the end; librdkafka's
+end-of-partition event carries the position then. A transaction that is still open holds the stable end back: the reading stops
+there and says so, it neither hangs nor shows undecided records.
+"""
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, cast
+
+from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import TopicPartition as RawPartition
+
+from playhead.errors import TimedOut
+from playhead.kafka.client import Admin, make_consumer
+from playhead.kafka.faults import fault_of, translated
+from playhead.kafka.topics import Ends, Topic, get_topic, topic_ends
+from playhead.model import Deadline, TopicPartition
+
+BATCH = 4_000
+POLL_SECONDS = 0.05  # `consume` fills its batch or waits this long; a short topic should not wait at all
+
+Progress = Callable[[int, int], None]
+
+
+class RawMessage(Protocol):
+    """librdkafka's message as it comes out of `consume`: partition and offset are always set there."""
+
+    def error(self) -> KafkaError | None: ...
+    def partition(self) -> int: ...
+    def offset(self) -> int: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+
+
+class Record(NamedTuple):
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What a reading covers: each partition from `ends[p].start` to `end_of(p)`."""
+
+    topic: Topic
+    ends: dict[int, Ends]
+    committed: bool
+
+    def end_of(self, partition: int) -> int:
+        ends = self.ends[partition]
+        return ends.stable if self.committed else ends.high
+
+    @property
+    def open_transactions(self) -> list[TopicPartition]:
+        """Partitions whose newest records are undecided, so that a committed reading ends before them."""
+        return [TopicPartition(self.topic.name, p) for p, ends in self.ends.items() if ends.has_open_transaction]
+
+    @property
+    def span(self) -> int:
+        """Offsets to pass. At most so many records are there."""
+        return sum(self.end_of(p) - ends.start for p, ends in self.ends.items())
+
+
+def capture(admin: Admin, topic: str, deadline: Deadline, *, committed: bool = True) -> Captured:
+    found = get_topic(admin, topic, deadline)
+    ends = topic_ends(admin, topic, [partition.id for partition in found.partitions], deadline)
+    return Captured(found, ends, committed)
+
+
+def read_messages(
+    admin: Admin, captured: Captured, deadline: Deadline, progress: Progress = lambda done, total: None
+) -> Iterator[list[RawMessage]]:
+    """Batches of messages below the captured end, in offset order within each partition."""
+    waiting = {p: captured.end_of(p) for p, ends in captured.ends.items() if captured.end_of(p) > ends.start}
+    if not waiting:
+        return
+    reader = _Reader(admin, captured, waiting)
+    try:
+        passed = 0
+        while reader.waiting:
+            batch = reader.next_batch(deadline)
+            passed += len(batch)
+            progress(passed, captured.span)
+            if batch:
+                yield batch
+    finally:
+        reader.close()
+
+
+def read_records(admin: Admin, captured: Captured, deadline: Deadline) -> Iterator[Record]:
+    for batch in read_messages(admin, captured, deadline):
+        for message in batch:
+            yield record_of(message)
+
+
+@dataclass(slots=True)
+class Latest:
+    """The newest record of every key, per Kafka partition: the same key bytes can live in two partitions of a grown topic.
+
+    A tombstone is the newest record too (`value` None) until compaction drops it; records without a key are counted only.
+    """
+
+    captured: Captured
+    records: list[Record] = field(default_factory=list)
+    without_key: int = 0
+
+
+def read_latest(
+    admin: Admin, captured: Captured, deadline: Deadline, progress: Progress = lambda done, total: None
+) -> Latest:
+    newest: dict[int, dict[bytes, RawMessage]] = {partition: {} for partition in captured.ends}
+    without_key = 0
+    with _collector_paused():
+        for batch in read_messages(admin, captured, deadline, progress):
+            for message in batch:
+                key = message.key()
+                if key is None:
+                    without_key += 1
+                else:
+                    newest[message.partition()][key] = message
+        records = [record_of(message) for by_key in newest.values() for message in by_key.values()]
+    return Latest(captured, records, without_key)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Nothing here is cyclic, but the collector would walk all live keys again and again: a third of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def record_of(message: RawMessage) -> Record:
+    return Record(message.partition(), message.offset(), message.timestamp()[1], message.key(), message.value())
+
+
+class _Reader:
+    """One consumer assigned to the partitions that are not read to their end yet."""
+
+    def __init__(self, admin: Admin, captured: Captured, waiting: dict[int, int]) -> None:
+        self.topic = captured.topic.name
+        self.waiting = waiting
+        self._consumer: Consumer = make_consumer(
+            admin.settings,
+            isolation_level="read_committed" if captured.committed else "read_uncommitted",
+            enable_partition_eof=True,
+            auto_offset_reset="earliest",  # retention may move the log start while we read
+            queued_min_messages=500_000,
+            fetch_max_bytes=64 * 1024 * 1024,
+            max_partition_fetch_bytes=16 * 1024 * 1024,
+            check_crcs=False,
+            fetch_wait_max_ms=10,  # the end-of-partition event comes with an empty answer: do not let it wait for data
+        )
+        with translated(f"reading {self.topic}"):
+            self._consumer.assign([RawPartition(self.topic, p, captured.ends[p].start) for p in waiting])
+
+    def next_batch(self, deadline: Deadline) -> list[RawMessage]:
+        with translated(f"reading {self.topic}"):
+            messages = cast(list[RawMessage], self._consumer.consume(BATCH, min(POLL_SECONDS, deadline.remaining())))
+        if not messages and deadline.passed:
+            behind = ", ".join(f"{self.topic}-{p} before {end}" for p, end in sorted(self.waiting.items()))
+            raise TimedOut(
+                f"reading {self.topic} did not finish within {deadline.seconds:g} s; missing: {behind}",
+                "give it more time with --timeout",
+            )
+        return self._within(messages)
+
+    def _within(self, messages: Sequence[RawMessage]) -> list[RawMessage]:
+        """Drops what lies at or beyond the end, and notes the partitions that have arrived there."""
+        waiting = self.waiting
+        kept: list[RawMessage] = []
+        for message in messages:
+            error = message.error()
+            partition = message.partition()
+            if error is not None:
+                self._event(error, partition, message)
+                continue
+            end = waiting.get(partition)
+            if end is None:
+                continue
+            offset = message.offset()
+            if offset < end:
+                kept.append(message)
+            if offset >= end - 1:
+                self._arrived(partition)
+        return kept
+
+    def _event(self, error: KafkaError, partition: int, message: RawMessage) -> None:
+        if error.code() != KafkaError._PARTITION_EOF:
+            raise fault_of(error, f"reading {self.topic}-{partition}")
+        end = self.waiting.get(partition)
+        if end is not None and message.offset() >= end:
+            self._arrived(partition)
+
+    def _arrived(self, partition: int) -> None:
+        del self.waiting[partition]
+        self._consumer.incremental_unassign([RawPartition(self.topic, partition)])
+
+    def close(self) -> None:
+        self._consumer.close()

@@ -1,0 +1,154 @@
+"""Topics: list, look up, create, delete, and the offsets at their ends.
+
+Looked up with DescribeTopics, never with a plain metadata request, which would create the topic it asks about on a broker
+with auto.create.topics.enable.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as RawPartition
+from confluent_kafka.admin import NewTopic, OffsetSpec  # type: ignore[attr-defined]
+
+from playhead.errors import NotFound, TimedOut
+from playhead.kafka.client import Admin
+from playhead.kafka.faults import code_of, fault_of, translated
+from playhead.model import Deadline, TopicPartition
+
+EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    id: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    id: str
+    is_internal: bool
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """`start`: log start. `stable`: end of what is decided (LSO). `high`: end of what is replicated (high watermark)."""
+
+    start: int
+    stable: int
+    high: int
+
+    @property
+    def has_open_transaction(self) -> bool:
+        return self.stable < self.high
+
+
+def list_topics(admin: Admin, deadline: Deadline) -> list[str]:
+    with translated("listing topics"):
+        return sorted(admin.raw.list_topics(timeout=seconds(deadline)).topics)
+
+
+def get_topic(admin: Admin, name: str, deadline: Deadline) -> Topic:
+    future = admin.raw.describe_topics(TopicCollection([name]), request_timeout=seconds(deadline))[name]
+    try:
+        found = answer(future, f"describing {name}", deadline)
+    except KafkaException as error:
+        if code_of(error).code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION):
+            raise NotFound("topic", name, list_topics(admin, deadline)) from None
+        raise fault_of(code_of(error), f"describing {name}") from None
+    partitions = tuple(
+        Partition(
+            p.id,
+            p.leader.id if p.leader is not None else None,
+            tuple(node.id for node in p.replicas),
+            tuple(node.id for node in p.isr),
+        )
+        for p in sorted(found.partitions, key=lambda p: int(p.id))
+    )
+    return Topic(found.name, str(found.topic_id), found.is_internal, partitions)
+
+
+def create_topic(
+    admin: Admin,
+    name: str,
+    partitions: int,
+    deadline: Deadline,
+    *,
+    copies: int = -1,
+    config: Mapping[str, str] | None = None,
+) -> None:
+    """`copies` -1: as the broker likes. Returns when the broker has created it."""
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=copies, config=dict(config or {}))
+    with translated(f"creating {name}"):
+        answer(admin.raw.create_topics([topic], request_timeout=seconds(deadline))[name], f"creating {name}", deadline)
+
+
+def delete_topic(admin: Admin, name: str, deadline: Deadline) -> None:
+    with translated(f"deleting {name}"):
+        answer(admin.raw.delete_topics([name], request_timeout=seconds(deadline))[name], f"deleting {name}", deadline)
+
+
+def topic_ends(admin: Admin, name: str, partitions: Iterable[int], deadline: Deadline) -> dict[int, Ends]:
+    """Start, stable end and high watermark. The watermark is asked first, so that stable < high means an open transaction."""
+    wanted = [TopicPartition(name, partition) for partition in partitions]
+    start = list_offsets(admin, wanted, EARLIEST, deadline)
+    high = list_offsets(admin, wanted, LATEST, deadline)
+    stable = list_offsets(admin, wanted, LATEST, deadline, committed=True)
+    return {tp.partition: Ends(start[tp], min(stable[tp], high[tp]), high[tp]) for tp in wanted}
+
+
+def list_offsets(
+    admin: Admin, wanted: Sequence[TopicPartition], spec: OffsetSpec, deadline: Deadline, *, committed: bool = False
+) -> dict[TopicPartition, int]:
+    """One offset for every partition asked; the first partition that fails fails the call."""
+    if not wanted:
+        return {}
+    isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    futures = admin.raw.list_offsets(
+        {RawPartition(tp.topic, tp.partition): spec for tp in wanted},
+        isolation_level=isolation,
+        request_timeout=seconds(deadline),
+    )
+    found: dict[TopicPartition, int] = {}
+    for raw, future in futures.items():
+        place = TopicPartition(raw.topic, raw.partition)
+        with translated(f"asking for the offsets of {place}"):
+            found[place] = answer(future, f"asking for the offsets of {place}", deadline).offset
+    return found
+
+
+def answer(future: "Future[Any]", doing: str, deadline: Deadline) -> Any:
+    """The result of an admin call; never waits longer than the deadline, whatever the library does."""
+    try:
+        return future.result(timeout=deadline.remaining() + 1.0)
+    except FutureTimeout:
+        raise TimedOut(f"{doing} was not answered within {deadline.seconds:g} s") from None
+
+
+def seconds(deadline: Deadline) -> float:
+    """A request timeout librdkafka accepts: never 0, which would mean something else."""
+    return max(0.1, deadline.remaining())
+
+
+__all__ = [
+    "Ends",
+    "Partition",
+    "Topic",
+    "answer",
+    "create_topic",
+    "delete_topic",
+    "get_topic",
+    "list_offsets",
+    "list_topics",
+    "seconds",
+    "topic_ends",
+]

@@ -1,0 +1,130 @@
+"""A transactional producer whose every step ends in one of three ways: done, failed and aborted, or unknown.
+
+Initialising an id fences every older producer with the same id, which is how a direct edit or a Spark run keeps a zombie task
+of Connect from writing behind our back.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from playhead.kafka.client import make_producer
+from playhead.kafka.faults import code_of, fault_of, transaction_fault
+from playhead.kafka.properties import ClientSettings
+from playhead.model import Deadline
+
+Headers = Sequence[tuple[str, bytes]]
+
+
+class TransactionalProducer:
+    """Made and initialised: from here on older producers of `transactional_id` are fenced."""
+
+    def __init__(self, settings: ClientSettings, transactional_id: str, deadline: Deadline) -> None:
+        self.transactional_id = transactional_id
+        self._deadline = deadline
+        self._undelivered: list[KafkaError] = []
+        timeout_ms = max(1000, min(60_000, int(deadline.remaining() * 1000)))
+        self._producer: Producer = make_producer(
+            settings, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, linger_ms=5
+        )
+        self._step("initialising", lambda: self._producer.init_transactions(deadline.remaining()))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """Commits when the block ends, aborts when it raises."""
+        self._step("beginning", self._producer.begin_transaction)
+        try:
+            yield self
+            self.commit()
+        except BaseException:
+            self.abort()
+            raise
+
+    def produce(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp_ms: int = 0,
+    ) -> None:
+        """Queues one record; a full queue is waited out. `partition` None: by murmur2 of the key."""
+        while True:
+            try:
+                self._producer.produce(
+                    topic,
+                    value,
+                    key,
+                    -1 if partition is None else partition,
+                    on_delivery=self._delivered,
+                    timestamp=timestamp_ms,
+                    headers=list(headers) if headers else None,
+                )
+            except BufferError:
+                self._deadline.check("producing")
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                raise transaction_fault(code_of(error), self.transactional_id, "producing") from None
+            else:
+                self._producer.poll(0)
+                return
+
+    def commit(self) -> None:
+        """Raises before committing if any record was not delivered."""
+        self._producer.flush(self._deadline.remaining())
+        if self._undelivered:
+            raise transaction_fault(self._undelivered[0], self.transactional_id, "producing")
+        # A commit that ran into its time limit may be asked for again: librdkafka keeps it one commit.
+        self._step("committing", lambda: self._producer.commit_transaction(self._deadline.remaining()))
+
+    def abort(self) -> None:
+        """As well as it can be done: a fenced or unreachable producer has nothing left that could become visible."""
+        self._undelivered.clear()
+        try:
+            self._producer.abort_transaction(max(1.0, self._deadline.remaining()))
+        except KafkaException as error:
+            fault = code_of(error)
+            if not (fault.fatal() or fault.retriable() or fault.code() in _HARMLESS_ON_ABORT):
+                raise fault_of(fault, "aborting a transaction") from None
+
+    def _delivered(self, error: KafkaError | None, _message: object) -> None:
+        if error is not None and error.code() != KafkaError._PURGE_QUEUE:
+            self._undelivered.append(error)
+
+    def _step(self, doing: str, act: Callable[[], object]) -> None:
+        while True:
+            try:
+                act()
+            except KafkaException as error:
+                fault = code_of(error)
+                if fault.retriable() and not self._deadline.passed:
+                    continue
+                raise transaction_fault(fault, self.transactional_id, f"{doing} a transaction") from None
+            else:
+                return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._producer.flush(0)
+
+
+_HARMLESS_ON_ABORT = frozenset({KafkaError._STATE, KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._FENCED})
+
+
+def fence(settings: ClientSettings, transactional_ids: Sequence[str], deadline: Deadline) -> None:
+    """Ends every older producer of these ids, without writing anything."""
+    for transactional_id in transactional_ids:
+        with TransactionalProducer(settings, transactional_id, deadline):
+            pass
+
+
+__all__ = ["TransactionalProducer", "fence"]
