@@ -301,8 +301,8 @@ def _missing(name: str) -> NotFound:
     return NotFound("connector", name)
 
 
-def open_rest(context: Context, deadline: Deadline) -> Rest:
-    """A client for the workers of a context."""
+def open_rest(context: Context, deadline: Deadline, urls: Sequence[str] | None = None) -> Rest:
+    """A client for the workers of a context, or for some of them."""
     password, token = context.get("connect-password"), context.get("connect-token")
     credentials = Credentials(
         username=context.get("connect-username"),
@@ -312,4 +312,4 @@ def open_rest(context: Context, deadline: Deadline) -> Rest:
         certificate=context.path("connect-cert"),
         key=context.path("connect-key"),
     )
-    return Rest(context.connect_urls, deadline, credentials)
+    return Rest(urls or context.connect_urls, deadline, credentials)

@@ -9,6 +9,7 @@ another settings file for sites with a mirror.
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -165,6 +166,16 @@ def java() -> str:
     if not found:
         raise Invalid("no Java was found", "install Java 17 or newer, or set JAVA_HOME")
     return found
+
+
+def java_version() -> str | None:
+    """None when there is no Java, or it does not say."""
+    try:
+        told = subprocess.run([java(), "-version"], capture_output=True, text=True, check=False, timeout=20).stderr
+    except (Invalid, OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "([^"]+)"', told)
+    return found.group(1) if found else None
 
 
 def ivy_jar() -> Path:

@@ -1,0 +1,78 @@
+"""`connect-offsets`: the tool KIP-199 proposed. So far its export, from distributed workers."""
+
+import select
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+import msgspec
+
+from playhead.cli.frame import debug_option, run_command, say, write
+from playhead.errors import Invalid
+from playhead.model import Deadline
+from playhead.render.clean import clean_json
+from playhead.render.progress import ProgressLine
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--config", "config", required=True, type=click.Path(path_type=Path), help="The worker's properties file."
+)
+@click.option(
+    "--export",
+    "target",
+    is_flag=False,
+    flag_value="-",
+    default=None,
+    metavar="[FILE]",
+    help="Write the offsets as JSON.",
+)
+@click.option(
+    "--import", "source", is_flag=False, flag_value="-", default=None, metavar="[FILE]", help="Not there yet."
+)
+@click.option("--connectors", metavar="A,B", help="Only these connectors.")
+@click.option("--from-beginning", is_flag=True, help="Every pair in log order, overwritten ones and removals included.")
+@click.option("--timeout", default="60s", show_default=True, help="Time for the whole command.")
+@debug_option
+def connect_offsets(
+    config: Path, target: str | None, source: str | None, connectors: str | None, from_beginning: bool, timeout: str
+) -> None:
+    """Print the source offsets that a Connect cluster keeps, by connector name, as JSON."""
+    from playhead.config.contexts import parse_duration
+    from playhead.offsets.export import export_offsets
+
+    if target is not None and source is not None:
+        raise click.UsageError("--export and --import exclude each other")
+    if source is not None or (target is None and _stdin_has_data()):
+        raise Invalid("importing offsets is not there yet", "nothing was changed; --export works")
+    line = ProgressLine(sys.stderr)
+    result = export_offsets(
+        config,
+        Deadline(parse_duration(timeout)),
+        only={name.strip() for name in connectors.split(",")} if connectors else None,
+        from_beginning=from_beginning,
+        progress=lambda done, total: line.update(f"reading: {done} of at most {total} records"),
+    )
+    line.clear()
+    for note in result.notes:
+        say(f"note: {note}")
+    data = msgspec.json.format(msgspec.json.encode(result.connectors), indent=2) + b"\n"
+    if target in (None, "-"):
+        write(clean_json(data.decode()))
+    else:
+        Path(str(target)).write_bytes(data)
+
+
+def _stdin_has_data() -> bool:
+    """JSON on a redirected, non-empty stdin means import; a terminal, a closed or an empty stdin does not."""
+    try:
+        if sys.stdin is None or sys.stdin.isatty() or not select.select([sys.stdin], [], [], 0)[0]:
+            return False
+        return bool(sys.stdin.buffer.peek(1))  # type: ignore[union-attr]
+    except (OSError, ValueError):
+        return False
+
+
+def run() -> NoReturn:
+    run_command(connect_offsets, "connect-offsets")

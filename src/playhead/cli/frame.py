@@ -1,0 +1,263 @@
+"""What every command stands in: lazy groups, common options, output, errors and exit codes.
+
+stdout is data and is written here only; stderr is talk. A command gets a `Face` and calls `face.context`, `face.deadline` and
+`face.show(answer)`.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, NoReturn, TypeVar
+
+import click
+
+from playhead.config import Context, open_context
+from playhead.errors import Invalid, PartFailed, PlayheadError
+from playhead.model import Deadline
+from playhead.render import Details, Listing, clean, render
+from playhead.render.listing import FORMATS
+
+F = TypeVar("F", bound=Callable[..., Any])
+ALIASES = {"describe": "show"}
+
+
+class LazyGroup(click.Group):
+    """Commands that are imported when they are used: name -> (module:attribute, one line of help)."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy = dict(lazy or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.lazy, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        name = name if name in self.lazy or name in self.commands else ALIASES.get(name, name)
+        if name in self.lazy:
+            module, _, attribute = self.lazy[name][0].partition(":")
+            command: click.Command = getattr(import_module(module), attribute)
+            return command
+        return super().get_command(ctx, name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, self.list_commands(ctx), n=3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else f"; see {ctx.command_path} --help"
+            ctx.fail(f"no such command {name!r}{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, self._short_help(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def _short_help(self, ctx: click.Context, name: str) -> str:
+        if name in self.lazy:
+            return self.lazy[name][1]
+        command = self.get_command(ctx, name)
+        return command.get_short_help_str(90) if command else ""
+
+
+class Face:
+    """One invocation: its flags, the context they lead to, its deadline, its output."""
+
+    def __init__(self) -> None:
+        self.context_name: str | None = None
+        self.flags: dict[str, str] = {}
+        self.form = "table"
+        self.debug = bool(os.environ.get("PLAYHEAD_DEBUG"))
+        self._context: Context | None = None
+        self._deadline: Deadline | None = None
+
+    @property
+    def context(self) -> Context:
+        if self._context is None:
+            self._context = open_context(self.context_name, self.flags)
+        return self._context
+
+    @property
+    def deadline(self) -> Deadline:
+        """One for the whole command; it starts to run when it is first asked for."""
+        if self._deadline is None:
+            self._deadline = Deadline(self.context.timeout_seconds)
+        return self._deadline
+
+    def show(self, answer: Listing | Details) -> None:
+        text = render(answer, self.form)
+        if isinstance(answer, Listing) and not answer.rows and self.form in ("table", "wide"):
+            say(answer.empty)
+        write(clean(text, keep="\n") if self.form == "csv" and sys.stdout.isatty() else text)
+
+
+def write(text: str) -> None:
+    """Data, to stdout."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def say(message: str, *, style: str | None = None) -> None:
+    """Talk, to stderr; coloured on a terminal unless NO_COLOR is set."""
+    text = clean(message, keep="\n")
+    if style and wants_color(sys.stderr):
+        text = click.style(text, fg=style)
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def wants_color(stream: Any) -> bool:
+    return bool(stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _face(ctx: click.Context) -> Face:
+    return ctx.ensure_object(Face)
+
+
+def _flag(key: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+    def remember(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            _face(ctx).flags[key] = value
+
+    return remember
+
+
+def _remember_context(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        _face(ctx).context_name = value
+
+
+def _remember_overrides(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> None:
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{value!r} is not key=value")
+        _face(ctx).flags[f"kafka.{key}"] = text
+
+
+def _remember_form(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        _face(ctx).form = value
+
+
+def _remember_debug(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        _face(ctx).debug = True
+
+
+def _complete_contexts(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from playhead.cli.complete import context_names
+
+    return context_names(incomplete)
+
+
+def _option(*names: str, callback: Callable[..., None], **more: Any) -> Callable[[F], F]:
+    return click.option(*names, callback=callback, expose_value=False, **more)
+
+
+_CONTEXT_OPTIONS = (
+    _option(
+        "--context",
+        callback=_remember_context,
+        metavar="NAME",
+        shell_complete=_complete_contexts,
+        help="Context of playhead.toml to work in.",
+    ),
+    _option(
+        "-b", "--bootstrap-server", callback=_flag("bootstrap-servers"), metavar="HOST:PORT", help="Kafka brokers."
+    ),
+    _option("--connect", callback=_flag("connect"), metavar="URL", help="Connect workers, comma separated."),
+    _option("--worker-config", callback=_flag("worker-config"), metavar="FILE", help="A worker.properties as it is."),
+    _option(
+        "--command-config", callback=_flag("command-config"), metavar="FILE", help="A Java client.properties as it is."
+    ),
+    _option(
+        "-X",
+        "overrides",
+        callback=_remember_overrides,
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Override a Kafka client setting (Java or librdkafka name).",
+    ),
+    _option(
+        "--timeout",
+        callback=_flag("timeout"),
+        metavar="TIME",
+        help="Time for the whole command, like 30s or 2m [default: 30s].",
+    ),
+)
+_OUTPUT = _option(
+    "-o",
+    "--output",
+    callback=_remember_form,
+    type=click.Choice(FORMATS),
+    help="How to print the answer [default: table].",
+)
+_DEBUG = _option("--debug", callback=_remember_debug, is_flag=True, help="Show the trace of an error.")
+
+
+def context_options(command: F) -> F:
+    """For commands that work with Kafka or Connect: where, as whom, for how long."""
+    for option in reversed(_CONTEXT_OPTIONS):
+        command = option(command)
+    return _DEBUG(command)
+
+
+def output_option(command: F) -> F:
+    """For commands that answer with data."""
+    return _OUTPUT(command)
+
+
+debug_option = _DEBUG
+pass_face = click.make_pass_decorator(Face, ensure=True)
+
+
+def run_command(command: click.Command, name: str) -> NoReturn:
+    """Runs a command line to its exit code. The one place that knows stderr and exit codes."""
+    face = Face()
+    try:
+        code = command.main(prog_name=name, standalone_mode=False, obj=face)
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except click.UsageError as error:
+        code = _usage(error)
+    except (KeyboardInterrupt, click.Abort):
+        say("interrupted")
+        code = 130
+    except BrokenPipeError:
+        # The reader went away (| head). Nothing more can be said on stdout, not even by the interpreter's own flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    except PlayheadError as error:
+        code = _error(error, debug=face.debug)
+    except Exception as error:  # noqa: BLE001  (the last resort: a sentence instead of a trace)
+        if face.debug:
+            traceback.print_exc()
+        say(f"{name}: internal error: {type(error).__name__}: {error}", style="red")
+        say("  this is a bug; --debug shows the trace")
+        code = 1
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _usage(error: click.UsageError) -> int:
+    if error.ctx:
+        say(error.ctx.get_usage())
+    say(f"error: {error.format_message()}", style="red")
+    return Invalid.exit_code
+
+
+def _error(error: PlayheadError, *, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    if isinstance(error, PartFailed):
+        for line in error.log_tail:
+            say(f"  | {line}")
+    say(f"error: {error.what}", style="red")
+    if error.hint:
+        say(f"  {error.hint}")
+    return error.exit_code

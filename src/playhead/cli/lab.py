@@ -1,0 +1,161 @@
+"""`playhead lab`."""
+
+import shlex
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from playhead.cli.complete import lab_parts
+from playhead.cli.frame import Face, LazyGroup, debug_option, output_option, pass_face, say, write
+from playhead.config import open_context, save_context
+from playhead.errors import ConfigInvalid, Invalid, NotFound
+from playhead.lab import Lab
+from playhead.lab.lab import tail
+from playhead.lab.options import EXTRAS, LabFile, LabOptions
+from playhead.render import Column, Listing, clean
+from playhead.render.progress import ProgressLine
+
+COLUMNS = (
+    Column("name", "PART"),
+    Column("state", "STATE"),
+    Column("pid", "PID", right=True),
+    Column("address", "ADDRESS"),
+    Column("detail", "WAITING FOR", wide=True),
+    Column("log", "LOG", wide=True),
+)
+
+folder_option = click.option("--dir", "folder", metavar="FOLDER", help="Folder of the lab [default: one per user].")
+
+
+def open_lab(folder: str | None) -> Lab:
+    return Lab(Path(folder) if folder else None)
+
+
+def bring_up(lab: Lab, changes: dict[str, Any]) -> None:
+    """Up, with progress on a terminal, and a context that leads there."""
+    saved = LabFile.load(lab.folder)
+    base = saved.options if saved else LabOptions()
+    options = LabOptions(**{name: getattr(base, name) for name in LabOptions.__struct_fields__} | changes)
+    line = ProgressLine(sys.stderr)
+
+    def report(message: str) -> None:
+        line.clear()
+        say(message)
+
+    try:
+        lab.up(
+            options,
+            report=report,
+            fetched=lambda done, total: line.update(f"fetching jars: {done} of {total}"),
+        )
+    except KeyboardInterrupt:
+        line.clear()
+        say("what was started keeps running: `playhead lab status` shows it, `playhead lab down` stops it")
+        raise
+    line.clear()
+    path = save_context("lab", lab.context())
+    say(f"the lab is up; context 'lab' is written to {path}")
+    if (in_force := _current()) != "lab":
+        say(f"here the current context is {in_force!r}: use --context lab, or `playhead config use-context lab`")
+
+
+def _current() -> str | None:
+    try:
+        return open_context().name
+    except (ConfigInvalid, Invalid):
+        return None
+
+
+@click.group(cls=LazyGroup)
+def lab() -> None:
+    """A real Kafka, Connect worker and PostgreSQL on this machine.
+
+    State and logs lie in one folder; ports are free ones on loopback and stay the same over down and up.
+    """
+
+
+@lab.command()
+@click.option("--brokers", type=click.IntRange(1, 9), help="Kafka brokers [default: 1].")
+@click.option("--workers", type=click.IntRange(0, 9), help="Connect distributed workers [default: 1].")
+@click.option("--exactly-once", type=click.Choice(["on", "off"]), help="Exactly-once source support [default: on].")
+@click.option(
+    "--standalone/--no-standalone", default=None, help="Also a standalone Connect worker with its offset file."
+)
+@click.option(
+    "--with", "extras", multiple=True, type=click.Choice(EXTRAS), help="Also an S3 server, or Debezium's plugins."
+)
+@click.option(
+    "--plugin-path",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    help="Folder with connector jars of your own.",
+)
+@folder_option
+@debug_option
+def up(
+    brokers: int | None,
+    workers: int | None,
+    exactly_once: str | None,
+    standalone: bool | None,
+    extras: tuple[str, ...],
+    plugin_path: tuple[str, ...],
+    folder: str | None,
+) -> None:
+    """Start the lab and wait until every part answers. Options are kept for the next time."""
+    changes: dict[str, Any] = {
+        "brokers": brokers,
+        "workers": workers,
+        "exactly_once": None if exactly_once is None else exactly_once == "on",
+        "standalone": standalone,
+        "extras": extras or None,
+        "plugin_path": plugin_path or None,
+    }
+    bring_up(open_lab(folder), {name: value for name, value in changes.items() if value is not None})
+    say("stop it with: playhead lab down" + (f" --dir {shlex.quote(folder)}" if folder else ""))
+
+
+@lab.command()
+@folder_option
+@debug_option
+def down(folder: str | None) -> None:
+    """Stop exactly what the lab started. The data stays."""
+    stopped = open_lab(folder).down(say)
+    say(f"stopped {', '.join(stopped)}" if stopped else "nothing of this lab was running")
+
+
+@lab.command()
+@folder_option
+@output_option
+@debug_option
+@pass_face
+def status(face: Face, folder: str | None) -> None:
+    """Show what runs and whether it answers. Exit code 0 if all of it is up, else 1."""
+    parts = open_lab(folder).status()
+    face.show(Listing(COLUMNS, [asdict(part) for part in parts], empty="there is no lab yet: playhead lab up"))
+    if not parts or any(part.state != "up" for part in parts):
+        raise click.exceptions.Exit(1)
+
+
+@lab.command()
+@click.argument("part", shell_complete=lab_parts)
+@click.option("-n", "--lines", default=50, show_default=True, help="How many lines from the end.")
+@folder_option
+@debug_option
+def logs(part: str, lines: int, folder: str | None) -> None:
+    """Print the end of a part's log."""
+    path = open_lab(folder).log_of(part)
+    if not path.exists():
+        raise NotFound("log", str(path), hint=f"{part} was never started")
+    write("".join(clean(line, keep="\t") + "\n" for line in tail(path, lines)))
+
+
+@lab.command()
+@folder_option
+@debug_option
+def env(folder: str | None) -> None:
+    """Print shell variables that lead other programs to the lab: eval "$(playhead lab env)"."""
+    for name, value in open_lab(folder).environment().items():
+        write(f"export {name}={shlex.quote(value)}\n")

@@ -1,0 +1,146 @@
+"""The demo: a file source on the real Connect worker, its position seen, moved, proved with Kafka's own consumer, undone.
+
+What is claimed is checked: the demo fails loudly when Kafka's console consumer shows anything else.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from playhead.connect.answers import OffsetEntry
+from playhead.connect.rest import Rest
+from playhead.errors import NotFound, PlayheadError
+from playhead.kafka.client import Admin
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.topics import create_topic, delete_topic, list_topics
+from playhead.lab import Lab
+from playhead.model import Deadline
+
+CONNECTOR = "demo-file-source"
+TOPIC = "demo-lines"
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+
+Say = Callable[[str], None]
+
+
+class Demo:
+    def __init__(self, lab: Lab, say: Say, seconds: float = 120) -> None:
+        self.lab = lab
+        self.say = say
+        self.deadline = Deadline(seconds)
+        self.file = lab.folder / "demo" / "lines.txt"
+        self.rest = Rest(lab.connect_urls, self.deadline)
+
+    def run(self) -> None:
+        with self.rest:
+            self.clear()
+            self.start_source(["alpha", "bravo", "charlie"])
+            self.show_position()
+            self.expect(["alpha", "bravo", "charlie"])
+            self.move_back_one_line()
+            self.expect(["alpha", "bravo", "charlie", "charlie"])
+            self.say("   exactly that line came again.\n")
+            self.regret_and_undo()
+            self.append("delta")
+            self.expect(["alpha", "bravo", "charlie", "charlie", "delta"])
+            self.say("   only the new line came: the undo left nothing lost and nothing doubled.\n")
+
+    def clear(self) -> None:
+        """What an earlier demo left would make this one's lines impossible to count."""
+        admin = Admin(ClientSettings({"bootstrap.servers": self.lab.bootstrap_servers}), self.deadline)
+        try:
+            self.stop()
+            self.rest.delete_offsets(CONNECTOR)
+            self.rest.delete_connector(CONNECTOR)
+        except NotFound:
+            pass
+        if TOPIC in list_topics(admin, self.deadline):
+            delete_topic(admin, TOPIC, self.deadline)
+            self.deadline.wait_for(lambda: TOPIC not in list_topics(admin, self.deadline), f"deleting {TOPIC}")
+        create_topic(admin, TOPIC, 1, self.deadline)
+
+    def start_source(self, lines: list[str]) -> None:
+        self.file.parent.mkdir(exist_ok=True)
+        self.file.write_text("".join(f"{line}\n" for line in lines))
+        self.say(f"1. A file source reads {self.file} into the topic {TOPIC} on the Connect worker.")
+        config = {
+            "connector.class": "FileStreamSource",
+            "file": str(self.file),
+            "topic": TOPIC,
+            "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+        }
+        self.rest.create_connector(CONNECTOR, config)
+        self.await_position(self.end)
+
+    def show_position(self) -> None:
+        entry = self.entry()
+        self.say(f"   Its position: {entry.partition} -> {entry.offset}: all {self.end} bytes are read.\n")
+
+    def move_back_one_line(self) -> None:
+        lines = self.file.read_bytes().splitlines(keepends=True)
+        target = self.end - len(lines[-1])
+        self.say(f"2. Move it back one line: stop, set position {self.end} -> {target}, read back, resume.")
+        self.stop()
+        self.set_position(target)
+        self.rest.resume(CONNECTOR)
+        self.await_position(self.end)
+
+    def regret_and_undo(self) -> None:
+        self.say("3. A move we regret, to the start of the file; then the undo, before anything runs.")
+        self.stop()
+        saved = self.entry()
+        self.set_position(0)
+        self.say(f"   moved: {self.entry().offset}")
+        self.rest.alter_offsets(CONNECTOR, [saved])
+        if self.entry() != saved:
+            raise PlayheadError(f"the undo did not restore {saved.offset}")
+        self.say(f"   undone: {saved.offset}; resume")
+        self.rest.resume(CONNECTOR)
+
+    def append(self, line: str) -> None:
+        self.say(f"   Append {line!r} to the file.")
+        with self.file.open("a") as file:
+            file.write(f"{line}\n")
+        self.await_position(self.end)
+
+    def expect(self, wanted: list[str]) -> None:
+        """Kafka's own console consumer is the judge."""
+        arguments = ["--bootstrap-server", self.lab.bootstrap_servers, "--topic", TOPIC, "--from-beginning"]
+        arguments += ["--isolation-level", "read_committed", "--timeout-ms", "3000"]
+        seen = self.lab.tool(CONSOLE_CONSUMER, *arguments).split()
+        self.say(f"   kafka-console-consumer shows: {' '.join(seen)}")
+        if seen != wanted:
+            raise PlayheadError(f"the demo expected {' '.join(wanted)}")
+
+    # Steps
+
+    @property
+    def end(self) -> int:
+        return self.file.stat().st_size
+
+    def entry(self) -> OffsetEntry:
+        return self.rest.get_offsets(CONNECTOR)[0]
+
+    def stop(self) -> None:
+        self.rest.stop(CONNECTOR)
+
+        def is_stopped() -> bool:
+            status = self.rest.find_status(CONNECTOR)
+            return status is not None and status.connector.state == "STOPPED" and not status.tasks
+
+        self.deadline.wait_for(is_stopped, f"stopping {CONNECTOR}")
+
+    def set_position(self, position: int) -> None:
+        wanted = OffsetEntry(self.entry().partition, {"position": position})
+        self.rest.alter_offsets(CONNECTOR, [wanted])
+        if self.entry() != wanted:
+            raise PlayheadError(f"the position reads {self.entry().offset} after it was set to {wanted.offset}")
+
+    def await_position(self, position: int) -> None:
+        def arrived() -> bool:
+            return any(entry.offset == {"position": position} for entry in self.rest.get_offsets(CONNECTOR))
+
+        self.deadline.wait_for(arrived, f"{CONNECTOR} reading to position {position}")
+
+
+def run_demo(folder: Path | None, say: Say) -> None:
+    Demo(Lab(folder), say).run()

@@ -1,0 +1,1 @@
+"""Positions: so far their export from the offsets topic."""

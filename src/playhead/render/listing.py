@@ -1,0 +1,139 @@
+"""Lists of like things, and one thing in detail, in every output format.
+
+A row is a plain map of JSON values. `table` and `wide` choose columns and words for people; `json`, `yaml` and `csv` give every
+value as it is; `name` gives one name a line, for `xargs`.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from playhead.render.clean import clean, clean_json
+
+FORMATS = ("table", "wide", "json", "yaml", "csv", "name")
+Row = Mapping[str, Any]
+
+
+def plain(value: object) -> str:
+    """A value in a table cell: nothing for None, compact JSON for what is nested."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping | list | tuple):
+        return msgspec.json.encode(value).decode()
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    key: str
+    title: str
+    wide: bool = False
+    right: bool = False
+    show: Callable[[Any], str] = plain
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    name: str = "name"
+    empty: str = "nothing found"
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """One thing. A section whose value is a Listing is printed as a table under its title."""
+
+    fields: Mapping[str, Any]
+    name: str = "name"
+
+
+def render(answer: Listing | Details, form: str) -> str:
+    """The whole text, ending in a line break unless it is empty."""
+    match form:
+        case "json":
+            return clean_json(msgspec.json.format(msgspec.json.encode(_data(answer)), indent=2).decode()) + "\n"
+        case "yaml":
+            return _yaml(_data(answer))
+        case "csv":
+            return _csv(answer)
+        case "name":
+            return _names(answer)
+        case _:
+            return _text(answer, wide=form == "wide")
+
+
+def _data(answer: Listing | Details) -> Any:
+    if isinstance(answer, Listing):
+        return [dict(row) for row in answer.rows]
+    return {key: _data(value) if isinstance(value, Listing) else value for key, value in answer.fields.items()}
+
+
+def _yaml(data: object) -> str:
+    from ruamel.yaml import YAML
+
+    stream = io.StringIO()
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.dump(msgspec.to_builtins(data), stream)
+    return stream.getvalue()
+
+
+def _csv(answer: Listing | Details) -> str:
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    if isinstance(answer, Listing):
+        writer.writerow([column.key for column in answer.columns])
+        for row in answer.rows:
+            writer.writerow([_cell(row.get(column.key)) for column in answer.columns])
+    else:
+        writer.writerow(["key", "value"])
+        for key, value in answer.fields.items():
+            writer.writerow([key, _cell(_data(value) if isinstance(value, Listing) else value)])
+    return stream.getvalue()
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else plain(value)
+
+
+def _names(answer: Listing | Details) -> str:
+    rows = answer.rows if isinstance(answer, Listing) else [answer.fields]
+    return "".join(f"{clean(str(row[answer.name]))}\n" for row in rows)
+
+
+def _text(answer: Listing | Details, *, wide: bool) -> str:
+    if isinstance(answer, Details):
+        return _details(answer, wide=wide)
+    if not answer.rows:
+        return ""
+    columns = [column for column in answer.columns if wide or not column.wide]
+    cells = [[column.title for column in columns]]
+    cells += [[clean(column.show(row.get(column.key))) for column in columns] for row in answer.rows]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    lines = []
+    for line in cells:
+        padded = [
+            cell.rjust(width) if column.right else cell.ljust(width)
+            for cell, width, column in zip(line, widths, columns, strict=True)
+        ]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _details(answer: Details, *, wide: bool) -> str:
+    simple = {key: value for key, value in answer.fields.items() if not isinstance(value, Listing)}
+    width = max((len(key) for key in simple), default=0)
+    text = "".join(f"{key.ljust(width)}  {clean(plain(value))}\n" for key, value in simple.items())
+    for key, value in answer.fields.items():
+        if isinstance(value, Listing) and value.rows:
+            table = _text(value, wide=wide)
+            text += f"\n{key}\n" + "".join(f"  {line}\n" for line in table.splitlines())
+    return text

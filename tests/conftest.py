@@ -1,0 +1,129 @@
+"""Shared real parts. A lab is started when the first test asks for it and stopped when the session ends, whatever happens."""
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from playhead.connect.rest import Rest
+from playhead.kafka.client import Admin
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.topics import create_topic, get_topic
+from playhead.lab import Lab, LabOptions
+from playhead.model import Deadline
+
+settings.register_profile("default", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("soak", deadline=None, max_examples=5000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test sees or changes the configuration of whoever runs it."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("PLAYHEAD_") and name != "PLAYHEAD_CACHE"]:
+            patch.delenv(name)
+        patch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+        patch.setenv("XDG_STATE_HOME", str(home / "state"))
+        patch.setenv("NO_COLOR", "1")
+        yield
+
+
+@pytest.fixture(scope="session")
+def make_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[LabOptions], Lab]]:
+    """Labs in folders of their own; every one of them is stopped at the end of the session."""
+    made: list[Lab] = []
+
+    def make(options: LabOptions) -> Lab:
+        lab = Lab(tmp_path_factory.mktemp("lab"))
+        made.append(lab)
+        lab.up(options)
+        return lab
+
+    yield make
+    for lab in made:
+        lab.down()
+        assert [part.name for part in lab.status() if part.state != "down"] == []
+
+
+@pytest.fixture(scope="session")
+def lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
+    """One broker and one exactly-once worker, shared by all tests that leave them running."""
+    return make_lab(LabOptions(postgres=False))
+
+
+@pytest.fixture
+def deadline() -> Deadline:
+    return Deadline(60)
+
+
+@pytest.fixture
+def settings_of(lab: Lab) -> ClientSettings:
+    return ClientSettings({"bootstrap.servers": lab.bootstrap_servers})
+
+
+@pytest.fixture
+def admin(settings_of: ClientSettings, deadline: Deadline) -> Admin:
+    return Admin(settings_of, deadline)
+
+
+@pytest.fixture
+def rest(lab: Lab, deadline: Deadline) -> Iterator[Rest]:
+    with Rest(lab.connect_urls, deadline) as client:
+        yield client
+
+
+@pytest.fixture
+def unique() -> Callable[[str], str]:
+    """Names nobody else uses, so that tests share a broker without meeting."""
+    return lambda prefix: f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def new_topic(admin: Admin, deadline: Deadline, unique: Callable[[str], str]) -> Callable[..., str]:
+    def make(partitions: int = 1, **config: str) -> str:
+        name = unique("topic")
+        create_topic(admin, name, partitions, deadline, config={k.replace("_", "."): v for k, v in config.items()})
+        deadline.wait_for(lambda: len(get_topic(admin, name, deadline).partitions) == partitions, f"making {name}")
+        return name
+
+    return make
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    def exits(self, code: int) -> "Ran":
+        assert self.code == code, f"exit {self.code}, not {code}\nstdout: {self.out}\nstderr: {self.err}"
+        return self
+
+
+@pytest.fixture
+def playhead() -> Callable[..., Ran]:
+    """Runs the command as a user does: a process of its own."""
+
+    def run(*words: str, cwd: Path | None = None, env: dict[str, str] | None = None, program: str = "playhead") -> Ran:
+        command = [str(Path(sys.executable).parent / program), *words]
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run
