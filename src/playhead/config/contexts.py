@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from playhead.config.references import resolve
+from playhead.config.references import PLAIN_PROVIDERS, has_reference, resolve
 from playhead.config.toml_lines import KeyPath, key_lines, leaves, line_of
 from playhead.errors import ConfigInvalid, Fault, Invalid, NotFound, near_names
 from playhead.model.secret import Secret
@@ -50,10 +50,15 @@ ENVIRONMENT = {
     "command-config": "PLAYHEAD_COMMAND_CONFIG",
     "timeout": "PLAYHEAD_TIMEOUT",
 }
-_SENSITIVE = re.compile(r"password|secret|token|jaas|credential|\.pem$|keystore\.key$|(^|\.)key$", re.IGNORECASE)
+_SENSITIVE = re.compile(
+    r"password|passphrase|secret|token(?!\.endpoint)|jaas|credential|user\.info|authorization|\.pem$"
+    r"|(access|account|api|encryption|keystore|master|private|signing)[._-]?key(?!\w|\.location)",
+    re.IGNORECASE,
+)
+_ONE_REFERENCE = re.compile(rf"\$\{{({'|'.join(PLAIN_PROVIDERS)}):[^}}]+\}}")
 _DURATION = re.compile(r"^(\d+(?:\.\d+)?)\s*(ms|s|m|h)?$")
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
-_USERINFO = re.compile(r"^([a-z][a-z0-9+.-]*://)([^/@]*)@", re.IGNORECASE)
+_USERINFO = re.compile(r"(://)[^\s,]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,9 @@ class Setting:
         if isinstance(self.value, Secret):
             return "***"
         return _USERINFO.sub(r"\1***@", self.value)
+
+    def __repr__(self) -> str:
+        return f"Setting(value={self.shown!r}, origin={self.origin!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +194,10 @@ class _FileReader:
         for path, value in leaves(body).items():
             at = ("contexts", name, *path)
             key = ".".join(path)
-            if path[0] not in (KEYS if len(path) == 1 else TABLES):
+            if path[0] not in (*KEYS, *TABLES):
                 self.fault(at, f"unknown key {path[0]!r}", near_names(path[0], [*KEYS, *TABLES]))
+            elif (path[0] in TABLES) != (len(path) > 1):
+                self.fault(at, f"{path[0]!r} must be " + ("a table" if path[0] in TABLES else "a value, not a table"))
             elif (text := _as_text(value)) is None:
                 self.fault(at, f"{key!r} must be a string, a number, true or false, or a list of strings")
             else:
@@ -197,10 +207,7 @@ class _FileReader:
 
     def check(self, at: KeyPath, key: str, text: str) -> None:
         try:
-            if key == "timeout":
-                parse_duration(text)
-            if key == "connect":
-                check_connect(text)
+            check_value(key, text)
         except Invalid as error:
             self.fault(at, error.what, error.hint)
 
@@ -218,13 +225,24 @@ class _FileReader:
 
 def as_value(key: str, text: str) -> str | Secret:
     """A literal secret is wrapped; a reference to one may be shown, it reveals nothing."""
-    return Secret(text) if is_sensitive(key) and not re.fullmatch(r"\$\{[^}]+\}", text) else text
+    return Secret(text) if is_sensitive(key) and not _ONE_REFERENCE.fullmatch(text) else text
+
+
+def check_value(key: str, text: str) -> None:
+    """What can be known before references are resolved."""
+    if has_reference(text):
+        return
+    if key == "timeout":
+        parse_duration(text)
+    if key == "connect":
+        check_connect(text)
 
 
 def check_connect(text: str) -> None:
     for url in text.split(","):
         if not re.match(r"^https?://[^/\s]+", url.strip(), re.IGNORECASE):
-            raise Invalid(f"{url.strip()!r} is not a Connect URL", "write it like http://host:8083")
+            shown = re.sub(r"\S*@", "***@", url.strip())  # a user name and password may stand before the @
+            raise Invalid(f"{shown!r} is not a Connect URL", "write it like http://host:8083")
 
 
 def _as_text(value: object) -> str | None:
@@ -255,9 +273,8 @@ def open_context(name: str | None = None, flags: Mapping[str, str] | None = None
             settings[key] = Setting(as_value(key, value), f"${variable}")
     for key, value in (flags or {}).items():
         settings[key] = Setting(as_value(key, value), FLAGS.get(key, "-X"))
-    if "connect" in settings:
-        check_connect(settings["connect"].text)
-    parse_duration(settings["timeout"].text)
+    for key, setting in settings.items():
+        check_value(key, setting.text)
     return Context(chosen, settings)
 
 

@@ -1,12 +1,22 @@
 """Edits of `playhead.toml` that leave the user's comments, order and other contexts alone."""
 
 import os
+import re
 import tempfile
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from playhead.config.contexts import load_file, load_files, user_file
+from playhead.config.contexts import TABLES, load_file, load_files, user_file
 from playhead.errors import Invalid, NotFound
+
+if TYPE_CHECKING:
+    from tomlkit.items import Comment, Table, Whitespace
+    from tomlkit.toml_document import TOMLDocument
+
+# Comments at the top that an empty line separates from what follows: the title of the file.
+_TITLE = re.compile(r"(?:[ \t]*#[^\n]*(?:\n|\Z))*(?=[ \t\r]*(?:\n|\Z))")
 
 
 def use_context(name: str) -> Path:
@@ -16,34 +26,101 @@ def use_context(name: str) -> Path:
     if name not in known:
         missing = NotFound("context", name, known)
         raise Invalid(missing.what, missing.hint)
-    path = next((file.path for file in files if file.current), user_file())
+    path = next((file.path for file in files if file.current), _own_file())
     _edit(path, current=name)
     return path
 
 
 def save_context(name: str, settings: Mapping[str, str]) -> Path:
     """Write or replace context `name` in the user's file and make it that file's current one. Returns the file."""
-    path = Path(os.environ.get("PLAYHEAD_CONFIG") or user_file())
+    path = _own_file()
     _edit(path, current=name, context=(name, settings))
     return path
 
 
+def _own_file() -> Path:
+    return Path(os.environ.get("PLAYHEAD_CONFIG") or user_file())
+
+
 def _edit(path: Path, *, current: str, context: tuple[str, Mapping[str, str]] | None = None) -> None:
     import tomlkit
+    from tomlkit.exceptions import TOMLKitError
 
+    text = ""
     if path.is_file():
         load_file(path)  # a file that cannot be read is not overwritten
-        document = tomlkit.parse(path.read_text("utf-8"))
-    else:
-        document = tomlkit.document()
-    document["current"] = current
-    if context:
-        name, settings = context
-        contexts = document.setdefault("contexts", tomlkit.table(is_super_table=True))
-        body = tomlkit.table()
-        body.update(settings)
-        contexts[name] = body
-    _replace(path, tomlkit.dumps(document))
+        text = path.read_text("utf-8")
+    wanted = tomllib.loads(text)
+    document = tomlkit.parse(text if "current" in wanted else _with_current(text))
+    document["current"] = wanted["current"] = current
+    try:
+        if context:
+            name, settings = context
+            wanted.setdefault("contexts", {})[name] = _nested(settings)
+            _put_context(document, name, _nested(settings))
+        edited = tomlkit.dumps(document)
+        understood = tomllib.loads(edited) == wanted
+    except (TOMLKitError, ValueError, TypeError, AttributeError):
+        understood = False  # tomlkit's many ways to say that inline and dotted tables do not take it
+    if not understood:
+        raise Invalid(
+            f"{path} is written in a way that cannot be edited without risk",
+            f"write its contexts as tables, [contexts.NAME], or set {current!r} by hand",
+        )
+    _replace(path, edited)
+
+
+def _with_current(text: str) -> str:
+    """Before the first table, where tomlkit does not always put it: after a table header it would be that table's key."""
+    title = _TITLE.match(text)
+    end = title.end() if title else 0
+    top, rest = text[:end], text[end:]
+    if top:
+        top = top.rstrip("\n") + "\n\n"
+    return f'{top}current = ""\n' + ("\n" + rest.lstrip("\n") if rest.strip() else "")
+
+
+def _nested(settings: Mapping[str, str]) -> dict[str, str | dict[str, str]]:
+    """`kafka.client.id` of a Context is `"client.id"` of the table `kafka`; tables come last, as TOML wants them."""
+    nested: dict[str, str | dict[str, str]] = {}
+    tables: dict[str, dict[str, str]] = {}
+    for key, value in settings.items():
+        table, dot, rest = key.partition(".")
+        if dot and table in TABLES:
+            tables.setdefault(table, {})[rest] = value
+        else:
+            nested[key] = value
+    return {**nested, **tables}
+
+
+def _put_context(document: "TOMLDocument", name: str, settings: Mapping[str, str | dict[str, str]]) -> None:
+    import tomlkit
+
+    contexts = document.setdefault("contexts", tomlkit.table(is_super_table=True))
+    body = tomlkit.table()
+    last = body
+    for key, value in settings.items():
+        body[key] = value
+        if isinstance(value, dict):
+            last = body[key]
+    for comment in _trailing(contexts[name]) if name in contexts else []:
+        last.add(comment)
+    contexts[name] = body
+
+
+def _trailing(table: "Table") -> "list[Comment | Whitespace]":
+    """The comments after the last key: they speak of what follows, and tomlkit keeps them with what is before."""
+    from tomlkit.items import Comment, Table, Whitespace
+
+    body = table.value.body
+    if body and isinstance(body[-1][1], Table):
+        return _trailing(body[-1][1])
+    found: list[Comment | Whitespace] = []
+    for _, item in reversed(body):
+        if not isinstance(item, Comment | Whitespace):
+            break
+        found.insert(0, item)
+    return found if any(isinstance(item, Comment) for item in found) else []
 
 
 def _replace(path: Path, text: str) -> None:

@@ -49,22 +49,23 @@ def parse_properties(data: bytes | str, where: str) -> list[Property]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Natural lines joined at a trailing odd number of backslashes; comments and blank lines left out."""
+    """Natural lines joined at a trailing odd number of backslashes; comments and blank lines left out.
+
+    As in Java a line is new as long as nothing of it was read: after a lone backslash, blank lines and comments still count.
+    """
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    number = 0
-    while number < len(lines):
-        start = number
-        line = lines[number].lstrip(_BLANK)
-        number += 1
-        if not line or line[0] in "#!":
-            continue
-        while _continues(line):
-            following = lines[number].lstrip(_BLANK) if number < len(lines) else ""
-            line = line[:-1] + following
-            number += 1
-            if number > len(lines):
-                break
-        yield start + 1, line
+    start, read = 0, ""
+    for number, natural in enumerate(lines, 1):
+        line = natural.lstrip(_BLANK)
+        if not read:
+            if not line or line[0] in "#!":
+                continue
+            start = number
+        continues = _continues(line)
+        read += line[:-1] if continues else line
+        if not continues or number == len(lines):
+            yield start, read
+            read = ""
 
 
 def _continues(line: str) -> bool:
@@ -94,11 +95,12 @@ def _unescape(text: str) -> str:
         elif text[i + 1] == "u":
             digits = text[i + 2 : i + 6]
             if len(digits) < 4 or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
-                raise ValueError(f"malformed escape '\\u{digits}': four hexadecimal digits must follow")
+                # What does follow is not told: it may be part of a password.
+                raise ValueError("malformed escape: four hexadecimal digits must follow '\\u'")
             units.append(chr(int(digits, 16)))
             i += 6
         else:
             units.append(_ESCAPES.get(text[i + 1], text[i + 1]))
             i += 2
-    # Two \u escapes may form one character beyond the basic plane.
+    # Two \u escapes may form one character beyond the basic plane; half of one, which Java keeps, cannot be sent to anybody.
     return "".join(units).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -52,6 +52,10 @@ def resolve(value: str, providers: Mapping[str, str] = PLAIN_PROVIDERS) -> str:
 
 def _lookup(kind: str, path: str, key: str, text: str) -> str | None:
     if kind == "env":
+        if path:
+            raise Invalid(
+                f"the reference {text} has a path, which the environment has not", "write it like ${env:NAME}"
+            )
         return os.environ.get(key)
     if kind == "other":
         raise Invalid(f"only the worker can resolve {text}", "give the value with -X or in a --command-config file")
@@ -64,4 +68,6 @@ def _lookup(kind: str, path: str, key: str, text: str) -> str | None:
         entries = parse_properties(Path(path).read_text("utf-8"), path)
     except OSError as error:
         raise Invalid(f"the reference {text} leads to nothing: {error.strerror}") from None
+    except ValueError:  # not UTF-8, or no path at all; the bytes may be a secret and are not told
+        raise Invalid(f"the reference {text} does not lead to a text file") from None
     return next((entry.value for entry in entries if entry.key == key), None)

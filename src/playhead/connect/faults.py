@@ -1,6 +1,8 @@
 """HTTP status and message of a Connect worker -> our errors, in one function.
 
-Codes alone do not tell: 409 has four meanings and a rebalance can be a 500, so the message texts are matched too.
+Codes alone do not tell: 409 has four meanings and a rebalance can be a 500, so the message texts are matched too. A time-out
+is looked for first: its message names what the worker is busy with, and that may well be a rebalance, yet the request may
+have been carried out.
 """
 
 import re
@@ -17,17 +19,21 @@ class Conflict(StrEnum):
     STALE = "the worker's view of the configuration is stale"
     NO_LEADER = "the worker does not know its leader"
     ZOMBIE = "tasks have not stopped completely yet"
-    STARTING = "the worker is still starting"
+    LEADER_GONE = "the worker cannot reach its leader"
 
 
 _BUSY = (
     (re.compile(r"stale configuration", re.IGNORECASE), Conflict.STALE),
     (re.compile(r"no known leader", re.IGNORECASE), Conflict.NO_LEADER),
     (re.compile(r"can be safely retried", re.IGNORECASE), Conflict.ZOMBIE),
+    # Refused or not found before anything was sent. Until the group notices, a killed leader is answered for like this.
+    (re.compile(r"forward REST request: .*(ConnectException|NoRouteToHost|Unresolved)"), Conflict.LEADER_GONE),
     (re.compile(r"rebalance is expected|conflicting operation|rebalance", re.IGNORECASE), Conflict.REBALANCE),
 )
 _EXISTS = re.compile(r"already exists", re.IGNORECASE)
 _TIMED_OUT = re.compile(r"request timed out|timed out while", re.IGNORECASE)
+_LEADER_LOST = re.compile(r"IO Error trying to forward")
+_GATEWAY = (502, 504)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +59,24 @@ def fault_of(answer: Answer, doing: str, missing: NotFound) -> PlayheadError:
         return missing
     if answer.status == 409 and _EXISTS.search(said):
         return AlreadyExists(what, status=409, message=said)
+    if _no_answer(answer):
+        return TimedOut(what)
     conflict = conflict_of(said)
     if answer.status == 409 or (answer.status == 500 and conflict):
         return Busy(f"{doing}: {conflict or said}", status=answer.status, message=said)
-    if answer.status == 500 and _TIMED_OUT.search(said):
-        return TimedOut(what)
-    return Rejected(what, status=answer.status, message=said)
+    return Rejected(what, status=answer.status, message=said, hint=_hint(answer))
+
+
+def _no_answer(answer: Answer) -> bool:
+    """The worker, its leader or a proxy before them did not come to an end: a write may have been carried out."""
+    if not answer.is_json:
+        return answer.status in _GATEWAY
+    lost = _LEADER_LOST.search(answer.message) and conflict_of(answer.message) is not Conflict.LEADER_GONE
+    return answer.status == 500 and bool(_TIMED_OUT.search(answer.message) or lost)
+
+
+def _hint(answer: Answer) -> str | None:
+    """Jetty 12 (Kafka 4) declines such paths before Connect sees them, encoded or not."""
+    if answer.status == 400 and not answer.is_json:
+        return "workers of Kafka 4 cannot be asked for a name with / \\ or % in it, nor for one of dots only"
+    return None

@@ -21,7 +21,7 @@ def decode_key(raw: bytes) -> OffsetKey | None:
     try:
         name, partition = msgspec.json.decode(raw, type=tuple[str, dict[str, object]])
         return OffsetKey(name, Map(partition))
-    except (msgspec.MsgspecError, UnicodeDecodeError, Invalid):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Invalid):
         return None
 
 
@@ -29,5 +29,5 @@ def decode_value(raw: bytes) -> Map:
     """Raises `Invalid` for a value Connect itself would refuse."""
     try:
         return Map(msgspec.json.decode(raw, type=dict[str, object]))
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(f"the value is not a JSON object: {error}") from None

@@ -5,6 +5,7 @@ whose answer was lost is read back where the worker can show it; `OutcomeUnknown
 kept elsewhere are returned, not swallowed.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
@@ -28,10 +29,12 @@ from playhead.connect.answers import (
     WorkerInfo,
 )
 from playhead.connect.transport import Call, Credentials, Transport
-from playhead.errors import NotFound
+from playhead.errors import NotFound, Refused
 from playhead.model import Deadline, Secret
 
 Config = Mapping[str, str | None]
+# What the HTTP server of a worker declines in a path, encoded or not; ; { } are misread when a follower forwards.
+_UNASKABLE = re.compile(r"[/\\%;{}]")
 
 
 class Rest:
@@ -80,7 +83,16 @@ class Rest:
         return self._transport.json(self._of(name, "GET", ("config",), "reading the config of"), dict[str, str | None])
 
     def create_connector(self, name: str, config: Config, initial_state: str | None = None) -> ConnectorInfo:
-        """`AlreadyExists` when the name is taken. `initial_state`: RUNNING, PAUSED or STOPPED."""
+        """`AlreadyExists` when the name is taken. `initial_state`: RUNNING, PAUSED or STOPPED.
+
+        The answer is the leader's own: a follower that forwarded the request may not know the connector for a moment yet.
+        """
+        name = name.strip()  # the worker does so too
+        if name in (".", "..") or _UNASKABLE.search(name):
+            raise Refused(
+                f"a connector named {name!r} could be created, but not be asked for, changed or deleted again",
+                "choose a name without / \\ % ; { }",
+            )
         body: Json = {"name": name, "config": dict(config)}
         if initial_state is not None:
             body["initial_state"] = initial_state
@@ -90,15 +102,14 @@ class Rest:
             f"creating {name}",
             _missing(name),
             body=body,
-            landed=lambda: self._has_config(name, config),
+            landed=lambda: self._has_exactly(name, config),
         )
-        self._transport.send(call)
-        return self.get_connector(name)
+        return self._info(call, name)
 
     def put_config(self, name: str, config: Config) -> bool:
         """Creates or replaces. True if the connector is new."""
         call = self._of(
-            name, "PUT", ("config",), "configuring", body=dict(config), landed=lambda: self._has_config(name, config)
+            name, "PUT", ("config",), "configuring", body=dict(config), landed=lambda: self._has_exactly(name, config)
         )
         return self._transport.send(call).status_code == 201
 
@@ -107,8 +118,7 @@ class Rest:
         call = self._of(
             name, "PATCH", ("config",), "changing", body=dict(changes), landed=lambda: self._has_config(name, changes)
         )
-        self._transport.send(call)
-        return self.get_config(name)
+        return self._info(call, name).config
 
     def delete_connector(self, name: str) -> None:
         """Offsets and a sink's consumer group stay behind."""
@@ -256,15 +266,18 @@ class Rest:
         return Call("GET", path, doing, missing, query=query, accept=accept)
 
     def _of(self, name: str, method: str, path: tuple[str, ...], doing: str, **more: Any) -> Call:
+        _check_forwardable(name, method)
         return Call(method, ("connectors", name, *path), f"{doing} {name}", _missing(name), **more)
 
     def _of_task(self, name: str, task: int, method: str, verb: str, doing: str) -> Call:
+        _check_forwardable(name, method)
         path = ("connectors", name, "tasks", str(task), verb)
         return Call(method, path, f"{doing} task {task} of {name}", NotFound("task", f"{name}-{task}"))
 
     def _of_plugin(self, plugin: str, method: str, path: tuple[str, ...], doing: str, body: object = None) -> Call:
         missing = NotFound("plugin", plugin, hint="see what the worker has: playhead connectors plugins")
-        return Call(method, ("connector-plugins", plugin, *path), f"{doing} {plugin}", missing, body=body)
+        target = ("connector-plugins", plugin, *path)
+        return Call(method, target, f"{doing} {plugin}", missing, body=body, only_checks=True)
 
     def _set_state(self, name: str, verb: str, doing: str, wanted: str) -> None:
         def landed() -> bool:
@@ -278,14 +291,23 @@ class Rest:
         response = self._transport.send(call)
         return str(response.json().get("message", "")) if response.content else ""
 
+    def _info(self, call: Call, name: str) -> ConnectorInfo:
+        """What the leader answered; read from the worker when that answer was lost."""
+        response = self._transport.send(call)
+        if response.content:
+            return self._transport.decoded(call, response, ConnectorInfo)
+        return self.get_connector(name)
+
     def _exists(self, name: str) -> bool:
         return name in self.list_connectors()
 
-    def _has_config(self, name: str, wanted: Config) -> bool:
-        if not self._exists(name):
-            return False
+    def _has_config(self, name: str, changes: Config) -> bool:
         current = self.get_config(name)
-        return all(current.get(key) == value for key, value in wanted.items())
+        return all(current.get(key) == value for key, value in changes.items())
+
+    def _has_exactly(self, name: str, wanted: Config) -> bool:
+        """A key too many shows that a full replacement has not happened."""
+        return self._exists(name) and self.get_config(name) == {**wanted, "name": name}
 
     def _shows_offsets(self, name: str, entries: Sequence[OffsetEntry]) -> bool:
         current = self.get_offsets(name)
@@ -295,6 +317,13 @@ class Rest:
             else entry in current
             for entry in entries
         )
+
+
+def _check_forwardable(name: str, method: str) -> None:
+    """A follower forwards a change of `a;b` to its leader as one of `a` (Kafka 4.3): it would delete another connector."""
+    if method != "GET" and ";" in name:
+        taken_for = name.partition(";")[0]
+        raise Refused(f"{name!r} cannot be changed safely: a worker that forwards takes it for {taken_for!r}")
 
 
 def _missing(name: str) -> NotFound:

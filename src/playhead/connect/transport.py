@@ -18,6 +18,7 @@ import msgspec
 
 from playhead.connect.faults import Answer, fault_of
 from playhead.errors import (
+    AccessDenied,
     Busy,
     Invalid,
     NotFound,
@@ -34,6 +35,8 @@ from playhead.net import Listener, identify
 
 T = TypeVar("T")
 READ_BACK_SECONDS = 5.0
+STARTING_SECONDS = 5.0
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 PAUSE_SECONDS = (0.1, 0.2, 0.5, 1.0)
 
 
@@ -58,11 +61,12 @@ class Call:
     query: Mapping[str, str | list[str]] | None = None
     body: object = None
     accept: tuple[int, ...] = ()
+    only_checks: bool = False  # a PUT that changes nothing
     landed: Callable[[], bool] | None = None
 
     @property
     def is_read(self) -> bool:
-        return self.method == "GET"
+        return self.method == "GET" or self.only_checks
 
     @property
     def target(self) -> str:
@@ -81,11 +85,12 @@ class Transport:
                 "no Connect worker is named",
                 "give --connect http://host:8083 or a context; `playhead lab up` starts a local one",
             )
-        self.urls = [url.rstrip("/") for url in urls]
+        self.urls = [_checked(url) for url in urls]
         self.deadline = deadline
+        self._strange_since: dict[str, float] = {}
         headers = {"Accept": "application/json", "User-Agent": "playhead"}
         if credentials.token:
-            headers["Authorization"] = f"Bearer {credentials.token.reveal()}"
+            headers["Authorization"] = f"Bearer {_sendable(credentials.token)}"
         auth = None
         if credentials.username is not None:
             auth = (credentials.username, credentials.password.reveal() if credentials.password else "")
@@ -95,11 +100,13 @@ class Transport:
         self._http.close()
 
     def json(self, call: Call, kind: type[T]) -> T:
-        """The answer as `kind`. A body that does not fit is not a Connect worker's."""
-        response = self.send(call)
+        return self.decoded(call, self.send(call), kind)
+
+    def decoded(self, call: Call, response: httpx2.Response, kind: type[T]) -> T:
+        """The body as `kind`. One that does not fit is not a Connect worker's."""
         try:
             return msgspec.json.decode(response.content, type=kind)
-        except msgspec.MsgspecError as error:
+        except _UNREADABLE as error:
             raise WrongProtocol(f"{call.doing}: the answer is not a Connect worker's: {error}") from None
 
     def send(self, call: Call) -> httpx2.Response:
@@ -116,20 +123,27 @@ class Transport:
 
     def _once(self, call: Call) -> httpx2.Response:
         """Asks the workers in turn until one can be reached."""
-        failures: list[PlayheadError] = []
-        for url in self.urls:
+        failures: list[tuple[str, httpx2.RequestError]] = []
+        strange: list[PlayheadError] = []
+        for index, url in enumerate(self.urls):
             try:
-                response = self._exchange(url, call)
-            except httpx2.TransportError as error:
+                response = self._exchange(url, call, sharers=len(self.urls) - index)
+            except httpx2.RequestError as error:
                 if not (call.is_read or _never_sent(error)):
                     return self._read_back(call, f"no answer came ({_text(error)})")
-                failures.append(self._unreachable(url, error))
+                failures.append((url, error))
                 continue
-            return self._judged(url, call, response)
-        raise failures[0]
+            if not _is_strange(response):
+                self._strange_since.pop(url, None)
+                return self._judged(url, call, response)
+            strange.append(self._starting(url, call))
+        if busy := next((fault for fault in strange if isinstance(fault, Busy)), None):
+            raise busy
+        raise self._unreachable(*failures[0]) if failures else strange[0]
 
-    def _exchange(self, url: str, call: Call) -> httpx2.Response:
-        remaining = max(0.05, self.deadline.remaining())
+    def _exchange(self, url: str, call: Call, sharers: int) -> httpx2.Response:
+        """A read leaves the workers after this one their share of the time; a write is not tried elsewhere, so it need not."""
+        remaining = max(0.05, self.deadline.remaining() / (sharers if call.is_read else 1))
         timeout = httpx2.Timeout(remaining, connect=min(5.0, remaining))
         query = dict(call.query) if call.query else None
         content = None if call.body is None else msgspec.json.encode(call.body)
@@ -153,49 +167,48 @@ class Transport:
 
     def _judged(self, url: str, call: Call, response: httpx2.Response) -> httpx2.Response:
         if response.is_success or response.status_code in call.accept:
+            if response.content and "json" not in response.headers.get("content-type", ""):
+                raise _not_a_worker(url)
             return response
         answer = _answer(response)
-        if response.status_code == 404 and not answer.is_json:
-            # A worker answers so until its resources are loaded; anything else that speaks HTTP answers so for ever.
-            self._not_a_worker_after(5.0, url)
-            raise Busy(f"{call.doing}: {url} is still starting", status=404)
         fault = fault_of(answer, call.doing, call.missing)
         if isinstance(fault, TimedOut) and not call.is_read:
-            return self._read_back(call, answer.message)
+            return self._read_back(call, answer.message or f"HTTP {answer.status}")
         raise fault
 
-    def _not_a_worker_after(self, seconds: float, url: str) -> None:
-        if self.deadline.seconds - self.deadline.remaining() > min(seconds, self.deadline.seconds / 2):
-            raise WrongProtocol(f"{url} speaks HTTP, but it is not a Connect worker", "is this the worker's REST port?")
+    def _starting(self, url: str, call: Call) -> PlayheadError:
+        """A worker answers so until its resources are loaded; anything else that speaks HTTP answers so for ever."""
+        since = self._strange_since.setdefault(url, time.monotonic())
+        if time.monotonic() - since > min(STARTING_SECONDS, self.deadline.seconds / 2):
+            return _not_a_worker(url)
+        return Busy(f"{call.doing}: {url} is still starting", status=404)
 
     def _read_back(self, call: Call, why: str) -> httpx2.Response:
-        """A write without an answer: ask for the state it was to bring about. Unless that shows it, nobody knows."""
+        """A write without an answer: ask for the state it was to bring about. Unless that shows it, nobody knows.
+
+        Asked for a while, because stopping and pausing are seen only when the tasks have followed.
+        """
         hint = "look at the state before you try again; the worker may still carry it out"
         if call.landed is None:
             raise OutcomeUnknown(f"{call.doing}: {why}; whether it happened cannot be seen", hint)
         saved, self.deadline = self.deadline, Deadline(READ_BACK_SECONDS)
         try:
-            seen = call.landed()
+            while not call.landed():
+                if self.deadline.passed:
+                    raise OutcomeUnknown(f"{call.doing}: {why}; so far it has not happened", hint)
+                time.sleep(min(PAUSE_SECONDS[1], self.deadline.remaining()))
+        except OutcomeUnknown:
+            raise
         except PlayheadError as error:
             raise OutcomeUnknown(f"{call.doing}: {why}, and reading back failed ({error.what})", hint) from None
         finally:
             self.deadline = saved
-        if not seen:
-            raise OutcomeUnknown(f"{call.doing}: {why}; so far it has not happened", hint)
-        return httpx2.Response(200, content=b"{}")
+        return httpx2.Response(204)
 
-    def _unreachable(self, url: str, error: httpx2.TransportError) -> PlayheadError:
+    def _unreachable(self, url: str, error: httpx2.RequestError) -> PlayheadError:
         parsed = httpx2.URL(url)
-        cause: BaseException | None = error
-        while cause is not None:
-            if isinstance(cause, ssl.SSLCertVerificationError):
-                return Untrusted(
-                    f"the certificate of {parsed.host} is not trusted: {cause.verify_message}",
-                    "name the authority that signed it with connect-ca in the context",
-                )
-            cause = cause.__cause__ or cause.__context__
-        if isinstance(error, httpx2.UnsupportedProtocol | httpx2.ProxyError):
-            return Unreachable(f"{url}: {_text(error)}")
+        if fault := _told(url, parsed.host, error):
+            return fault
         port = parsed.port or (443 if parsed.scheme == "https" else 80)
         seconds = min(2.0, max(0.5, self.deadline.remaining()))
         listener = identify(parsed.host, port, seconds)
@@ -217,13 +230,56 @@ class Transport:
         return Unreachable(f"the Connect worker at {place} {listener.value}", "is the worker running?")
 
 
+def _told(url: str, host: str, error: httpx2.RequestError) -> PlayheadError | None:
+    """What the failure itself says; None when only the listener can tell more."""
+    tls = _tls_error(error)
+    if isinstance(tls, ssl.SSLCertVerificationError):
+        return Untrusted(
+            f"the certificate of {host} is not trusted: {tls.verify_message}",
+            "name the authority that signed it with connect-ca in the context",
+        )
+    if _refuses_our_certificate(tls):
+        return AccessDenied(
+            f"{host} wants another client certificate, or one at all",
+            "name it with connect-cert and connect-key in the context",
+        )
+    if isinstance(error, httpx2.DecodingError):
+        return _not_a_worker(url)
+    if isinstance(error, httpx2.UnsupportedProtocol | httpx2.ProxyError):
+        return Unreachable(f"{url}: {_text(error)}")
+    return None
+
+
+def _checked(url: str) -> str:
+    """Credentials inside a URL would be shown with every message that names it."""
+    try:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise Invalid(f"{url!r} is not a Connect URL: {error}", "write it like http://host:8083") from None
+    if parsed.userinfo:
+        place = f"{parsed.scheme}://{parsed.netloc.decode()}"
+        raise Invalid(
+            f"the URL of {place} holds credentials",
+            "they belong into connect-username and connect-password of the context",
+        )
+    return url.rstrip("/")
+
+
+def _sendable(token: Secret) -> str:
+    text = token.reveal()
+    if not (text.isascii() and text.isprintable()):
+        raise Invalid("connect-token holds characters that an HTTP header cannot carry")
+    return text
+
+
 def _tls(credentials: Credentials) -> ssl.SSLContext | bool:
     if not (credentials.ca or credentials.certificate):
         return True
     try:
         context = ssl.create_default_context(cafile=str(credentials.ca) if credentials.ca else None)
         if credentials.certificate:
-            context.load_cert_chain(credentials.certificate, credentials.key)
+            # Without a password OpenSSL would stop and ask the terminal for the one of an encrypted key.
+            context.load_cert_chain(credentials.certificate, credentials.key, password="")
     except OSError as error:
         names = ", ".join(str(path) for path in (credentials.ca, credentials.certificate, credentials.key) if path)
         raise Invalid(f"the TLS files for Connect cannot be used ({names}): {error}") from None
@@ -233,13 +289,35 @@ def _tls(credentials: Credentials) -> ssl.SSLContext | bool:
 def _answer(response: httpx2.Response) -> Answer:
     try:
         body = msgspec.json.decode(response.content, type=dict[str, Any])
-    except msgspec.MsgspecError:
+    except _UNREADABLE:
         return Answer(response.status_code, "", is_json=False)
     return Answer(response.status_code, str(body.get("message", "")), is_json="error_code" in body)
 
 
-def _never_sent(error: httpx2.TransportError) -> bool:
-    return isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout | httpx2.ProxyError)
+def _is_strange(response: httpx2.Response) -> bool:
+    return response.status_code == 404 and not _answer(response).is_json
+
+
+def _not_a_worker(url: str) -> WrongProtocol:
+    return WrongProtocol(f"{url} speaks HTTP, but it is not a Connect worker", "is this the worker's REST port?")
+
+
+def _never_sent(error: httpx2.RequestError) -> bool:
+    before = httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout | httpx2.ProxyError
+    return isinstance(error, before) or _refuses_our_certificate(_tls_error(error))
+
+
+def _tls_error(error: BaseException) -> ssl.SSLError | None:
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    return cause
+
+
+def _refuses_our_certificate(error: ssl.SSLError | None) -> bool:
+    """With TLS 1.3 the client learns this after it has sent its request, which the worker then never read."""
+    reason = (error.reason or "") if error else ""
+    return "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)
 
 
 def _text(error: Exception) -> str:

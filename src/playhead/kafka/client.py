@@ -19,8 +19,7 @@ from playhead.net import Listener, identify
 
 CLIENT_ID = "playhead"
 _SILENT = logging.getLogger("playhead.librdkafka")
-_SILENT.addHandler(logging.NullHandler())
-_SILENT.propagate = False
+_SILENT.disabled = True  # what matters of it comes back as an error
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,10 @@
 A code that is not in the table is not guessed at: it becomes a `Rejected` with Kafka's own words.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -15,7 +17,6 @@ from playhead.errors import (
     ConfigInvalid,
     Fault,
     Fenced,
-    NotFound,
     OutcomeUnknown,
     PlayheadError,
     Refused,
@@ -24,7 +25,9 @@ from playhead.errors import (
     Unreachable,
     Untrusted,
 )
+from playhead.model import Deadline
 
+T = TypeVar("T")
 Make = Callable[[str, str], PlayheadError]
 
 
@@ -59,6 +62,10 @@ _TABLE: dict[int, Make] = {
     KafkaError.COORDINATOR_NOT_AVAILABLE: lambda doing, said: Busy(f"{doing}: {said}", message=said),
     KafkaError.NOT_COORDINATOR: lambda doing, said: Busy(f"{doing}: {said}", message=said),
     KafkaError.REBALANCE_IN_PROGRESS: lambda doing, said: Busy(f"{doing}: {said}", message=said),
+    KafkaError.NOT_LEADER_FOR_PARTITION: lambda doing, said: Busy(f"{doing}: {said}", message=said),
+    KafkaError.LEADER_NOT_AVAILABLE: lambda doing, said: Busy(f"{doing}: {said}", message=said),
+    KafkaError.FENCED_LEADER_EPOCH: lambda doing, said: Busy(f"{doing}: {said}", message=said),
+    KafkaError.UNKNOWN_LEADER_EPOCH: lambda doing, said: Busy(f"{doing}: {said}", message=said),
     KafkaError.NON_EMPTY_GROUP: lambda doing, said: Refused(f"{doing}: {said}", "stop its members first"),
     KafkaError._INVALID_ARG: lambda doing, said: ConfigInvalid([Fault("Kafka client settings", None, said)]),
 }
@@ -89,6 +96,17 @@ def translated(doing: str) -> Iterator[None]:
         raise fault_of(code_of(error), doing) from None
 
 
+def retried(read: Callable[[], T], deadline: Deadline) -> T:
+    """A read that is repeated while the broker asks for patience: a leader or coordinator just moved."""
+    while True:
+        try:
+            return read()
+        except Busy:
+            if deadline.passed:
+                raise
+        time.sleep(min(0.1, deadline.remaining()))
+
+
 def transaction_fault(error: KafkaError, transactional_id: str, doing: str) -> PlayheadError:
     """For the calls of a transactional producer. A commit without an answer may have happened: unknown, never failed."""
     if error.code() in FENCING:
@@ -96,6 +114,3 @@ def transaction_fault(error: KafkaError, transactional_id: str, doing: str) -> P
     if error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and doing.startswith("committing"):
         return OutcomeUnknown(f"{doing}: {error.str()}", "read the store again to see which state it is in")
     return fault_of(error, doing)
-
-
-__all__ = ["NotFound", "code_of", "fault_of", "transaction_fault", "translated"]

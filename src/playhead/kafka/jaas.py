@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from playhead.errors import Invalid
 
 _MODULE = re.compile(r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)\b", re.IGNORECASE)
-_OPTION = re.compile(r"""\s*([\w.$-]+)\s*=\s*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^\s;"']+)""", re.DOTALL)
+_OPTION = re.compile(r"""\s*([\w.$-]+)\s*=\s*("(?:\\.|[^"\\\r\n])*"|'(?:\\.|[^'\\\r\n])*'|[^\s;"']+)""")
+_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class LoginModule:
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """The first module of a JAAS string. The text itself is secret and never part of an error."""
+    """The one module of a JAAS string. The text itself is secret and never part of an error."""
     module = _MODULE.match(text)
     if not module:
         raise Invalid("sasl.jaas.config does not start with a login module and 'required'")
@@ -30,15 +32,22 @@ def parse_jaas(text: str) -> LoginModule:
     while option := _OPTION.match(text, at):
         options[option.group(1)] = _unquoted(option.group(2))
         at = option.end()
-    if text[at:].strip()[:1] != ";":
+    rest = text[at:].strip()
+    if rest[:1] != ";":
         raise Invalid("sasl.jaas.config is malformed: after the options of its login module a ';' must follow")
+    if rest[1:].strip():
+        raise Invalid("sasl.jaas.config names more than one login module; Kafka takes exactly one")
     return LoginModule(module.group(1), options)
 
 
 def _unquoted(value: str) -> str:
-    if value[0] in "\"'":
-        return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
-    return value
+    return _ESCAPE.sub(_unescaped, value[1:-1]) if value[0] in "\"'" else value
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    """As the tokenizer of Kafka's JAAS reader (java.io.StreamTokenizer) does: C's letters and octal numbers."""
+    code = escape.group(1)
+    return chr(int(code, 8)) if code[0] in "01234567" else _ESCAPES.get(code, code)
 
 
 def _user_and_password(options: dict[str, str]) -> dict[str, str]:

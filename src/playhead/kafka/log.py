@@ -7,6 +7,7 @@ there and says so, it neither hangs nor shows undecided records.
 """
 
 import gc
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from playhead.kafka.topics import Ends, Topic, get_topic, topic_ends
 from playhead.model import Deadline, TopicPartition
 
 BATCH = 4_000
+SETTLE_SECONDS = 1.0
 POLL_SECONDS = 0.05  # `consume` fills its batch or waits this long; a short topic should not wait at all
 
 Progress = Callable[[int, int], None]
@@ -70,9 +72,18 @@ class Captured:
 
 
 def capture(admin: Admin, topic: str, deadline: Deadline, *, committed: bool = True) -> Captured:
+    """The ends to read to. A transaction that is being committed is given a moment to show.
+
+    A commit is acknowledged before its markers are written: read at once, the topic would not show what was just written.
+    """
     found = get_topic(admin, topic, deadline)
-    ends = topic_ends(admin, topic, [partition.id for partition in found.partitions], deadline)
-    return Captured(found, ends, committed)
+    partitions = [partition.id for partition in found.partitions]
+    settled = deadline.within(SETTLE_SECONDS)
+    while True:
+        captured = Captured(found, topic_ends(admin, topic, partitions, deadline), committed)
+        if not committed or not captured.open_transactions or settled.passed:
+            return captured
+        time.sleep(0.02)
 
 
 def read_messages(

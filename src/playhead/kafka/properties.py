@@ -10,10 +10,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 
 from playhead.config import Context, Setting, read_properties
 from playhead.config.contexts import as_value, is_sensitive
-from playhead.config.references import PLAIN_PROVIDERS, declared_providers, has_reference, resolve
+from playhead.config.references import declared_providers, has_reference, resolve
 from playhead.errors import ConfigInvalid, Fault, Invalid
 from playhead.kafka.jaas import jaas_settings
 from playhead.model import Secret
@@ -73,7 +74,10 @@ DROPPED = re.compile(
     |enable\.metrics\.push""",
     re.VERBOSE,
 )
-MAGIC = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS", b"-----": "PEM", b"\x30": "PKCS12"}
+MAGIC = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS", b"\x30": "PKCS12"}
+LONGEST_TIMEOUT_MS = 300_000
+# Base64 only: an encrypted key of the old kind carries headers and is left as it is.
+_PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----\s*")
 
 Values = dict[str, str | Secret]
 
@@ -97,9 +101,9 @@ def client_settings(context: Context) -> ClientSettings:
     """Everything a context says about reaching Kafka: worker file, client file, `[kafka]` table, `-X`, later wins."""
     properties: dict[str, Setting] = {}
     if path := context.path("worker-config"):
-        properties |= {key: value for key, value in _from_file(path).items() if is_client_property(key)}
+        properties |= _from_file(path, is_client_property)
     if path := context.path("command-config"):
-        properties |= _from_file(path)
+        properties |= _from_file(path, lambda key: not key.startswith("config.providers"))
     table = context.table("kafka")
     properties |= {key: Setting(resolve(value.text), value.origin) for key, value in table.items()}
     if servers := context.get("bootstrap-servers"):
@@ -117,14 +121,28 @@ def is_client_property(key: str) -> bool:
     return key in SAME or key in RENAMED or key in SPECIAL
 
 
-def _from_file(path: Path) -> dict[str, Setting]:
+def _from_file(path: Path, wanted: Callable[[str], bool]) -> dict[str, Setting]:
+    """The wanted properties, with the references resolved that this very file declares a provider for, as Kafka does.
+
+    Only of the wanted ones: a vault that stands behind some other line is none of our business.
+    """
     entries = read_properties(path)
-    providers = declared_providers({entry.key: entry.value for entry in entries}) or PLAIN_PROVIDERS
-    return {
-        e.key: Setting(resolve(e.value, providers) if has_reference(e.value) else e.value, f"{path}:{e.line}")
-        for e in entries
-        if not e.key.startswith("config.providers")
-    }
+    providers = declared_providers({entry.key: entry.value for entry in entries})
+    settings: dict[str, Setting] = {}
+    faults: list[Fault] = []
+    for entry in entries:
+        if wanted(entry.key):
+            try:
+                settings[entry.key] = Setting(resolve(entry.value, providers), f"{path}:{entry.line}")
+            except Invalid as error:
+                faults.append(Fault(str(path), entry.line, _sentence(error)))
+    if faults:
+        raise ConfigInvalid(faults)
+    return settings
+
+
+def _sentence(error: Invalid) -> str:
+    return f"{error.what}; {error.hint}" if error.hint else error.what
 
 
 def translate(properties: Mapping[str, Setting]) -> ClientSettings:
@@ -171,7 +189,7 @@ class _Translation:
         elif key in STORES or DROPPED.fullmatch(key):
             return
         else:
-            self.put(key, text)  # same name on both sides, or already librdkafka's own name
+            self.put(key, _adjusted(key, text))  # same name on both sides, or already librdkafka's own name
 
     def jaas(self, text: str) -> None:
         for name, value in jaas_settings(text).items():
@@ -184,9 +202,8 @@ class _Translation:
         except Invalid as error:
             setting = self.properties[key]
             where, _, line = setting.origin.rpartition(":")
-            what = f"{error.what}; {error.hint}" if error.hint else error.what
-            at_line = line.isdigit()
-            self.faults.append(Fault(where if at_line else setting.origin, int(line) if at_line else None, what))
+            fault = Fault(where, int(line), _sentence(error)) if line.isdigit() else None
+            self.faults.append(fault or Fault(setting.origin, None, _sentence(error)))
 
     def keystore(self) -> None:
         path = self.text("ssl.keystore.location")
@@ -202,7 +219,7 @@ class _Translation:
         else:
             raise Invalid(
                 f"{path} is a {kind} key store, which librdkafka cannot read",
-                f"convert it: keytool -importkeystore -srckeystore {path} -destkeystore client.p12 "
+                f"convert it: keytool -importkeystore -srckeystore {quote(path)} -destkeystore client.p12 "
                 "-deststoretype PKCS12, then set ssl.keystore.location=client.p12 and ssl.keystore.type=PKCS12",
             )
 
@@ -216,7 +233,7 @@ class _Translation:
         else:
             raise Invalid(
                 f"{path} is a {kind} trust store, which librdkafka cannot read",
-                f"convert it: keytool -list -rfc -keystore {path} > ca.pem, "
+                f"convert it: keytool -list -rfc -keystore {quote(path)} > ca.pem, "
                 "then set ssl.truststore.location=ca.pem and ssl.truststore.type=PEM",
             )
 
@@ -230,22 +247,33 @@ class _Translation:
 
 
 def _adjusted(key: str, text: str) -> str:
-    """Java says -1 for 'as the system likes', librdkafka 0."""
-    return "0" if key.endswith("buffer.bytes") and text.strip() == "-1" else text
+    """Values that mean the same but are written otherwise, or that librdkafka would find too large."""
+    if text.strip() == "-1" and (key.endswith("buffer.bytes") or key == "connections.max.idle.ms"):
+        return "0"  # as the system likes; never
+    if key == "socket.timeout.ms" and text.strip().isdigit():
+        return str(min(int(text), LONGEST_TIMEOUT_MS))
+    return _PEM.sub(_wrapped, text) if key.endswith(".pem") else text
+
+
+def _wrapped(block: re.Match[str]) -> str:
+    """One PEM block with its line breaks. A property file often has none left; Java does not mind, OpenSSL does."""
+    label, body = block.group(1), "".join(block.group(2).split())
+    lines = [body[i : i + 64] for i in range(0, len(body), 64)]
+    return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
 
 
 def store_kind(path: str, declared: str) -> str:
-    """What a key store really is: its first bytes where it can be read (Java opens PKCS12 under the name JKS too)."""
+    """What a key store really is, by its bytes: Java opens PKCS12 under the name JKS too, and text may precede PEM."""
     try:
-        start = Path(path).read_bytes()[:5]
-    except OSError:
-        start = b""
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise Invalid(f"{path}: {error.strerror}") from None
     for magic, kind in MAGIC.items():
-        if start.startswith(magic):
+        if data.startswith(magic):
             return kind
-    if declared:
-        return declared.upper()
-    return "PKCS12" if path.lower().endswith((".p12", ".pfx")) else "JKS"
+    if b"-----BEGIN " in data:
+        return "PEM"
+    return declared.upper() or "JKS"
 
 
 def shown(settings: Iterable[tuple[str, str | Secret]]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import NewTopic, OffsetSpec  # type: ignore[attr-defi
 
 from playhead.errors import NotFound, TimedOut
 from playhead.kafka.client import Admin
-from playhead.kafka.faults import code_of, fault_of, translated
+from playhead.kafka.faults import code_of, fault_of, retried, translated
 from playhead.model import Deadline, TopicPartition
 
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -110,8 +110,14 @@ def list_offsets(
     admin: Admin, wanted: Sequence[TopicPartition], spec: OffsetSpec, deadline: Deadline, *, committed: bool = False
 ) -> dict[TopicPartition, int]:
     """One offset for every partition asked; the first partition that fails fails the call."""
-    if not wanted:
-        return {}
+    return (
+        retried(lambda: _list_offsets(admin, wanted, spec, deadline, committed=committed), deadline) if wanted else {}
+    )
+
+
+def _list_offsets(
+    admin: Admin, wanted: Sequence[TopicPartition], spec: OffsetSpec, deadline: Deadline, *, committed: bool
+) -> dict[TopicPartition, int]:
     isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     futures = admin.raw.list_offsets(
         {RawPartition(tp.topic, tp.partition): spec for tp in wanted},
@@ -137,18 +143,3 @@ def answer(future: "Future[Any]", doing: str, deadline: Deadline) -> Any:
 def seconds(deadline: Deadline) -> float:
     """A request timeout librdkafka accepts: never 0, which would mean something else."""
     return max(0.1, deadline.remaining())
-
-
-__all__ = [
-    "Ends",
-    "Partition",
-    "Topic",
-    "answer",
-    "create_topic",
-    "delete_topic",
-    "get_topic",
-    "list_offsets",
-    "list_topics",
-    "seconds",
-    "topic_ends",
-]

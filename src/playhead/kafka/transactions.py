@@ -125,6 +125,3 @@ def fence(settings: ClientSettings, transactional_ids: Sequence[str], deadline: 
     for transactional_id in transactional_ids:
         with TransactionalProducer(settings, transactional_id, deadline):
             pass
-
-
-__all__ = ["TransactionalProducer", "fence"]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from playhead.errors import PlayheadError, TimedOut
-from playhead.lab.processes import Mark
-from playhead.pipeline.jars import java
+from playhead.lab.processes import mark_of
+from playhead.pipeline.jars import fetch_jars, java
 
 # Level per logger, one line each; Connect changes them at run time through /admin/loggers.
 LOG4J = """<?xml version="1.0" encoding="UTF-8"?>
@@ -24,25 +24,25 @@ LOG4J = """<?xml version="1.0" encoding="UTF-8"?>
 TOOL_LOG4J = LOG4J.replace('level="INFO"', 'level="ERROR"').replace("SYSTEM_OUT", "SYSTEM_ERR")
 
 
-def mark_of(folder: Path, part: str) -> Mark:
-    return (f"-Dplayhead.lab={folder}", f"-Dplayhead.part={part}")
-
-
-def java_command(
-    jars: Sequence[Path], main: str, arguments: Sequence[str], *, logging: Path, heap: str = "1g", mark: Mark = ()
-) -> tuple[str, ...]:
+def java_command(jars: Sequence[Path], main: str, arguments: Sequence[str], *, logging: Path, heap: str) -> list[str]:
     class_path = os.pathsep.join(str(jar) for jar in jars)
     log4j = f"-Dlog4j2.configurationFile={logging.as_uri()}"
-    return (java(), f"-Xmx{heap}", *mark, log4j, "-Djava.awt.headless=true", "-cp", class_path, main, *arguments)
+    return [java(), f"-Xmx{heap}", log4j, "-Djava.awt.headless=true", "-cp", class_path, main, *arguments]
 
 
-def run_tool(
-    jars: Sequence[Path], folder: Path, main: str, arguments: Sequence[str], *, stdin: str = "", seconds: float = 60
-) -> str:
+def server_command(
+    folder: Path, part: str, jar_set: str, main: str, arguments: Sequence[str], heap: str = "1g"
+) -> list[str]:
+    """A part that runs on Java, marked as this lab's."""
+    command = java_command(fetch_jars(jar_set), main, arguments, logging=folder / "log4j2.xml", heap=heap)
+    return [command[0], f"-D{mark_of(folder, part)}", *command[1:]]
+
+
+def run_tool(folder: Path, main: str, arguments: Sequence[str], *, stdin: str = "", seconds: float = 60) -> str:
     """Standard output of one of Kafka's own command-line classes. A failure carries what the tool said."""
-    command = java_command(jars, main, arguments, logging=folder / "tool-log4j2.xml", heap="256m")
+    command = java_command(fetch_jars("kafka"), main, arguments, logging=folder / "tool-log4j2.xml", heap="256m")
     # Short-lived: the quick compiler and the simple collector start fastest.
-    command = (command[0], "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *command[1:])
+    command[1:1] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:

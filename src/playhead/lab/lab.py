@@ -11,7 +11,7 @@ from pathlib import Path
 
 from playhead.errors import NotFound, PartFailed, Refused
 from playhead.lab import processes
-from playhead.lab.java import LOG4J, TOOL_LOG4J, mark_of, run_tool
+from playhead.lab.java import LOG4J, TOOL_LOG4J, run_tool
 from playhead.lab.options import LabFile, LabOptions
 from playhead.lab.parts import Part, connect, kafka, postgres, s3
 from playhead.model import Deadline
@@ -56,12 +56,11 @@ class Lab:
         seconds: float = 120,
     ) -> list[PartStatus]:
         """Starts what does not run yet and waits until every part really answers. Without options: as last time."""
-        jars = fetch_jars("kafka", fetched)
-        if options and "s3" in options.extras:
-            fetch_jars("s3", fetched)
         with self._locked():
             lab = self._prepared(options)
-            parts = self._parts(lab, jars)
+            for jar_set in ("kafka", *lab.options.extras):
+                fetch_jars(jar_set, fetched)
+            parts = self._parts(lab)
             self._stop_leftovers(parts, report)
             deadline = Deadline(seconds)
             for wave in sorted({part.wave for part in parts}):
@@ -69,6 +68,8 @@ class Lab:
                 started = [part for part in members if self._start(part, report)]
                 for part in members:
                     self._await(part, deadline, report, announce=part in started)
+                if wave == 0 and started:
+                    kafka.await_whole_cluster(lab, deadline)
             return self.status()
 
     def down(self, report: Report = lambda message: None) -> list[str]:
@@ -77,7 +78,7 @@ class Lab:
             return []
         with self._locked():
             parts = self._all_parts()
-            running = processes.find_processes({part.name: part.mark for part in parts})
+            running = processes.find_processes(self.folder)
             stopped = []
             for part in sorted(parts, key=lambda part: (part.wave, part.name), reverse=True):
                 if part.name in running:
@@ -96,7 +97,7 @@ class Lab:
         if not self.exists:
             return []
         parts = self._all_parts()
-        running = processes.find_processes({part.name: part.mark for part in parts})
+        running = processes.find_processes(self.folder)
         return [self._status_of(part, running.get(part.name)) for part in parts]
 
     def log_of(self, name: str) -> Path:
@@ -129,7 +130,7 @@ class Lab:
 
     def tool(self, main: str, *arguments: str, stdin: str = "", seconds: float = 60) -> str:
         """Standard output of a command-line class of Kafka, an oracle that is not us: `tool("kafka.tools...", ...)`."""
-        return run_tool(fetch_jars("kafka"), self.folder, main, arguments, stdin=stdin, seconds=seconds)
+        return run_tool(self.folder, main, arguments, stdin=stdin, seconds=seconds)
 
     def psql(self, sql: str) -> str:
         """What PostgreSQL's own client prints for one statement, unaligned and without headers."""
@@ -201,15 +202,15 @@ class Lab:
         return lab
 
     def _all_parts(self) -> list[Part]:
-        return self._parts(self._file, fetch_jars("kafka"))
+        return self._parts(self._file)
 
-    def _parts(self, lab: LabFile, jars: Sequence[Path]) -> list[Part]:
-        parts = kafka.broker_parts(self.folder, lab, jars)
+    def _parts(self, lab: LabFile) -> list[Part]:
+        parts = kafka.broker_parts(self.folder, lab)
         if lab.options.postgres:
             parts.append(postgres.postgres_part(self.folder, lab))
         if "s3" in lab.options.extras:
             parts.append(s3.s3_part(self.folder, lab))
-        return parts + connect.worker_parts(self.folder, lab, jars)
+        return parts + connect.worker_parts(self.folder, lab)
 
     def _part(self, name: str) -> Part:
         parts = {part.name: part for part in self._all_parts()}
@@ -218,10 +219,10 @@ class Lab:
         return parts[name]
 
     def _process(self, name: str) -> processes.Process:
-        found = processes.find_processes({name: self._part(name).mark})
-        if name not in found:
-            raise NotFound("running part", name)
-        return found[name]
+        running = processes.find_processes(self.folder)
+        if name not in running:
+            raise NotFound("running part", name, list(running))
+        return running[name]
 
     def _prepared(self, options: LabOptions | None) -> LabFile:
         """`lab.json` as wanted now, written before anything starts: a crash from here on is found by `status`."""
@@ -240,11 +241,7 @@ class Lab:
             "standalone",
         ]
         names += [f"worker-{n}" for n in range(1, lab.options.workers + 1)]
-        running: set[str] = set()
-        if lab.ports:
-            known = LabFile(lab.options, lab.cluster_id, dict.fromkeys(names, 0) | lab.ports)
-            marks = {part.name: part.mark for part in self._parts(known, fetch_jars("kafka"))}
-            running = set(processes.find_processes(marks))
+        running = set(processes.find_processes(self.folder))
         if "broker-1" in running:
             running.add("controller")
         lab.choose_ports(names, running)
@@ -256,15 +253,15 @@ class Lab:
     def _stop_leftovers(self, parts: Sequence[Part], report: Report) -> None:
         """Workers of an earlier, larger lab."""
         wanted = {part.name for part in parts}
-        marks = {name: mark_of(self.folder, name) for name in _WORKER_NAMES if name not in wanted}
-        for name, process in processes.find_processes(marks).items():
-            report(f"stopping {name}, which this lab no longer has")
-            processes.stop_process(process, signal.SIGTERM, grace_seconds=20)
-            self._reap(name)
+        for name, process in processes.find_processes(self.folder).items():
+            if name not in wanted:
+                report(f"stopping {name}, which this lab no longer has")
+                processes.stop_process(process, signal.SIGTERM, grace_seconds=20)
+                self._reap(name)
 
     def _start(self, part: Part, report: Report) -> bool:
         """Starts the part unless it runs with the configuration it should have. True if it was started now."""
-        running = processes.find_processes({part.name: part.mark}).get(part.name)
+        running = processes.find_processes(self.folder).get(part.name)
         changed = [path for path, text in part.files.items() if not path.is_file() or path.read_text() != text]
         if running and not changed:
             if processes.is_paused(running):
@@ -279,7 +276,7 @@ class Lab:
             path.write_text(part.files[path])
         part.prepare()
         report(f"starting {part.name}")
-        self._children[part.name] = processes.start_process(part.command, part.log, part.environment, self.folder)
+        self._children[part.name] = processes.start_process(part.command(), part.log, self.folder)
         return True
 
     def _await(self, part: Part, deadline: Deadline, report: Report, *, announce: bool) -> None:
@@ -290,7 +287,7 @@ class Lab:
             missing = part.answers()
             if missing is None:
                 return True
-            if part.name not in processes.find_processes({part.name: part.mark}):
+            if part.name not in processes.find_processes(self.folder):
                 raise PartFailed(part.name, "ended by itself while starting", tail(part.log, 20), str(part.log))
             if deadline.passed:
                 what = f"does not answer after {deadline.seconds:g} s: {missing}"
@@ -322,9 +319,6 @@ class Lab:
         with (self.folder / ".lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
-
-
-_WORKER_NAMES = [*(f"worker-{n}" for n in range(1, 10)), "standalone"]
 
 
 def tail(path: Path, lines: int) -> list[str]:

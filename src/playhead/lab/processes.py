@@ -8,8 +8,9 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from playhead.errors import MissingExtra
 from playhead.model import Deadline
@@ -19,26 +20,29 @@ try:
 except ModuleNotFoundError:  # pragma: no cover
     raise MissingExtra("lab", "psutil") from None
 
-Mark = tuple[str, ...]
-Process = psutil.Process
+Process: TypeAlias = psutil.Process
+_MARK = "playhead.part="
 
 
-def find_processes(marks: Mapping[str, Mark]) -> dict[str, psutil.Process]:
-    """Part name -> its living process, for every part whose mark stands on some command line."""
-    found: dict[str, psutil.Process] = {}
+def mark_of(folder: Path, part: str) -> str:
+    """The word that makes a process ours: a system property to Java, a setting of its own to PostgreSQL."""
+    return f"{_MARK}{part}@{folder}"
+
+
+def find_processes(folder: Path) -> dict[str, Process]:
+    """Part name -> its living process, for every process that carries a mark of this folder."""
+    found: dict[str, Process] = {}
     for process in psutil.process_iter(["cmdline", "status"]):
         if process.info["status"] == psutil.STATUS_ZOMBIE:
             continue
-        arguments = process.info["cmdline"] or []
-        for name, mark in marks.items():
-            if all(word in arguments for word in mark):
-                found[name] = process
+        for word in process.info["cmdline"] or ():
+            part, _, place = word.removeprefix("-D").partition("@")
+            if part.startswith(_MARK) and place == str(folder):
+                found[part.removeprefix(_MARK)] = process
     return found
 
 
-def start_process(
-    command: Sequence[str], log: Path, environment: Mapping[str, str], folder: Path
-) -> subprocess.Popen[bytes]:
+def start_process(command: Sequence[str], log: Path, folder: Path) -> subprocess.Popen[bytes]:
     """Starts detached, in a session of its own: it outlives us, and Ctrl-C in our terminal does not reach it."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
@@ -47,7 +51,6 @@ def start_process(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **environment},
             cwd=folder,
             start_new_session=True,
         )

@@ -7,6 +7,7 @@ version or a field this program does not know is refused, never skipped.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Annotated
 from uuid import uuid4
 
 import msgspec
@@ -67,14 +68,14 @@ class Plan:
             if version != PLAN_VERSION:
                 raise Invalid(f"{where}: plan version {version} is not known here", "use the Playhead that wrote it")
             document = msgspec.json.decode(data, type=_PlanFile)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise Invalid(f"{where}: {error}") from None
         changes = tuple(
             Change(
                 c.owner,
-                Map(c.partition, f"$.changes[{i}].partition"),
-                _map(c.before, f"$.changes[{i}].before"),
-                _map(c.after, f"$.changes[{i}].after"),
+                Map(c.partition, f"{where}: $.changes[{i}].partition"),
+                _map(c.before, f"{where}: $.changes[{i}].before"),
+                _map(c.after, f"{where}: $.changes[{i}].after"),
                 c.note,
             )
             for i, c in enumerate(document.changes)
@@ -98,7 +99,7 @@ class _PlanFile(msgspec.Struct, forbid_unknown_fields=True):
     playhead_plan: int
     id: str
     store: str
-    created: datetime
+    created: Annotated[datetime, msgspec.Meta(tz=True)]
     changes: list[_ChangeFile]
     warnings: list[str] = []
 

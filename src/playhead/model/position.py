@@ -65,6 +65,10 @@ class Map(Mapping[str, Scalar]):
 def _checked(name: object, value: object, path: str) -> Scalar:
     if not isinstance(name, str):
         raise Invalid(f"{path}: field name {name!r} is not a string")
+    if not _is_unicode(name):
+        raise Invalid(f"{path}: field name {name!r} is not Unicode text")
+    if isinstance(value, str) and not _is_unicode(value):
+        raise Invalid(f"{path}.{name}: {value!r} is not Unicode text")
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
     if isinstance(value, int):
@@ -76,6 +80,11 @@ def _checked(name: object, value: object, path: str) -> Scalar:
             return value
         raise Invalid(f"{path}.{name}: {value} cannot be written as JSON")
     raise Invalid(f"{path}.{name}: a {type(value).__name__} is not allowed; Connect takes only flat values here")
+
+
+def _is_unicode(text: str) -> bool:
+    """Half of a surrogate pair, as a mangled argument or file name carries it, has no bytes in UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 @dataclass(frozen=True, slots=True)

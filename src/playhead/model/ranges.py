@@ -130,18 +130,20 @@ def _intersection(left: Spans, right: Spans) -> Spans:
 
 
 def _difference(left: Spans, right: Spans) -> Spans:
+    """One sweep: both lists are sorted, so a cut that ends before a span begins is behind all later spans too."""
     rest: Spans = []
+    j = 0
     for start, end in left:
-        for cut_start, cut_end in right:
-            if cut_end <= start:
-                continue
-            if cut_start >= end:
-                break
-            if cut_start > start:
-                rest.append((start, cut_start))
-            start = cut_end  # noqa: PLW2901  (what is left of this span)
-            if start >= end:
-                break
-        if start < end:
-            rest.append((start, end))
+        at = start
+        while j < len(right) and right[j][1] <= start:
+            j += 1
+        k = j
+        while k < len(right) and right[k][0] < end:
+            if at < right[k][0]:
+                rest.append((at, right[k][0]))
+            at = right[k][1]
+            k += 1
+        if at < end:
+            rest.append((at, end))
+        j = max(j, k - 1)  # the last cut may reach into the next span
     return rest

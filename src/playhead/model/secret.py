@@ -1,7 +1,7 @@
 """A value that must never be shown.
 
 Its text leaves only through `reveal()`, called at the one place that hands it to a client library. Everything else, `repr`,
-`str`, f-strings, JSON output, sees `***`.
+`str`, f-strings, sees `***`; pickle and the JSON encoders refuse it.
 """
 
 import hmac
@@ -21,8 +21,14 @@ class Secret:
 
     __str__ = __repr__
 
+    def __format__(self, spec: str) -> str:
+        return format("***", spec)
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and hmac.compare_digest(self._text.encode(), other._text.encode())
+        return isinstance(other, Secret) and hmac.compare_digest(self._bytes(), other._bytes())
+
+    def _bytes(self) -> bytes:
+        return self._text.encode("utf-8", "surrogatepass")  # an environment variable need not be Unicode
 
     def __hash__(self) -> int:
         return hash(("Secret", self._text))

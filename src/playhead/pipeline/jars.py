@@ -108,6 +108,9 @@ def _accept(jar: Jar, fetched: Path, folder: Path, output: Sequence[str]) -> Non
             f"could not fetch {jar.file_name}{': ' + why if why else ''}", "run it again: it goes on there"
         )
     if hashlib.sha256(fetched.read_bytes()).hexdigest() != jar.sha256:
+        shutil.rmtree(
+            folder / ".ivy", ignore_errors=True
+        )  # else the next run would take the same wrong file from there
         raise PlayheadError(
             f"{jar.file_name} is not the file that was pinned: its SHA-256 differs", "a mirror or proxy may alter files"
         )

@@ -2,12 +2,14 @@ r"""Text that may go to a terminal.
 
 Names, traces and record keys come from outside. Control characters in them could move the cursor, rewrite what was printed
 before, or fake a prompt; characters that change the writing direction could make a name look like another. All are shown as
-`\x1b` or `\u202e` instead.
+`\x1b` or `\u202e` instead, and so are invisible ones.
 """
 
 import re
 
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]"
+)
 
 
 def clean(text: str, *, keep: str = "") -> str:
@@ -20,9 +22,9 @@ def clean(text: str, *, keep: str = "") -> str:
         code = ord(character)
         return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
-    return _UNSAFE.sub(shown, text)
+    return UNSAFE.sub(shown, text)
 
 
 def clean_json(text: str) -> str:
     r"""JSON whose strings cannot harm a terminal: the same data, with the unsafe characters as `\uXXXX`."""
-    return _UNSAFE.sub(lambda m: m.group(0) if m.group(0) == "\n" else f"\\u{ord(m.group(0)):04x}", text)
+    return UNSAFE.sub(lambda m: m.group(0) if m.group(0) == "\n" else f"\\u{ord(m.group(0)):04x}", text)

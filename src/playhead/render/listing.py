@@ -6,13 +6,14 @@ value as it is; `name` gives one name a line, for `xargs`.
 
 import csv
 import io
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from playhead.render.clean import clean, clean_json
+from playhead.render.clean import UNSAFE, clean, clean_json
 
 FORMATS = ("table", "wide", "json", "yaml", "csv", "name")
 Row = Mapping[str, Any]
@@ -25,8 +26,17 @@ def plain(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping | list | tuple):
-        return msgspec.json.encode(value).decode()
+        return _json(value)
     return str(value)
+
+
+def _json(value: object, indent: int = 0) -> str:
+    try:
+        text = msgspec.json.format(msgspec.json.encode(value), indent=indent or -1).decode()
+    except UnicodeEncodeError:  # a file name or argument that is not Unicode: only the standard library writes it
+        separators = None if indent else (",", ":")
+        text = json.dumps(msgspec.to_builtins(value), indent=indent or None, separators=separators, ensure_ascii=False)
+    return clean_json(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +68,7 @@ def render(answer: Listing | Details, form: str) -> str:
     """The whole text, ending in a line break unless it is empty."""
     match form:
         case "json":
-            return clean_json(msgspec.json.format(msgspec.json.encode(_data(answer)), indent=2).decode()) + "\n"
+            return _json(_data(answer), indent=2) + "\n"
         case "yaml":
             return _yaml(_data(answer))
         case "csv":
@@ -82,25 +92,38 @@ def _yaml(data: object) -> str:
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    # Only double quotes know escapes; in any other style ruamel writes some of these raw and reads them back as blanks.
+    yaml.representer.add_representer(
+        str,
+        lambda writer, text: writer.represent_scalar(
+            "tag:yaml.org,2002:str", text, style='"' if UNSAFE.search(text) else None
+        ),
+    )
     yaml.dump(msgspec.to_builtins(data), stream)
-    return stream.getvalue()
+    return clean_json(stream.getvalue())
 
 
 def _csv(answer: Listing | Details) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
     if isinstance(answer, Listing):
-        writer.writerow([column.key for column in answer.columns])
-        for row in answer.rows:
-            writer.writerow([_cell(row.get(column.key)) for column in answer.columns])
+        lines = [[column.key for column in answer.columns]]
+        lines += [[_cell(row.get(column.key)) for column in answer.columns] for row in answer.rows]
     else:
-        writer.writerow(["key", "value"])
-        for key, value in answer.fields.items():
-            writer.writerow([key, _cell(_data(value) if isinstance(value, Listing) else value)])
-    return stream.getvalue()
+        data = _data(answer)
+        lines = [["key", "value"], *([key, _cell(value)] for key, value in data.items())]
+    return "".join(map(_csv_line, lines))
+
+
+def _csv_line(cells: Sequence[str]) -> str:
+    """Ends in a line feed as other text does, but quotes a carriage return too, which csv does only where it ends lines."""
+    stream = io.StringIO(newline="")
+    csv.writer(stream, lineterminator="\r\n").writerow(cells)
+    return stream.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _cell(value: object) -> str:
+    """As it is: words for people belong to tables."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return "" if value is None else plain(value)
 
 
@@ -130,10 +153,10 @@ def _text(answer: Listing | Details, *, wide: bool) -> str:
 
 def _details(answer: Details, *, wide: bool) -> str:
     simple = {key: value for key, value in answer.fields.items() if not isinstance(value, Listing)}
-    width = max((len(key) for key in simple), default=0)
-    text = "".join(f"{key.ljust(width)}  {clean(plain(value))}\n" for key, value in simple.items())
+    width = max((len(clean(key)) for key in simple), default=0)
+    text = "".join(f"{clean(key).ljust(width)}  {clean(plain(value))}\n" for key, value in simple.items())
     for key, value in answer.fields.items():
         if isinstance(value, Listing) and value.rows:
             table = _text(value, wide=wide)
-            text += f"\n{key}\n" + "".join(f"  {line}\n" for line in table.splitlines())
+            text += f"\n{clean(key)}\n" + "".join(f"  {line}\n" for line in table.splitlines())
     return text

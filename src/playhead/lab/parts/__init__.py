@@ -1,11 +1,9 @@
 """The parts of a lab, one file per kind. A part says how it is started, how one sees that it answers, how it is stopped."""
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from playhead.lab.processes import Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,14 +12,12 @@ class Part:
 
     name: str
     address: str
-    command: tuple[str, ...]
-    mark: Mark
+    command: Callable[[], Sequence[str]]  # made when it is needed: only a start needs the jars
     log: Path
     answers: Callable[[], str | None]
     files: Mapping[Path, str] = field(default_factory=dict)
     prepare: Callable[[], None] = lambda: None
     stop_signal: signal.Signals = signal.SIGTERM
-    environment: Mapping[str, str] = field(default_factory=dict)
     wave: int = 0  # parts of a lower wave are up before the next one starts
 
 

@@ -1,12 +1,11 @@
 """Connect workers: distributed ones in one group, and a standalone one with its offset file."""
 
 import tarfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from playhead.connect.rest import Rest
 from playhead.errors import PlayheadError
-from playhead.lab.java import java_command, mark_of
+from playhead.lab.java import server_command
 from playhead.lab.options import LabFile
 from playhead.lab.parts import Part, properties_text
 from playhead.lab.parts.kafka import bootstrap_servers
@@ -17,12 +16,12 @@ GROUP = "lab"
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 
 
-def worker_parts(folder: Path, lab: LabFile, jars: Sequence[Path]) -> list[Part]:
+def worker_parts(folder: Path, lab: LabFile) -> list[Part]:
     names = [f"worker-{n}" for n in range(1, lab.options.workers + 1)]
-    parts = [_part(folder, lab, jars, name, "ConnectDistributed", _distributed(lab)) for name in names]
+    parts = [_part(folder, lab, name, "ConnectDistributed", _distributed(lab)) for name in names]
     if lab.options.standalone:
         offsets: dict[str, object] = {"offset.storage.file.filename": folder / "standalone" / "connect.offsets"}
-        parts.append(_part(folder, lab, jars, "standalone", "ConnectStandalone", offsets))
+        parts.append(_part(folder, lab, "standalone", "ConnectStandalone", offsets))
     return parts
 
 
@@ -31,7 +30,7 @@ def worker_config(folder: Path) -> Path:
     return folder / "worker-1" / "worker.properties"
 
 
-def _part(folder: Path, lab: LabFile, jars: Sequence[Path], name: str, main: str, own: dict[str, object]) -> Part:
+def _part(folder: Path, lab: LabFile, name: str, main: str, own: dict[str, object]) -> Part:
     config = folder / name / "worker.properties"
     url = f"http://127.0.0.1:{lab.ports[name]}"
     properties = _common(folder, lab) | own | {"listeners": url} | lab.options.worker_overrides
@@ -47,14 +46,7 @@ def _part(folder: Path, lab: LabFile, jars: Sequence[Path], name: str, main: str
     return Part(
         name,
         address=url,
-        command=java_command(
-            jars,
-            f"org.apache.kafka.connect.cli.{main}",
-            [str(config)],
-            logging=folder / "log4j2.xml",
-            mark=mark_of(folder, name),
-        ),
-        mark=mark_of(folder, name),
+        command=lambda: server_command(folder, name, "kafka", f"org.apache.kafka.connect.cli.{main}", [str(config)]),
         log=folder / "logs" / f"{name}.log",
         answers=answers,
         files={config: properties_text(properties)},

@@ -1,34 +1,49 @@
 """Brokers in KRaft mode. Node 1 is broker and controller, the others are brokers only."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from playhead.errors import PlayheadError
+from playhead.errors import PartFailed, PlayheadError
 from playhead.kafka.client import describe_cluster
 from playhead.kafka.properties import ClientSettings
-from playhead.lab.java import java_command, mark_of, run_tool
+from playhead.lab.java import run_tool, server_command
 from playhead.lab.options import LabFile
 from playhead.lab.parts import Part, properties_text
 from playhead.model import Deadline
 
 
-def broker_parts(folder: Path, lab: LabFile, jars: Sequence[Path]) -> list[Part]:
-    return [_broker(folder, lab, jars, node) for node in range(1, lab.options.brokers + 1)]
+def broker_parts(folder: Path, lab: LabFile) -> list[Part]:
+    return [_broker(folder, lab, node) for node in range(1, lab.options.brokers + 1)]
 
 
 def bootstrap_servers(lab: LabFile) -> str:
     return ",".join(f"127.0.0.1:{lab.ports[f'broker-{node}']}" for node in range(1, lab.options.brokers + 1))
 
 
-def _broker(folder: Path, lab: LabFile, jars: Sequence[Path], node: int) -> Part:
+def await_whole_cluster(lab: LabFile, deadline: Deadline) -> None:
+    """Until every broker knows every other: each learns of the rest a moment after it answers for itself."""
+    everybody = set(range(1, lab.options.brokers + 1))
+    all_settings = [ClientSettings({"bootstrap.servers": server}) for server in bootstrap_servers(lab).split(",")]
+
+    def found_each_other() -> bool:
+        return all({b.id for b in describe_cluster(each, deadline).brokers} == everybody for each in all_settings)
+
+    deadline.wait_for(found_each_other, "the brokers finding each other")
+
+
+def _broker(folder: Path, lab: LabFile, node: int) -> Part:
     name = f"broker-{node}"
     home = folder / name
     config = home / "server.properties"
     properties = _properties(home, lab, node) | lab.options.broker_overrides
 
     def format_once() -> None:
-        if not (home / "data" / "meta.properties").exists():
-            run_tool(jars, folder, "kafka.tools.StorageTool", ["format", "-t", lab.cluster_id, "-c", str(config)])
+        if (home / "data" / "meta.properties").exists():
+            return
+        try:
+            run_tool(folder, "kafka.tools.StorageTool", ["format", "-t", lab.cluster_id, "-c", str(config)])
+        except PlayheadError as error:
+            first, *rest = error.what.splitlines()
+            raise PartFailed(name, f"could not be formatted: {first}", rest[-20:]) from None
 
     def answers() -> str | None:
         settings = ClientSettings({"bootstrap.servers": f"127.0.0.1:{lab.ports[name]}"})
@@ -41,10 +56,7 @@ def _broker(folder: Path, lab: LabFile, jars: Sequence[Path], node: int) -> Part
     return Part(
         name,
         address=f"127.0.0.1:{lab.ports[name]}",
-        command=java_command(
-            jars, "kafka.Kafka", [str(config)], logging=folder / "log4j2.xml", mark=mark_of(folder, name)
-        ),
-        mark=mark_of(folder, name),
+        command=lambda: server_command(folder, name, "kafka", "kafka.Kafka", [str(config)]),
         log=folder / "logs" / f"{name}.log",
         answers=answers,
         files={config: properties_text(properties)},
@@ -74,6 +86,9 @@ def _properties(home: Path, lab: LabFile, node: int) -> dict[str, object]:
         "share.coordinator.state.topic.replication.factor": copies,
         "share.coordinator.state.topic.min.isr": 1,
         "group.initial.rebalance.delay.ms": 0,
+        # After a kill the controller takes a broker for alive until its session ends: 9 s by default.
+        "broker.session.timeout.ms": 3000,
+        "broker.heartbeat.interval.ms": 500,
         # A mere metadata question would otherwise create the topic it asks about.
         "auto.create.topics.enable": "false",
     }

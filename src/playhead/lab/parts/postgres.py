@@ -16,6 +16,7 @@ from pathlib import Path
 from playhead.errors import MissingExtra, PartFailed
 from playhead.lab.options import LabFile
 from playhead.lab.parts import Part
+from playhead.lab.processes import mark_of
 
 USER = "playhead"
 DATABASE = "lab"
@@ -32,6 +33,7 @@ def postgres_part(folder: Path, lab: LabFile) -> Part:
         "fsync": "off",  # a lab: quick rather than safe against a power cut
     }
     options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
+    options += ["-c", mark_of(folder, "postgres")]
     programs = postgres_programs()
 
     def answers() -> str | None:
@@ -41,8 +43,7 @@ def postgres_part(folder: Path, lab: LabFile) -> Part:
     return Part(
         "postgres",
         address=f"127.0.0.1:{port}",
-        command=(*as_other_user(data), str(programs / "postgres"), "-D", str(data), "-p", str(port), *options),
-        mark=(str(programs / "postgres"), str(data)),
+        command=lambda: [*as_other_user(data), str(programs / "postgres"), "-D", str(data), "-p", str(port), *options],
         log=folder / "logs" / "postgres.log",
         answers=answers,
         prepare=lambda: _initialise(programs, data),

@@ -3,10 +3,9 @@
 import http.client
 from pathlib import Path
 
-from playhead.lab.java import java_command, mark_of
+from playhead.lab.java import server_command
 from playhead.lab.options import LabFile
 from playhead.lab.parts import Part, properties_text
-from playhead.pipeline.jars import fetch_jars
 
 IDENTITY = "playhead"
 CREDENTIAL = "playhead-lab"
@@ -39,15 +38,9 @@ def s3_part(folder: Path, lab: LabFile) -> Part:
     return Part(
         "s3",
         address=endpoint(lab),
-        command=java_command(
-            fetch_jars("s3"),
-            "org.gaul.s3proxy.Main",
-            ["--properties", str(config)],
-            logging=folder / "log4j2.xml",
-            heap="512m",
-            mark=mark_of(folder, "s3"),
+        command=lambda: server_command(
+            folder, "s3", "s3", "org.gaul.s3proxy.Main", ["--properties", str(config)], heap="512m"
         ),
-        mark=mark_of(folder, "s3"),
         log=folder / "logs" / "s3.log",
         answers=answers,
         files={config: properties_text(properties)},

@@ -1,0 +1,190 @@
+"""The lab's own life: up, crash, status, up again, down. The process table and real clients are the judges."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from playhead.errors import PartFailed, Refused
+from playhead.kafka.client import Admin
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.topics import create_topic, list_topics
+from playhead.lab import Lab, LabOptions
+from playhead.model import Deadline
+
+BROKER_AND_POSTGRES = LabOptions(workers=0)
+
+
+def states(lab: Lab) -> dict[str, str]:
+    return {part.name: part.state for part in lab.status()}
+
+
+def topics_of(lab: Lab) -> list[str]:
+    settings = ClientSettings({"bootstrap.servers": lab.bootstrap_servers})
+    return list_topics(Admin(settings, Deadline(20)), Deadline(20))
+
+
+def processes_of(lab: Lab) -> list[str]:
+    """Everything on this machine whose command line names the lab's folder."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        words = process.info["cmdline"] or []
+        if process.info["status"] != psutil.STATUS_ZOMBIE and any(str(lab.folder) in word for word in words):
+            found.append(" ".join(words)[:80])
+    return found
+
+
+@pytest.fixture
+def small_lab(make_lab):
+    return make_lab(BROKER_AND_POSTGRES)
+
+
+def test_a_killed_broker_is_seen_and_comes_back_with_its_data_at_the_same_address(small_lab):
+    lab = small_lab
+    address = lab.bootstrap_servers
+    admin = Admin(ClientSettings({"bootstrap.servers": address}), Deadline(20))
+    create_topic(admin, "kept", 1, Deadline(20))
+    lab.psql("create table kept (id int)")
+
+    lab.kill("broker-1")
+    assert states(lab) == {"broker-1": "down", "postgres": "up"}
+
+    lab.up()
+    assert states(lab) == {"broker-1": "up", "postgres": "up"}
+    assert lab.bootstrap_servers == address
+    assert "kept" in topics_of(lab)
+
+    assert sorted(lab.down()) == ["broker-1", "postgres"]
+    assert processes_of(lab) == []
+
+    lab.up()
+    assert "kept" in topics_of(lab)
+    assert lab.psql("select count(*) from kept") == "0"
+    lab.down()
+
+
+def test_up_twice_starts_nothing_twice(small_lab):
+    before = {part.name: part.pid for part in small_lab.status()}
+    said: list[str] = []
+    small_lab.up(report=said.append)
+    assert {part.name: part.pid for part in small_lab.status()} == before
+    assert said == []
+    small_lab.down()
+    assert small_lab.down() == []
+
+
+def test_what_a_crashed_starter_left_is_found_adopted_and_stopped_by_the_next_one(tmp_path):
+    """The starter is killed with SIGKILL as soon as the broker's process exists, before `up` could finish."""
+    folder = tmp_path / "lab"
+    program = (
+        "from pathlib import Path; from playhead.lab import Lab, LabOptions\n"
+        f"Lab(Path({str(folder)!r})).up(LabOptions(workers=0, postgres=False))"
+    )
+    starter = subprocess.Popen([sys.executable, "-c", program])
+    lab = Lab(folder)
+    Deadline(60).wait_for(lambda: any(part.pid for part in lab.status()), "a broker process", every=0.02)
+    starter.kill()
+    starter.wait()
+
+    [broker] = lab.status()
+    assert broker.pid is not None
+    said: list[str] = []
+    lab.up(report=said.append)
+    assert [(part.state, part.pid) for part in lab.status()] == [("up", broker.pid)]
+    assert "starting broker-1" not in said
+    assert lab.down() == ["broker-1"]
+    assert processes_of(lab) == []
+
+
+def test_a_paused_part_is_called_paused_and_resumes(small_lab):
+    small_lab.pause("broker-1")
+    assert states(small_lab)["broker-1"] == "paused"
+    small_lab.resume("broker-1")
+    Deadline(20).wait_for(lambda: states(small_lab)["broker-1"] == "up", "the broker after SIGCONT")
+    small_lab.down()
+
+
+def test_a_part_that_dies_while_starting_is_reported_with_the_end_of_its_own_log(tmp_path):
+    lab = Lab(tmp_path / "lab")
+    broken = LabOptions(postgres=False, worker_overrides={"exactly.once.source.support": "perhaps"})
+    with pytest.raises(PartFailed) as caught:
+        lab.up(broken)
+    assert caught.value.part == "worker-1"
+    assert any("exactly.once.source.support" in line for line in caught.value.log_tail)
+    assert lab.down() == ["broker-1"]
+
+
+def test_a_broker_that_cannot_be_formatted_says_why(tmp_path):
+    lab = Lab(tmp_path / "lab")
+    with pytest.raises(PartFailed, match=r"broker-1 could not be formatted.*log\.retention\.check\.interval\.ms"):
+        lab.up(LabOptions(workers=0, postgres=False, broker_overrides={"log.retention.check.interval.ms": "-5"}))
+    assert lab.down() == []
+
+
+def test_two_labs_do_not_touch_each_other(small_lab, make_lab):
+    other = make_lab(LabOptions(workers=0, postgres=False))
+    assert other.bootstrap_servers != small_lab.bootstrap_servers
+    other.down()
+    assert states(small_lab) == {"broker-1": "up", "postgres": "up"}
+    small_lab.down()
+
+
+def test_three_brokers_form_one_cluster_and_cannot_silently_become_fewer(make_lab):
+    lab = make_lab(LabOptions(brokers=3, workers=0, postgres=False))
+    cluster = Admin(ClientSettings({"bootstrap.servers": lab.bootstrap_servers}), Deadline(20)).cluster
+    assert [broker.id for broker in cluster.brokers] == [1, 2, 3]
+    described = lab.tool("org.apache.kafka.tools.BrokerApiVersionsCommand", "--bootstrap-server", lab.bootstrap_servers)
+    assert described.count("(id: ") == 3
+    with pytest.raises(Refused):
+        lab.up(LabOptions(brokers=1, workers=0, postgres=False))
+    lab.down()
+
+
+def test_the_standalone_worker_keeps_its_offsets_in_a_file_and_s3_takes_an_object(make_lab, tmp_path):
+    import urllib.request
+
+    from pyarrow import fs
+
+    lab = make_lab(LabOptions(workers=0, standalone=True, extras=("s3",), postgres=False))
+    assert states(lab) == {"broker-1": "up", "s3": "up", "standalone": "up"}
+    with urllib.request.urlopen(lab.standalone_url + "/connectors") as answer:
+        assert answer.read() == b"[]"
+    env = lab.environment()
+    store = fs.S3FileSystem(
+        endpoint_override=env["AWS_ENDPOINT_URL"],
+        access_key=env["AWS_ACCESS_KEY_ID"],
+        secret_key=env["AWS_SECRET_ACCESS_KEY"],
+        region=env["AWS_REGION"],
+        allow_bucket_creation=True,
+    )
+    store.create_dir("bucket")
+    with store.open_output_stream("bucket/object") as stream:
+        stream.write(b"payload")
+    with store.open_input_stream("bucket/object") as stream:
+        assert stream.read() == b"payload"
+    assert [path.name for path in (lab.folder / "s3" / "data").iterdir()] == ["bucket"]
+    lab.down()
+    assert processes_of(lab) == []
+
+
+def test_the_commands_up_status_env_logs_down_work_from_a_shell(playhead, tmp_path):
+    folder = str(tmp_path / "lab")
+    home = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    playhead("lab", "status", "--dir", folder).exits(1)
+    up = playhead("lab", "up", "--dir", folder, "--workers", "0", env=home).exits(0)
+    assert "broker-1 answers at" in up.err
+    assert playhead("lab", "status", "--dir", folder, "-o", "name").exits(0).out.split() == ["broker-1", "postgres"]
+
+    variables = playhead("lab", "env", "--dir", folder).exits(0).out
+    shown = subprocess.run(["sh", "-c", variables + "echo $PGDATABASE"], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "lab"
+    assert "Kafka Server started" in playhead("lab", "logs", "broker-1", "-n", "500", "--dir", folder).exits(0).out
+    assert playhead("lab", "logs", "brokr-1", "--dir", folder).exits(1).err.count("broker-1") == 1
+
+    # The context that `up` wrote is what every later command finds.
+    assert "broker 1" in playhead("info", env=home, cwd=tmp_path).exits(0).out
+    playhead("lab", "down", "--dir", folder).exits(0)
+    assert processes_of(Lab(Path(folder))) == []
+    playhead("lab", "status", "--dir", folder).exits(1)
