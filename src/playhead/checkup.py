@@ -1,6 +1,7 @@
 """What a context reaches: the versions of everything that answers, and the faults in everything it names."""
 
 import platform
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -14,8 +15,6 @@ from playhead.kafka.properties import client_settings
 from playhead.kafka.versions import broker_release, library_version
 from playhead.model import Deadline
 from playhead.pipeline.jars import java_version
-
-Row = dict[str, object]
 
 
 def check_files(file: Path | None) -> list[str]:
@@ -49,47 +48,51 @@ def _kafka_faults(context: Context, where: str) -> list[Fault]:
     return []
 
 
-def collect_versions(context: Context, deadline: Deadline) -> list[Row]:
-    """One row per part: this client, its libraries, Java, Spark, every broker and worker. Silence is said as such."""
-    rows: list[Row] = [
-        _row("playhead", __version__),
-        _row("python", platform.python_version()),
-        _row("librdkafka", library_version()),
-        _row("java", java_version()),
-        _row("spark", _package("pyspark")),
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One part and what it says of itself. `fault` is why it said nothing."""
+
+    part: str
+    version: str | None
+    address: str | None = None
+    fault: PlayheadError | None = None
+
+
+def collect_versions(context: Context, deadline: Deadline) -> list[Version]:
+    """This client, its libraries, Java, Spark, every broker and worker of the context. Silence is said as such."""
+    return [
+        Version("playhead", __version__),
+        Version("python", platform.python_version()),
+        Version("librdkafka", library_version()),
+        Version("java", java_version()),
+        Version("spark", _package("pyspark")),
+        *_brokers(context, deadline),
+        *_workers(context, deadline),
     ]
-    return rows + _brokers(context, deadline) + _workers(context, deadline)
 
 
-def _row(part: str, found: str | None, address: str | None = None, problem: str | None = None) -> Row:
-    return {"part": part, "version": found, "address": address, "problem": problem}
-
-
-def _brokers(context: Context, deadline: Deadline) -> list[Row]:
+def _brokers(context: Context, deadline: Deadline) -> list[Version]:
     try:
         settings = client_settings(context)
-    except Invalid as error:
-        return [_row("broker", None, None, error.what)]
-    try:
         cluster = Admin(settings, deadline).cluster
-    except PlayheadError as error:
-        return [_row("broker", None, settings.bootstrap, error.what)]
-    rows = []
-    for broker in cluster.brokers:
-        release = broker_release(settings, broker.host, broker.port, deadline)
-        rows.append(_row(f"broker {broker.id}", release, f"{broker.host}:{broker.port}"))
-    return rows
+    except PlayheadError as fault:
+        return [Version("broker", None, context.get("bootstrap-servers"), fault)]
+    return [
+        Version(f"broker {b.id}", broker_release(settings, b.host, b.port, deadline), f"{b.host}:{b.port}")
+        for b in cluster.brokers
+    ]
 
 
-def _workers(context: Context, deadline: Deadline) -> list[Row]:
-    rows = []
-    for url in context.connect_urls:
-        try:
-            with open_rest(context, deadline, [url]) as rest:
-                rows.append(_row("worker", rest.worker().version, url))
-        except PlayheadError as error:
-            rows.append(_row("worker", None, url, error.what))
-    return rows
+def _workers(context: Context, deadline: Deadline) -> list[Version]:
+    return [_worker(context, url, deadline) for url in context.connect_urls]
+
+
+def _worker(context: Context, url: str, deadline: Deadline) -> Version:
+    try:
+        with open_rest(context, deadline, [url]) as rest:
+            return Version("worker", rest.worker().version, url)
+    except PlayheadError as fault:
+        return Version("worker", None, url, fault)
 
 
 def _package(name: str) -> str | None:

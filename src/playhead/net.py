@@ -49,16 +49,19 @@ def identify(host: str, port: int, seconds: float) -> Listener:
     return Listener.UNKNOWN
 
 
-def _exchange(host: str, port: int, seconds: float) -> bytes:
+def _exchange(host: str, port: int, seconds: float, request: bytes = _REQUEST) -> bytes:
     with socket.create_connection((host, port), timeout=seconds) as connection:
-        connection.sendall(_REQUEST)
+        connection.sendall(request)
         return connection.recv(64)
 
 
 def _slow(host: str, port: int, seconds: float) -> Listener:
-    """No answer in time: a packet that went nowhere, a process that is stopped, or TLS waiting for more bytes."""
+    """No answer in time: a packet that went nowhere, a stopped process, or HTTP or TLS waiting for more bytes."""
     try:
-        socket.create_connection((host, port), timeout=seconds).close()
+        if _exchange(host, port, seconds, b"GET / HTTP/1.0\r\n\r\n").startswith(b"HTTP"):
+            return Listener.HTTP
+    except TimeoutError:
+        pass
     except OSError:
         return Listener.NO_ROUTE
     return Listener.TLS if _answers_tls(host, port, seconds) else Listener.SILENT

@@ -8,12 +8,13 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from playhead.connect.answers import ConnectorStatus
+from playhead.connect.answers import ConnectorStatus, OffsetEntry
 from playhead.connect.rest import Rest
 from playhead.lab import Lab
 from playhead.lab.java import java_command
@@ -27,9 +28,9 @@ MOCK_SOURCE = "org.apache.kafka.connect.tools.MockSourceConnector"
 def ask(url: str, method: str = "GET", body: object = None) -> tuple[int, Any]:
     """Status and body by the standard library."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)  # noqa: S310
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=60) as response:
             return response.status, _content(response.read())
     except urllib.error.HTTPError as error:
         with error:
@@ -41,6 +42,11 @@ def _content(raw: bytes) -> Any:
         return json.loads(raw)
     except ValueError:
         return raw.decode()
+
+
+def offset_at(file: str, position: int | None) -> OffsetEntry:
+    """A position of the file source. None forgets it."""
+    return OffsetEntry({"filename": file}, None if position is None else {"position": position})
 
 
 def path_of(name: str) -> str:
@@ -85,8 +91,11 @@ class Connectors:
         """Not by our client. A worker may decline for a moment after what the test did to it."""
         deadline = Deadline(60)
         for name in self.made:
-            url = self.lab.connect_urls[0] + path_of(name)
-            deadline.wait_for(lambda url=url: ask(url, "DELETE")[0] in (204, 404), f"deleting {name}")
+            deadline.wait_for(partial(_is_deleted, self.lab.connect_urls[0] + path_of(name)), f"deleting {name}")
+
+
+def _is_deleted(url: str) -> bool:
+    return ask(url, "DELETE")[0] in (204, 404)
 
 
 def consumed(lab: Lab, topic: str, count: int) -> list[Any]:
@@ -100,7 +109,9 @@ def consumed(lab: Lab, topic: str, count: int) -> list[Any]:
 
 
 @contextmanager
-def own_worker(lab: Lab, folder: Path, port: int, overrides: Mapping[str, object]) -> Iterator[Path]:
+def own_worker(
+    lab: Lab, folder: Path, port: int, overrides: Mapping[str, object], login: Path | None = None
+) -> Iterator[Path]:
     """A distributed worker beside a lab's, in a group of its own. Yields its log; ended by its own process."""
     name = f"own-{port}"
     topics = {f"{kind}.storage.topic": f"{name}-{kind}" for kind in ("offset", "config", "status")}
@@ -122,7 +133,7 @@ def own_worker(lab: Lab, folder: Path, port: int, overrides: Mapping[str, object
     config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
     main = "org.apache.kafka.connect.cli.ConnectDistributed"
     command = java_command(fetch_jars("kafka"), main, [str(config)], logging=lab.folder / "log4j2.xml", heap="512m")
-    if login := overrides.get("login.config"):
+    if login:
         command = [command[0], f"-Djava.security.auth.login.config={login}", *command[1:]]
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)

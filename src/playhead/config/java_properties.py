@@ -63,9 +63,11 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
             start = number
         continues = _continues(line)
         read += line[:-1] if continues else line
-        if not continues or number == len(lines):
+        if not continues:
             yield start, read
             read = ""
+    if read:
+        yield start, read
 
 
 def _continues(line: str) -> bool:

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from playhead.model import Deadline
 from playhead.pipeline.jars import Progress, fetch_jars
 
 Report = Callable[[str], None]
+_SERIOUS = re.compile(r"\b(ERROR|FATAL)\b|^Exception in thread")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,6 @@ def default_folder() -> Path:
 class Lab:
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = (folder or default_folder()).absolute()
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     # Life
 
@@ -84,7 +85,6 @@ class Lab:
                 if part.name in running:
                     report(f"stopping {part.name}")
                     processes.stop_process(running[part.name], part.stop_signal, grace_seconds=20)
-                    self._reap(part.name)
                     stopped.append(part.name)
             return stopped
 
@@ -108,12 +108,10 @@ class Lab:
     def kill(self, name: str) -> None:
         """SIGKILL, as a crash would."""
         processes.kill_process(self._process(name))
-        self._reap(name)
 
     def stop(self, name: str) -> None:
         """A clean stop of one part."""
         processes.stop_process(self._process(name), self._part(name).stop_signal, grace_seconds=20)
-        self._reap(name)
 
     def pause(self, name: str) -> None:
         """SIGSTOP: the part keeps its connections and answers nobody."""
@@ -257,7 +255,6 @@ class Lab:
             if name not in wanted:
                 report(f"stopping {name}, which this lab no longer has")
                 processes.stop_process(process, signal.SIGTERM, grace_seconds=20)
-                self._reap(name)
 
     def _start(self, part: Part, report: Report) -> bool:
         """Starts the part unless it runs with the configuration it should have. True if it was started now."""
@@ -270,13 +267,12 @@ class Lab:
         if running:
             report(f"restarting {part.name}: its configuration changed")
             processes.stop_process(running, part.stop_signal, grace_seconds=20)
-            self._reap(part.name)
         for path in changed:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(part.files[path])
         part.prepare()
         report(f"starting {part.name}")
-        self._children[part.name] = processes.start_process(part.command(), part.log, self.folder)
+        processes.start_process(part.command(), part.log, self.folder)
         return True
 
     def _await(self, part: Part, deadline: Deadline, report: Report, *, announce: bool) -> None:
@@ -288,10 +284,10 @@ class Lab:
             if missing is None:
                 return True
             if part.name not in processes.find_processes(self.folder):
-                raise PartFailed(part.name, "ended by itself while starting", tail(part.log, 20), str(part.log))
+                raise PartFailed(part.name, "ended by itself while starting", failure_in(part.log), str(part.log))
             if deadline.passed:
                 what = f"does not answer after {deadline.seconds:g} s: {missing}"
-                raise PartFailed(part.name, what, tail(part.log, 20), str(part.log))
+                raise PartFailed(part.name, what, failure_in(part.log), str(part.log))
             return False
 
         deadline.wait_for(answered, f"starting {part.name}", every=0.2)
@@ -306,11 +302,6 @@ class Lab:
         missing = part.answers()
         state = "up" if missing is None else "starting"
         return PartStatus(part.name, state, process.pid, part.address, missing or "", str(part.log))
-
-    def _reap(self, name: str) -> None:
-        child = self._children.pop(name, None)
-        if child:
-            child.wait(timeout=10)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -328,3 +319,10 @@ def tail(path: Path, lines: int) -> list[str]:
             return file.read().decode("utf-8", "replace").splitlines()[-lines:]
     except OSError:
         return []
+
+
+def failure_in(log: Path, lines: int = 20) -> list[str]:
+    """The lines that say why: from the first error of the last run on, without stack frames; else the end of the log."""
+    recent = [line for line in tail(log, 400) if not line.startswith("\tat ")]
+    errors = [i for i, line in enumerate(recent) if _SERIOUS.search(line)]
+    return recent[errors[0] : errors[0] + lines] if errors else recent[-lines:]

@@ -42,11 +42,11 @@ def find_processes(folder: Path) -> dict[str, Process]:
     return found
 
 
-def start_process(command: Sequence[str], log: Path, folder: Path) -> subprocess.Popen[bytes]:
+def start_process(command: Sequence[str], log: Path, folder: Path) -> None:
     """Starts detached, in a session of its own: it outlives us, and Ctrl-C in our terminal does not reach it."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
-        return subprocess.Popen(
+        child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -54,6 +54,7 @@ def start_process(command: Sequence[str], log: Path, folder: Path) -> subprocess
             cwd=folder,
             start_new_session=True,
         )
+    child.returncode = 0  # disowned: Popen would warn that it still runs, which is what it is for
 
 
 def is_paused(process: psutil.Process) -> bool:

@@ -1,0 +1,106 @@
+"""Keys and values of the offsets topic: Connect's are read, everything else is left alone."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playhead.connect.keys import OffsetKey, decode_key, decode_value
+from playhead.errors import Invalid
+from playhead.model import Map
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+    TEXT,
+)
+FIELDS = st.dictionaries(TEXT, SCALARS, max_size=4)
+
+
+@given(TEXT, FIELDS, st.booleans())
+def test_a_key_in_any_json_spelling_is_the_same_key(name, partition, ascii_only):
+    raw = json.dumps([name, partition], ensure_ascii=ascii_only).encode()
+    assert decode_key(raw) == OffsetKey(name, Map(partition))
+
+
+@given(FIELDS, st.booleans())
+def test_a_value_in_any_json_spelling_is_the_same_offset(offset, ascii_only):
+    assert decode_value(json.dumps(offset, ensure_ascii=ascii_only).encode()) == Map(offset)
+
+
+@pytest.mark.parametrize(
+    ("raw", "name", "partition"),
+    [
+        (
+            b'["orders_src",{"protocol":"1","table":"shop.public.orders"}]',
+            "orders_src",
+            {"protocol": "1", "table": "shop.public.orders"},
+        ),
+        (b'["http",{}]', "http", {}),
+        (b'["\\uD83D\\uDE00",{"server":"\xc3\xa9"}]', "😀", {"server": "é"}),
+        (b'["x",{"n":1.0E10}]', "x", {"n": 1e10}),
+        (b'["x",{"n":1,"n":2}]', "x", {"n": 2}),
+    ],
+)
+def test_keys_as_workers_write_them_are_read(raw, name, partition):
+    assert decode_key(raw) == OffsetKey(name, Map(partition))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"not json",
+        b"\xff\xfe",
+        b'"text"',
+        b"null",
+        b'{"a":1}',
+        b'["only name"]',
+        b'["a",{},1]',
+        b'["a",null]',
+        b'["a",[1]]',
+        b"[1,{}]",
+        b'["a",{"deep":{"x":1}}]',
+        b'["a",{"list":[1]}]',
+        b'["a",{"big":99999999999999999999}]',
+        b'["a",{"inf":1e400}]',
+        b'["\\ud800",{}]',
+        b'["\xff",{}]',
+        b'{"schema":null,"payload":["c",{}]}',
+        b'["a",{"p":' + b"[" * 100_000,
+    ],
+)
+def test_a_key_that_is_not_connects_is_foreign(raw):
+    assert decode_key(raw) is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b"", "not a JSON object"),
+        (b"5", "not a JSON object"),
+        (b"null", "not a JSON object"),
+        (b"[1]", "not a JSON object"),
+        (b'{"a":"\xff"}', "not a JSON object"),
+        (b'{"a":' + b"[" * 100_000, "not a JSON object"),
+        (b'{"a":{"b":1}}', "Connect takes only flat values"),
+        (b'{"a":99999999999999999999}', "does not fit into 64 bits"),
+    ],
+)
+def test_a_value_connect_would_refuse_is_refused_with_the_reason(raw, says):
+    with pytest.raises(Invalid, match=says):
+        decode_value(raw)
+
+
+@given(st.binary(max_size=40))
+def test_no_bytes_make_the_decoders_fail_otherwise(raw):
+    key = decode_key(raw)
+    assert key is None or isinstance(key, OffsetKey)
+    try:
+        assert isinstance(decode_value(raw), Map)
+    except Invalid as error:
+        assert error.what
