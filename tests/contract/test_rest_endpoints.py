@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from contract.workers import MOCK_SOURCE, SINK, SOURCE, Connectors, ask, offset_at, path_of
-from playhead.connect.answers import ConnectorStatus
 from playhead.connect.rest import Rest
 from playhead.errors import AlreadyExists, NotFound, Refused, Rejected
 from playhead.lab import Lab
@@ -218,13 +217,12 @@ def test_one_task_can_be_restarted_and_an_unknown_one_is_not_found(failing, conn
 
 
 def test_a_connector_that_failed_can_be_stopped_though_its_pause_is_only_accepted(connectors, unique, rest):
-    config = {"connector.class": MOCK_SOURCE, "mock_mode": "connector-failure", "delay_ms": "0"}
+    config = {"connector.class": MOCK_SOURCE, "mock_mode": "connector-failure", "delay_ms": "500"}
     name = connectors.make(unique("broken"), config)
-    failed = connectors.deadline.wait_for(lambda: _if_failed(rest, name), "the connector to fail")
+    failed = connectors.settles(name, "FAILED", "RUNNING")
     assert "RuntimeException" in (failed.connector.trace or "")
     rest.pause(name)
-    connectors.deadline.wait_for(lambda: rest.get_task_status(name, 0).state == "PAUSED", "the task to pause")
-    assert rest.get_status(name).connector.state == "FAILED"
+    connectors.settles(name, "FAILED", "PAUSED")
     rest.stop(name)
     connectors.settles(name, "STOPPED")
 
@@ -268,8 +266,3 @@ def test_a_semicolon_never_reaches_the_connector_before_it(stopped, connectors, 
         with pytest.raises(Refused, match=stopped):
             change(name)
     assert stopped in rest.list_connectors()
-
-
-def _if_failed(rest: Rest, name: str) -> ConnectorStatus | None:
-    status = rest.find_status(name)
-    return status if status and status.connector.state == "FAILED" else None

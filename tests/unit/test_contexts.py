@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.config import Setting, load_files, open_context, save_context, use_context
+from playhead.config import Setting, load_files, open_context, save_context
 from playhead.config.contexts import as_value, is_sensitive, parse_duration, user_file
 from playhead.errors import ConfigInvalid, Invalid
 from playhead.model import Secret
@@ -92,13 +92,13 @@ def test_the_context_is_chosen_by_name_then_variable_then_file(monkeypatch):
 
 def test_a_context_that_is_not_there_is_answered_with_the_right_spelling():
     project("[contexts.production]\n")
-    with pytest.raises(Invalid, match="^context 'producton' does not exist$") as caught:
+    with pytest.raises(Invalid, match=r"^context 'producton' does not exist$") as caught:
         open_context("producton")
     assert caught.value.hint == "did you mean production?"
 
 
 def test_without_any_file_a_named_context_is_answered_with_where_we_looked():
-    with pytest.raises(Invalid, match="^context 'a' does not exist$") as caught:
+    with pytest.raises(Invalid, match=r"^context 'a' does not exist$") as caught:
         open_context("a")
     assert str(user_file().parent) in (caught.value.hint or "")
 
@@ -224,13 +224,59 @@ def test_a_refused_url_is_told_without_its_password(url):
         assert CANARY not in str(caught.value)
 
 
-SECRETS = """ssl.key.password ssl.keystore.password ssl.truststore.password sasl.password sasl.jaas.config basic.auth.user.info
-    schema.registry.basic.auth.user.info connect-token connect-password connection.password sasl.oauthbearer.client.secret
-    ssl.keystore.key ssl.key.pem aws.secret.access.key spark.hadoop.fs.s3a.access.key fs.azure.account.key.x.net api.key
-    private.key SSL.KEY.PASSWORD azure.credentials bearer.token proxy.authorization""".split()
-OPEN = """ssl.key.location group.initial.key sasl.mechanism sasl.oauthbearer.token.endpoint.url sasl.username client.id
-    key.converter ssl.keystore.location ssl.truststore.location connect connect-key connect-cert connect-username
-    bootstrap-servers message.key.columns partition.key ssl.keystore.type monkey private.key.location""".split()
+SECRETS = [
+    *[
+        "ssl.key.password",
+        "ssl.keystore.password",
+        "ssl.truststore.password",
+        "sasl.password",
+        "sasl.jaas.config",
+        "basic.auth.user.info",
+    ],
+    *[
+        "schema.registry.basic.auth.user.info",
+        "connect-token",
+        "connect-password",
+        "connection.password",
+        "sasl.oauthbearer.client.secret",
+    ],
+    *[
+        "ssl.keystore.key",
+        "ssl.key.pem",
+        "aws.secret.access.key",
+        "spark.hadoop.fs.s3a.access.key",
+        "fs.azure.account.key.x.net",
+        "api.key",
+    ],
+    *["private.key", "SSL.KEY.PASSWORD", "azure.credentials", "bearer.token", "proxy.authorization"],
+]
+OPEN = [
+    *[
+        "ssl.key.location",
+        "group.initial.key",
+        "sasl.mechanism",
+        "sasl.oauthbearer.token.endpoint.url",
+        "sasl.username",
+        "client.id",
+    ],
+    *[
+        "key.converter",
+        "ssl.keystore.location",
+        "ssl.truststore.location",
+        "connect",
+        "connect-key",
+        "connect-cert",
+        "connect-username",
+    ],
+    *[
+        "bootstrap-servers",
+        "message.key.columns",
+        "partition.key",
+        "ssl.keystore.type",
+        "monkey",
+        "private.key.location",
+    ],
+]
 
 
 @pytest.mark.parametrize("key", SECRETS)

@@ -68,7 +68,7 @@ def test_waiting_returns_the_first_answer(clock):
 
 
 def test_waiting_ends_with_the_deadline_and_not_a_sleep_later(clock):
-    with pytest.raises(TimedOut, match="^looking did not finish within 1 s$"):
+    with pytest.raises(TimedOut, match=r"^looking did not finish within 1 s$"):
         Deadline(1).wait_for(lambda: None, "looking", every=0.4)
     assert clock.now == pytest.approx(1001)
     assert sum(clock.slept) == pytest.approx(1)

@@ -111,10 +111,10 @@ def test_several_faults_are_one_error_with_a_line_each():
 def test_the_special_errors_name_their_way_out():
     assert MissingExtra("spark", "pyspark").hint == "pip install 'playhead[spark]'"
     assert "'connect-x-0'" in str(Fenced("connect-x-0"))
-    failed = PartFailed("broker-1", "did not start", ["last line"], "/tmp/x.log")
+    failed = PartFailed("broker-1", "did not start", ["last line"], "logs/x.log")
     assert (str(failed), failed.hint, failed.log_tail) == (
         "broker-1 did not start",
-        "the whole log: /tmp/x.log",
+        "the whole log: logs/x.log",
         ["last line"],
     )
     assert PartFailed("broker-1", "did not start").hint is None

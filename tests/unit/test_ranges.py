@@ -1,6 +1,7 @@
 """Sets of offset ranges behave like plain sets of numbers."""
 
 import time
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from playhead.model.ranges import Log
 
 LOGS = [Log("a", "id1", 0), Log("a", "id1", 1), Log("a", "id2", 0), Log("b", "", 0)]
 RANGES = st.builds(
-    lambda log, start, length: OffsetRange(*log, start, start + length),
+    lambda log, start, length: OffsetRange(log.topic, log.topic_id, log.partition, start, start + length),
     st.sampled_from(LOGS),
     st.integers(0, 40),
     st.integers(1, 12),
@@ -38,7 +39,7 @@ def test_a_set_covers_exactly_the_offsets_of_its_ranges(ranges):
 def test_a_set_holds_the_fewest_ranges_in_order(ranges):
     made = list(RangeSet(ranges))
     assert made == sorted(made)
-    assert all(one.log != two.log or one.end < two.start for one, two in zip(made, made[1:], strict=False))
+    assert all(one.log != two.log or one.end < two.start for one, two in pairwise(made))
 
 
 @given(LISTS, LISTS)

@@ -101,8 +101,8 @@ def test_a_row_is_a_line_and_a_name_is_a_line(rows):
 @pytest.mark.parametrize(
     ("form", "text"),
     [
-        ("table", "NAME    VALUE\norders     12\nx        yes\ny          -\n"),
-        ("wide", 'NAME    VALUE  MORE\norders     12  {"a":[1]}\nx        yes  -\ny          -  -\n'),
+        ("table", "NAME    VALUE\norders     12\nx         yes\ny           -\n"),
+        ("wide", 'NAME    VALUE  MORE\norders     12  {"a":[1]}\nx         yes  -\ny           -  -\n'),
         ("csv", 'name,value,more\norders,12,"{""a"":[1]}"\nx,true,\ny,,\n'),
         ("name", "orders\nx\ny\n"),
         (
@@ -117,7 +117,7 @@ def test_a_row_is_a_line_and_a_name_is_a_line(rows):
     ],
 )
 def test_a_listing_looks_like_this(form, text):
-    rows = [
+    rows: list[dict[str, object]] = [
         {"name": "orders", "value": 12, "more": {"a": [1]}},
         {"name": "x", "value": True},
         {"name": "y", "value": None},

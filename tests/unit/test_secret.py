@@ -29,7 +29,7 @@ def test_every_way_to_make_text_of_it_gives_stars():
         repr(secret),
         f"{secret}",
         f"{secret!r}",
-        "%s" % secret,  # noqa: UP031  (logging formats this way)
+        "%s" % secret,
         "{}".format(secret),  # noqa: UP032
         secret.__format__(""),
     ]

@@ -6,7 +6,6 @@ import click
 
 from playhead.cli.complete import connector_names
 from playhead.cli.frame import Face, LazyGroup, context_options, output_option, pass_face
-from playhead.connectors import list_connectors, show_connector
 from playhead.render import Column, Details, Listing
 
 COLUMNS = (
@@ -30,6 +29,8 @@ def connectors() -> None:
 @pass_face
 def list_(face: Face) -> None:
     """List the connectors of the cluster."""
+    from playhead.connectors import list_connectors
+
     rows = [asdict(row) for row in list_connectors(face.context, face.deadline)]
     face.show(Listing(COLUMNS, rows, empty="the cluster has no connector"))
 
@@ -41,4 +42,6 @@ def list_(face: Face) -> None:
 @pass_face
 def show(face: Face, name: str) -> None:
     """Show one connector."""
+    from playhead.connectors import show_connector
+
     face.show(Details(asdict(show_connector(face.context, name, face.deadline))))

@@ -74,7 +74,8 @@ def get_topic(admin: Admin, name: str, deadline: Deadline) -> Topic:
         )
         for p in sorted(found.partitions, key=lambda p: int(p.id))
     )
-    return Topic(found.name, str(found.topic_id), found.is_internal, partitions)
+    topic_id = str(found.topic_id).replace("+", "-").replace("/", "_")  # as Kafka itself writes it
+    return Topic(found.name, topic_id, found.is_internal, partitions)
 
 
 def create_topic(

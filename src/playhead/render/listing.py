@@ -87,18 +87,22 @@ def _data(answer: Listing | Details) -> Any:
 
 def _yaml(data: object) -> str:
     from ruamel.yaml import YAML
+    from ruamel.yaml.nodes import ScalarNode
+    from ruamel.yaml.representer import SafeRepresenter
 
+    class Representer(SafeRepresenter):
+        """Only double quotes know escapes; in any other style some of these are written raw and read back as blanks."""
+
+        def represent_str(self, text: str) -> ScalarNode:
+            style = '"' if UNSAFE.search(text) else None
+            return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Representer.add_representer(str, Representer.represent_str)
     stream = io.StringIO()
     yaml = YAML(typ="safe", pure=True)
+    yaml.Representer = Representer
     yaml.default_flow_style = False
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    # Only double quotes know escapes; in any other style ruamel writes some of these raw and reads them back as blanks.
-    yaml.representer.add_representer(
-        str,
-        lambda writer, text: writer.represent_scalar(
-            "tag:yaml.org,2002:str", text, style='"' if UNSAFE.search(text) else None
-        ),
-    )
     yaml.dump(msgspec.to_builtins(data), stream)
     return clean_json(stream.getvalue())
 

@@ -1,0 +1,38 @@
+"""Runs every benchmark, each against a named peer in the same run: `make bench`, or `python benchmarks/run.py [NAME ...] [--record]`.
+
+Prints what it measures; with `--record` it is added to benchmarks/RESULTS.md with the date, the machine and the command.
+"""
+
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import latest_per_key
+import startup
+
+BENCHMARKS = {"startup": startup.measure, "latest_per_key": latest_per_key.measure}
+RESULTS = Path(__file__).parent / "RESULTS.md"
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    names = [word for word in words if not word.startswith("--")] or list(BENCHMARKS)
+    lines: list[str] = []
+    for name in names:
+        print(f"== {name}", flush=True)
+        for line in BENCHMARKS[name]():
+            print(f"   {line}", flush=True)
+            lines.append(f"- {name}: {line}")
+    if "--record" in words:
+        machine = (
+            f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
+        )
+        head = f"\n## {datetime.now(UTC):%Y-%m-%d}, {machine}\n\n`python benchmarks/run.py {' '.join(names)}`\n\n"
+        with RESULTS.open("a") as file:
+            file.write(head + "\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

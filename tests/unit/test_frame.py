@@ -1,0 +1,192 @@
+"""The frame every command stands in: exit codes, streams, errors, completion."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from playhead import errors
+from playhead.cli.frame import run_command
+from playhead.cli.main import COMMANDS, root
+
+PROGRAM = str(Path(sys.executable).parent / "playhead")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.PlayheadError("no"), 1),
+        (errors.NotFound("topic", "x"), 1),
+        (errors.Invalid("bad"), 2),
+        (errors.Unreachable("gone"), 3),
+        (errors.Refused("guarded"), 4),
+        (errors.OutcomeUnknown("who knows"), 5),
+        (KeyboardInterrupt(), 130),
+        (click.UsageError("bad flag"), 2),
+        (RuntimeError("a bug"), 1),
+    ],
+)
+def test_every_error_ends_in_its_exit_code_and_one_line(error, code, capsys, monkeypatch):
+    @click.command()
+    def failing():
+        raise error
+
+    monkeypatch.setattr(sys, "argv", ["failing"])
+    with pytest.raises(SystemExit) as caught:
+        run_command(failing, "failing")
+    assert caught.value.code == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+    assert captured.err.strip()
+
+
+def test_a_hint_follows_on_a_line_of_its_own(capsys, monkeypatch):
+    @click.command()
+    def failing():
+        raise errors.Refused("it is RUNNING", "stop it first")
+
+    monkeypatch.setattr(sys, "argv", ["failing"])
+    with pytest.raises(SystemExit):
+        run_command(failing, "failing")
+    assert capsys.readouterr().err == "error: it is RUNNING\n  stop it first\n"
+
+
+def test_control_characters_of_an_error_do_not_reach_the_terminal(capsys, monkeypatch):
+    @click.command()
+    def failing():
+        raise errors.NotFound("connector", "evil\x1b[2J\u202ename")
+
+    monkeypatch.setattr(sys, "argv", ["failing"])
+    with pytest.raises(SystemExit):
+        run_command(failing, "failing")
+    assert "\x1b" not in (shown := capsys.readouterr().err)
+    assert "\u202e" not in shown
+    assert "evil" in shown
+
+
+def test_the_trace_is_shown_only_on_request(playhead, tmp_path):
+    words = ["config", "view", "--context", "nowhere"]
+    home = {"XDG_CONFIG_HOME": str(tmp_path)}
+    plain = playhead(*words, env=home, cwd=tmp_path).exits(2)
+    assert "Traceback" not in plain.err
+    assert "Traceback" in playhead(*words, "--debug", env=home, cwd=tmp_path).exits(2).err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_that_says_what_the_list_says(command, playhead):
+    shown = playhead(command, "--help").exits(0).out
+    assert shown.startswith(f"Usage: playhead {command}")
+
+
+def test_help_names_every_noun_without_importing_it(playhead):
+    shown = playhead("--help").exits(0).out
+    assert all(f"\n  {name} " in shown for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "near"), [(["conectors"], "connectors"), (["lab", "statsu"], "status"), (["config", "vew"], "view")]
+)
+def test_a_mistyped_command_is_answered_with_the_right_one(playhead, words, near):
+    ran = playhead(*words).exits(2)
+    assert f"did you mean {near}" in ran.err
+    assert ran.out == ""
+
+
+def test_describe_is_show(playhead):
+    assert "Show one connector" in playhead("connectors", "describe", "--help").exits(0).out
+
+
+def test_common_options_are_taken_before_and_after_the_command_the_later_wins(playhead, tmp_path):
+    env = {"XDG_CONFIG_HOME": str(tmp_path)}
+    before = playhead("-b", "one:1", "-o", "json", "config", "view", env=env, cwd=tmp_path).exits(0)
+    assert {"key": "bootstrap-servers", "value": "one:1", "origin": "--bootstrap-server"} in json.loads(before.out)
+    both = playhead("-b", "one:1", "config", "view", "-b", "two:2", "-o", "csv", env=env, cwd=tmp_path).exits(0)
+    assert "bootstrap-servers,two:2,--bootstrap-server" in both.out
+
+
+def test_an_override_without_a_value_is_a_usage_error(playhead):
+    assert "key=value" in playhead("config", "view", "-X", "nonsense").exits(2).err
+
+
+def test_a_secret_override_is_not_shown(playhead, tmp_path):
+    env = {"XDG_CONFIG_HOME": str(tmp_path)}
+    shown = playhead("config", "view", "-X", "sasl.password=canary-552", "-o", "json", env=env, cwd=tmp_path).exits(0)
+    assert "canary-552" not in shown.out + shown.err
+    assert "***" in shown.out
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_are_printed(playhead, shell):
+    script = playhead("completion", shell).exits(0).out
+    assert "_PLAYHEAD_COMPLETE" in script
+    if shell == "bash":
+        subprocess.run(["bash", "-n", "-c", script], check=True)
+
+
+def test_completion_offers_commands_formats_and_contexts(playhead, tmp_path):
+    (tmp_path / "playhead.toml").write_text('[contexts.alpha]\nconnect = "http://a:1"\n[contexts.beta]\n')
+
+    def complete(*words, at):
+        env = {"_PLAYHEAD_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(at)}
+        lines = playhead(env={**env, "XDG_CONFIG_HOME": str(tmp_path)}, cwd=tmp_path).exits(0).out.split()
+        return [line.partition(",")[2] for line in lines]
+
+    assert "connectors" in complete("playhead", "con", at=1)
+    assert complete("playhead", "config", "use-context", "", at=3) == ["alpha", "beta"]
+    assert complete("playhead", "config", "view", "--context", "b", at=4) == ["beta"]
+    assert "yaml" in complete("playhead", "config", "view", "-o", "", at=4)
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path):
+    (tmp_path / "playhead.toml").write_text(
+        "[contexts.x.kafka]\n" + "".join(f'"key.{n}" = "v"\n' for n in range(20000))
+    )
+    pipeline = f"cd {tmp_path}; {PROGRAM} config view --context x -o csv | head -n 1"
+    done = subprocess.run(["bash", "-c", pipeline], capture_output=True, text=True, check=True)
+    assert done.stdout == "key,value,origin\n"
+    assert done.stderr == ""
+
+
+def test_ctrl_c_ends_with_130_and_a_word(tmp_path):
+    """The process is stuck in a first contact with a listener that never answers."""
+    import socket
+
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        process = subprocess.Popen(
+            [PROGRAM, "info", "-b", address], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        )
+        silent.settimeout(30)
+        accepted, _ = silent.accept()  # it has come so far
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        accepted.close()
+    assert process.returncode == 130
+    assert err.strip().splitlines()[-1] == "interrupted"
+    assert out == ""
+
+
+def test_every_leaf_command_documents_its_arguments_and_options():
+    """No option without help: walked over the whole tree."""
+    missing = []
+
+    def walk(command, path):
+        options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+        missing.extend(f"{path} {option.opts[0]}" for option in options if not option.help and not option.hidden)
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                child = command.get_command(context, name)
+                assert child is not None
+                assert child.help, f"{path} {name} has no help"
+                walk(child, f"{path} {name}")
+
+    walk(root, "playhead")
+    assert missing == []
