@@ -1,6 +1,7 @@
-"""Runs every benchmark, each against a named peer in the same run: `make bench`, or `python benchmarks/run.py [NAME ...] [--record]`.
+"""Runs every benchmark, each against a named peer in the same run: `make bench`.
 
-Prints what it measures; with `--record` it is added to benchmarks/RESULTS.md with the date, the machine and the command.
+`python benchmarks/run.py [NAME ...] [--record]` prints what it measures; with `--record` it is added to RESULTS.md, with the
+date, the machine and the command.
 """
 
 import os

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.workers import MOCK_SOURCE, SINK, SOURCE, Connectors, ask, offset_at, path_of
+from contract.workers import MOCK_SOURCE, SINK, SOURCE, Connectors, ask, offset_at, path_of, patiently
 from playhead.connect.rest import Rest
 from playhead.errors import AlreadyExists, NotFound, Refused, Rejected
 from playhead.lab import Lab
@@ -20,6 +20,11 @@ def connectors(lab: Lab, rest: Rest, tmp_path: Path, deadline: Deadline) -> Iter
     made = Connectors(lab, rest, tmp_path, deadline)
     yield made
     made.clear()
+
+
+@pytest.fixture
+def new_topic(new_topic: Callable[..., str], deadline: Deadline) -> Callable[..., str]:
+    return patiently(new_topic, deadline)
 
 
 @pytest.fixture

@@ -175,7 +175,7 @@ def test_ctrl_c_ends_with_130_and_a_word(tmp_path):
 
 def test_every_leaf_command_documents_its_arguments_and_options():
     """No option without help: walked over the whole tree."""
-    missing = []
+    missing: list[str] = []
 
     def walk(command, path):
         options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
