@@ -13,7 +13,7 @@ from playhead.kafka.client import Admin
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic, delete_topic, list_topics
 from playhead.lab import Lab
-from playhead.model import Deadline
+from playhead.model import Deadline, Map
 
 CONNECTOR = "demo-file-source"
 TOPIC = "demo-lines"
@@ -36,6 +36,7 @@ class Demo:
             self.start_source(["alpha", "bravo", "charlie"])
             self.show_position()
             self.expect(["alpha", "bravo", "charlie"])
+            self.say("")
             self.move_back_one_line()
             self.expect(["alpha", "bravo", "charlie", "charlie"])
             self.say("   exactly that line came again.\n")
@@ -73,7 +74,7 @@ class Demo:
 
     def show_position(self) -> None:
         entry = self.entry()
-        self.say(f"   Its position: {entry.partition} -> {entry.offset}: all {self.end} bytes are read.\n")
+        self.say(f"   Its position: {Map(entry.partition)} -> {_shown(entry)}: all {self.end} bytes are read.")
 
     def move_back_one_line(self) -> None:
         lines = self.file.read_bytes().splitlines(keepends=True)
@@ -89,11 +90,11 @@ class Demo:
         self.stop()
         saved = self.entry()
         self.set_position(0)
-        self.say(f"   moved: {self.entry().offset}")
+        self.say(f"   moved:  {_shown(self.entry())}")
         self.rest.alter_offsets(CONNECTOR, [saved])
         if self.entry() != saved:
-            raise PlayheadError(f"the undo did not restore {saved.offset}")
-        self.say(f"   undone: {saved.offset}; resume")
+            raise PlayheadError(f"the undo did not restore {_shown(saved)}")
+        self.say(f"   undone: {_shown(saved)}; resume")
         self.rest.resume(CONNECTOR)
 
     def append(self, line: str) -> None:
@@ -133,13 +134,17 @@ class Demo:
         wanted = OffsetEntry(self.entry().partition, {"position": position})
         self.rest.alter_offsets(CONNECTOR, [wanted])
         if self.entry() != wanted:
-            raise PlayheadError(f"the position reads {self.entry().offset} after it was set to {wanted.offset}")
+            raise PlayheadError(f"the position reads {_shown(self.entry())} after it was set to {_shown(wanted)}")
 
     def await_position(self, position: int) -> None:
         def arrived() -> bool:
             return any(entry.offset == {"position": position} for entry in self.rest.get_offsets(CONNECTOR))
 
         self.deadline.wait_for(arrived, f"{CONNECTOR} reading to position {position}")
+
+
+def _shown(entry: OffsetEntry) -> str:
+    return "nothing" if entry.offset is None else Map(entry.offset).to_json()
 
 
 def run_demo(folder: Path | None, say: Say) -> None:

@@ -10,15 +10,12 @@ from typing import Any
 import pytest
 import trustme
 
-from contract.workers import HANG_UP, Answer, Fake, Reply, Request, offset_at
+from contract.workers import HANG_UP, Fake, Reply, Request, client, error, in_turn, offset_at, serving
 from playhead.connect import transport
 from playhead.connect.rest import Rest
-from playhead.connect.transport import Credentials
 from playhead.errors import (
-    AccessDenied,
     AlreadyExists,
     Busy,
-    Invalid,
     NotFound,
     OutcomeUnknown,
     Rejected,
@@ -26,7 +23,7 @@ from playhead.errors import (
     Unreachable,
     WrongProtocol,
 )
-from playhead.model import Deadline, Secret
+from playhead.model import Deadline
 
 CONFIG = {"connector.class": "X", "topic": "t"}
 REBALANCE = "Cannot complete request because of a conflicting operation (e.g. worker rebalance)"
@@ -39,36 +36,15 @@ FORWARD = "IO Error trying to forward REST request: "
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[[Answer], Fake]]:
-    fakes: list[Fake] = []
-
-    def start(answer: Answer, **more: Any) -> Fake:
-        fakes.append(Fake(answer, **more))
-        return fakes[-1]
-
-    yield start
-    for fake in fakes:
-        fake.close()
+def serve() -> Iterator[Callable[..., Fake]]:
+    with serving() as start:
+        yield start
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading back ends soon, where it is to find nothing."""
     monkeypatch.setattr(transport, "READ_BACK_SECONDS", 0.3)
-
-
-def client(*fakes: Fake, seconds: float = 10, credentials: Credentials | None = None) -> Rest:
-    return Rest([fake.url for fake in fakes], Deadline(seconds), credentials)
-
-
-def error(status: int, message: str) -> Reply:
-    return Reply(status, {"error_code": status, "message": message})
-
-
-def in_turn(*replies: Reply | None) -> Answer:
-    """One reply after the other; the last one stays."""
-    left = list(replies)
-    return lambda request: left.pop(0) if len(left) > 1 else left[0]
 
 
 class Worker:
@@ -280,66 +256,10 @@ def test_a_login_page_is_not_taken_for_a_write_that_worked(serve):
         rest.stop("c")
 
 
-@pytest.mark.parametrize(("status", "body"), [(401, b""), (401, {"message": "no"}), (403, b"<html></html>")])
-def test_credentials_that_are_not_accepted_are_denied_access(serve, status, body):
-    with client(serve(in_turn(Reply(status, body)))) as rest, pytest.raises(AccessDenied):
-        rest.list_connectors()
-
-
 def test_a_403_in_the_workers_own_words_is_a_refusal(serve):
     fake = serve(in_turn(error(403, "Topic tracking is disabled.")))
     with client(fake) as rest, pytest.raises(Rejected, match="tracking is disabled"):
         rest.get_active_topics("c")
-
-
-def test_a_redirect_to_another_host_is_refused_and_no_credentials_go_there(serve):
-    elsewhere = serve(in_turn(Reply(200, [])))
-    target = f"http://localhost:{elsewhere.port}/connectors"
-    fake = serve(in_turn(Reply(307, b"", {"Location": target})))
-    for credentials in (Credentials("me", Secret("pw")), Credentials(token=Secret("abc"))):
-        with client(fake, credentials=credentials) as rest, pytest.raises(Rejected, match="redirects to") as caught:
-            rest.list_connectors()
-        assert caught.value.status == 307
-        assert "Authorization" in fake.requests[-1].headers
-    assert elsewhere.requests == []
-
-
-def test_a_redirect_on_the_same_host_is_followed_for_reads_alone(serve):
-    moved = Reply(301, b"", {"Location": "/other/place"})
-    fake = serve(lambda request: Reply(200, ["a"]) if request.path == "/other/place" else moved)
-    with client(fake) as rest:
-        assert rest.list_connectors() == ["a"]
-        with pytest.raises(Rejected, match="redirects to"):
-            rest.delete_connector("c")
-    assert fake.asked[-1] == ("DELETE", "/connectors/c")
-
-
-def test_redirects_in_a_circle_end(serve):
-    fake = serve(in_turn(Reply(302, b"", {"Location": "/connectors"})))
-    with client(fake) as rest, pytest.raises(Rejected, match="circle"):
-        rest.list_connectors()
-
-
-def test_a_token_travels_as_a_bearer_header_and_a_password_as_basic(serve):
-    fake = serve(in_turn(Reply(200, [])))
-    with client(fake, credentials=Credentials(token=Secret("abc.def"))) as rest:
-        rest.list_connectors()
-    with client(fake, credentials=Credentials("me", Secret("p:w"))) as rest:
-        rest.list_connectors()
-    assert [request.headers["Authorization"] for request in fake.requests] == ["Bearer abc.def", "Basic bWU6cDp3"]
-
-
-def test_what_cannot_be_sent_is_refused_before_it_is_shown():
-    with pytest.raises(Invalid) as caught:
-        Rest(["http://me:hidden@127.0.0.1:1"], Deadline(1))
-    assert "hidden" not in f"{caught.value} {caught.value.hint}"
-    for url in ("http://[::1", "http://host:port"):
-        with pytest.raises(Invalid):
-            Rest([url], Deadline(1))
-    with pytest.raises(Invalid):
-        Rest([], Deadline(1))
-    with pytest.raises(Invalid, match="connect-token"):
-        Rest(["http://127.0.0.1:1"], Deadline(1), Credentials(token=Secret("zł\n")))
 
 
 def test_a_port_where_nobody_listens_is_said_to_be_so():
@@ -379,3 +299,9 @@ def test_a_worker_that_never_answers_a_read_is_timed_out_and_leaves_time_for_the
             rest.list_connectors()
     finally:
         release.set()
+
+
+def test_an_answer_that_trickles_does_not_outlive_the_deadline(serve):
+    fake = serve(in_turn(Reply(200, ["a" * 100], trickle=0.02)))
+    with client(fake, seconds=0.3) as rest, pytest.raises(TimedOut, match="did not answer within"):
+        rest.list_connectors()

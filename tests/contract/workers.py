@@ -1,10 +1,13 @@
 """What the REST tests share: an oracle that is not our client, connectors that go away, workers of their own, fake servers."""
 
 import json
+import ssl
 import subprocess
 import threading
+import time
 import urllib.error
 import urllib.request
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +19,7 @@ from urllib.parse import quote
 
 from playhead.connect.answers import ConnectorStatus, OffsetEntry
 from playhead.connect.rest import Rest
+from playhead.connect.transport import Credentials
 from playhead.errors import NotFound
 from playhead.lab import Lab
 from playhead.lab.java import java_command
@@ -26,12 +30,17 @@ SOURCE, SINK = "FileStreamSource", "FileStreamSink"
 MOCK_SOURCE = "org.apache.kafka.connect.tools.MockSourceConnector"
 
 
-def ask(url: str, method: str = "GET", body: object = None) -> tuple[int, Any]:
-    """Status and body by the standard library."""
+def ask(
+    url: str, method: str = "GET", body: object = None, *, login: str = "", tls: ssl.SSLContext | None = None
+) -> tuple[int, Any]:
+    """Status and body by the standard library. `login` is user:password."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
+    headers = {"Content-Type": "application/json"}
+    if login:
+        headers["Authorization"] = "Basic " + b64encode(login.encode()).decode()
+    request = urllib.request.Request(url, data, headers, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=60) as response:
+        with urllib.request.urlopen(request, timeout=60, context=tls) as response:
             return response.status, _content(response.read())
     except urllib.error.HTTPError as error:
         with error:
@@ -122,11 +131,9 @@ def consumed(lab: Lab, topic: str, count: int) -> list[Any]:
 
 
 @contextmanager
-def own_worker(
-    lab: Lab, folder: Path, port: int, overrides: Mapping[str, object], login: Path | None = None
-) -> Iterator[Path]:
-    """A distributed worker beside a lab's, in a group of its own. Yields its log; ended by its own process."""
-    name = f"own-{port}"
+def own_worker(lab: Lab, folder: Path, overrides: Mapping[str, object], login: Path | None = None) -> Iterator[None]:
+    """A distributed worker beside a lab's, in a group of its own. Not waited for: only the caller has the keys."""
+    name = f"own-{folder.name}"
     topics = {f"{kind}.storage.topic": f"{name}-{kind}" for kind in ("offset", "config", "status")}
     copies = {f"{kind}.storage.replication.factor": "1" for kind in ("offset", "config", "status")}
     (folder / "plugins").mkdir(exist_ok=True)
@@ -151,7 +158,7 @@ def own_worker(
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         try:
-            yield log
+            yield
         finally:
             process.terminate()
             process.wait(timeout=30)
@@ -167,11 +174,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """`body` other than bytes is sent as JSON."""
+    """`body` other than bytes is sent as JSON. `trickle`: seconds between its bytes."""
 
     status: int = 200
     body: object = b""
     headers: Mapping[str, str] = field(default_factory=dict)
+    trickle: float = 0
 
     @property
     def content(self) -> bytes:
@@ -207,7 +215,11 @@ class Fake:
                     self.send_header(key, value)
                 self.send_header("Content-Length", str(len(reply.content)))
                 self.end_headers()
-                self.wfile.write(reply.content)
+                if not reply.trickle:
+                    self.wfile.write(reply.content)
+                for byte in reply.content if reply.trickle else b"":
+                    self.wfile.write(bytes([byte]))
+                    time.sleep(reply.trickle)
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _reply  # noqa: N815
 
@@ -239,3 +251,34 @@ class Fake:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+
+@contextmanager
+def serving() -> Iterator[Callable[..., Fake]]:
+    """Fakes, all of them closed at the end."""
+    fakes: list[Fake] = []
+
+    def start(answer: Answer, **more: Any) -> Fake:
+        fakes.append(Fake(answer, **more))
+        return fakes[-1]
+
+    try:
+        yield start
+    finally:
+        for fake in fakes:
+            fake.close()
+
+
+def client(*fakes: Fake, seconds: float = 10, credentials: Credentials | None = None) -> Rest:
+    return Rest([fake.url for fake in fakes], Deadline(seconds), credentials)
+
+
+def error(status: int, message: str) -> Reply:
+    """As a worker words it."""
+    return Reply(status, {"error_code": status, "message": message})
+
+
+def in_turn(*replies: Reply | None) -> Answer:
+    """One reply after the other; the last one stays."""
+    left = list(replies)
+    return lambda request: left.pop(0) if len(left) > 1 else left[0]

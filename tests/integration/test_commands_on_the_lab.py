@@ -139,7 +139,7 @@ def test_the_demo_tells_its_story_twice(playhead, lab):
     for _ in range(2):
         story = playhead("demo", "--dir", str(lab.folder)).exits(0).out
         assert "kafka-console-consumer shows: alpha bravo charlie charlie delta" in story
-        assert "playhead lab down" in story
+        assert "playhead lab down --dir" in story
     shown = lab.tool(
         "org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", lab.bootstrap_servers, "--topic", TOPIC
     )

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from playhead.cli.frame import debug_option, say, write
-from playhead.cli.lab import bring_up, folder_option, open_lab
+from playhead.cli.frame import debug_option, program, say, write
+from playhead.cli.lab import bring_up, down_command, folder_option, open_lab
 from playhead.demo import run_demo
 
 
@@ -18,5 +18,5 @@ def demo(folder: str | None) -> None:
     bring_up(open_lab(folder), {})
     say("")
     run_demo(Path(folder) if folder else None, lambda text: write(f"{text}\n"))
-    write("The lab is still running. Look around: playhead connectors list\n")
-    write("Stop it with: playhead lab down" + (f" --dir {folder}" if folder else "") + "\n")
+    write(f"The lab is still running. Look around: {program()} connectors list\n")
+    write(f"Stop it with: {down_command(folder)}\n")

@@ -5,10 +5,12 @@ stdout is data and is written here only; stderr is talk. A command gets a `Face`
 """
 
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -109,6 +111,18 @@ def say(message: str, *, style: str | None = None) -> None:
         text = click.style(text, fg=style)
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def program() -> str:
+    """How to call this program again from here: its name if the path leads to it, else the way it was called now."""
+    called = Path(sys.argv[0])
+    found = shutil.which(called.name)
+    if called.name == "__main__.py":
+        return f"{Path(sys.executable).name} -m playhead"
+    if found and Path(found).resolve() == called.resolve():
+        return called.name
+    here = Path.cwd()
+    return str(called.relative_to(here)) if called.is_relative_to(here) else str(called)
 
 
 def wants_color(stream: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from playhead.cli.complete import lab_parts
-from playhead.cli.frame import Face, LazyGroup, debug_option, output_option, pass_face, say, write
+from playhead.cli.frame import Face, LazyGroup, debug_option, output_option, pass_face, program, say, write
 from playhead.config import open_context, save_context
 from playhead.errors import ConfigInvalid, Invalid, NotFound
 from playhead.lab import Lab
@@ -53,13 +53,17 @@ def bring_up(lab: Lab, changes: dict[str, Any]) -> None:
         )
     except KeyboardInterrupt:
         line.clear()
-        say("what was started keeps running: `playhead lab status` shows it, `playhead lab down` stops it")
+        say(f"what was started keeps running; stop it with: {program()} lab down")
         raise
     line.clear()
     path = save_context("lab", lab.context())
     say(f"the lab is up; context 'lab' is written to {path}")
     if (in_force := _current()) != "lab":
-        say(f"here the current context is {in_force!r}: use --context lab, or `playhead config use-context lab`")
+        say(f"here the current context is {in_force!r}: use --context lab, or `{program()} config use-context lab`")
+
+
+def down_command(folder: str | None) -> str:
+    return f"{program()} lab down" + (f" --dir {shlex.quote(folder)}" if folder else "")
 
 
 def _current() -> str | None:
@@ -114,7 +118,7 @@ def up(
         "plugin_path": plugin_path or None,
     }
     bring_up(open_lab(folder), {name: value for name, value in changes.items() if value is not None})
-    say("stop it with: playhead lab down" + (f" --dir {shlex.quote(folder)}" if folder else ""))
+    say(f"stop it with: {down_command(folder)}")
 
 
 @lab.command()

@@ -150,12 +150,12 @@ class Transport:
         headers = {"Content-Type": "application/json"} if content is not None else None
         target: Any = url + call.target
         for _ in range(3):
-            response = self._http.request(
+            with self._http.stream(
                 call.method, target, params=query, content=content, headers=headers, timeout=timeout
-            )
-            if not response.is_redirect or response.next_request is None:
-                return response
-            following = response.next_request.url
+            ) as response:
+                if response.next_request is None:
+                    return self._whole(response)
+                following = response.next_request.url
             if not call.is_read or (following.scheme, following.netloc) != (response.url.scheme, response.url.netloc):
                 raise Rejected(
                     f"{call.doing}: {url} redirects to {following.scheme}://{following.host}, which is not followed",
@@ -164,6 +164,16 @@ class Transport:
                 )
             target, query = following, None
         raise Rejected(f"{call.doing}: {url} redirects in a circle", status=response.status_code)
+
+    def _whole(self, response: httpx2.Response) -> httpx2.Response:
+        """The client's own time-out starts anew with every piece; an answer that trickles must not outlive the command."""
+        pieces = []
+        for piece in response.iter_bytes():
+            pieces.append(piece)
+            if self.deadline.passed:
+                raise httpx2.ReadTimeout("the answer does not end", request=response.request)
+        kind = response.headers.get("content-type", "")
+        return httpx2.Response(response.status_code, headers={"content-type": kind}, content=b"".join(pieces))
 
     def _judged(self, url: str, call: Call, response: httpx2.Response) -> httpx2.Response:
         if response.is_success or response.status_code in call.accept:
@@ -227,7 +237,10 @@ class Transport:
             )
         if listener in (Listener.HTTP, Listener.TLS):
             return Unreachable(f"{url} broke off: {_text(error)}")
-        return Unreachable(f"the Connect worker at {place} {listener.value}", "is the worker running?")
+        return Unreachable(
+            f"the Connect worker at {place} {listener.value}",
+            "is the worker running, and is this its address? `playhead lab up` starts a local one",
+        )
 
 
 def _told(url: str, host: str, error: httpx2.RequestError) -> PlayheadError | None:
@@ -254,8 +267,9 @@ def _checked(url: str) -> str:
     """Credentials inside a URL would be shown with every message that names it."""
     try:
         parsed = httpx2.URL(url)
-    except httpx2.InvalidURL as error:
-        raise Invalid(f"{url!r} is not a Connect URL: {error}", "write it like http://host:8083") from None
+    except httpx2.InvalidURL:
+        shown = url.rpartition("@")[2]
+        raise Invalid(f"{shown!r} is not a Connect URL", "write it like http://host:8083") from None
     if parsed.userinfo:
         place = f"{parsed.scheme}://{parsed.netloc.decode()}"
         raise Invalid(
