@@ -39,6 +39,7 @@ test: lint ## lint, then every test on real parts (under 12 minutes)
 
 .PHONY: soak
 soak: setup ## the long runs: many kills, large grids, many examples
+	HYPOTHESIS_PROFILE=soak $(BIN)/pytest tests/unit --timeout 1800
 	$(BIN)/pytest -m soak --timeout 3600
 
 .PHONY: bench

@@ -63,8 +63,10 @@ class Busy(Rejected):
 
 
 class PartFailed(PlayheadError):
-    def __init__(self, part: str, what: str, log_tail: Sequence[str] = (), log: str = "") -> None:
-        super().__init__(f"{part} {what}", f"the whole log: {log}" if log else None)
+    def __init__(
+        self, part: str, what: str, log_tail: Sequence[str] = (), log: str = "", hint: str | None = None
+    ) -> None:
+        super().__init__(f"{part} {what}", hint or (f"the whole log: {log}" if log else None))
         self.part = part
         self.log_tail = list(log_tail)
 

@@ -139,7 +139,7 @@ def test_whatever_lost_the_answer_the_write_is_not_sent_twice(serve, lost):
 def test_a_write_that_cannot_be_seen_has_an_unknown_outcome(serve, write, lost, impatient):
     worker = Worker("POST", "PUT", "PATCH", "DELETE", deaf=True, lost=lost)
     worker.configs["c"], worker.offsets = {**CONFIG, "name": "c"}, [{"partition": {}, "offset": {}}]
-    with client(serve(worker)) as rest, pytest.raises(OutcomeUnknown, match="so far it has not happened") as caught:
+    with client(serve(worker)) as rest, pytest.raises(OutcomeUnknown) as caught:
         write(rest)
     assert caught.value.exit_code == 5
     assert len(worker.writes) == 1

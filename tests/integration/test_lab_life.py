@@ -188,3 +188,22 @@ def test_the_commands_up_status_env_logs_down_work_from_a_shell(playhead, tmp_pa
     playhead("lab", "down", "--dir", folder).exits(0)
     assert processes_of(Lab(Path(folder))) == []
     playhead("lab", "status", "--dir", folder).exits(1)
+
+
+def test_debezium_and_a_plugin_folder_of_the_user_are_on_the_worker(make_lab, tmp_path):
+    import json
+    import shutil
+    import urllib.request
+
+    from playhead.pipeline.jars import fetch_jars
+
+    own = tmp_path / "own" / "mirror"
+    own.mkdir(parents=True)
+    [jar] = [path for path in fetch_jars("kafka") if path.name.startswith("connect-file-")]
+    shutil.copy(jar, own)
+    lab = make_lab(LabOptions(postgres=False, extras=("debezium",), plugin_path=(str(tmp_path / "own"),)))
+    with urllib.request.urlopen(lab.connect_urls[0] + "/connector-plugins") as answer:
+        plugins = [plugin["class"] for plugin in json.load(answer)]
+    assert "io.debezium.connector.postgresql.PostgresConnector" in plugins
+    assert f"Loading plugin from: {own}" in lab.log_of("worker-1").read_text()
+    lab.down()

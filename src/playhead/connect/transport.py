@@ -202,15 +202,15 @@ class Transport:
         if call.landed is None:
             raise OutcomeUnknown(f"{call.doing}: {why}; whether it happened cannot be seen", hint)
         saved, self.deadline = self.deadline, Deadline(READ_BACK_SECONDS)
+        looked = False
         try:
             while not call.landed():
-                if self.deadline.passed:
-                    raise OutcomeUnknown(f"{call.doing}: {why}; so far it has not happened", hint)
+                looked = True
+                self.deadline.check("reading back")
                 time.sleep(min(PAUSE_SECONDS[1], self.deadline.remaining()))
-        except OutcomeUnknown:
-            raise
         except PlayheadError as error:
-            raise OutcomeUnknown(f"{call.doing}: {why}, and reading back failed ({error.what})", hint) from None
+            seen = "so far it has not happened" if looked else f"reading back failed ({error.what})"
+            raise OutcomeUnknown(f"{call.doing}: {why}; {seen}", hint) from None
         finally:
             self.deadline = saved
         return httpx2.Response(204)

@@ -46,16 +46,17 @@ class Admin:
         self.cluster = self._first_contact(deadline)
 
     def _first_contact(self, deadline: Deadline) -> Cluster:
-        """Fails as soon as the cause is known, not only when the time is up."""
+        """Fails as soon as the cause is known; when the time is nearly up, the rest of it goes into finding the cause."""
         future = self.raw.describe_cluster(request_timeout=max(0.5, deadline.remaining()))
+        patience = Deadline(max(0.7 * deadline.remaining(), deadline.remaining() - 2.0))
         examined = False
         while not future.done():
             self.raw.poll(0.05)
-            if deadline.passed or (self._all_down() and not examined):
+            if patience.passed or (self._all_down() and not examined):
                 examined = True
                 cause = diagnosis(self.settings, self._errors, deadline)
                 # A broker that does speak Kafka may only be slow, or reached at its second address: go on waiting.
-                if deadline.passed or not isinstance(cause, TimedOut):
+                if patience.passed or not isinstance(cause, TimedOut):
                     raise cause
         try:
             found = future.result()
@@ -115,7 +116,7 @@ def diagnosis(settings: ClientSettings, errors: list[KafkaError], deadline: Dead
                 f"the certificate of {settings.bootstrap} is not trusted: {_reason(error)}",
                 "set ssl.ca.location to the authority that signed it",
             )
-    seconds = min(2.0, max(0.5, deadline.remaining()))
+    seconds = min(2.0, max(0.3, deadline.remaining() / 3))
     findings = [(server, identify(*_address(server), seconds)) for server in settings.bootstrap.split(",")]
     server, listener = findings[0]
     waited = f"no Kafka broker could be reached within {deadline.seconds:g} s"

@@ -86,7 +86,8 @@ def _initialise(programs: Path, data: Path) -> None:
     ]
     done = _run(command)
     if done.returncode:
-        raise PartFailed("postgres", f"could not be initialised: {done.stderr.strip()[-500:]}")
+        hint = "it runs as nobody here: name a folder that others may enter with --dir" if prefix else None
+        raise PartFailed("postgres", f"could not be initialised: {done.stderr.strip()[-500:]}", hint=hint)
 
 
 def _has_database(programs: Path, port: int) -> bool:
