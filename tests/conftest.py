@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from playhead.connect.rest import Rest
+from playhead.errors import NotFound
 from playhead.kafka.client import Admin
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic, get_topic
@@ -91,7 +92,15 @@ def new_topic(admin: Admin, deadline: Deadline, unique: Callable[[str], str]) ->
     def make(partitions: int = 1, **config: str) -> str:
         name = unique("topic")
         create_topic(admin, name, partitions, deadline, config={k.replace("_", "."): v for k, v in config.items()})
-        deadline.wait_for(lambda: len(get_topic(admin, name, deadline).partitions) == partitions, f"making {name}")
+
+        def is_known() -> bool:
+            """The broker that answers may learn of a new topic a moment after the controller made it."""
+            try:
+                return len(get_topic(admin, name, deadline).partitions) == partitions
+            except NotFound:
+                return False
+
+        deadline.wait_for(is_known, f"making {name}")
         return name
 
     return make

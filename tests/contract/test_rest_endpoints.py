@@ -1,30 +1,16 @@
 """Every endpoint of a real worker through the client: what it answers, and how its refusals arrive."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from contract.workers import MOCK_SOURCE, SINK, SOURCE, Connectors, ask, offset_at, path_of, patiently
+from contract.workers import MOCK_SOURCE, SINK, SOURCE, Connectors, ask, offset_at, path_of
 from playhead.connect.rest import Rest
 from playhead.errors import AlreadyExists, NotFound, Refused, Rejected
 from playhead.lab import Lab
-from playhead.model import Deadline
 
 NAMES = ["a b", "a?b#c", "\"quoted\" 'twice'", "zażółć €😀", "a+b&c=d", "a:b|c@d", "...", "~a,b*(c)!$"]
 UNASKABLE = ["a/b", "50%", "a\\b", "..", ".", "a;b", "{a}"]
-
-
-@pytest.fixture
-def connectors(lab: Lab, rest: Rest, tmp_path: Path, deadline: Deadline) -> Iterator[Connectors]:
-    made = Connectors(lab, rest, tmp_path, deadline)
-    yield made
-    made.clear()
-
-
-@pytest.fixture
-def new_topic(new_topic: Callable[..., str], deadline: Deadline) -> Callable[..., str]:
-    return patiently(new_topic, deadline)
 
 
 @pytest.fixture
@@ -198,8 +184,6 @@ def test_restart_without_tasks_leaves_a_failed_task_failed(failing, connectors, 
 
 
 def test_restart_with_tasks_names_what_will_restart_and_cures(failing, connectors, rest):
-    rest.pause(failing)  # a failed task stays failed when paused, so nothing below is the pause's doing
-    rest.resume(failing)
     status = rest.restart(failing, only_failed=True)
     assert status is not None
     assert [task.state for task in status.tasks] == ["RESTARTING"]

@@ -1,30 +1,15 @@
 """Offsets, active topics, plugins and loggers of a real worker; Kafka's own tools say what really happened."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
-from contract.workers import SINK, SOURCE, Connectors, ask, consumed, offset_at, path_of, patiently
+from contract.workers import SINK, SOURCE, Connectors, ask, consumed, offset_at, path_of
 from playhead.connect.answers import OffsetEntry
-from playhead.connect.rest import Rest
 from playhead.errors import NotFound, Rejected
 from playhead.lab import Lab
-from playhead.model import Deadline
 
 CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
-
-
-@pytest.fixture
-def connectors(lab: Lab, rest: Rest, tmp_path: Path, deadline: Deadline) -> Iterator[Connectors]:
-    made = Connectors(lab, rest, tmp_path, deadline)
-    yield made
-    made.clear()
-
-
-@pytest.fixture
-def new_topic(new_topic: Callable[..., str], deadline: Deadline) -> Callable[..., str]:
-    return patiently(new_topic, deadline)
 
 
 @pytest.fixture

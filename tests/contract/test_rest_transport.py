@@ -202,7 +202,7 @@ def test_a_name_that_exists_already_is_final(serve):
 
 @pytest.mark.parametrize(("message", "said"), [(REBALANCE, "rebalancing"), (STALE, "stale"), (NO_LEADER, "leader")])
 def test_a_conflict_that_lasts_ends_with_the_deadline_and_its_reason(serve, message, said):
-    with client(serve(in_turn(error(409, message))), seconds=0.5) as rest, pytest.raises(Busy, match=said) as caught:
+    with client(serve(in_turn(error(409, message))), seconds=1) as rest, pytest.raises(Busy, match=said) as caught:
         rest.delete_connector("c")
     assert caught.value.message == message
 

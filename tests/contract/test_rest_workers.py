@@ -123,26 +123,21 @@ def test_a_log_level_for_the_cluster_reaches_every_worker_and_for_one_worker_onl
 def test_connectors_are_created_changed_and_deleted_while_a_worker_leaves_and_comes_back(
     pair: Lab, connectors: Connectors, both: Rest, unique
 ):
+    """Stopped before the first change: a worker that is told to stop in the middle of them may take its time."""
     follower = follower_of(pair)
-
-    def leave_and_return() -> None:
-        pair.stop(follower)
-        pair.start(follower)
-
-    moving = threading.Thread(target=leave_and_return)
-    moving.start()
-    rounds = 0
+    pair.stop(follower)
+    returning = threading.Thread(target=pair.start, args=(follower,))
     try:
-        while moving.is_alive() or rounds < 2:
-            name = connectors.make(unique("moving"), connectors.source_config("none"), "STOPPED")
-            both.put_config(name, connectors.source_config("other"))
-            both.resume(name)
-            both.stop(name)
-            both.delete_connector(name)
-            rounds += 1
+        _live_through(connectors, both, unique("left"))
     finally:
-        moving.join()
+        returning.start()
+    try:
+        while returning.is_alive():
+            _live_through(connectors, both, unique("returning"))
+    finally:
+        returning.join()
     wait_until_whole(pair)
+    _live_through(connectors, both, unique("back"))
     for url in pair.connect_urls:
         assert not set(ask(url + "/connectors")[1]) & set(connectors.made)
 
@@ -195,3 +190,11 @@ def test_when_the_leader_is_killed_the_other_url_is_asked_and_the_write_waits_fo
 def _level(url: str) -> str | None:
     status, body = ask(url)
     return str(body["level"]) if status == 200 else None
+
+
+def _live_through(connectors: Connectors, rest: Rest, name: str) -> None:
+    connectors.make(name, connectors.source_config("none"), "STOPPED")
+    rest.put_config(name, connectors.source_config("other"))
+    rest.resume(name)
+    rest.stop(name)
+    rest.delete_connector(name)

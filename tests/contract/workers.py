@@ -20,7 +20,6 @@ from urllib.parse import quote
 from playhead.connect.answers import ConnectorStatus, OffsetEntry
 from playhead.connect.rest import Rest
 from playhead.connect.transport import Credentials
-from playhead.errors import NotFound
 from playhead.lab import Lab
 from playhead.lab.java import java_command
 from playhead.model import Deadline
@@ -106,18 +105,6 @@ class Connectors:
 
 def _is_deleted(url: str) -> bool:
     return ask(url, "DELETE")[0] in (204, 404)
-
-
-def patiently(new_topic: Callable[..., str], deadline: Deadline) -> Callable[..., str]:
-    """A topic just made may be unknown for a moment to the broker that is asked next; then another one is made."""
-
-    def attempt(*partitions: int) -> str | None:
-        try:
-            return new_topic(*partitions)
-        except NotFound:
-            return None
-
-    return lambda *partitions: deadline.wait_for(lambda: attempt(*partitions), "making a topic")
 
 
 def consumed(lab: Lab, topic: str, count: int) -> list[Any]:

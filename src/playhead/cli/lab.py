@@ -60,7 +60,9 @@ def bring_up(lab: Lab, changes: dict[str, Any]) -> None:
     path = save_context("lab", lab.context())
     say(f"the lab is up; context 'lab' is written to {path}")
     if before not in (None, "lab"):
-        say(f"the current context was {before!r}; go back with: {program()} config use-context {shlex.quote(before or '')}")
+        say(
+            f"the current context was {before!r}; go back with: {program()} config use-context {shlex.quote(before or '')}"
+        )
     if (in_force := _current()) != "lab":
         say(f"here the current context is {in_force!r}: use --context lab, or `{program()} config use-context lab`")
 

@@ -36,6 +36,8 @@ from playhead.net import Listener, identify
 T = TypeVar("T")
 READ_BACK_SECONDS = 5.0
 STARTING_SECONDS = 5.0
+WRITE_SECONDS = 0.5
+GRACE_SECONDS = 0.5
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 PAUSE_SECONDS = (0.1, 0.2, 0.5, 1.0)
 
@@ -110,16 +112,18 @@ class Transport:
             raise WrongProtocol(f"{call.doing}: the answer is not a Connect worker's: {error}") from None
 
     def send(self, call: Call) -> httpx2.Response:
+        """A write is not repeated in the last moment: without time for its answer, busy would become unknown."""
         attempt = 0
+        needed = 0.0 if call.is_read else WRITE_SECONDS
         while True:
+            pause = PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)]
+            attempt += 1
             try:
                 return self._once(call)
             except Busy:
-                if self.deadline.passed:
+                if self.deadline.remaining() <= pause + needed:
                     raise
-            pause = PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)]
-            attempt += 1
-            time.sleep(min(pause, self.deadline.remaining()))
+            time.sleep(pause)
 
     def _once(self, call: Call) -> httpx2.Response:
         """Asks the workers in turn until one can be reached."""
@@ -154,7 +158,7 @@ class Transport:
                 call.method, target, params=query, content=content, headers=headers, timeout=timeout
             ) as response:
                 if response.next_request is None:
-                    return self._whole(response)
+                    return _whole(response, Deadline(remaining + GRACE_SECONDS))
                 following = response.next_request.url
             if not call.is_read or (following.scheme, following.netloc) != (response.url.scheme, response.url.netloc):
                 raise Rejected(
@@ -164,16 +168,6 @@ class Transport:
                 )
             target, query = following, None
         raise Rejected(f"{call.doing}: {url} redirects in a circle", status=response.status_code)
-
-    def _whole(self, response: httpx2.Response) -> httpx2.Response:
-        """The client's own time-out starts anew with every piece; an answer that trickles must not outlive the command."""
-        pieces = []
-        for piece in response.iter_bytes():
-            pieces.append(piece)
-            if self.deadline.passed:
-                raise httpx2.ReadTimeout("the answer does not end", request=response.request)
-        kind = response.headers.get("content-type", "")
-        return httpx2.Response(response.status_code, headers={"content-type": kind}, content=b"".join(pieces))
 
     def _judged(self, url: str, call: Call, response: httpx2.Response) -> httpx2.Response:
         if response.is_success or response.status_code in call.accept:
@@ -241,6 +235,17 @@ class Transport:
             f"the Connect worker at {place} {listener.value}",
             "is the worker running, and is this its address? `playhead lab up` starts a local one",
         )
+
+
+def _whole(response: httpx2.Response, deadline: Deadline) -> httpx2.Response:
+    """The client's own time-out starts anew with every piece; an answer that trickles must not outlive the command."""
+    pieces = []
+    for piece in response.iter_bytes():
+        pieces.append(piece)
+        if deadline.passed:
+            raise httpx2.ReadTimeout("the answer does not end", request=response.request)
+    kind = response.headers.get("content-type", "")
+    return httpx2.Response(response.status_code, headers={"content-type": kind}, content=b"".join(pieces))
 
 
 def _told(url: str, host: str, error: httpx2.RequestError) -> PlayheadError | None:
