@@ -48,8 +48,8 @@ def _measured(lab: Lab) -> Iterator[str]:
         theirs = min(theirs, time.perf_counter() - started)
 
         started = time.perf_counter()
-        admin = Admin(settings, deadline)
-        found = len(read_latest(admin, capture(admin, TOPIC, deadline), deadline).records)
+        with Admin(settings, deadline) as admin:
+            found = len(read_latest(admin, capture(admin, TOPIC, deadline), deadline).records)
         ours = min(ours, time.perf_counter() - started)
         if found != KEYS:
             sys.exit(f"{found} keys found, not {KEYS}")
@@ -59,7 +59,8 @@ def _measured(lab: Lab) -> Iterator[str]:
 
 
 def _fill(settings: ClientSettings, deadline: Deadline) -> None:
-    create_topic(Admin(settings, deadline), TOPIC, 5, deadline)
+    with Admin(settings, deadline) as admin:
+        create_topic(admin, TOPIC, 5, deadline)
     producer = make_producer(settings, linger_ms=50, queue_buffering_max_messages=RECORDS)
     for n in range(RECORDS):
         key = n % KEYS

@@ -71,8 +71,9 @@ def settings_of(lab: Lab) -> ClientSettings:
 
 
 @pytest.fixture
-def admin(settings_of: ClientSettings, deadline: Deadline) -> Admin:
-    return Admin(settings_of, deadline)
+def admin(settings_of: ClientSettings, deadline: Deadline) -> Iterator[Admin]:
+    with Admin(settings_of, deadline) as client:
+        yield client
 
 
 @pytest.fixture

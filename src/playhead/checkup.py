@@ -10,7 +10,7 @@ from playhead.config import Context
 from playhead.config.contexts import load_file, load_files
 from playhead.connect.rest import open_rest
 from playhead.errors import ConfigInvalid, Fault, Invalid, PlayheadError
-from playhead.kafka.client import Admin
+from playhead.kafka.client import describe_cluster
 from playhead.kafka.properties import client_settings
 from playhead.kafka.versions import broker_release, library_version
 from playhead.model import Deadline
@@ -74,7 +74,7 @@ def collect_versions(context: Context, deadline: Deadline) -> list[Version]:
 def _brokers(context: Context, deadline: Deadline) -> list[Version]:
     try:
         settings = client_settings(context)
-        cluster = Admin(settings, deadline).cluster
+        cluster = describe_cluster(settings, deadline)
     except PlayheadError as fault:
         return [Version("broker", None, context.get("bootstrap-servers"), fault)]
     return [

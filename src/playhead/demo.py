@@ -47,17 +47,17 @@ class Demo:
 
     def clear(self) -> None:
         """What an earlier demo left would make this one's lines impossible to count."""
-        admin = Admin(ClientSettings({"bootstrap.servers": self.lab.bootstrap_servers}), self.deadline)
         try:
             self.stop()
             self.rest.delete_offsets(CONNECTOR)
             self.rest.delete_connector(CONNECTOR)
         except NotFound:
             pass
-        if TOPIC in list_topics(admin, self.deadline):
-            delete_topic(admin, TOPIC, self.deadline)
-            self.deadline.wait_for(lambda: TOPIC not in list_topics(admin, self.deadline), f"deleting {TOPIC}")
-        create_topic(admin, TOPIC, 1, self.deadline)
+        with Admin(ClientSettings({"bootstrap.servers": self.lab.bootstrap_servers}), self.deadline) as admin:
+            if TOPIC in list_topics(admin, self.deadline):
+                delete_topic(admin, TOPIC, self.deadline)
+                self.deadline.wait_for(lambda: TOPIC not in list_topics(admin, self.deadline), f"deleting {TOPIC}")
+            create_topic(admin, TOPIC, 1, self.deadline)
 
     def start_source(self, lines: list[str]) -> None:
         self.file.parent.mkdir(exist_ok=True)

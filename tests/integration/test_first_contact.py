@@ -1,13 +1,21 @@
 """The first thing that goes wrong: nobody there, the wrong one there, the wrong way to speak. One sentence each, exit 3."""
 
+import gc
 import http.server
 import socket
 import threading
 import time
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
 
+from playhead.errors import NotFound, TimedOut, Unreachable
+from playhead.kafka.client import Admin
+from playhead.kafka.log import capture, read_records
+from playhead.kafka.properties import ClientSettings
 from playhead.lab import Lab
+from playhead.model import Deadline
 
 
 @pytest.fixture
@@ -125,3 +133,26 @@ def test_the_second_bootstrap_server_serves_when_the_first_is_down(playhead, lab
 def test_an_unknown_client_setting_is_a_configuration_error(playhead, lab: Lab):
     ran = playhead("info", "-b", lab.bootstrap_servers, "-X", "no.such.setting=1").exits(2)
     assert "no.such.setting" in ran.out
+
+
+def test_clients_are_let_go_at_once_and_never_by_the_collector(settings_of, closed_port, deadline):
+    """Destroyed by the collector in a thread of librdkafka, a client aborts the process: none may be left to it."""
+    gc.collect()
+    gc.disable()
+    try:
+        before = _clients()
+        with pytest.raises(Unreachable):
+            Admin(ClientSettings({"bootstrap.servers": f"127.0.0.1:{closed_port}"}), Deadline(5))
+        with Admin(settings_of, deadline) as admin:
+            with pytest.raises(NotFound):
+                capture(admin, "no-such-topic", deadline)
+            with pytest.raises(TimedOut):
+                list(read_records(admin, capture(admin, "connect-offsets", deadline), Deadline(0)))
+            list(read_records(admin, capture(admin, "connect-offsets", deadline), deadline))
+        assert _clients() == before
+    finally:
+        gc.enable()
+
+
+def _clients() -> int:
+    return sum(isinstance(thing, AdminClient | Consumer) for thing in gc.get_objects())

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from playhead.errors import PartFailed, Refused
-from playhead.kafka.client import Admin
+from playhead.kafka.client import Admin, describe_cluster
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic, list_topics
 from playhead.lab import Lab, LabOptions
@@ -23,7 +23,8 @@ def states(lab: Lab) -> dict[str, str]:
 
 def topics_of(lab: Lab) -> list[str]:
     settings = ClientSettings({"bootstrap.servers": lab.bootstrap_servers})
-    return list_topics(Admin(settings, Deadline(20)), Deadline(20))
+    with Admin(settings, Deadline(20)) as admin:
+        return list_topics(admin, Deadline(20))
 
 
 def processes_of(lab: Lab) -> list[str]:
@@ -44,8 +45,8 @@ def small_lab(make_lab):
 def test_a_killed_broker_is_seen_and_comes_back_with_its_data_at_the_same_address(small_lab):
     lab = small_lab
     address = lab.bootstrap_servers
-    admin = Admin(ClientSettings({"bootstrap.servers": address}), Deadline(20))
-    create_topic(admin, "kept", 1, Deadline(20))
+    with Admin(ClientSettings({"bootstrap.servers": address}), Deadline(20)) as admin:
+        create_topic(admin, "kept", 1, Deadline(20))
     lab.psql("create table kept (id int)")
 
     lab.kill("broker-1")
@@ -133,7 +134,7 @@ def test_two_labs_do_not_touch_each_other(small_lab, make_lab):
 
 def test_three_brokers_form_one_cluster_and_cannot_silently_become_fewer(make_lab):
     lab = make_lab(LabOptions(brokers=3, workers=0, postgres=False))
-    cluster = Admin(ClientSettings({"bootstrap.servers": lab.bootstrap_servers}), Deadline(20)).cluster
+    cluster = describe_cluster(ClientSettings({"bootstrap.servers": lab.bootstrap_servers}), Deadline(20))
     assert [broker.id for broker in cluster.brokers] == [1, 2, 3]
     described = lab.tool("org.apache.kafka.tools.BrokerApiVersionsCommand", "--bootstrap-server", lab.bootstrap_servers)
     assert described.count("(id: ") == 3

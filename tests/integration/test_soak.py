@@ -53,9 +53,9 @@ def test_random_histories_of_transactions_read_as_kafkas_own_consumer_reads_them
         seed = random.randrange(10**6)
         chance = random.Random(seed)
         deadline = Deadline(120)
-        admin = Admin(settings, deadline)
         topic = f"history-{round_}-{seed}"
-        create_topic(admin, topic, 3, deadline)
+        with Admin(settings, deadline) as admin:
+            create_topic(admin, topic, 3, deadline)
         producers = []
         for number in range(3):
             producer = Producer(
@@ -74,8 +74,9 @@ def test_random_histories_of_transactions_read_as_kafkas_own_consumer_reads_them
             producers[0].begin_transaction()
             producers[0].produce(topic, "open", partition=0)
             producers[0].flush(30)
-        captured = capture(admin, topic, deadline)
-        ours = sorted((record.value or b"").decode() for record in read_records(admin, captured, deadline))
+        with Admin(settings, deadline) as admin:
+            captured = capture(admin, topic, deadline)
+            ours = sorted((record.value or b"").decode() for record in read_records(admin, captured, deadline))
         shown = lab.tool(
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
             *["--bootstrap-server", lab.bootstrap_servers, "--topic", topic, "--from-beginning"],
@@ -89,7 +90,8 @@ def test_random_histories_of_transactions_read_as_kafkas_own_consumer_reads_them
 def test_a_broker_killed_again_and_again_loses_no_acknowledged_record(make_lab):
     lab = make_lab(LabOptions(workers=0, postgres=False))
     settings = ClientSettings({"bootstrap.servers": lab.bootstrap_servers})
-    create_topic(Admin(settings, Deadline(30)), "numbers", 1, Deadline(30))
+    with Admin(settings, Deadline(30)) as admin:
+        create_topic(admin, "numbers", 1, Deadline(30))
     acknowledged: set[bytes] = set()
 
     def on_delivery(error, message):
@@ -107,8 +109,8 @@ def test_a_broker_killed_again_and_again_loses_no_acknowledged_record(make_lab):
         lab.kill("broker-1")
         lab.up()
     assert producer.flush(60) == 0
-    admin = Admin(settings, Deadline(60))
-    read = [r.value for r in read_records(admin, capture(admin, "numbers", Deadline(60)), Deadline(60))]
+    with Admin(settings, Deadline(60)) as admin:
+        read = [r.value for r in read_records(admin, capture(admin, "numbers", Deadline(60)), Deadline(60))]
     assert len(read) == len(set(read)) == number > 1000
     assert acknowledged <= set(read)
     lab.down()

@@ -6,7 +6,7 @@ producers use it, nothing written to stderr by the library itself.
 
 import logging
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -37,13 +37,36 @@ class Cluster:
 
 
 class Admin:
-    """An admin client that has spoken to its cluster. Closing is the garbage collector's: librdkafka has no admin close."""
+    """An admin client that has spoken to its cluster; use it in a `with` block.
+
+    librdkafka's client is let go on exit, in this thread. Left to the garbage collector it could be destroyed in a thread of
+    librdkafka itself (the collector runs wherever an object happens to be made), and that aborts the whole process.
+    """
 
     def __init__(self, settings: ClientSettings, deadline: Deadline) -> None:
         self.settings = settings
         self._errors: list[KafkaError] = []
-        self.raw = make_admin(settings, self._errors)
-        self.cluster = self._first_contact(deadline)
+        self._raw: AdminClient | None = make_admin(settings, self._errors)
+        try:
+            self.cluster = self._first_contact(deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def raw(self) -> AdminClient:
+        if self._raw is None:
+            raise RuntimeError("this admin client is closed")
+        return self._raw
+
+    def close(self) -> None:
+        self._raw = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _first_contact(self, deadline: Deadline) -> Cluster:
         """Fails as soon as the cause is known; when the time is nearly up, the rest of it goes into finding the cause."""
@@ -72,7 +95,8 @@ class Admin:
 
 
 def describe_cluster(settings: ClientSettings, deadline: Deadline) -> Cluster:
-    return Admin(settings, deadline).cluster
+    with Admin(settings, deadline) as admin:
+        return admin.cluster
 
 
 def make_admin(settings: ClientSettings, errors: list[KafkaError] | None = None) -> AdminClient:

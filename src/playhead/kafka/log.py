@@ -163,7 +163,7 @@ class _Reader:
     def __init__(self, admin: Admin, captured: Captured, waiting: dict[int, int]) -> None:
         self.topic = captured.topic.name
         self.waiting = waiting
-        self._consumer: Consumer = make_consumer(
+        self._consumer: Consumer | None = make_consumer(
             admin.settings,
             isolation_level="read_committed" if captured.committed else "read_uncommitted",
             enable_partition_eof=True,
@@ -175,11 +175,11 @@ class _Reader:
             fetch_wait_max_ms=10,  # the end-of-partition event comes with an empty answer: do not let it wait for data
         )
         with translated(f"reading {self.topic}"):
-            self._consumer.assign([RawPartition(self.topic, p, captured.ends[p].start) for p in waiting])
+            self.consumer.assign([RawPartition(self.topic, p, captured.ends[p].start) for p in waiting])
 
     def next_batch(self, deadline: Deadline) -> list[RawMessage]:
         with translated(f"reading {self.topic}"):
-            messages = cast(list[RawMessage], self._consumer.consume(BATCH, min(POLL_SECONDS, deadline.remaining())))
+            messages = cast(list[RawMessage], self.consumer.consume(BATCH, min(POLL_SECONDS, deadline.remaining())))
         if not messages and deadline.passed:
             behind = ", ".join(f"{self.topic}-{p} before {end}" for p, end in sorted(self.waiting.items()))
             raise TimedOut(
@@ -217,7 +217,16 @@ class _Reader:
 
     def _arrived(self, partition: int) -> None:
         del self.waiting[partition]
-        self._consumer.incremental_unassign([RawPartition(self.topic, partition)])
+        self.consumer.incremental_unassign([RawPartition(self.topic, partition)])
 
     def close(self) -> None:
-        self._consumer.close()
+        """Let go here and now, not by the collector in some thread of librdkafka (see Admin)."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    @property
+    def consumer(self) -> Consumer:
+        if self._consumer is None:
+            raise RuntimeError("this reader is closed")
+        return self._consumer

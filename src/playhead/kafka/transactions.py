@@ -114,7 +114,7 @@ class TransactionalProducer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._producer.flush(0)
+        del self._producer  # let go here and now, not by the collector in some thread of librdkafka (see Admin)
 
 
 _HARMLESS_ON_ABORT = frozenset({KafkaError._STATE, KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._FENCED})

@@ -45,15 +45,15 @@ def export_offsets(
             "only distributed workers can be exported so far; a standalone worker's file is not read yet",
         )
     settings = client_settings(open_context(None, {"worker-config": str(worker_config)}))
-    admin = Admin(settings, deadline)
     committed = worker.get("exactly.once.source.support", "disabled").strip().lower() == "enabled"
-    captured = capture(admin, topic, deadline, committed=committed)
-    records: Iterable[Record] = (
-        read_records(admin, captured, deadline)
-        if from_beginning
-        else read_latest(admin, captured, deadline, progress).records
-    )
-    result = _collected(records, only, keep_removed=from_beginning)
+    with Admin(settings, deadline) as admin:
+        captured = capture(admin, topic, deadline, committed=committed)
+        records: Iterable[Record] = (
+            read_records(admin, captured, deadline)
+            if from_beginning
+            else read_latest(admin, captured, deadline, progress).records
+        )
+        result = _collected(records, only, keep_removed=from_beginning)
     if committed:
         result.notes += [
             f"{tp} has an open transaction: what comes after offset {captured.end_of(tp.partition)} is not decided yet"
