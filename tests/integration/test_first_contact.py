@@ -147,8 +147,8 @@ def test_clients_are_let_go_at_once_and_never_by_the_collector(settings_of, clos
             with pytest.raises(NotFound):
                 capture(admin, "no-such-topic", deadline)
             with pytest.raises(TimedOut):
-                list(read_records(admin, capture(admin, "connect-offsets", deadline), Deadline(0)))
-            list(read_records(admin, capture(admin, "connect-offsets", deadline), deadline))
+                list(read_records(admin, capture(admin, "connect-configs", deadline), Deadline(0)))
+            list(read_records(admin, capture(admin, "connect-configs", deadline), deadline))
         assert _clients() == before
     finally:
         gc.enable()
