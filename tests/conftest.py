@@ -24,10 +24,10 @@ settings.register_profile("soak", deadline=None, max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
 def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test sees or changes the configuration of whoever runs it."""
-    home = tmp_path_factory.mktemp("home")
+    """No test sees or changes the configuration of whoever runs it, or of another test."""
+    home = tmp_path_factory.getbasetemp() / "home" / uuid.uuid4().hex
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("PLAYHEAD_") and name != "PLAYHEAD_CACHE"]:
             patch.delenv(name)
@@ -35,6 +35,27 @@ def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         patch.setenv("XDG_STATE_HOME", str(home / "state"))
         patch.setenv("NO_COLOR", "1")
         yield
+
+
+REAPER = """
+import sys
+from pathlib import Path
+from playhead.lab import Lab
+sys.stdin.read()
+for found in Path(sys.argv[1]).rglob("lab.json"):
+    Lab(found.parent).down()
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def reaper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A process that waits for this one to end, even by a crash, and then stops every lab it left running."""
+    command = [sys.executable, "-c", REAPER, str(tmp_path_factory.getbasetemp())]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    yield
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait(60) == 0
 
 
 @pytest.fixture(scope="session")

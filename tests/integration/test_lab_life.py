@@ -1,5 +1,6 @@
 """The lab's own life: up, crash, status, up again, down. The process table and real clients are the judges."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from playhead.connect.answers import OffsetEntry
+from playhead.connect.rest import Rest
 from playhead.errors import PartFailed, Refused
 from playhead.kafka.client import Admin, describe_cluster
 from playhead.kafka.properties import ClientSettings
@@ -143,15 +146,37 @@ def test_three_brokers_form_one_cluster_and_cannot_silently_become_fewer(make_la
     lab.down()
 
 
-def test_the_standalone_worker_keeps_its_offsets_in_a_file_and_s3_takes_an_object(make_lab, tmp_path):
-    import urllib.request
+def test_a_standalone_worker_keeps_its_offsets_in_a_file_that_connect_offsets_reads(make_lab, tmp_path, playhead):
+    lab = make_lab(LabOptions(workers=0, standalone=True, postgres=False))
+    with Admin(ClientSettings({"bootstrap.servers": lab.bootstrap_servers}), Deadline(20)) as admin:
+        create_topic(admin, "lines", 1, Deadline(20))
+    lines = tmp_path / "lines.txt"
+    lines.write_text("a\nb\n")
+    worker, offsets = lab.folder / "standalone" / "worker.properties", lab.folder / "standalone" / "connect.offsets"
+    with Rest([lab.standalone_url], Deadline(60)) as rest:
+        rest.create_connector("files", {"connector.class": "FileStreamSource", "file": str(lines), "topic": "lines"})
+        wanted = [OffsetEntry({"filename": str(lines)}, {"position": 4})]
+        Deadline(30).wait_for(lambda: rest.get_offsets("files") == wanted, "the file being read")
+    lab.stop("standalone")
 
+    shown = playhead("--config", str(worker), program="connect-offsets").exits(0)
+    assert json.loads(shown.out) == {"files": [{"partition": {"filename": str(lines)}, "offset": {"position": 4}}]}
+
+    whole = offsets.read_bytes()
+    offsets.write_bytes(whole[:-20])
+    corrupt = playhead("--config", str(worker), program="connect-offsets").exits(1)
+    assert f"corrupt at byte {len(whole) - 20}: the file ends too early" in corrupt.err
+    assert corrupt.out == ""
+    offsets.unlink()
+    assert "does not exist" in playhead("--config", str(worker), program="connect-offsets").exits(0).err
+    lab.down()
+
+
+def test_the_s3_server_takes_an_object_and_gives_it_back(make_lab):
     from pyarrow import fs
 
-    lab = make_lab(LabOptions(workers=0, standalone=True, extras=("s3",), postgres=False))
-    assert states(lab) == {"broker-1": "up", "s3": "up", "standalone": "up"}
-    with urllib.request.urlopen(lab.standalone_url + "/connectors") as answer:
-        assert answer.read() == b"[]"
+    lab = make_lab(LabOptions(workers=0, extras=("s3",), postgres=False))
+    assert states(lab) == {"broker-1": "up", "s3": "up"}
     env = lab.environment()
     store = fs.S3FileSystem(
         endpoint_override=env["AWS_ENDPOINT_URL"],
@@ -192,7 +217,6 @@ def test_the_commands_up_status_env_logs_down_work_from_a_shell(playhead, tmp_pa
 
 
 def test_debezium_and_a_plugin_folder_of_the_user_are_on_the_worker(make_lab, tmp_path):
-    import json
     import shutil
     import urllib.request
 

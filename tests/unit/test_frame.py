@@ -168,7 +168,7 @@ def test_ctrl_c_ends_with_130_and_a_word(tmp_path):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
         accepted.close()
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     assert err.strip().splitlines()[-1] == "interrupted"
     assert out == ""
 

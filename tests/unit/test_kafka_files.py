@@ -85,7 +85,30 @@ def test_the_later_source_wins(tmp_path):
     table = '[contexts.c.kafka]\n"client.rack" = "table"\n"client.id" = "table"\n'
     Path("playhead.toml").write_text(f'current = "c"\n{table}')
     made = settings_of(worker, client, **{"bootstrap-servers": "flag:1", "kafka.client.id": "x"})
-    assert made == {"bootstrap.servers": "flag:1", "client.id": "x", "client.rack": "table", "security.protocol": "SSL"}
+    assert made == {
+        "bootstrap.servers": "flag:1",
+        "client.id": "x",
+        "client.rack": "client",
+        "security.protocol": "SSL",
+    }
+
+
+def test_a_worker_file_named_by_a_flag_replaces_all_that_the_context_says_of_kafka(tmp_path):
+    """Else a command that names another cluster's worker file would still go to the current one."""
+    context = 'current = "c"\n[contexts.c]\nbootstrap-servers = "current:1"\n[contexts.c.kafka]\n"security.protocol" = "SSL"\n'
+    Path("playhead.toml").write_text(context)
+    assert settings_of("bootstrap.servers=named:1\n") == {"bootstrap.servers": "named:1"}
+    assert settings_of("bootstrap.servers=named:1\n", **{"bootstrap-servers": "flag:1"}) == {
+        "bootstrap.servers": "flag:1"
+    }
+
+
+def test_within_one_context_its_bootstrap_servers_win_over_its_worker_file(tmp_path):
+    Path("worker.properties").write_text("bootstrap.servers=inside:1\nclient.id=w\n")
+    body = '[contexts.c]\nbootstrap-servers = "outside:1"\nworker-config = "worker.properties"\n'
+    Path("playhead.toml").write_text(f'current = "c"\n{body}')
+    made = client_settings(open_context())
+    assert (made.bootstrap, made.common["client.id"]) == ("outside:1", "w")
 
 
 def test_no_broker_at_all_is_refused_with_the_ways_to_name_one():

@@ -1,4 +1,4 @@
-"""`connect-offsets`: the tool KIP-199 proposed. So far its export, from distributed workers."""
+"""`connect-offsets`: the tool KIP-199 proposed. So far its export."""
 
 import select
 import sys
@@ -38,7 +38,11 @@ from playhead.render.progress import ProgressLine
 def connect_offsets(
     config: Path, target: str | None, source: str | None, connectors: str | None, from_beginning: bool, timeout: str
 ) -> None:
-    """Print the source offsets that a Connect cluster keeps, by connector name, as JSON."""
+    """Print the source offsets that Connect keeps, by connector name, as JSON.
+
+    The worker file decides where they are: the topic of a distributed worker or the file of a standalone one. No worker
+    has to be up.
+    """
     from playhead.config.contexts import parse_duration
     from playhead.offsets.export import export_offsets
 

@@ -20,6 +20,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from pathlib import Path
 
 from playhead.config.references import PLAIN_PROVIDERS, has_reference, resolve
@@ -61,6 +62,15 @@ _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 _USERINFO = re.compile(r"(://)[^\s,]*@")
 
 
+class Level(IntEnum):
+    """Where a value can come from; the higher one wins."""
+
+    DEFAULT = 0
+    FILE = 1
+    ENVIRONMENT = 2
+    FLAG = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A value and its origin: `--flag`, `$VARIABLE`, `file:line` or `default`."""
@@ -71,6 +81,14 @@ class Setting:
     @property
     def text(self) -> str:
         return self.value.reveal() if isinstance(self.value, Secret) else self.value
+
+    @property
+    def level(self) -> "Level":
+        if self.origin.startswith("-"):
+            return Level.FLAG
+        if self.origin.startswith("$"):
+            return Level.ENVIRONMENT
+        return Level.DEFAULT if self.origin == "default" else Level.FILE
 
     @property
     def shown(self) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import quote
 
 from playhead.config import Context, Setting, read_properties
-from playhead.config.contexts import as_value, is_sensitive
+from playhead.config.contexts import Level, as_value, is_sensitive
 from playhead.config.references import declared_providers, has_reference, resolve
 from playhead.errors import ConfigInvalid, Fault, Invalid
 from playhead.kafka.jaas import jaas_settings
@@ -98,16 +98,24 @@ class ClientSettings:
 
 
 def client_settings(context: Context) -> ClientSettings:
-    """Everything a context says about reaching Kafka: worker file, client file, `[kafka]` table, `-X`, later wins."""
+    """Everything a context says about reaching Kafka, level by level: file, environment, flags.
+
+    Within a level later wins: worker file, client file, `[kafka]` table or `-X`, `bootstrap-servers`. A worker file says all
+    there is to say about its cluster, so one that is named on a higher level replaces what the lower ones said.
+    """
     properties: dict[str, Setting] = {}
-    if path := context.path("worker-config"):
-        properties |= _from_file(path, is_client_property)
-    if path := context.path("command-config"):
-        properties |= _from_file(path, lambda key: not key.startswith("config.providers"))
-    table = context.table("kafka")
-    properties |= {key: Setting(resolve(value.text), value.origin) for key, value in table.items()}
-    if servers := context.get("bootstrap-servers"):
-        properties["bootstrap.servers"] = Setting(servers, context.settings["bootstrap-servers"].origin)
+    for level in Level:
+        named = {key: setting for key, setting in context.settings.items() if setting.level is level}
+        if "worker-config" in named and (path := context.path("worker-config")):
+            properties = _from_file(path, is_client_property)
+        if "command-config" in named and (path := context.path("command-config")):
+            properties |= _from_file(path, lambda key: not key.startswith("config.providers"))
+        for key, setting in named.items():
+            if key.startswith("kafka."):
+                properties[key.removeprefix("kafka.")] = Setting(resolve(setting.text), setting.origin)
+        if "bootstrap-servers" in named:
+            setting = named["bootstrap-servers"]
+            properties["bootstrap.servers"] = Setting(resolve(setting.text), setting.origin)
     if "bootstrap.servers" not in properties:
         raise Invalid(
             "no Kafka broker is named",

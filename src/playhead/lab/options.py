@@ -1,6 +1,7 @@
 """What a lab consists of, and what it keeps in `lab.json`: options, ports, cluster id. Nothing about running processes."""
 
 import base64
+import random
 import socket
 import uuid
 from collections.abc import Iterable
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from playhead.errors import Invalid
+from playhead.errors import Invalid, Refused
 
 EXTRAS = ("s3", "debezium")
 
@@ -68,18 +69,20 @@ class LabFile(msgspec.Struct):
     def choose_ports(self, wanted: Iterable[str], in_use_by_us: Iterable[str]) -> None:
         """A free port for every wanted name. A known port is kept unless a stranger holds it now."""
         ours = set(in_use_by_us)
-        held: list[socket.socket] = []
-        try:
-            for name in wanted:
-                port = self.ports.get(name)
-                if port is None or (name not in ours and not _is_free(port)):
-                    listener = socket.socket()
-                    listener.bind(("127.0.0.1", 0))
-                    held.append(listener)  # held until all are chosen, so that no two get the same
-                    self.ports[name] = listener.getsockname()[1]
-        finally:
-            for listener in held:
-                listener.close()
+        for name in wanted:
+            port = self.ports.get(name)
+            if port is None or (name not in ours and not _is_free(port)):
+                self.ports[name] = _free_port(taken=set(self.ports.values()))
+
+
+def _free_port(taken: set[int]) -> int:
+    """Below the range from which systems lend ports to outgoing connections: one of those could sit on ours at the next up."""
+    candidates = [port for port in range(20_000, 32_000) if port not in taken]
+    random.shuffle(candidates)
+    found = next((port for port in candidates if _is_free(port)), None)
+    if found is None:
+        raise Refused("no free port between 20000 and 32000 is left on this machine")
+    return found
 
 
 def _is_free(port: int) -> bool:

@@ -1,14 +1,15 @@
-"""Export of the offsets topic in the form KIP-199 proposed: connector name -> list of partition and offset.
+"""Export of source offsets in the form KIP-199 proposed: connector name -> list of partition and offset.
 
-Works with no worker up: the worker file says which topic of which cluster. Read committed only where the worker itself does so,
-that is with exactly-once source support enabled.
+Works with no worker up: the worker file says which topic of which cluster, or which file. Read committed only where the worker
+itself does so, that is with exactly-once source support enabled.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from playhead.config import open_context, read_properties
+from playhead.config import Context, Setting, read_properties
+from playhead.connect.javafile import decode_file
 from playhead.connect.keys import decode_key, decode_value
 from playhead.errors import Invalid
 from playhead.kafka.client import Admin
@@ -38,22 +39,38 @@ def export_offsets(
 ) -> Export:
     """The live pairs; with `from_beginning` every pair in log order, overwritten ones and removals (null) included."""
     worker = {entry.key: entry.value for entry in read_properties(worker_config)}
-    topic = worker.get("offset.storage.topic")
-    if not topic:
-        raise Invalid(
-            f"{worker_config} names no offset.storage.topic",
-            "only distributed workers can be exported so far; a standalone worker's file is not read yet",
-        )
-    settings = client_settings(open_context(None, {"worker-config": str(worker_config)}))
+    if "offset.storage.topic" in worker:
+        return _from_topic(worker_config, worker, deadline, _Wanted(only, from_beginning), progress)
+    if "offset.storage.file.filename" in worker:
+        return _from_file(Path(worker["offset.storage.file.filename"]), _Wanted(only, from_beginning))
+    raise Invalid(
+        f"{worker_config} names neither offset.storage.topic nor offset.storage.file.filename",
+        "name the properties file of a distributed or a standalone worker",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """`everything`: overwritten pairs and removals too."""
+
+    connectors: Collection[str] | None
+    everything: bool
+
+
+def _from_topic(
+    path: Path, worker: Mapping[str, str], deadline: Deadline, wanted: _Wanted, progress: Callable[[int, int], None]
+) -> Export:
+    # The worker file alone decides: a context would lead to another cluster.
+    settings = client_settings(Context(None, {"worker-config": Setting(str(path), "--config")}))
     committed = worker.get("exactly.once.source.support", "disabled").strip().lower() == "enabled"
     with Admin(settings, deadline) as admin:
-        captured = capture(admin, topic, deadline, committed=committed)
+        captured = capture(admin, worker["offset.storage.topic"], deadline, committed=committed)
         records: Iterable[Record] = (
             read_records(admin, captured, deadline)
-            if from_beginning
+            if wanted.everything
             else read_latest(admin, captured, deadline, progress).records
         )
-        result = _collected(records, only, keep_removed=from_beginning)
+        result = _collected(((record.key, record.value) for record in records), wanted)
     if committed:
         result.notes += [
             f"{tp} has an open transaction: what comes after offset {captured.end_of(tp.partition)} is not decided yet"
@@ -62,18 +79,30 @@ def export_offsets(
     return result
 
 
-def _collected(records: Iterable[Record], only: Collection[str] | None, *, keep_removed: bool) -> Export:
+def _from_file(path: Path, wanted: _Wanted) -> Export:
+    """A file that is not there holds no offsets, as for the worker; one that cannot be understood is corrupt."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return Export(notes=[f"{path} does not exist: this worker has stored no offset yet"])
+    except OSError as error:
+        raise Invalid(f"{path} cannot be read: {error.strerror}") from None
+    return _collected(((entry.key, entry.value) for entry in decode_file(data)), wanted)
+
+
+def _collected(pairs: Iterable[tuple[bytes | None, bytes | None]], wanted: _Wanted) -> Export:
     result = Export()
     foreign = 0
-    for record in records:
-        key = decode_key(record.key) if record.key is not None else None
+    for raw_key, raw_value in pairs:
+        key = decode_key(raw_key) if raw_key is not None else None
         if key is None:
             foreign += 1
             continue
-        if (only is not None and key.connector not in only) or (record.value is None and not keep_removed):
+        unwanted = wanted.connectors is not None and key.connector not in wanted.connectors
+        if unwanted or (raw_value is None and not wanted.everything):
             continue
         try:
-            offset = None if record.value is None else dict(decode_value(record.value))
+            offset = None if raw_value is None else dict(decode_value(raw_value))
         except Invalid as error:
             result.notes.append(f"{key.connector} {key.partition}: {error.what}; left out")
             continue

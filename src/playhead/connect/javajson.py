@@ -1,0 +1,86 @@
+r"""JSON exactly as Connect's JsonConverter writes it, byte for byte.
+
+Connect finds an offset by the bytes of its key, so a key of ours must be the one Jackson would have written: no spaces, raw
+UTF-8 inside the basic plane, everything beyond it as an escaped surrogate pair with upper-case digits, Java's own way to print
+a double.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from playhead.model.position import Scalar
+
+_SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_ESCAPED = re.compile('["\\\\\x00-\x1f\U00010000-\U0010ffff]')
+
+
+def encode_string(text: str) -> str:
+    return '"' + _ESCAPED.sub(_escape, text) + '"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match.group(0)
+    if character in _SHORT:
+        return _SHORT[character]
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{int.from_bytes(units[i : i + 2], 'big'):04X}" for i in range(0, len(units), 2))
+
+
+def encode_scalar(value: Scalar) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    return java_double(value) if isinstance(value, float) else encode_string(value)
+
+
+def encode_map(fields: Mapping[str, Scalar], order: Iterable[str] | None = None) -> str:
+    """An object with its fields in `order`, by default their own."""
+    names = list(fields) if order is None else list(order)
+    return "{" + ",".join(f"{encode_string(name)}:{encode_scalar(fields[name])}" for name in names) + "}"
+
+
+def java_double(value: float) -> str:
+    """`Double.toString`: plain between a thousandth and ten million, else with an exponent; always a digit after the point.
+
+    Digits are the shortest that read back, as JDK 19 and later print them; older ones print a digit more in rare cases.
+    """
+    if value == 0:
+        return "-0.0" if str(value).startswith("-") else "0.0"
+    sign = "-" if value < 0 else ""
+    digits, exponent = _shortest(abs(value))
+    if 1e-3 <= abs(value) < 1e7:
+        if exponent >= 0:
+            whole = digits[: exponent + 1].ljust(exponent + 1, "0")
+            return f"{sign}{whole}.{digits[exponent + 1 :] or '0'}"
+        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+
+
+def _shortest(value: float) -> tuple[str, int]:
+    """Significant digits of the shortest decimal that reads back, and the exponent of the first one."""
+    text = repr(value)
+    mantissa, _, shift = text.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    exponent = len(whole) - 1 if whole.strip("0") else -(len(fraction) - len(fraction.lstrip("0")) + 1)
+    return digits.rstrip("0") or "0", exponent + int(shift or 0)
+
+
+def hash_map_order(names: Iterable[str]) -> list[str]:
+    """The order in which a `java.util.HashMap` of default capacity, filled in the given order, gives its keys back."""
+    given = list(names)
+    size = 16
+    while len(given) > 0.75 * size:
+        size *= 2
+    return sorted(given, key=lambda name: _bucket(name, size))  # stable: within a bucket the order of insertion
+
+
+def _bucket(name: str, size: int) -> int:
+    units = name.encode("utf-16-be", "surrogatepass")
+    h = 0
+    for i in range(0, len(units), 2):
+        h = (31 * h + int.from_bytes(units[i : i + 2], "big")) & 0xFFFFFFFF
+    return (h ^ (h >> 16)) & (size - 1)
