@@ -88,6 +88,33 @@ def test_connector_names_are_completed_live(playhead, lab, file_source):
     assert playhead(env=env).exits(0).out.split() == []
 
 
+def test_offsets_are_listed_with_their_kafka_partition_and_past(playhead, lab, rest, file_source, deadline):
+    name, path = file_source
+    there = ["--worker-config", str(lab.worker_config), "-o", "json"]
+    [row] = json.loads(playhead("offsets", "list", name, *there).exits(0).out)
+    dump = lab.tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *["--bootstrap-server", lab.bootstrap_servers, "--topic", "connect-offsets", "--from-beginning"],
+        *["--timeout-ms", "2500", "--formatter-property", "print.key=true"],
+        *["--formatter-property", "print.partition=true", "--formatter-property", "print.offset=true"],
+    )
+    [*_, newest] = [line.split("\t") for line in dump.splitlines() if f'["{name}",' in line]
+    assert newest[:2] == [f"Partition:{row['kafka_partition']}", f"Offset:{row['kafka_offset']}"]
+    assert row["offset"] == json.loads(newest[3]) == {"position": 6}
+    assert row["partition"] == {"filename": str(path)}
+
+    rest.stop(name)
+    deadline.wait_for(lambda: not rest.list_tasks(name), "the task going")
+    rest.delete_offsets(name)
+    assert json.loads(playhead("offsets", "list", name, *there).exits(0).out) == []
+    past = [row["offset"] for row in json.loads(playhead("offsets", "history", name, *there).exits(0).out)]
+    assert past[-2:] == [{"position": 6}, None]
+
+
+def test_offsets_need_to_know_the_worker_and_say_so(playhead, lab):
+    assert "--worker-config" in playhead("offsets", "list", "-b", lab.bootstrap_servers).exits(2).err
+
+
 def test_connect_offsets_exports_what_the_worker_itself_shows(playhead, lab, rest, file_source):
     name, _path = file_source
     words = ["--config", str(lab.worker_config), "--connectors", name]

@@ -1,4 +1,4 @@
-"""Bytes that must be Java's: murmur2, JSON as Jackson writes it, HashMap order, the standalone offset file.
+"""Bytes that must be Java's: murmur2, JSON as Jackson writes it, the standalone offset file.
 
 The oracle is Java itself, on the very classes Connect uses, in one run for all cases.
 """
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.connect.javafile import CorruptFile, Entry, decode_file, encode_file
-from playhead.connect.javajson import encode_map, encode_string, hash_map_order, java_double
+from playhead.connect.javajson import encode_map, encode_string, java_double
 from playhead.kafka.murmur2 import murmur2, partition_of
 from playhead.model.position import Scalar
 from playhead.pipeline.jars import fetch_jars, java
@@ -35,13 +35,6 @@ public class Oracle {
         list = new ArrayList<>();
         for (Object bytes : (List<?>) asked.get("keys")) list.add(Utils.murmur2(Base64.getDecoder().decode((String) bytes)));
         told.put("murmur2", list);
-        list = new ArrayList<>();
-        for (Object names : (List<?>) asked.get("maps")) {
-            Map<Object, Object> map = new HashMap<>();
-            for (Object name : (List<?>) names) map.put(name, 1);
-            list.add(new ArrayList<>(map.keySet()));
-        }
-        told.put("maps", list);
         list = new ArrayList<>();
         for (Object number : (List<?>) asked.get("doubles")) list.add(Double.toString(Double.parseDouble((String) number)));
         told.put("doubles", list);
@@ -94,19 +87,6 @@ KEYS = [
     b'["mysqltest0216",{"server":"mysqltest021601"}]',
     bytes(range(256)),
 ]
-MAPS = [
-    ["protocol", "table"],
-    ["table", "protocol"],
-    ["cluster", "partition", "topic"],
-    ["partition", "topic", "group"],
-    ["server", "database"],
-    ["DatabaseName", "Container"],
-    ["Aa", "BB"],  # one bucket
-    ["BB", "Aa"],
-    [f"field{n}" for n in range(12)],
-    [f"field{n}" for n in range(13)],
-    [f"fïeld😀{n}" for n in range(40)],
-]
 DOUBLES = [
     0.0,
     -0.0,
@@ -158,7 +138,6 @@ def oracle(tmp_path_factory):
     asked = {
         "strings": strings,
         "keys": [text(key) for key in keys],
-        "maps": MAPS,
         "doubles": [repr(number) for number in DOUBLES],
         "files": [text(encode_file(entries)) for entries in FILES],
         "entries": [[[text(e.key), text(e.value)] for e in entries] for entries in FILES],
@@ -178,10 +157,6 @@ def test_strings_are_escaped_as_jackson_does(oracle):
 def test_murmur2_is_kafkas(oracle):
     assert [murmur2(key) for key in oracle["asked"]["keys"]] == oracle["murmur2"]
     assert partition_of(b'["mysqltest0216",{"server":"mysqltest021601"}]', 25) == 6  # seen in a real topic
-
-
-def test_fields_come_in_the_order_of_a_java_hash_map(oracle):
-    assert [hash_map_order(names) for names in MAPS] == oracle["maps"]
 
 
 def test_doubles_are_printed_as_java_prints_them(oracle):

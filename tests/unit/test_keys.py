@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.connect.keys import OffsetKey, decode_key, decode_value
+from playhead.connect.keys import OffsetKey, decode_key, decode_value, is_as_connect_writes
 from playhead.errors import Invalid
 from playhead.model import Map
 
@@ -104,3 +104,22 @@ def test_no_bytes_make_the_decoders_fail_otherwise(raw):
         assert isinstance(decode_value(raw), Map)
     except Invalid as error:
         assert error.what
+
+
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [
+        (b'["c",{"protocol":"1","table":"public.orders"}]', True),
+        (b'["c",{"table":"public.orders","protocol":"1"}]', True),  # another order is for the connector to know
+        (b'["c", {"protocol":"1"}]', False),
+        ('["c",{"t":"é😀"}]'.encode(), False),
+        ('["c",{"t":"é\\uD83D\\uDE00"}]'.encode(), True),
+        (b'["c",{"t":"\\u00e9"}]', False),
+        (b'["c",{}]', True),
+        (b'["c",{"f":1.50}]', True),  # floats are printed in several ways
+    ],
+)
+def test_bytes_that_no_worker_would_look_up_are_told_apart(raw, found):
+    key = decode_key(raw)
+    assert key is not None
+    assert is_as_connect_writes(raw, key) is found

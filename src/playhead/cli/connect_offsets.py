@@ -10,7 +10,8 @@ import msgspec
 
 from playhead.cli.frame import debug_option, run_command, say, write
 from playhead.errors import Invalid
-from playhead.model import Deadline
+from playhead.model import Deadline, Map
+from playhead.model.position import Scalar
 from playhead.render.clean import clean_json
 from playhead.render.progress import ProgressLine
 
@@ -44,28 +45,33 @@ def connect_offsets(
     has to be up.
     """
     from playhead.config.contexts import parse_duration
-    from playhead.offsets.export import export_offsets
+    from playhead.offsets import store_of_worker
 
     if target is not None and source is not None:
         raise click.UsageError("--export and --import exclude each other")
     if source is not None or (target is None and _stdin_has_data()):
         raise Invalid("importing offsets is not there yet", "nothing was changed; --export works")
     line = ProgressLine(sys.stderr)
-    result = export_offsets(
-        config,
-        Deadline(parse_duration(timeout)),
-        only={name.strip() for name in connectors.split(",")} if connectors else None,
-        from_beginning=from_beginning,
-        progress=lambda done, total: line.update(f"reading: {done} of at most {total} records"),
-    )
+    progress = lambda done, total: line.update(f"reading: {done} of at most {total} records")  # noqa: E731
+    store = store_of_worker(config, Deadline(parse_duration(timeout)), progress)
+    owners = {name.strip() for name in connectors.split(",")} if connectors else None
+    found = (store.history if from_beginning else store.snapshot)(owners)
     line.clear()
-    for note in result.notes:
+    for note in found.notes:
         say(f"note: {note}")
-    data = msgspec.json.format(msgspec.json.encode(result.connectors), indent=2) + b"\n"
+    document = {
+        owner: [{"partition": e.position.partition.to_dict(), "offset": _plain(e.position.offset)} for e in entries]
+        for owner, entries in found.by_owner().items()
+    }
+    data = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     if target in (None, "-"):
         write(clean_json(data.decode()))
     else:
         Path(str(target)).write_bytes(data)
+
+
+def _plain(offset: Map | None) -> dict[str, Scalar] | None:
+    return None if offset is None else offset.to_dict()
 
 
 def _stdin_has_data() -> bool:

@@ -11,6 +11,7 @@ COMMANDS = {
     "demo": ("playhead.cli.demo:demo", "The whole story on the lab, in one command."),
     "lab": ("playhead.cli.lab:lab", "A real Kafka, Connect worker and PostgreSQL on this machine."),
     "connectors": ("playhead.cli.connectors:connectors", "Connectors and their state."),
+    "offsets": ("playhead.cli.offsets:offsets", "Source offsets, straight from their store."),
     "config": ("playhead.cli.config:config", "Contexts and settings, and where each came from."),
     "info": ("playhead.cli.info:info", "Versions of everything that answers."),
     "completion": ("playhead.cli.completion:completion", "Completion script for bash, zsh or fish."),

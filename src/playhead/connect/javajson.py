@@ -67,20 +67,3 @@ def _shortest(value: float) -> tuple[str, int]:
     digits = (whole + fraction).lstrip("0")
     exponent = len(whole) - 1 if whole.strip("0") else -(len(fraction) - len(fraction.lstrip("0")) + 1)
     return digits.rstrip("0") or "0", exponent + int(shift or 0)
-
-
-def hash_map_order(names: Iterable[str]) -> list[str]:
-    """The order in which a `java.util.HashMap` of default capacity, filled in the given order, gives its keys back."""
-    given = list(names)
-    size = 16
-    while len(given) > 0.75 * size:
-        size *= 2
-    return sorted(given, key=lambda name: _bucket(name, size))  # stable: within a bucket the order of insertion
-
-
-def _bucket(name: str, size: int) -> int:
-    units = name.encode("utf-16-be", "surrogatepass")
-    h = 0
-    for i in range(0, len(units), 2):
-        h = (31 * h + int.from_bytes(units[i : i + 2], "big")) & 0xFFFFFFFF
-    return (h ^ (h >> 16)) & (size - 1)

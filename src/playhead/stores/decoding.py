@@ -1,0 +1,52 @@
+"""Raw keys and values of Connect -> entries, the same for the topic and the file."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from playhead.connect.keys import OffsetKey, decode_key, decode_value
+from playhead.errors import Invalid
+from playhead.model import Position
+from playhead.model.position import Scalar
+from playhead.stores import Stored
+
+
+@dataclass(frozen=True, slots=True)
+class RawPair:
+    key: bytes | None
+    value: bytes | None
+    where: Mapping[str, Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    entries: list[Stored]
+    notes: list[str]
+
+
+def decode_pairs(
+    pairs: Iterable[RawPair],
+    owners: Collection[str] | None,
+    *,
+    removed: bool,
+    notes_on: Callable[[bytes, OffsetKey, RawPair], Iterable[str]] = lambda raw, key, pair: (),
+) -> Decoded:
+    """`removed`: keep pairs whose value is null. What is not Connect's is counted; what Connect would refuse is named."""
+    entries: list[Stored] = []
+    notes: list[str] = []
+    foreign = 0
+    for pair in pairs:
+        key = decode_key(pair.key) if pair.key is not None else None
+        if pair.key is None or key is None:
+            foreign += 1
+        elif (owners is None or key.connector in owners) and (removed or pair.value is not None):
+            try:
+                offset = None if pair.value is None else decode_value(pair.value)
+            except Invalid as error:
+                notes.append(f"{key.connector} {key.partition}: {error.what}; left out")
+                continue
+            entries.append(
+                Stored(Position(key.connector, key.partition, offset), pair.where, tuple(notes_on(pair.key, key, pair)))
+            )
+    if foreign:
+        notes.append(f"{foreign} record(s) have a key that is not Connect's; left out")
+    return Decoded(entries, notes)

@@ -1,0 +1,104 @@
+"""One suite over every store that can be read: the same pairs in, the same positions out.
+
+What lies in a store is put there by Kafka's producer or as bytes of Java's own form, never by the store itself.
+"""
+
+import json
+
+import pytest
+
+from playhead.connect.javafile import Entry, encode_file
+from playhead.kafka.client import make_producer
+from playhead.kafka.murmur2 import partition_of
+from playhead.model import Deadline, Map
+from playhead.stores.offsets_topic import OffsetsTopic
+from playhead.stores.standalone_file import StandaloneFile
+
+PAIRS = [
+    (b'["a",{"filename":"x"}]', b'{"position":1}'),
+    (b'["a",{"filename":"y"}]', b'{"position":2}'),
+    (b'["b",{"protocol":"1","table":"public.orders"}]', b'{"timestamp_nanos":789000,"incrementing":5}'),
+    (b'["b",{}]', b'{"flag":true,"none":null,"share":0.5}'),
+    (b'["gone",{"filename":"z"}]', None),
+    (b"not a key", b"{}"),
+    (b'["bad",{"t":1}]', b'{"nested":{"x":1}}'),
+]
+
+
+@pytest.fixture(params=["topic", "file"])
+def store(request, tmp_path):
+    if request.param == "file":
+        path = tmp_path / "connect.offsets"
+        path.write_bytes(encode_file([Entry(key, value) for key, value in PAIRS]))
+        return StandaloneFile(path)
+    settings, new_topic = request.getfixturevalue("settings_of"), request.getfixturevalue("new_topic")
+    topic = new_topic(5, cleanup_policy="compact")
+    producer = make_producer(settings)
+    for key, value in PAIRS:
+        producer.produce(topic, value, key)
+    assert producer.flush(20) == 0
+    return OffsetsTopic(settings, topic, True, Deadline(30))
+
+
+def shown(snapshot):
+    return {(e.position.owner, e.position.partition.to_json()): e.position.offset for e in snapshot.entries}
+
+
+def test_live_positions_are_shown_and_what_is_left_out_is_said(store):
+    found = store.snapshot()
+    assert shown(found) == {
+        ("a", '{"filename":"x"}'): Map({"position": 1}),
+        ("a", '{"filename":"y"}'): Map({"position": 2}),
+        ("b", '{"protocol":"1","table":"public.orders"}'): Map({"timestamp_nanos": 789000, "incrementing": 5}),
+        ("b", "{}"): Map({"flag": True, "none": None, "share": 0.5}),
+    }
+    assert [entry.notes for entry in found.entries] == [()] * 4
+    assert [note for note in found.notes if note.startswith("1 record(s) have a key that is not Connect's")]
+    assert [note for note in found.notes if note.startswith('bad {"t":1}')]
+    assert len(found.notes) == 2
+
+
+def test_only_the_owners_asked_for_are_shown(store):
+    assert {owner for owner, _ in shown(store.snapshot(["b"]))} == {"b"}
+    assert store.snapshot(["nobody"]).entries == ()
+    assert {owner: len(entries) for owner, entries in store.snapshot().by_owner().items()} == {"a": 2, "b": 2}
+
+
+def test_history_knows_what_was_removed(store):
+    assert shown(store.history(["gone"])) == {("gone", '{"filename":"z"}'): None}
+
+
+def test_a_reading_changes_nothing(store):
+    assert store.snapshot() == store.snapshot()
+
+
+def test_twins_misplaced_and_strange_keys_are_noted(settings_of, new_topic, deadline):
+    topic = new_topic(5, cleanup_policy="compact")
+    key, twin = b'["c",{"a":1,"b":2}]', b'["c",{"b":2,"a":1}]'
+    spaced = b'["d", {"a": 1}]'
+    home = partition_of(key, 5)
+    producer = make_producer(settings_of)
+    producer.produce(topic, b'{"n":1}', key, (home + 1) % 5)
+    producer.produce(topic, b'{"n":2}', twin)
+    producer.produce(topic, b'{"n":3}', spaced)
+    assert producer.flush(20) == 0
+    found = OffsetsTopic(settings_of, topic, False, deadline).snapshot()
+    notes = {json.dumps(e.position.offset["n"]): " | ".join(e.notes) for e in found.entries if e.position.offset}
+    assert f"Java would put this key into partition {home}" in notes["1"]
+    assert "stored more than once" in notes["1"]
+    assert "stored more than once" in notes["2"]
+    assert "Java would" not in notes["2"]
+    assert "no worker will find them" in notes["3"]
+
+
+def test_the_history_of_the_topic_is_in_the_order_it_was_written(settings_of, new_topic, deadline):
+    topic = new_topic(1)
+    producer = make_producer(settings_of)
+    for value in (b'{"n":1}', b'{"n":2}', None, b'{"n":3}'):
+        producer.produce(topic, value, b'["c",{}]')
+    assert producer.flush(20) == 0
+    store = OffsetsTopic(settings_of, topic, False, deadline)
+    offsets = [e.position.offset and e.position.offset["n"] for e in store.history().entries]
+    assert offsets == [1, 2, None, 3]
+    assert [e.where["kafka_offset"] for e in store.history().entries] == [0, 1, 2, 3]
+    assert shown(store.snapshot()) == {("c", "{}"): Map({"n": 3})}
