@@ -7,7 +7,10 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:  # answered before click is loaded: scripts ask this often
         from playhead import __version__
 
-        sys.stdout.write(f"playhead {__version__}\n")
+        try:
+            print(f"playhead {__version__}", flush=True)  # noqa: T201  (no face is loaded yet)
+        except OSError as error:
+            sys.exit(f"error: stdout: {error.strerror}")
         return
     from playhead.cli.main import run
 

@@ -7,45 +7,78 @@ from pathlib import Path
 
 from playhead import __version__
 from playhead.config import Context
-from playhead.config.contexts import load_file, load_files
+from playhead.config.contexts import ADDRESS_KEYS, PATH_KEYS, load_file, load_files, masked
+from playhead.config.toml_lines import key_lines, line_of
 from playhead.connect.rest import open_rest
 from playhead.errors import ConfigInvalid, Fault, Invalid, PlayheadError
-from playhead.kafka.client import describe_cluster
+from playhead.kafka.client import describe_cluster, make_admin
 from playhead.kafka.properties import client_settings
 from playhead.kafka.versions import broker_release, library_version
 from playhead.model import Deadline
 from playhead.pipeline.jars import java_version
 
 
-def check_files(file: Path | None) -> list[str]:
-    """The files checked. Raises one `ConfigInvalid` with every fault of all of them."""
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was looked at, and what is allowed but unwise."""
+
+    files: list[str]
+    notes: list[str]
+
+
+def check_files(file: Path | None) -> Checked:
+    """Raises one `ConfigInvalid` with every fault of every file."""
     files = [load_file(file)] if file else load_files()
     faults: list[Fault] = []
     checked: list[str] = []
+    notes: list[str] = []
     for config in files:
         checked.append(str(config.path))
         faults += config.faults
         if config.current is not None and not any(config.current in other.contexts for other in files):
-            faults.append(Fault(str(config.path), None, f"current = {config.current!r}, but there is no such context"))
+            line = line_of(key_lines(config.path.read_text("utf-8")), ("current",))
+            faults.append(Fault(str(config.path), line, f"current = {config.current!r}, but there is no such context"))
         for name, settings in config.contexts.items():
             context = Context(name, settings)
-            named = [str(path) for key in ("worker-config", "command-config") if (path := context.path(key))]
-            checked += named
-            if named or context.table("kafka"):
-                faults += _kafka_faults(context, str(config.path))
+            missing = [fault for key in PATH_KEYS if (fault := _path_fault(context, key))]
+            faults += missing
+            checked += [str(context.path(key)) for key in PATH_KEYS if key in settings and not missing]
+            if not missing and any(key in settings for key in ADDRESS_KEYS if key != "connect"):
+                found, noted = _kafka_faults(context, str(config.path))
+                faults += found
+                notes += [f"context {name!r}: {note}" for note in noted]
     if faults:
         raise ConfigInvalid(faults)
-    return list(dict.fromkeys(checked))
+    return Checked(list(dict.fromkeys(checked)), notes)
 
 
-def _kafka_faults(context: Context, where: str) -> list[Fault]:
+def _path_fault(context: Context, key: str) -> Fault | None:
+    """A file that is named and cannot be had, at the line that names it."""
+    setting = context.settings.get(key)
+    if setting is None:
+        return None
+    where, _, line = setting.origin.rpartition(":")
     try:
-        client_settings(context)
-    except ConfigInvalid as error:
-        return error.faults
+        path = context.path(key)
+        if path is not None and not path.is_file():
+            return Fault(where, int(line), f"{key}: {path} is not a file")
+        if key == "connect-key" and "connect-cert" not in context.settings:
+            return Fault(where, int(line), "connect-key without connect-cert")
     except Invalid as error:
-        return [Fault(where, None, f"context {context.name!r}: {error.what}")]
-    return []
+        return Fault(where, int(line), f"{key}: {error.what}")
+    return None
+
+
+def _kafka_faults(context: Context, where: str) -> tuple[list[Fault], tuple[str, ...]]:
+    """librdkafka itself is asked whether it knows every setting; nothing is connected to."""
+    try:
+        settings = client_settings(context)
+        make_admin(settings)
+    except ConfigInvalid as error:
+        return error.faults, ()
+    except Invalid as error:
+        return [Fault(where, None, f"context {context.name!r}: {error.what}")], ()
+    return [], settings.notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +123,9 @@ def _workers(context: Context, deadline: Deadline) -> list[Version]:
 def _worker(context: Context, url: str, deadline: Deadline) -> Version:
     try:
         with open_rest(context, deadline, [url]) as rest:
-            return Version("worker", rest.worker().version, url)
+            return Version("worker", rest.worker().version, masked(url))
     except PlayheadError as fault:
-        return Version("worker", None, url, fault)
+        return Version("worker", None, masked(url), fault)
 
 
 def _package(name: str) -> str | None:

@@ -4,7 +4,6 @@ What is claimed is checked: the demo fails loudly when Kafka's console consumer 
 """
 
 from collections.abc import Callable
-from pathlib import Path
 
 from playhead.connect.answers import OffsetEntry
 from playhead.connect.rest import Rest
@@ -147,5 +146,5 @@ def _shown(entry: OffsetEntry) -> str:
     return "nothing" if entry.offset is None else Map(entry.offset).to_json()
 
 
-def run_demo(folder: Path | None, say: Say) -> None:
-    Demo(Lab(folder), say).run()
+def run_demo(lab: Lab, say: Say) -> None:
+    Demo(lab, say).run()

@@ -30,7 +30,7 @@ class Listener(StrEnum):
 def identify(host: str, port: int, seconds: float) -> Listener:
     try:
         answer = _exchange(host, port, seconds)
-    except socket.gaierror:
+    except (socket.gaierror, UnicodeError):
         return Listener.NO_HOST
     except ConnectionRefusedError:
         return Listener.NOBODY

@@ -232,3 +232,70 @@ def test_debezium_and_a_plugin_folder_of_the_user_are_on_the_worker(make_lab, tm
     assert "io.debezium.connector.postgresql.PostgresConnector" in plugins
     assert f"Loading plugin from: {own}" in lab.log_of("worker-1").read_text()
     lab.down()
+
+
+def test_a_folder_with_somebody_elses_files_is_left_alone(tmp_path):
+    (tmp_path / "postgres").mkdir()
+    (tmp_path / "postgres" / "init.sql").write_text("create table precious ();")
+    with pytest.raises(Refused, match="not a lab's folder"):
+        Lab(tmp_path).up(LabOptions(workers=0))
+    assert (tmp_path / "postgres" / "init.sql").read_text() == "create table precious ();"
+
+
+def test_an_initdb_that_was_cut_off_does_not_matter(tmp_path):
+    lab = Lab(tmp_path / "lab")
+    lab.up(LabOptions(workers=0))
+    lab.down()
+    (lab.folder / "postgres").rename(lab.folder / "postgres.new")  # as far as a killed initdb can get
+    (lab.folder / "postgres.new" / "global" / "pg_control").unlink()
+    lab.up()
+    assert lab.psql("select 1") == "1"
+    lab.down()
+
+
+def test_one_folder_is_one_lab_however_it_is_spelled_and_whatever_its_name(tmp_path, playhead):
+    """Blanks and other alphabets in the name; a link to it; a way around through the parent."""
+    folder = tmp_path / "mein Labör 実験"
+    lab = Lab(folder)
+    lab.up(LabOptions(workers=0, postgres=False))
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    for spelling in (link, folder / ".." / folder.name):
+        assert states(Lab(spelling)) == {"broker-1": "up"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", folder.name]
+    lab.down()
+    lab.up()
+    assert Lab(link).down() == ["broker-1"]
+
+
+def test_what_runs_is_stopped_even_when_lab_json_is_lost_or_garbage(tmp_path, playhead):
+    lab = Lab(tmp_path / "lab")
+    lab.up(LabOptions(workers=0, postgres=False))
+    (lab.folder / "lab.json").rename(tmp_path / "saved")
+    assert states(lab) == {"broker-1": "adrift"}
+    (lab.folder / "lab.json").write_text('{"options":{},"cluster_id":"x","ports":{}}')
+    assert "lab down" in playhead("lab", "status", "--dir", str(lab.folder)).exits(2).err
+    assert lab.down() == ["broker-1"]
+    assert processes_of(lab) == []
+
+
+def test_a_context_of_that_name_that_is_not_ours_is_not_overwritten(tmp_path, playhead):
+    home = tmp_path / "config"
+    (home / "playhead").mkdir(parents=True)
+    own = '[contexts.lab]\nbootstrap-servers = "staging-lab:9092"\nconnect-password = "s3cret"\n'
+    (home / "playhead" / "playhead.toml").write_text(own)
+    env = {"XDG_CONFIG_HOME": str(home)}
+    folder = str(tmp_path / "lab")
+    ran = playhead("lab", "up", "--workers", "0", "--dir", folder, env=env, cwd=tmp_path).exits(0)
+    assert "context 'playhead-lab' leads to it" in ran.err
+    assert own in (home / "playhead" / "playhead.toml").read_text()
+    playhead("lab", "down", "--dir", folder).exits(0)
+
+
+def test_an_empty_folder_name_does_not_mean_the_default_lab(playhead):
+    assert "it is empty" in playhead("lab", "down", "--dir", "").exits(2).err
+
+
+def test_a_proxy_of_the_environment_is_not_asked_for_a_worker_on_this_machine(lab, playhead):
+    env = {"http_proxy": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "no_proxy": "", "NO_PROXY": ""}
+    playhead("connectors", "list", "--connect", lab.connect_urls[0], env=env).exits(0)

@@ -332,3 +332,17 @@ def test_saving_and_opening_gives_back_the_same_settings():
     assert context.name == "my.own"
     assert {k: s.text for k, s in context.settings.items() if s.origin != "default"} == settings
     assert set(tomllib.loads(path.read_text())) == {"current", "contexts"}
+
+
+def test_a_context_named_by_a_flag_is_not_led_away_by_the_environment(tmp_path, monkeypatch):
+    """After `eval "$(playhead lab env)"` a command for production must still go to production."""
+    Path("playhead.toml").write_text('[contexts.prod]\nbootstrap-servers = "prod:1"\nconnect = "http://prod:2"\n')
+    monkeypatch.setenv("PLAYHEAD_BOOTSTRAP_SERVERS", "lab:1")
+    monkeypatch.setenv("PLAYHEAD_CONNECT", "http://lab:2")
+    monkeypatch.setenv("PLAYHEAD_WORKER_CONFIG", "/lab/worker.properties")
+    monkeypatch.setenv("PLAYHEAD_CONNECT_TOKEN", "needed")
+    context = open_context("prod")
+    assert (context.get("bootstrap-servers"), context.connect_urls) == ("prod:1", ["http://prod:2"])
+    assert context.get("worker-config") is None
+    assert context.get("connect-token") == "needed"
+    assert open_context(None, {}).get("bootstrap-servers") == "lab:1"

@@ -190,3 +190,60 @@ def test_every_leaf_command_documents_its_arguments_and_options():
 
     walk(root, "playhead")
     assert missing == []
+
+
+@pytest.mark.parametrize("words", [[], ["lab"], ["config"]])
+def test_a_group_without_a_command_shows_its_help_once(playhead, words):
+    ran = playhead(*words).exits(2)
+    assert ran.err.count("Usage:") == 1
+    assert "Commands:" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["config", "view", "-b", ""], "it is empty"),
+        (["connectors", "show", "", "--connect", "http://127.0.0.1:1"], "an empty name"),
+        (["connectors", "list", "--connect", "http://a..b:80"], "is not a Connect URL"),
+        (["lab", "logs", "broker-1", "-n", "0"], "Invalid value"),
+    ],
+)
+def test_nonsense_is_a_usage_error_in_words(playhead, words, told):
+    ran = playhead(*words).exits(2)
+    assert told in ran.err
+    assert "bug" not in ran.err
+
+
+def test_places_that_cannot_be_had_are_named_and_not_called_a_bug(playhead, tmp_path):
+    (tmp_path / "file").write_text("")
+    for words in (["lab", "up", "--dir", str(tmp_path / "file" / "x")], ["lab", "up", "--dir", "/proc/nope"]):
+        ran = playhead(*words)
+        assert ran.code in (1, 2)
+        assert "bug" not in ran.err and "Traceback" not in ran.err
+
+
+def test_a_full_or_closed_stdout_is_an_error_without_a_trace():
+    for command in (f"{PROGRAM} --version > /dev/full", f"{PROGRAM} config view -o json > /dev/full"):
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert "Traceback" not in done.stderr and "No space left" in done.stderr
+
+
+def test_a_user_without_a_home_can_still_ask(monkeypatch, tmp_path):
+    from playhead.config import open_context
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+
+    def no_home(self):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", no_home)
+    assert open_context().name is None
+
+
+def test_a_trace_is_shown_line_by_line():
+    from playhead.render import Details, render
+
+    text = render(Details({"name": "x", "trace": "Error\n\tat one\n\tat \x1btwo\n"}), "table")
+    assert text.splitlines() == ["name   x", "trace  Error", "           at one", "           at \\x1btwo"]

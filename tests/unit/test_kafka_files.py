@@ -260,8 +260,14 @@ def test_all_faults_of_a_file_are_told_at_once(stores):
     client = (
         f"bootstrap.servers=a:1\nssl.truststore.location={stores}/trust.jks\n"
         f'ssl.keystore.location={stores}/key.jks\nsasl.jaas.config=com.x.Mine required password="{CANARY}";\n'
+        "security.protocol=SASL_SSL\n"
     )
     with pytest.raises(ConfigInvalid) as caught:
         settings_of(client=client)
     assert sorted(fault.line or 0 for fault in caught.value.faults) == [2, 3, 4]
     assert CANARY not in str(caught.value)
+
+
+def test_stores_of_a_rest_listener_do_not_matter_to_brokers_without_tls(stores):
+    worker = f"bootstrap.servers=a:1\nlisteners=https://:8083\nssl.keystore.location={stores}/key.jks\n"
+    assert settings_of(worker) == {"bootstrap.servers": "a:1"}

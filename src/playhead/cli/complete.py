@@ -36,4 +36,4 @@ def lab_parts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
     from playhead.lab import Lab
 
     folder = ctx.params.get("folder")
-    return _matching(lambda: [part.name for part in Lab(Path(folder) if folder else None).status()], incomplete)
+    return _matching(lambda: Lab(Path(folder) if folder else None).part_names(), incomplete)

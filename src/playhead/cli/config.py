@@ -92,4 +92,6 @@ def validate(file: Path | None) -> None:
     from playhead.checkup import check_files
 
     checked = check_files(file)
-    say(f"no fault found in {', '.join(checked)}" if checked else "there is no playhead.toml to check")
+    for note in checked.notes:
+        say(f"note: {note}")
+    say(f"no fault found in {', '.join(checked.files)}" if checked.files else "there is no playhead.toml to check")

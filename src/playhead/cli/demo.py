@@ -1,7 +1,5 @@
 """`playhead demo`."""
 
-from pathlib import Path
-
 import click
 
 from playhead.cli.frame import debug_option, program, say, write
@@ -15,8 +13,13 @@ from playhead.demo import run_demo
 def demo(folder: str | None) -> None:
     """Start the lab and show, on a real Connect worker, a position seen, moved, proved and undone."""
     say("The demo needs a Kafka broker and a Connect worker: starting the lab (a minute the first time).")
-    bring_up(open_lab(folder), {})
+    lab = open_lab(folder)
+    bring_up(lab, folder, {} if not lab.exists or lab.options.workers else {"workers": 1})
     say("")
-    run_demo(Path(folder) if folder else None, lambda text: write(f"{text}\n"))
+    try:
+        run_demo(lab, lambda text: write(f"{text}\n"))
+    except KeyboardInterrupt:
+        say(f"the lab keeps running; stop it with: {down_command(folder)}")
+        raise
     write(f"The lab is still running. Look around: {program()} connectors list\n")
     write(f"Stop it with: {down_command(folder)}\n")

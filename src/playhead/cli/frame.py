@@ -100,6 +100,8 @@ class Face:
 
 def write(text: str) -> None:
     """Data, to stdout."""
+    if sys.stdout is None:
+        raise PlayheadError("there is nowhere to write to: stdout is closed")
     sys.stdout.write(text)
     sys.stdout.flush()
 
@@ -136,6 +138,8 @@ def _face(ctx: click.Context) -> Face:
 def _flag(key: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
     def remember(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
         if value is not None:
+            if not value.strip():
+                raise click.BadParameter("it is empty")
             _face(ctx).flags[key] = value
 
     return remember
@@ -174,6 +178,7 @@ def _option(*names: str, callback: Callable[..., None], **more: Any) -> Callable
     return click.option(*names, callback=callback, expose_value=False, **more)
 
 
+FILE = click.Path(dir_okay=False)
 _CONTEXT_OPTIONS = (
     _option(
         "--context",
@@ -186,9 +191,19 @@ _CONTEXT_OPTIONS = (
         "-b", "--bootstrap-server", callback=_flag("bootstrap-servers"), metavar="HOST:PORT", help="Kafka brokers."
     ),
     _option("--connect", callback=_flag("connect"), metavar="URL", help="Connect workers, comma separated."),
-    _option("--worker-config", callback=_flag("worker-config"), metavar="FILE", help="A worker.properties as it is."),
     _option(
-        "--command-config", callback=_flag("command-config"), metavar="FILE", help="A Java client.properties as it is."
+        "--worker-config",
+        callback=_flag("worker-config"),
+        type=FILE,
+        metavar="FILE",
+        help="A worker.properties as it is.",
+    ),
+    _option(
+        "--command-config",
+        callback=_flag("command-config"),
+        type=FILE,
+        metavar="FILE",
+        help="A Java client.properties as it is.",
     ),
     _option(
         "-X",
@@ -249,6 +264,12 @@ def run_command(command: click.Command, name: str) -> NoReturn:
         code = 141
     except PlayheadError as error:
         code = _error(error, debug=face.debug)
+    except OSError as error:
+        if face.debug:
+            traceback.print_exc()
+        where = f"{error.filename}: " if error.filename else ""
+        say(f"error: {where}{error.strerror or error}", style="red")
+        code = 1
     except Exception as error:  # noqa: BLE001  (the last resort: a sentence instead of a trace)
         if face.debug:
             traceback.print_exc()
@@ -259,6 +280,9 @@ def run_command(command: click.Command, name: str) -> NoReturn:
 
 
 def _usage(error: click.UsageError) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # no arguments at all: the help is the answer
+        say(error.format_message())
+        return Invalid.exit_code
     if error.ctx:
         say(error.ctx.get_usage())
     say(f"error: {error.format_message()}", style="red")

@@ -33,7 +33,7 @@ def info(face: Face) -> None:
         for v in found
     ]
     faults = [v.fault for v in found if v.fault]
-    face.show(Listing(COLUMNS if faults else COLUMNS[:3], rows, name="part"))
+    face.show(Listing(COLUMNS if faults or face.form == "csv" else COLUMNS[:3], rows, name="part"))
     for hint in dict.fromkeys(fault.hint for fault in faults if fault.hint):
         say(hint)
     if faults:

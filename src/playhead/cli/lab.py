@@ -10,7 +10,7 @@ import click
 
 from playhead.cli.complete import lab_parts
 from playhead.cli.frame import Face, LazyGroup, debug_option, output_option, pass_face, program, say, write
-from playhead.config import open_context, save_context
+from playhead.config import load_files, open_context, save_context
 from playhead.errors import ConfigInvalid, Invalid, NotFound
 from playhead.lab import Lab
 from playhead.lab.lab import tail
@@ -27,14 +27,28 @@ COLUMNS = (
     Column("log", "LOG", wide=True),
 )
 
-folder_option = click.option("--dir", "folder", metavar="FOLDER", help="Folder of the lab [default: one per user].")
+
+def _named(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    if value == "":  # an unset variable must not lead to the default lab
+        raise click.BadParameter("it is empty")
+    return value
+
+
+folder_option = click.option(
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False),
+    callback=_named,
+    metavar="FOLDER",
+    help="Folder of the lab [default: one per user].",
+)
 
 
 def open_lab(folder: str | None) -> Lab:
     return Lab(Path(folder) if folder else None)
 
 
-def bring_up(lab: Lab, changes: dict[str, Any]) -> None:
+def bring_up(lab: Lab, folder: str | None, changes: dict[str, Any]) -> None:
     """Up, with progress on a terminal, and a context that leads there."""
     saved = LabFile.load(lab.folder)
     base = saved.options if saved else LabOptions()
@@ -53,18 +67,35 @@ def bring_up(lab: Lab, changes: dict[str, Any]) -> None:
         )
     except KeyboardInterrupt:
         line.clear()
-        say(f"what was started keeps running; stop it with: {program()} lab down")
+        say(f"what was started keeps running; stop it with: {down_command(folder)}")
         raise
     line.clear()
+    say("the lab is up")
+    _write_context(lab)
+
+
+def _write_context(lab: Lab) -> None:
     before = _current()
-    path = save_context("lab", lab.context())
-    say(f"the lab is up; context 'lab' is written to {path}")
-    if before not in (None, "lab"):
+    name = "lab" if _is_free_for_us("lab") else "playhead-lab"
+    path = save_context(name, lab.context())
+    say(f"context {name!r} leads to it ({path})")
+    if before not in (None, name):
         say(
             f"the current context was {before!r}; go back with: {program()} config use-context {shlex.quote(before or '')}"
         )
-    if (in_force := _current()) != "lab":
-        say(f"here the current context is {in_force!r}: use --context lab, or `{program()} config use-context lab`")
+    if (in_force := _current()) != name:
+        say(
+            f"here the current context is {in_force!r}: use --context {name}, or `{program()} config use-context {name}`"
+        )
+
+
+def _is_free_for_us(name: str) -> bool:
+    """A context of that name that somebody else wrote is not ours to overwrite: ours lead to a lab on this machine."""
+    for file in load_files():
+        if settings := file.contexts.get(name):
+            servers = settings.get("bootstrap-servers")
+            return servers is not None and all(s.startswith("127.0.0.1:") for s in servers.text.split(","))
+    return True
 
 
 def down_command(folder: str | None) -> str:
@@ -122,7 +153,7 @@ def up(
         "extras": extras or None,
         "plugin_path": plugin_path or None,
     }
-    bring_up(open_lab(folder), {name: value for name, value in changes.items() if value is not None})
+    bring_up(open_lab(folder), folder, {name: value for name, value in changes.items() if value is not None})
     say(f"stop it with: {down_command(folder)}")
 
 
@@ -131,7 +162,11 @@ def up(
 @debug_option
 def down(folder: str | None) -> None:
     """Stop exactly what the lab started. The data stays."""
-    stopped = open_lab(folder).down(say)
+    try:
+        stopped = open_lab(folder).down(say)
+    except KeyboardInterrupt:
+        say(f"the rest keeps running; stop it with: {down_command(folder)}")
+        raise
     say(f"stopped {', '.join(stopped)}" if stopped else "nothing of this lab was running")
 
 
@@ -150,7 +185,9 @@ def status(face: Face, folder: str | None) -> None:
 
 @lab.command()
 @click.argument("part", shell_complete=lab_parts)
-@click.option("-n", "--lines", default=50, show_default=True, help="How many lines from the end.")
+@click.option(
+    "-n", "--lines", type=click.IntRange(min=1), default=50, show_default=True, help="How many lines from the end."
+)
 @folder_option
 @debug_option
 def logs(part: str, lines: int, folder: str | None) -> None:

@@ -40,6 +40,7 @@ KEYS = (
     *PATH_KEYS,
 )
 TABLES = ("kafka", "spark")
+ADDRESS_KEYS = ("bootstrap-servers", "connect", "worker-config", "command-config")
 DEFAULTS = {"timeout": "30s"}
 ENVIRONMENT = {
     "bootstrap-servers": "PLAYHEAD_BOOTSTRAP_SERVERS",
@@ -94,7 +95,7 @@ class Setting:
     def shown(self) -> str:
         if isinstance(self.value, Secret):
             return "***"
-        return _USERINFO.sub(r"\1***@", self.value)
+        return masked(self.value)
 
     def __repr__(self) -> str:
         return f"Setting(value={self.shown!r}, origin={self.origin!r})"
@@ -137,6 +138,11 @@ class ConfigFile:
     faults: tuple[Fault, ...] = ()
 
 
+def masked(text: str) -> str:
+    """URLs without the credentials they may hold."""
+    return _USERINFO.sub(r"\1***@", text)
+
+
 def is_sensitive(key: str) -> bool:
     return _SENSITIVE.search(key) is not None
 
@@ -150,13 +156,19 @@ def parse_duration(text: str) -> float:
 
 
 def user_file() -> Path:
-    base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(base).expanduser() / "playhead" / FILE_NAME
+    try:
+        base = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+    except RuntimeError:  # a user without a home folder
+        base = Path("/nonexistent")
+    return base / "playhead" / FILE_NAME
 
 
 def project_file() -> Path | None:
     """`playhead.toml` in the working directory or the nearest folder above it."""
-    here = Path.cwd()
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # the folder was deleted under us
+        return None
     return next((folder / FILE_NAME for folder in (here, *here.parents) if (folder / FILE_NAME).is_file()), None)
 
 
@@ -278,6 +290,7 @@ def open_context(name: str | None = None, flags: Mapping[str, str] | None = None
 
     `name` (or `PLAYHEAD_CONTEXT`, or `current` of the nearest file) picks the context; with no file at all there is none,
     and flags and environment must say everything. Keys of `flags` are those of the file; `kafka.X` is `-X X=...`.
+    A context that is named here is a flag itself: addresses in the environment do not lead away from it.
     """
     files = load_files()
     faults = [fault for file in files for fault in file.faults]
@@ -287,7 +300,8 @@ def open_context(name: str | None = None, flags: Mapping[str, str] | None = None
     settings = {key: Setting(value, "default") for key, value in DEFAULTS.items()}
     settings |= _context_of(files, chosen)
     for key, variable in ENVIRONMENT.items():
-        if value := os.environ.get(variable):
+        named_away = name is not None and (key in settings or key in ADDRESS_KEYS)
+        if (value := os.environ.get(variable)) and not named_away:
             settings[key] = Setting(as_value(key, value), f"${variable}")
     for key, value in (flags or {}).items():
         settings[key] = Setting(as_value(key, value), FLAGS.get(key, "-X"))

@@ -49,7 +49,7 @@ def _edit(path: Path, *, current: str, context: tuple[str, Mapping[str, str]] | 
     text = ""
     if path.is_file():
         load_file(path)  # a file that cannot be read is not overwritten
-        text = path.read_text("utf-8")
+        text = path.read_bytes().decode("utf-8")  # with the line ends it has
     wanted = tomllib.loads(text)
     document = tomlkit.parse(text if "current" in wanted else _with_current(text))
     document["current"] = wanted["current"] = current
@@ -130,7 +130,7 @@ def _replace(path: Path, text: str) -> None:
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -78,5 +78,5 @@ def _no_answer(answer: Answer) -> bool:
 def _hint(answer: Answer) -> str | None:
     """Jetty 12 (Kafka 4) declines such paths before Connect sees them, encoded or not."""
     if answer.status == 400 and not answer.is_json:
-        return "workers of Kafka 4 cannot be asked for a name with / \\ or % in it, nor for one of dots only"
+        return "workers of Kafka 4 decline names with / \\ % or control characters in a path, and names of dots only"
     return None

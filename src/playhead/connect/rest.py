@@ -20,6 +20,7 @@ from playhead.connect.answers import (
     Json,
     KeyDefinition,
     LoggerLevel,
+    Message,
     OffsetEntries,
     OffsetEntry,
     Plugin,
@@ -289,7 +290,7 @@ class Rest:
     def _message(self, call: Call) -> str:
         """Empty when the answer was lost and the state read back."""
         response = self._transport.send(call)
-        return str(response.json().get("message", "")) if response.content else ""
+        return self._transport.decoded(call, response, Message).message if response.content else ""
 
     def _info(self, call: Call, name: str) -> ConnectorInfo:
         """What the leader answered; read from the worker when that answer was lost."""

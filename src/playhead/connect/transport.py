@@ -77,6 +77,10 @@ class Call:
 
 def encoded(segment: str) -> str:
     """One path segment. A segment of dots only would otherwise be taken as a step up."""
+    if not segment:
+        raise Invalid("an empty name is no name")
+    if any("\ud800" <= character <= "\udfff" for character in segment):
+        raise Invalid("this name is not valid text: it cannot be sent")
     return quote(segment, safe="") if segment.strip(".") else segment.replace(".", "%2E")
 
 
@@ -96,7 +100,14 @@ class Transport:
         auth = None
         if credentials.username is not None:
             auth = (credentials.username, credentials.password.reveal() if credentials.password else "")
-        self._http = httpx2.Client(headers=headers, auth=auth, verify=_tls(credentials), follow_redirects=False)
+        # A proxy of the environment is for the world outside, not for a worker on this machine.
+        self._http = httpx2.Client(
+            headers=headers,
+            auth=auth,
+            verify=_tls(credentials),
+            follow_redirects=False,
+            trust_env=not all(_is_loopback(url) for url in self.urls),
+        )
 
     def close(self) -> None:
         self._http.close()
@@ -214,7 +225,7 @@ class Transport:
         if fault := _told(url, parsed.host, error):
             return fault
         port = parsed.port or (443 if parsed.scheme == "https" else 80)
-        seconds = min(2.0, max(0.5, self.deadline.remaining()))
+        seconds = min(1.0, max(0.2, self.deadline.remaining() / 3))
         listener = identify(parsed.host, port, seconds)
         place = f"{parsed.host}:{port}"
         if listener is Listener.KAFKA:
@@ -272,7 +283,8 @@ def _checked(url: str) -> str:
     """Credentials inside a URL would be shown with every message that names it."""
     try:
         parsed = httpx2.URL(url)
-    except httpx2.InvalidURL:
+        parsed.host.encode("idna")
+    except (httpx2.InvalidURL, UnicodeError):
         shown = url.rpartition("@")[2]
         raise Invalid(f"{shown!r} is not a Connect URL", "write it like http://host:8083") from None
     if parsed.userinfo:
@@ -282,6 +294,11 @@ def _checked(url: str) -> str:
             "they belong into connect-username and connect-password of the context",
         )
     return url.rstrip("/")
+
+
+def _is_loopback(url: str) -> bool:
+    host = httpx2.URL(url).host
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _sendable(token: Secret) -> str:

@@ -140,8 +140,9 @@ def diagnosis(settings: ClientSettings, errors: list[KafkaError], deadline: Dead
                 f"the certificate of {settings.bootstrap} is not trusted: {_reason(error)}",
                 "set ssl.ca.location to the authority that signed it",
             )
-    seconds = min(2.0, max(0.3, deadline.remaining() / 3))
-    findings = [(server, identify(*_address(server), seconds)) for server in settings.bootstrap.split(",")]
+    servers = settings.bootstrap.split(",")[:3]  # enough to say what is wrong, and it must fit into the time left
+    seconds = min(2.0, max(0.2, deadline.remaining() / 3 / len(servers)))
+    findings = [(server, identify(*_address(server), seconds)) for server in servers]
     server, listener = findings[0]
     waited = f"no Kafka broker could be reached within {deadline.seconds:g} s"
     if listener is Listener.KAFKA and tls:

@@ -180,13 +180,14 @@ class _Reader:
     def next_batch(self, deadline: Deadline) -> list[RawMessage]:
         with translated(f"reading {self.topic}"):
             messages = cast(list[RawMessage], self.consumer.consume(BATCH, min(POLL_SECONDS, deadline.remaining())))
-        if not messages and deadline.passed:
+        kept = self._within(messages)
+        if self.waiting and deadline.passed:
             behind = ", ".join(f"{self.topic}-{p} before {end}" for p, end in sorted(self.waiting.items()))
             raise TimedOut(
                 f"reading {self.topic} did not finish within {deadline.seconds:g} s; missing: {behind}",
                 "give it more time with --timeout",
             )
-        return self._within(messages)
+        return kept
 
     def _within(self, messages: Sequence[RawMessage]) -> list[RawMessage]:
         """Drops what lies at or beyond the end, and notes the partitions that have arrived there."""

@@ -158,8 +158,10 @@ def translate(properties: Mapping[str, Setting]) -> ClientSettings:
     run = _Translation(properties)
     for key, setting in properties.items():
         run.one(key, setting)
-    run.guarded("ssl.keystore.location", run.keystore)
-    run.guarded("ssl.truststore.location", run.truststore)
+    # Without TLS to the brokers the stores are somebody else's: a worker's REST listener uses the same names.
+    if run.text("security.protocol").upper().endswith("SSL"):
+        run.guarded("ssl.keystore.location", run.keystore)
+        run.guarded("ssl.truststore.location", run.truststore)
     if run.faults:
         raise ConfigInvalid(run.faults)
     run.warn_of_weak_security()

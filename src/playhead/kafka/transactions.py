@@ -11,6 +11,7 @@ from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from playhead.errors import TimedOut
 from playhead.kafka.client import make_producer
 from playhead.kafka.faults import code_of, fault_of, transaction_fault
 from playhead.kafka.properties import ClientSettings
@@ -76,9 +77,13 @@ class TransactionalProducer:
 
     def commit(self) -> None:
         """Raises before committing if any record was not delivered."""
-        self._producer.flush(self._deadline.remaining())
+        waiting = self._producer.flush(self._deadline.remaining())
         if self._undelivered:
             raise transaction_fault(self._undelivered[0], self.transactional_id, "producing")
+        if waiting:
+            raise TimedOut(
+                f"{waiting} record(s) were not delivered within {self._deadline.seconds:g} s: nothing is committed"
+            )
         # A commit that ran into its time limit may be asked for again: librdkafka keeps it one commit.
         self._step("committing", lambda: self._producer.commit_transaction(self._deadline.remaining()))
 
@@ -118,10 +123,3 @@ class TransactionalProducer:
 
 
 _HARMLESS_ON_ABORT = frozenset({KafkaError._STATE, KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._FENCED})
-
-
-def fence(settings: ClientSettings, transactional_ids: Sequence[str], deadline: Deadline) -> None:
-    """Ends every older producer of these ids, without writing anything."""
-    for transactional_id in transactional_ids:
-        with TransactionalProducer(settings, transactional_id, deadline):
-            pass

@@ -5,18 +5,19 @@ import os
 import re
 import signal
 import subprocess
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from playhead.errors import NotFound, PartFailed, Refused
+from playhead.errors import Invalid, NotFound, PartFailed, Refused
 from playhead.lab import processes
 from playhead.lab.java import LOG4J, TOOL_LOG4J, run_tool
 from playhead.lab.options import LabFile, LabOptions
 from playhead.lab.parts import Part, connect, kafka, postgres, s3
 from playhead.model import Deadline
-from playhead.pipeline.jars import Progress, fetch_jars
+from playhead.pipeline.jars import Progress, check_java, fetch_jars
 
 Report = Callable[[str], None]
 _SERIOUS = re.compile(r"\b(ERROR|FATAL)\b|^Exception in thread")
@@ -24,7 +25,7 @@ _SERIOUS = re.compile(r"\b(ERROR|FATAL)\b|^Exception in thread")
 
 @dataclass(frozen=True, slots=True)
 class PartStatus:
-    """`state`: up, starting (runs but does not answer yet), paused, down."""
+    """`state`: up, starting (runs but does not answer yet), paused, down, adrift (runs, but its lab.json is gone)."""
 
     name: str
     state: str
@@ -38,13 +39,21 @@ def default_folder() -> Path:
     """Root has no private home for services that may not run as root; others keep it in their state folder."""
     if os.geteuid() == 0:
         return Path("/var/lib/playhead/lab")
-    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(base).expanduser() / "playhead" / "lab"
+    try:
+        return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "playhead" / "lab"
+    except RuntimeError:
+        raise Invalid(
+            "there is no home folder for the lab", "name a folder with --dir, or set XDG_STATE_HOME"
+        ) from None
 
 
 class Lab:
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = (folder or default_folder()).absolute()
+        # Resolved, because the folder's name on the command lines is what makes a process ours.
+        self.folder = (folder or default_folder()).resolve()
+        if "," in str(self.folder):
+            raise Invalid(f"{self.folder} has a comma, at which Kafka would cut it", "choose another folder with --dir")
+        self._log_starts: dict[str, int] = {}
 
     # Life
 
@@ -57,7 +66,8 @@ class Lab:
         seconds: float = 120,
     ) -> list[PartStatus]:
         """Starts what does not run yet and waits until every part really answers. Without options: as last time."""
-        with self._locked():
+        check_java()
+        with self._locked(report):
             lab = self._prepared(options)
             for jar_set in ("kafka", *lab.options.extras):
                 fetch_jars(jar_set, fetched)
@@ -75,18 +85,14 @@ class Lab:
 
     def down(self, report: Report = lambda message: None) -> list[str]:
         """Stops exactly what belongs to this lab; the data stays. Returns the names of what was stopped."""
-        if not self.exists:
+        if not self.folder.is_dir():
             return []
-        with self._locked():
-            parts = self._all_parts()
-            running = processes.find_processes(self.folder)
-            stopped = []
-            for part in sorted(parts, key=lambda part: (part.wave, part.name), reverse=True):
-                if part.name in running:
-                    report(f"stopping {part.name}")
-                    processes.stop_process(running[part.name], part.stop_signal, grace_seconds=20)
-                    stopped.append(part.name)
-            return stopped
+        with self._locked(report):
+            running = processes.find_processes(self.folder)  # all there is to know: works without a lab.json too
+            for name in sorted(running, key=_stop_order):
+                report(f"stopping {name}")
+                processes.stop_process(running[name], _stop_signal(name), grace_seconds=20)
+            return sorted(running, key=_stop_order)
 
     @property
     def exists(self) -> bool:
@@ -94,11 +100,14 @@ class Lab:
 
     def status(self) -> list[PartStatus]:
         """What runs, found in the process table, and whether it answers."""
-        if not self.exists:
-            return []
-        parts = self._all_parts()
         running = processes.find_processes(self.folder)
-        return [self._status_of(part, running.get(part.name)) for part in parts]
+        if not self.exists:
+            lost = "lab.json is lost; `lab down` still stops it"
+            return [PartStatus(name, "adrift", process.pid, "", lost, "") for name, process in running.items()]
+        return [self._status_of(part, running.get(part.name)) for part in self._all_parts()]
+
+    def part_names(self) -> list[str]:
+        return [part.name for part in self._all_parts()] if self.exists else []
 
     def log_of(self, name: str) -> Path:
         return self._part(name).log
@@ -111,7 +120,7 @@ class Lab:
 
     def stop(self, name: str) -> None:
         """A clean stop of one part."""
-        processes.stop_process(self._process(name), self._part(name).stop_signal, grace_seconds=20)
+        processes.stop_process(self._process(name), _stop_signal(name), grace_seconds=20)
 
     def pause(self, name: str) -> None:
         """SIGSTOP: the part keeps its connections and answers nobody."""
@@ -224,7 +233,14 @@ class Lab:
 
     def _prepared(self, options: LabOptions | None) -> LabFile:
         """`lab.json` as wanted now, written before anything starts: a crash from here on is found by `status`."""
-        lab = LabFile.load(self.folder) or LabFile.new((options or LabOptions()).checked())
+        lab = LabFile.load(self.folder)
+        if lab is None:
+            if strangers := [path.name for path in self.folder.iterdir() if path.name != ".lock"]:
+                raise Refused(
+                    f"{self.folder} is not a lab's folder and not empty: there is {strangers[0]}",
+                    "name an empty or a new folder with --dir",
+                )
+            lab = LabFile.new((options or LabOptions()).checked())
         if options is not None:
             if options.brokers < lab.options.brokers:
                 raise Refused(
@@ -232,17 +248,10 @@ class Lab:
                     "make a smaller one in another folder with --dir",
                 )
             lab.options = options.checked()
-        names = [f"broker-{n}" for n in range(1, lab.options.brokers + 1)] + [
-            "controller",
-            "postgres",
-            "s3",
-            "standalone",
-        ]
-        names += [f"worker-{n}" for n in range(1, lab.options.workers + 1)]
         running = set(processes.find_processes(self.folder))
         if "broker-1" in running:
             running.add("controller")
-        lab.choose_ports(names, running)
+        lab.choose_ports(running)
         (self.folder / "log4j2.xml").write_text(LOG4J)
         (self.folder / "tool-log4j2.xml").write_text(TOOL_LOG4J)
         lab.save(self.folder)
@@ -254,24 +263,27 @@ class Lab:
         for name, process in processes.find_processes(self.folder).items():
             if name not in wanted:
                 report(f"stopping {name}, which this lab no longer has")
-                processes.stop_process(process, signal.SIGTERM, grace_seconds=20)
+                processes.stop_process(process, _stop_signal(name), grace_seconds=20)
 
     def _start(self, part: Part, report: Report) -> bool:
         """Starts the part unless it runs with the configuration it should have. True if it was started now."""
         running = processes.find_processes(self.folder).get(part.name)
-        changed = [path for path, text in part.files.items() if not path.is_file() or path.read_text() != text]
+        changed = [
+            path for path, text in part.files.items() if not path.is_file() or path.read_bytes() != text.encode("ascii")
+        ]
         if running and not changed:
             if processes.is_paused(running):
                 running.resume()
             return False
         if running:
             report(f"restarting {part.name}: its configuration changed")
-            processes.stop_process(running, part.stop_signal, grace_seconds=20)
+            processes.stop_process(running, _stop_signal(part.name), grace_seconds=20)
         for path in changed:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(part.files[path])
+            path.write_text(part.files[path], "ascii")
         part.prepare()
         report(f"starting {part.name}")
+        self._log_starts[part.name] = part.log.stat().st_size if part.log.exists() else 0
         processes.start_process(part.command(), part.log, self.folder)
         return True
 
@@ -284,15 +296,18 @@ class Lab:
             if missing is None:
                 return True
             if part.name not in processes.find_processes(self.folder):
-                raise PartFailed(part.name, "ended by itself while starting", failure_in(part.log), str(part.log))
+                raise self._failure(part, "ended by itself while starting")
             if deadline.passed:
-                what = f"does not answer after {deadline.seconds:g} s: {missing}"
-                raise PartFailed(part.name, what, failure_in(part.log), str(part.log))
+                raise self._failure(part, f"does not answer after {deadline.seconds:g} s: {missing}")
             return False
 
         deadline.wait_for(answered, f"starting {part.name}", every=0.2)
         if announce:
             report(f"{part.name} answers at {part.address}")
+
+    def _failure(self, part: Part, what: str) -> PartFailed:
+        since = self._log_starts.get(part.name, 0)
+        return PartFailed(part.name, what, failure_in(part.log, since), str(part.log))
 
     def _status_of(self, part: Part, process: processes.Process | None) -> PartStatus:
         if process is None:
@@ -304,25 +319,41 @@ class Lab:
         return PartStatus(part.name, state, process.pid, part.address, missing or "", str(part.log))
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self, report: Report) -> Iterator[None]:
         """One `up` or `down` at a time per folder; the lock goes with the process that held it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / ".lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                report("waiting for another command that works on this lab")
+                fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
 
-def tail(path: Path, lines: int) -> list[str]:
+def _stop_order(name: str) -> tuple[int, str]:
+    """Clients before the brokers they talk to."""
+    return (1 if name.startswith("broker") else 0, name)
+
+
+def _stop_signal(name: str) -> signal.Signals:
+    """PostgreSQL takes SIGINT as a fast shutdown; at SIGTERM it would wait for every client to leave."""
+    return signal.SIGINT if name == "postgres" else signal.SIGTERM
+
+
+def tail(path: Path, lines: int, since: int = 0) -> list[str]:
+    """The last lines of a log, of what was written after its first `since` bytes."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - 64 * 1024))
-            return file.read().decode("utf-8", "replace").splitlines()[-lines:]
+            file.seek(since)
+            last = deque(file, maxlen=lines)
     except OSError:
         return []
+    return [line.decode("utf-8", "replace").rstrip("\n") for line in last]
 
 
-def failure_in(log: Path, lines: int = 20) -> list[str]:
-    """The lines that say why: from the first error of the last run on, without stack frames; else the end of the log."""
-    recent = [line for line in tail(log, 400) if not line.startswith("\tat ")]
+def failure_in(log: Path, since: int, lines: int = 20) -> list[str]:
+    """The lines that say why: from the first error of this run on, without stack frames; else the end of the log."""
+    recent = [line for line in tail(log, 400, since) if not line.startswith("\tat ")]
     errors = [i for i, line in enumerate(recent) if _SERIOUS.search(line)]
     return recent[errors[0] : errors[0] + lines] if errors else recent[-lines:]

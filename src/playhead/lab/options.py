@@ -12,6 +12,7 @@ import msgspec
 from playhead.errors import Invalid, Refused
 
 EXTRAS = ("s3", "debezium")
+_LOST = "`lab down` still stops what runs; start anew in another folder with --dir"
 
 
 class LabOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,9 +52,17 @@ class LabFile(msgspec.Struct):
         if not path.is_file():
             return None
         try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
-        except msgspec.MsgspecError as error:
-            raise Invalid(f"{path} cannot be read: {error}", "choose another folder with --dir") from None
+            found = msgspec.json.decode(path.read_bytes(), type=cls)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise Invalid(f"{path} cannot be read: {error}", _LOST) from None
+        if missing := [name for name in found.port_names() if name not in found.ports]:
+            raise Invalid(f"{path} names no port for {missing[0]}", _LOST)
+        return found
+
+    def port_names(self) -> list[str]:
+        brokers = [f"broker-{n}" for n in range(1, self.options.brokers + 1)]
+        workers = [f"worker-{n}" for n in range(1, self.options.workers + 1)]
+        return [*brokers, "controller", "postgres", "s3", "standalone", *workers]
 
     @classmethod
     def new(cls, options: LabOptions) -> "LabFile":
@@ -66,10 +75,10 @@ class LabFile(msgspec.Struct):
         temporary.write_bytes(data + b"\n")
         temporary.replace(folder / "lab.json")
 
-    def choose_ports(self, wanted: Iterable[str], in_use_by_us: Iterable[str]) -> None:
-        """A free port for every wanted name. A known port is kept unless a stranger holds it now."""
+    def choose_ports(self, in_use_by_us: Iterable[str]) -> None:
+        """A free port for everything that may need one. A known port is kept unless a stranger holds it now."""
         ours = set(in_use_by_us)
-        for name in wanted:
+        for name in self.port_names():
             port = self.ports.get(name)
             if port is None or (name not in ours and not _is_free(port)):
                 self.ports[name] = _free_port(taken=set(self.ports.values()))

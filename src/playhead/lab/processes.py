@@ -38,7 +38,10 @@ def find_processes(folder: Path) -> dict[str, Process]:
         for word in process.info["cmdline"] or ():
             part, _, place = word.removeprefix("-D").partition("@")
             if part.startswith(_MARK) and place == str(folder):
-                found[part.removeprefix(_MARK)] = process
+                # A child that was just forked still has its parent's command line: the oldest is the part itself.
+                older = found.get(name := part.removeprefix(_MARK))
+                if older is None or process.create_time() < older.create_time():
+                    found[name] = process
     return found
 
 

@@ -65,8 +65,12 @@ def list_jars(jar_set: str) -> list[Jar]:
 
 
 def cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.environ.get("PLAYHEAD_CACHE") or Path(base).expanduser() / "playhead") / "jars"
+    if named := os.environ.get("PLAYHEAD_CACHE"):
+        return Path(named) / "jars"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "playhead" / "jars"
+    except RuntimeError:
+        raise Invalid("there is no home folder to keep jars in", "set PLAYHEAD_CACHE") from None
 
 
 def fetch_jars(jar_set: str, progress: Progress = lambda done, total: None) -> list[Path]:
@@ -179,6 +183,15 @@ def java_version() -> str | None:
         return None
     found = re.search(r'version "([^"]+)"', told)
     return found.group(1) if found else None
+
+
+def check_java() -> None:
+    """Kafka 4 needs Java 17; an older one would fail with a class file version nobody understands."""
+    java()
+    found = java_version() or "unknown"
+    major = found.removeprefix("1.").split(".")[0].split("-")[0]
+    if not major.isdigit() or int(major) < 17:
+        raise Invalid(f"Java {found} is too old", "install Java 17 or newer, or set JAVA_HOME to it")
 
 
 def ivy_jar() -> Path:

@@ -155,10 +155,16 @@ def _text(answer: Listing | Details, *, wide: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _lines(value: str, indent: int) -> str:
+    """A text of several lines, a trace for example, line under line; its tabs as blanks."""
+    lines = [clean(line) for line in value.rstrip("\n").expandtabs(4).split("\n")]
+    return ("\n" + " " * indent).join(lines)
+
+
 def _details(answer: Details, *, wide: bool) -> str:
     simple = {key: value for key, value in answer.fields.items() if not isinstance(value, Listing)}
     width = max((len(clean(key)) for key in simple), default=0)
-    text = "".join(f"{clean(key).ljust(width)}  {clean(plain(value))}\n" for key, value in simple.items())
+    text = "".join(f"{clean(key).ljust(width)}  {_lines(plain(value), width + 2)}\n" for key, value in simple.items())
     for key, value in answer.fields.items():
         if isinstance(value, Listing) and value.rows:
             table = _text(value, wide=wide)

@@ -1,6 +1,5 @@
 """The parts of a lab, one file per kind. A part says how it is started, how one sees that it answers, how it is stopped."""
 
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +16,17 @@ class Part:
     answers: Callable[[], str | None]
     files: Mapping[Path, str] = field(default_factory=dict)
     prepare: Callable[[], None] = lambda: None
-    stop_signal: signal.Signals = signal.SIGTERM
     wave: int = 0  # parts of a lower wave are up before the next one starts
 
 
 def properties_text(properties: Mapping[str, object]) -> str:
-    """A Java `.properties` file. Values are ours and plain, but for paths, whose backslashes Java would eat."""
-    return "".join(f"{key}={str(value).replace(chr(92), chr(92) * 2)}\n" for key, value in properties.items())
+    """A Java `.properties` file in plain ASCII: Java reads it as ISO-8859-1, whatever our paths are written in."""
+    return "".join(f"{key}={_escaped(str(value))}\n" for key, value in properties.items())
+
+
+def _escaped(value: str) -> str:
+    text = value.replace("\\", "\\\\")
+    units = text.encode("utf-16-be")
+    codes = [int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2)]
+    plain = "".join(chr(code) if 0x20 <= code < 0x7F else f"\\u{code:04x}" for code in codes)
+    return "\\" + plain if plain.startswith(" ") else plain

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from playhead.errors import PartFailed, PlayheadError
+from playhead.errors import Invalid, PartFailed, PlayheadError
 from playhead.kafka.client import describe_cluster
 from playhead.kafka.properties import ClientSettings
 from playhead.lab.java import run_tool, server_command
@@ -41,6 +41,8 @@ def _broker(folder: Path, lab: LabFile, node: int) -> Part:
             return
         try:
             run_tool(folder, "kafka.tools.StorageTool", ["format", "-t", lab.cluster_id, "-c", str(config)])
+        except Invalid:
+            raise
         except PlayheadError as error:
             first, *rest = error.what.splitlines()
             raise PartFailed(name, f"could not be formatted: {first}", rest[-20:]) from None

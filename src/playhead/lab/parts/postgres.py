@@ -6,7 +6,6 @@ readable to it; where namespaces are forbidden it becomes `nobody`, who must the
 
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Sequence
 from functools import cache
@@ -37,7 +36,7 @@ def postgres_part(folder: Path, lab: LabFile) -> Part:
     programs = postgres_programs()
 
     def answers() -> str | None:
-        done = _run([programs / "pg_isready", "-h", "127.0.0.1", "-p", str(port), "-d", DATABASE])
+        done = _run([programs / "pg_isready", "-h", "127.0.0.1", "-p", str(port), "-U", USER, "-d", DATABASE])
         return None if done.returncode == 0 and _has_database(programs, port) else done.stdout.strip() or "no answer"
 
     return Part(
@@ -47,7 +46,6 @@ def postgres_part(folder: Path, lab: LabFile) -> Part:
         log=folder / "logs" / "postgres.log",
         answers=answers,
         prepare=lambda: _initialise(programs, data),
-        stop_signal=signal.SIGINT,  # fast shutdown; SIGTERM would wait for every client to leave
     )
 
 
@@ -64,17 +62,19 @@ def postgres_programs() -> Path:
 
 
 def _initialise(programs: Path, data: Path) -> None:
-    if (data / "PG_VERSION").exists():
-        return
+    """In a folder of its own, renamed when it is complete: an initdb that was cut off leaves nothing to stumble over."""
     if data.exists():
-        shutil.rmtree(data)  # an initdb that was cut off
-    data.mkdir(mode=0o700)
-    prefix = as_other_user(data)
+        return
+    fresh = data.with_name("postgres.new")
+    if fresh.exists():
+        shutil.rmtree(fresh)
+    fresh.mkdir(mode=0o700)
+    prefix = as_other_user(fresh)
     command: list[str | Path] = [
         *prefix,
         programs / "initdb",
         "-D",
-        data,
+        fresh,
         "-A",
         "trust",
         "-U",
@@ -88,6 +88,7 @@ def _initialise(programs: Path, data: Path) -> None:
     if done.returncode:
         hint = "it runs as nobody here: name a folder that others may enter with --dir" if prefix else None
         raise PartFailed("postgres", f"could not be initialised: {done.stderr.strip()[-500:]}", hint=hint)
+    fresh.rename(data)
 
 
 def _has_database(programs: Path, port: int) -> bool:
@@ -130,4 +131,7 @@ def _namespaces_work() -> bool:
 
 
 def _run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    except subprocess.TimeoutExpired:
+        raise PartFailed("postgres", f"did not answer: {Path(command[0]).name} ran into its time limit") from None
