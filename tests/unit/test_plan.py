@@ -9,16 +9,8 @@ from hypothesis import strategies as st
 
 from playhead.errors import Invalid
 from playhead.model import Change, Map, Plan
+from unit.strategies import MAPS, TEXT
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**63), 2**63 - 1),
-    st.floats(allow_nan=False, allow_infinity=False),
-    TEXT,
-)
-MAPS = st.dictionaries(TEXT, SCALARS, max_size=3).map(Map)
 CHANGES = st.builds(Change, TEXT, MAPS, st.none() | MAPS, st.none() | MAPS, TEXT)
 PLANS = st.builds(
     Plan,

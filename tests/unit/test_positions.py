@@ -9,17 +9,8 @@ from hypothesis import strategies as st
 
 from playhead.errors import Invalid
 from playhead.model import Change, Map, Position, Positions
+from unit.strategies import FIELDS, MAPS
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**63), 2**63 - 1),
-    st.floats(allow_nan=False, allow_infinity=False),
-    TEXT,
-)
-FIELDS = st.dictionaries(TEXT, SCALARS, max_size=4)
-MAPS = FIELDS.map(Map)
 POSITIONS = st.builds(Position, st.sampled_from("abc"), MAPS, st.none() | MAPS)
 
 
