@@ -101,3 +101,15 @@ def is_alive(process: psutil.Process) -> bool:
     except (psutil.NoSuchProcess, ChildProcessError):
         pass
     return False
+
+
+def is_zombie(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def works_in(folder: Path) -> bool:
+    """Whether any living process has this folder as its working directory."""
+    return any(process.info["cwd"] == str(folder) for process in psutil.process_iter(["cwd"]))

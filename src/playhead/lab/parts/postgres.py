@@ -15,7 +15,8 @@ from pathlib import Path
 from playhead.errors import MissingExtra, PartFailed
 from playhead.lab.options import LabFile
 from playhead.lab.parts import Part
-from playhead.lab.processes import mark_of
+from playhead.lab.processes import is_zombie, mark_of, works_in
+from playhead.model import Deadline
 
 USER = "playhead"
 DATABASE = "lab"
@@ -64,6 +65,7 @@ def postgres_programs() -> Path:
 def _initialise(programs: Path, data: Path) -> None:
     """In a folder of its own, renamed when it is complete: an initdb that was cut off leaves nothing to stumble over."""
     if data.exists():
+        _forget_the_dead(data)
         return
     fresh = data.with_name("postgres.new")
     if fresh.exists():
@@ -89,6 +91,17 @@ def _initialise(programs: Path, data: Path) -> None:
         hint = "it runs as nobody here: name a folder that others may enter with --dir" if prefix else None
         raise PartFailed("postgres", f"could not be initialised: {done.stderr.strip()[-500:]}", hint=hint)
     fresh.rename(data)
+
+
+def _forget_the_dead(data: Path) -> None:
+    """A killed server stays a zombie where nobody reaps orphans, and PostgreSQL takes it for alive for ever.
+
+    Its lock file goes only after the last of its children, which still share its memory, has ended too.
+    """
+    lock = data / "postmaster.pid"
+    if lock.exists() and is_zombie(int(lock.read_text().split("\n")[0])):
+        Deadline(10).wait_for(lambda: not works_in(data), "the end of a killed PostgreSQL's children")
+        lock.unlink()
 
 
 def _has_database(programs: Path, port: int) -> bool:
