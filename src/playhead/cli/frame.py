@@ -271,12 +271,23 @@ def run_command(command: click.Command, name: str) -> NoReturn:
         say(f"error: {where}{error.strerror or error}", style="red")
         code = 1
     except Exception as error:  # noqa: BLE001  (the last resort: a sentence instead of a trace)
-        if face.debug:
-            traceback.print_exc()
-        say(f"{name}: internal error: {type(error).__name__}: {error}", style="red")
-        say("  this is a bug; --debug shows the trace")
-        code = 1
+        code = _surprise(error, name, debug=face.debug)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _surprise(error: Exception, name: str, *, debug: bool) -> int:
+    """A bug of ours, unless it only wraps an interrupt that came in the middle of somebody's clean-up."""
+    if debug:
+        traceback.print_exc()
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__cause__ or cause.__context__
+    if cause is not None:
+        say("interrupted")
+        return 130
+    say(f"{name}: internal error: {type(error).__name__}: {error}", style="red")
+    say("  this is a bug; --debug shows the trace")
+    return 1
 
 
 def _usage(error: click.UsageError) -> int:

@@ -66,8 +66,7 @@ class LabFile(msgspec.Struct):
 
     @classmethod
     def new(cls, options: LabOptions) -> "LabFile":
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        return cls(options, cluster_id, {})
+        return cls(options, _new_cluster_id(), {})
 
     def save(self, folder: Path) -> None:
         data = msgspec.json.format(msgspec.json.encode(self), indent=2)
@@ -82,6 +81,14 @@ class LabFile(msgspec.Struct):
             port = self.ports.get(name)
             if port is None or (name not in ours and not _is_free(port)):
                 self.ports[name] = _free_port(taken=set(self.ports.values()))
+
+
+def _new_cluster_id() -> str:
+    """As Kafka makes them, and like Kafka never one that begins with a dash: its own tool would take it for an option."""
+    while True:
+        found = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not found.startswith("-"):
+            return found
 
 
 def _free_port(taken: set[int]) -> int:
