@@ -52,8 +52,7 @@ def connect_offsets(
     if source is not None or (target is None and _stdin_has_data()):
         raise Invalid("importing offsets is not there yet", "nothing was changed; --export works")
     line = ProgressLine(sys.stderr)
-    progress = lambda done, total: line.update(f"reading: {done} of at most {total} records")  # noqa: E731
-    store = store_of_worker(config, Deadline(parse_duration(timeout)), progress)
+    store = store_of_worker(config, Deadline(parse_duration(timeout)), line.reading)
     owners = {name.strip() for name in connectors.split(",")} if connectors else None
     found = (store.history if from_beginning else store.snapshot)(owners)
     line.clear()

@@ -52,8 +52,7 @@ def _show(face: Face, owners: tuple[str, ...], *, history: bool) -> None:
     from playhead.offsets import store_of_context
 
     line = ProgressLine(sys.stderr)
-    progress = lambda done, total: line.update(f"reading: {done} of at most {total} records")  # noqa: E731
-    store = store_of_context(face.context, face.deadline, progress)
+    store = store_of_context(face.context, face.deadline, line.reading)
     found = (store.history if history else store.snapshot)(owners or None)
     line.clear()
     rows = [

@@ -31,6 +31,18 @@ T = TypeVar("T")
 Make = Callable[[str, str], PlayheadError]
 
 
+def _late(doing: str, said: str) -> PlayheadError:
+    return TimedOut(f"{doing} was not answered in time ({said})")
+
+
+def _away(doing: str, said: str) -> PlayheadError:
+    return Unreachable(f"{doing}: {said}")
+
+
+def _busy(doing: str, said: str) -> PlayheadError:
+    return Busy(f"{doing}: {said}", message=said)
+
+
 def _denied(doing: str, said: str) -> PlayheadError:
     return AccessDenied(f"{doing}: {said}", "check the credentials and the ACLs of this user")
 
@@ -40,12 +52,12 @@ def _absent(doing: str, said: str) -> PlayheadError:
 
 
 _TABLE: dict[int, Make] = {
-    KafkaError._TIMED_OUT: lambda doing, said: TimedOut(f"{doing} was not answered in time ({said})"),
-    KafkaError._TIMED_OUT_QUEUE: lambda doing, said: TimedOut(f"{doing} was not answered in time ({said})"),
-    KafkaError.REQUEST_TIMED_OUT: lambda doing, said: TimedOut(f"{doing} was not answered in time ({said})"),
-    KafkaError._TRANSPORT: lambda doing, said: Unreachable(f"{doing}: {said}"),
-    KafkaError._RESOLVE: lambda doing, said: Unreachable(f"{doing}: {said}"),
-    KafkaError._ALL_BROKERS_DOWN: lambda doing, said: Unreachable(f"{doing}: {said}"),
+    KafkaError._TIMED_OUT: _late,
+    KafkaError._TIMED_OUT_QUEUE: _late,
+    KafkaError.REQUEST_TIMED_OUT: _late,
+    KafkaError._TRANSPORT: _away,
+    KafkaError._RESOLVE: _away,
+    KafkaError._ALL_BROKERS_DOWN: _away,
     KafkaError._SSL: lambda doing, said: Untrusted(f"{doing}: {said}"),
     KafkaError._AUTHENTICATION: _denied,
     KafkaError.SASL_AUTHENTICATION_FAILED: _denied,
@@ -58,14 +70,14 @@ _TABLE: dict[int, Make] = {
     KafkaError._UNKNOWN_TOPIC: _absent,
     KafkaError._UNKNOWN_PARTITION: _absent,
     KafkaError.GROUP_ID_NOT_FOUND: _absent,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS: lambda doing, said: Busy(f"{doing}: {said}", message=said),
-    KafkaError.COORDINATOR_NOT_AVAILABLE: lambda doing, said: Busy(f"{doing}: {said}", message=said),
-    KafkaError.NOT_COORDINATOR: lambda doing, said: Busy(f"{doing}: {said}", message=said),
-    KafkaError.REBALANCE_IN_PROGRESS: lambda doing, said: Busy(f"{doing}: {said}", message=said),
-    KafkaError.NOT_LEADER_FOR_PARTITION: lambda doing, said: Busy(f"{doing}: {said}", message=said),
-    KafkaError.LEADER_NOT_AVAILABLE: lambda doing, said: Busy(f"{doing}: {said}", message=said),
-    KafkaError.FENCED_LEADER_EPOCH: lambda doing, said: Busy(f"{doing}: {said}", message=said),
-    KafkaError.UNKNOWN_LEADER_EPOCH: lambda doing, said: Busy(f"{doing}: {said}", message=said),
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS: _busy,
+    KafkaError.COORDINATOR_NOT_AVAILABLE: _busy,
+    KafkaError.NOT_COORDINATOR: _busy,
+    KafkaError.REBALANCE_IN_PROGRESS: _busy,
+    KafkaError.NOT_LEADER_FOR_PARTITION: _busy,
+    KafkaError.LEADER_NOT_AVAILABLE: _busy,
+    KafkaError.FENCED_LEADER_EPOCH: _busy,
+    KafkaError.UNKNOWN_LEADER_EPOCH: _busy,
     KafkaError.NON_EMPTY_GROUP: lambda doing, said: Refused(f"{doing}: {said}", "stop its members first"),
     KafkaError._INVALID_ARG: lambda doing, said: ConfigInvalid([Fault("Kafka client settings", None, said)]),
 }

@@ -15,6 +15,10 @@ class ProgressLine:
             self._stream.flush()
             self._width = len(text)
 
+    def reading(self, done: int, total: int) -> None:
+        """`total` counts offsets, of which not every one holds a record."""
+        self.update(f"reading: {done} of at most {total} records")
+
     def clear(self) -> None:
         if self._on and self._width:
             self._stream.write("\r" + " " * self._width + "\r")
