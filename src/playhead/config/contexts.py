@@ -29,7 +29,7 @@ from playhead.errors import ConfigInvalid, Fault, Invalid, NotFound, near_names
 from playhead.model.secret import Secret
 
 FILE_NAME = "playhead.toml"
-PATH_KEYS = ("worker-config", "command-config", "connect-ca", "connect-cert", "connect-key")
+PATH_KEYS = ("worker-config", "command-config", "connect-ca", "connect-cert", "connect-key", "journal")
 KEYS = (
     "bootstrap-servers",
     "connect",
@@ -51,6 +51,7 @@ ENVIRONMENT = {
     "worker-config": "PLAYHEAD_WORKER_CONFIG",
     "command-config": "PLAYHEAD_COMMAND_CONFIG",
     "timeout": "PLAYHEAD_TIMEOUT",
+    "journal": "PLAYHEAD_JOURNAL",
 }
 _SENSITIVE = re.compile(
     r"password|passphrase|secret|token(?!\.endpoint)|jaas|credential|user\.info|authorization|\.pem$"

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from playhead.config.contexts import TABLES, load_file, load_files, user_file
 from playhead.errors import Invalid, NotFound
+from playhead.files import replace_file
 
 if TYPE_CHECKING:
     from tomlkit.items import Comment, Table, Whitespace
@@ -67,7 +67,7 @@ def _edit(path: Path, *, current: str, context: tuple[str, Mapping[str, str]] | 
             f"{path} is written in a way that cannot be edited without risk",
             f"write its contexts as tables, [contexts.NAME], or set {current!r} by hand",
         )
-    _replace(path, edited)
+    replace_file(path, edited.encode())
 
 
 def _with_current(text: str) -> str:
@@ -122,20 +122,3 @@ def _trailing(table: "Table") -> "list[Comment | Whitespace]":
         found.insert(0, item)
     return found if any(isinstance(item, Comment) for item in found) else []
 
-
-def _replace(path: Path, text: str) -> None:
-    """Whole or not at all: a reader never sees half a file. The mode of an existing file is kept, a new one is private."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path = path.resolve()  # a link into a dotfiles folder stays a link
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -1,15 +1,27 @@
-"""Where positions are kept, each kind behind one protocol. So far the reading half of it.
+"""Where positions are kept, each kind behind one protocol.
 
 A store shows what is stored, not what ought to be: entries that the worker would never find, keys that are not Connect's and ends
-that are not decided are shown or said, never dropped in silence.
+that are not decided are shown or said, never dropped in silence. It writes only what a plan names, all or nothing per owner, and
+answers for every change. Asking before a write (the guard), the journal and the reading back are not its business but that of
+`offsets.apply`, which is the only caller of `write`.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from playhead.model import Position
+from playhead.config import Context
+from playhead.model import Change, Deadline, Map, Outcomes, Position
 from playhead.model.position import Scalar
+
+Progress = Callable[[int, int], None]
+
+
+class Raw(NamedTuple):
+    """The bytes of an entry as they lie in the store: what a restoration by hand would need."""
+
+    key: bytes
+    value: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +31,7 @@ class Stored:
     position: Position
     where: Mapping[str, Scalar] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    raw: Raw | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +47,48 @@ class Snapshot:
             grouped.setdefault(entry.position.owner, []).append(entry)
         return grouped
 
+    def current(self) -> dict[tuple[str, Map], Stored]:
+        """The entry that counts for each owner and partition: of twins the one written last."""
+        newest: dict[tuple[str, Map], Stored] = {}
+        for entry in self.entries:
+            key = (entry.position.owner, entry.position.partition)
+            if key not in newest or _age(newest[key]) <= _age(entry):
+                newest[key] = entry
+        return newest
+
+
+def _age(entry: Stored) -> str:
+    return str(entry.where.get("written", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a store can do beyond being read. `atomic`: all changes of one owner happen together or not at all."""
+
+    write: bool = True
+    history: bool = False
+    delete: bool = True
+    atomic: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a write of this owner must not happen now. `lifted_by` is the flag that takes the risk; None: nothing does."""
+
+    owner: str
+    what: str
+    hint: str | None = None
+    lifted_by: str | None = None
+
 
 class Store(Protocol):
     @property
-    def uri(self) -> str: ...
+    def uri(self) -> str:
+        """Opens the same store again, with what the context adds: never a secret, for it stands in plans and journals."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
 
     def snapshot(self, owners: Collection[str] | None = None) -> Snapshot:
         """The live positions, of all owners or of some."""
@@ -46,3 +97,24 @@ class Store(Protocol):
     def history(self, owners: Collection[str] | None = None) -> Snapshot:
         """Everything still readable, oldest first: overwritten positions and removals (offset None) too."""
         ...
+
+    def guard(self, owners: Collection[str]) -> list[Refusal]:
+        """Is anything alive that would overwrite or ignore an edit of these owners? Or can nobody tell?"""
+        ...
+
+    def write(self, changes: Sequence[Change]) -> Outcomes:
+        """Makes each position what `after` says (None: forgets it), all or nothing per owner, an outcome for each change.
+
+        Compares with `before` once more where it can do so in one step with the writing; a position that moved is REFUSED.
+        An error that is raised, not returned, means that nothing at all was written.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What opening a store needs besides its URI: the settings of the context, the time, somebody to tell."""
+
+    context: Context
+    deadline: Deadline
+    progress: Progress = lambda done, total: None

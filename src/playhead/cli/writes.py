@@ -1,0 +1,148 @@
+"""What every writing command shares: its options, its plan on the screen, the apply, the exit code.
+
+Without `--execute` the plan is shown and nothing is changed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from playhead.cli.frame import Face, program, say
+from playhead.render import Column, Listing
+
+if TYPE_CHECKING:
+    from playhead.model import Change, Outcomes, Plan
+    from playhead.offsets.stopping import Stopped
+    from playhead.stores import Store
+
+F = TypeVar("F", bound=Callable[..., Any])
+Row = dict[str, Any]
+CONSENTS = ("--force", "--worker-is-down", "--query-is-stopped")
+
+PLAN_COLUMNS = (
+    Column("owner", "OWNER"),
+    Column("partition", "PARTITION"),
+    Column("before", "BEFORE"),
+    Column("after", "AFTER"),
+    Column("note", "NOTE"),
+)
+OUTCOME_COLUMNS = (
+    Column("owner", "OWNER"),
+    Column("partition", "PARTITION"),
+    Column("before", "BEFORE"),
+    Column("after", "AFTER"),
+    Column("result", "RESULT"),
+    Column("detail", "DETAIL"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    execute: bool = False
+    save_plan: Path | None = None
+    consents: frozenset[str] = frozenset()
+    stop: bool = False
+
+
+def write_options(command: F) -> F:
+    """Adds the options of a write; the command gets them as `options: WriteOptions`."""
+
+    def wrapped(*args: Any, **words: Any) -> Any:
+        chosen = frozenset(flag for flag in CONSENTS if words.pop(flag.strip("-").replace("-", "_")))
+        options = WriteOptions(words.pop("execute"), words.pop("save_plan"), chosen, words.pop("stop"))
+        return command(*args, options=options, **words)
+
+    wrapped.__name__ = command.__name__
+    wrapped.__doc__ = command.__doc__
+    wrapped.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    decorated: Any = wrapped
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+_OPTIONS = (
+    click.option("--execute", is_flag=True, help="Carry the plan out. Without it nothing is changed."),
+    click.option(
+        "--save-plan",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Keep the plan for review and `playhead offsets apply FILE`.",
+    ),
+    click.option("--stop", is_flag=True, help="Stop the connector first, and put it back into its state afterwards."),
+    click.option("--force", is_flag=True, help="Write although something alive may overwrite it; journalled."),
+    click.option("--worker-is-down", is_flag=True, help="Standalone file: you know that its worker is down."),
+    click.option("--query-is-stopped", is_flag=True, help="Spark checkpoint: you know that its query is stopped."),
+)
+
+
+def settle(
+    face: Face,
+    store: "Store",
+    plan: "Plan",
+    options: WriteOptions,
+    *,
+    stopped: "Stopped | None" = None,
+    show: Callable[[], None] | None = None,
+) -> None:
+    """Shows the plan; with --execute applies it, shows the outcomes and ends the command by them.
+
+    `show` prints the plan in a command's own columns instead of the common ones.
+    """
+    for warning in plan.warnings:
+        say(f"warning: {warning}", style="yellow")
+    if options.save_plan is not None:
+        options.save_plan.write_bytes(plan.to_json())
+        say(f"plan saved: {program()} offsets apply {options.save_plan}")
+    if plan.is_empty:
+        face.show(Listing(PLAN_COLUMNS, [], name="owner", empty="nothing to change: it is as wanted already"))
+        if stopped:
+            stopped.may_restore = True
+        return
+    if not options.execute:
+        (show or (lambda: face.show(plan_listing(plan.changes))))()
+        say(f"dry run: nothing was changed ({len(plan.changes)} planned); add --execute")
+        return
+    outcomes = _apply(face, store, plan, options, stopped)
+    if outcomes.exit_code:
+        raise click.exceptions.Exit(outcomes.exit_code)
+
+
+def _apply(face: Face, store: "Store", plan: "Plan", options: WriteOptions, stopped: "Stopped | None") -> "Outcomes":
+    from playhead.offsets.apply import Consent, apply_plan
+    from playhead.offsets.journal import Journal
+
+    consent = Consent(options.consents, stopped.states if stopped else {})
+    applied = apply_plan(store, plan, Journal.of_context(face.context), consent)
+    face.show(outcome_listing(applied.outcomes))
+    if applied.entry is not None:
+        say(f"journal: {applied.entry.id}; take it back with: {program()} offsets undo {applied.entry.id}")
+    if stopped:
+        stopped.may_restore = applied.outcomes.exit_code in (0, 4)
+    return applied.outcomes
+
+
+def plan_listing(changes: "Sequence[Change]") -> Listing:
+    rows = [_change_row(change) | {"note": change.note} for change in changes]
+    return Listing(PLAN_COLUMNS, rows, name="owner")
+
+
+def outcome_listing(outcomes: "Outcomes") -> Listing:
+    rows = [
+        _change_row(outcome.change)
+        | {"result": outcome.result.value, "detail": outcome.detail, "note": outcome.change.note}
+        for outcome in outcomes
+    ]
+    return Listing(OUTCOME_COLUMNS, rows, name="owner")
+
+
+def _change_row(change: "Change") -> Row:
+    return {
+        "owner": change.owner,
+        "partition": change.partition.to_dict(),
+        "before": None if change.before is None else change.before.to_dict(),
+        "after": None if change.after is None else change.after.to_dict(),
+    }

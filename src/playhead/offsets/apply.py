@@ -1,0 +1,150 @@
+"""The one way a position is written: guard, compare, journal, write, read back.
+
+Nothing else calls `Store.write`. A refusal or a position that moved since the plan was made stops its owner whole, and only that
+owner. Outcomes come back in the order of the plan's changes, one for each.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from playhead.errors import OutcomeUnknown, PlayheadError, Unreachable
+from playhead.model import Change, Map, Outcome, Outcomes, Plan, Result
+from playhead.offsets.journal import Entry, Journal
+from playhead.stores import Snapshot, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """What the user takes upon himself: the flags that lift a guard (`--force`, `--worker-is-down`, ...)."""
+
+    flags: frozenset[str] = frozenset()
+    states: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    outcomes: Outcomes
+    entry: Entry | None
+
+
+def apply_plan(store: Store, plan: Plan, journal: Journal, consent: Consent = Consent()) -> Applied:
+    """Carries the plan out. Raises only while nothing was written."""
+    if plan.is_empty:
+        return Applied(Outcomes(), None)
+    owners = list(dict.fromkeys(change.owner for change in plan.changes))
+    refused, lifted = _guarded(store, owners, consent)
+    allowed = [owner for owner in owners if owner not in refused]
+    before = store.snapshot(allowed) if allowed else Snapshot(())
+    refused |= _moved(before, [change for change in plan.changes if change.owner in allowed])
+    wanted = [change for change in plan.changes if change.owner not in refused]
+    outcomes = {id(c): Outcome(c, Result.REFUSED, refused[c.owner]) for c in plan.changes if c.owner in refused}
+    if not wanted:
+        return Applied(Outcomes(outcomes[id(change)] for change in plan.changes), None)
+    touched = {(change.owner, change.partition) for change in wanted}
+    saved = [entry for entry in before.entries if (entry.position.owner, entry.position.partition) in touched]
+    entry = journal.begin(plan, saved, lifted, consent.states)
+    written = _written(store, wanted)
+    outcomes |= {id(outcome.change): outcome for outcome in _verified(store, written)}
+    result = Outcomes(outcomes[id(change)] for change in plan.changes)
+    return Applied(result, journal.finish(entry, result))
+
+
+def _guarded(store: Store, owners: Sequence[str], consent: Consent) -> tuple[dict[str, str], list[str]]:
+    """Owner -> why not; and the guards that a flag lifted, for the journal."""
+    refused: dict[str, str] = {}
+    lifted = []
+    for refusal in store.guard(owners):
+        if refusal.lifted_by in consent.flags:
+            lifted.append(f"{refusal.lifted_by}: {refusal.what}")
+        else:
+            flag = f"or add {refusal.lifted_by}" if refusal.lifted_by else ""
+            way_out = ", ".join(part for part in (refusal.hint, flag) if part)
+            refused.setdefault(refusal.owner, f"{refusal.what}; {way_out}" if way_out else refusal.what)
+    return refused, lifted
+
+
+def _moved(now: Snapshot, changes: Iterable[Change]) -> dict[str, str]:
+    """Owners of which a position is no longer what the plan starts from. One that already is as wanted has not moved."""
+    current = now.current()
+    moved: dict[str, str] = {}
+    for change in changes:
+        found = current.get((change.owner, change.partition))
+        offset = found.position.offset if found else None
+        if offset not in (change.before, change.after):
+            moved.setdefault(
+                change.owner,
+                f"{change.partition} moved since the plan was made: it was {shown(change.before)} and is {shown(offset)}; "
+                "plan again",
+            )
+    return moved
+
+
+def _written(store: Store, changes: Sequence[Change]) -> Outcomes:
+    try:
+        return store.write(changes)
+    except OutcomeUnknown as error:
+        return Outcomes(Outcome(change, Result.UNKNOWN, error.what) for change in changes)
+    except PlayheadError as error:
+        detail = f"{error.what}; {error.hint}" if error.hint else error.what
+        return Outcomes(Outcome(change, Result.FAILED, detail) for change in changes)
+
+
+def _verified(store: Store, written: Outcomes) -> list[Outcome]:
+    """What the store shows afterwards decides; a store that cannot be read any more leaves a change unknown."""
+    claimed = {Result.CHANGED, Result.UNCHANGED, Result.UNKNOWN}
+    owners = {outcome.change.owner for outcome in written if outcome.result in claimed}
+    if not owners:
+        return list(written)
+    try:
+        current = store.snapshot(owners).current()
+    except Unreachable as error:
+        return [
+            replace(o, result=Result.UNKNOWN, detail=f"written, but not read back: {error.what}")
+            if o.result is Result.CHANGED
+            else o
+            for o in written
+        ]
+    positions = {key: entry.position.offset for key, entry in current.items()}
+    return [_judged(outcome, positions) if outcome.result in claimed else outcome for outcome in written]
+
+
+def _judged(outcome: Outcome, positions: Mapping[tuple[str, Map], Map | None]) -> Outcome:
+    change = outcome.change
+    found = positions.get((change.owner, change.partition))
+    if found == change.after:
+        result = Result.CHANGED if outcome.result is Result.UNKNOWN else outcome.result
+        detail = outcome.detail if outcome.result is not Result.UNKNOWN else "the answer was lost; read back as wanted"
+        return replace(outcome, result=result, detail=detail)
+    if outcome.result is Result.UNKNOWN:
+        state = "it is as before" if found == change.before else f"it is {shown(found)}"
+        return replace(outcome, detail=f"{outcome.detail}; read back, {state}")
+    detail = f"written, but read back as {shown(found)}: something else writes this position"
+    return replace(outcome, result=Result.FAILED, detail=detail)
+
+
+def shown(offset: Map | None) -> str:
+    return "nothing" if offset is None else offset.to_json()
+
+
+def plan_undo(entry: Entry, store: Store) -> Plan:
+    """The plan that puts back what an apply overwrote, seen from what the store holds now."""
+    current = store.snapshot(entry.owners).current()
+    changes, warnings = [], []
+    for change in _perhaps_done(entry):
+        found = current.get((change.owner, change.partition))
+        offset = found.position.offset if found else None
+        if offset == change.before:
+            warnings.append(f"{change.owner} {change.partition} is as it was before: nothing to undo there")
+        elif offset == change.after:
+            changes.append(change.reversed())
+        else:
+            note = f"moved on since: the apply had left {shown(change.after)}"
+            changes.append(Change(change.owner, change.partition, offset, change.before, note))
+    return Plan.of(store.uri, changes, warnings)
+
+
+def _perhaps_done(entry: Entry) -> list[Change]:
+    """All changes of an apply that was cut off; else those that were made, or may have been."""
+    if entry.outcomes is None:
+        return list(entry.plan.changes)
+    return [o.change for o in entry.outcomes if o.result in (Result.CHANGED, Result.UNKNOWN)]

@@ -1,0 +1,213 @@
+"""What was done, by whom, and what it overwrote: one file per apply, written before the store is touched.
+
+The file is for the person on call: it holds the plan, the entries as they were (with their bytes), the flags that lifted a guard,
+and afterwards the outcome of every change. A file without outcomes is an apply that was cut off; `undo` and `doctor` look at the
+store to tell what it had done. Files are readable by their owner only, as a position can hold data of the source.
+"""
+
+import getpass
+import os
+import re
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from playhead import __version__
+from playhead.config import Context
+from playhead.errors import Invalid, NotFound
+from playhead.files import replace_file
+from playhead.model import Outcome, Outcomes, Plan, Result
+from playhead.model.position import Scalar
+from playhead.stores import Stored
+
+JOURNAL_VERSION = 1
+_ID = re.compile(r"[\w.-]+")
+
+
+class SavedEntry(msgspec.Struct, frozen=True):
+    """One entry as it was before. Key and value are the stored bytes (base64 in the file); value None: a removal."""
+
+    owner: str
+    partition: dict[str, Scalar]
+    offset: dict[str, Scalar] | None
+    where: dict[str, Scalar]
+    key: bytes | None = None
+    value: bytes | None = None
+
+
+class _OutcomeFile(msgspec.Struct, frozen=True):
+    result: str
+    detail: str = ""
+
+
+class _EntryFile(msgspec.Struct, frozen=True):
+    playhead_journal: int
+    id: str
+    who: str
+    program: str
+    started: datetime
+    plan: msgspec.Raw
+    saved: list[SavedEntry]
+    lifted: list[str] = []
+    states: dict[str, str] = {}
+    finished: datetime | None = None
+    outcomes: list[_OutcomeFile] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One apply. `outcomes` None: it was cut off, or is under way. `states`: what connectors were in before `--stop`."""
+
+    id: str
+    who: str
+    started: datetime
+    plan: Plan
+    saved: tuple[SavedEntry, ...]
+    lifted: tuple[str, ...] = ()
+    states: Mapping[str, str] | None = None
+    finished: datetime | None = None
+    outcomes: Outcomes | None = None
+
+    @property
+    def summary(self) -> str:
+        if self.outcomes is None:
+            return "not finished"
+        counts = {result: self.outcomes.count(result) for result in Result}
+        return ", ".join(f"{count} {result.value}" for result, count in counts.items() if count) or "nothing to do"
+
+    @property
+    def owners(self) -> list[str]:
+        return list(dict.fromkeys(change.owner for change in self.plan.changes))
+
+
+class Journal:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def of_context(cls, context: Context) -> "Journal":
+        return cls(context.path("journal") or _default_folder())
+
+    def begin(
+        self, plan: Plan, saved: Iterable[Stored], lifted: Sequence[str] = (), states: Mapping[str, str] | None = None
+    ) -> Entry:
+        """On disk when this returns: only then may the store be touched."""
+        started = datetime.now(UTC)
+        entry = Entry(
+            id=f"{started:%Y%m%dT%H%M%S}-{plan.id[:8]}-{os.urandom(2).hex()}",
+            who=_who(),
+            started=started,
+            plan=plan,
+            saved=tuple(_saved(item) for item in saved),
+            lifted=tuple(lifted),
+            states=dict(states or {}),
+        )
+        self._save(entry)
+        return entry
+
+    def finish(self, entry: Entry, outcomes: Outcomes) -> Entry:
+        done = Entry(
+            entry.id, entry.who, entry.started, entry.plan, entry.saved, entry.lifted, entry.states, _now(), outcomes
+        )
+        self._save(done)
+        return done
+
+    def list(self) -> tuple[list[Entry], list[str]]:
+        """Newest first, and a sentence about each file that cannot be read."""
+        entries, faults = [], []
+        for path in sorted(self.folder.glob("*.json"), reverse=True):
+            try:
+                entries.append(_load(path))
+            except Invalid as error:
+                faults.append(error.what)
+        return entries, faults
+
+    def get(self, entry_id: str) -> Entry:
+        path = self.folder / f"{entry_id}.json"
+        if not _ID.fullmatch(entry_id) or not path.is_file():
+            known = [found.stem for found in self.folder.glob("*.json")]
+            raise NotFound("journal entry", entry_id, known, None if known else f"{self.folder} holds no entry")
+        return _load(path)
+
+    def _save(self, entry: Entry) -> None:
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_file(self.folder / f"{entry.id}.json", _encoded(entry))
+        except OSError as error:
+            raise Invalid(
+                f"the journal {self.folder} cannot be written ({error.strerror}), so nothing may be changed",
+                "set `journal` in the context, or XDG_STATE_HOME, to a folder of your own",
+            ) from None
+
+
+def _default_folder() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "playhead" / "journal"
+
+
+def _who() -> str:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container without an entry for this user
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _saved(entry: Stored) -> SavedEntry:
+    position = entry.position
+    offset = None if position.offset is None else position.offset.to_dict()
+    raw = entry.raw
+    return SavedEntry(
+        position.owner,
+        position.partition.to_dict(),
+        offset,
+        dict(entry.where),
+        raw.key if raw else None,
+        raw.value if raw else None,
+    )
+
+
+def _encoded(entry: Entry) -> bytes:
+    outcomes = None if entry.outcomes is None else [_OutcomeFile(o.result.value, o.detail) for o in entry.outcomes]
+    document = _EntryFile(
+        JOURNAL_VERSION,
+        entry.id,
+        entry.who,
+        f"playhead {__version__}",
+        entry.started,
+        msgspec.Raw(entry.plan.to_json()),
+        list(entry.saved),
+        list(entry.lifted),
+        dict(entry.states or {}),
+        entry.finished,
+        outcomes,
+    )
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def _load(path: Path) -> Entry:
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_EntryFile)
+        if found.playhead_journal != JOURNAL_VERSION:
+            raise Invalid(f"{path}: journal version {found.playhead_journal} is not known here")
+        plan = Plan.from_json(bytes(found.plan), str(path))
+        outcomes = None if found.outcomes is None else _outcomes(plan, found.outcomes)
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, OSError) as error:
+        raise Invalid(f"{path} cannot be read: {error}") from None
+    return Entry(
+        found.id, found.who, found.started, plan, tuple(found.saved), tuple(found.lifted), found.states, found.finished,
+        outcomes,
+    )  # fmt: skip
+
+
+def _outcomes(plan: Plan, found: list[_OutcomeFile]) -> Outcomes:
+    return Outcomes(
+        Outcome(change, Result(item.result), item.detail) for change, item in zip(plan.changes, found, strict=True)
+    )
