@@ -8,10 +8,11 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import update_wrapper
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import click
 
@@ -240,6 +241,19 @@ def context_options(command: F) -> F:
 def output_option(command: F) -> F:
     """For commands that answer with data."""
     return _OUTPUT(command)
+
+
+def folded(command: F, options: Sequence[Callable[[Any], Any]], name: str, fold: Callable[[dict[str, Any]], Any]) -> F:
+    """Adds options that reach the command as one argument `name`: what `fold` makes of their values, which it takes out."""
+
+    def wrapped(*args: Any, **words: Any) -> Any:
+        made = fold(words)
+        return command(*args, **words, **{name: made})
+
+    decorated: Any = update_wrapper(wrapped, command)
+    for option in reversed(options):
+        decorated = option(decorated)
+    return cast(F, decorated)
 
 
 debug_option = _DEBUG

@@ -1,73 +1,74 @@
-"""`playhead offsets`: so far, seeing them."""
+"""`playhead offsets`: every verb, imported when it is used; and what their options share."""
 
-import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from playhead.cli.complete import connector_names
-from playhead.cli.frame import Face, LazyGroup, context_options, output_option, pass_face, say
-from playhead.render import Column, Listing
-from playhead.render.progress import ProgressLine
+from playhead.cli.frame import Face, LazyGroup, folded
 
-COLUMNS = (
-    Column("owner", "CONNECTOR"),
-    Column("partition", "PARTITION"),
-    Column("offset", "OFFSET"),
-    Column("kafka_partition", "KAFKA PARTITION", right=True),
-    Column("kafka_offset", "KAFKA OFFSET", wide=True, right=True),
-    Column("written", "WRITTEN", wide=True),
-    Column("notes", "NOTES", wide=True, show="; ".join),
+if TYPE_CHECKING:
+    from playhead.offsets import Selection
+    from playhead.render.progress import ProgressLine
+
+F = TypeVar("F", bound=Callable[..., Any])
+_READS, _EDITS, _FILES = "playhead.cli.offset_reads", "playhead.cli.offset_edits", "playhead.cli.offset_files"
+COMMANDS = {
+    "list": (f"{_READS}:list_", "Every live position, of all owners or of some."),
+    "show": (f"{_READS}:show", "The position of one owner, in words."),
+    "history": (f"{_READS}:history", "Every position still readable, overwritten ones included."),
+    "set": (f"{_EDITS}:set_", "Set fields of a position."),
+    "reset": (f"{_EDITS}:reset", "Move to the start, the end, a time, an offset."),
+    "delete": (f"{_EDITS}:delete", "Forget positions, so that the owner starts over."),
+    "copy": (f"{_EDITS}:copy", "Give one owner the position of another."),
+    "export": (f"{_FILES}:export", "Write positions to a file, in one of many forms."),
+    "import": (f"{_FILES}:import_", "Make positions what a file says."),
+    "diff": (f"{_FILES}:diff", "Compare positions with a file."),
+    "convert": (f"{_FILES}:convert", "Turn a file of positions into another form."),
+    "apply": (f"{_EDITS}:apply", "Carry out a saved plan."),
+    "undo": (f"{_EDITS}:undo", "Take back what an apply did."),
+    "journal": (f"{_READS}:journal", "What was changed, when and by whom."),
+    "doctor": (f"{_READS}:doctor", "Find what is wrong with stored positions, and how to mend it."),
+}
+
+
+@click.group(cls=LazyGroup, lazy=COMMANDS)
+def offsets() -> None:
+    """Positions of connectors, groups and queries: see, plan, move, verify and undo them.
+
+    OWNER is a connector of the context, `group:NAME`, or a name inside the store of --store.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where to look, beside the context."""
+
+    uri: str | None
+    via: str | None
+
+    def selection(self, face: Face, line: "ProgressLine | None" = None) -> "Selection":
+        from playhead.offsets import Selection
+        from playhead.stores import Access
+
+        access = Access(face.context, face.deadline, line.reading) if line else Access(face.context, face.deadline)
+        return Selection(access, self.uri, self.via)
+
+
+_OPTIONS = (
+    click.option(
+        "--store",
+        metavar="URI",
+        help="Any store: kafka://broker/topic, connect+http://worker:8083, file:path, groups://broker, checkpoint:path, "
+        "sql+sqlite:///path.",
+    ),
+    click.option(
+        "--via", type=click.Choice(["rest", "topic"]), help="Through the workers, or straight to where the offsets lie."
+    ),
 )
 
 
-@click.group(cls=LazyGroup)
-def offsets() -> None:
-    """Source offsets, read straight from the store of the context's worker file."""
-
-
-@offsets.command("list")
-@click.argument("owners", nargs=-1, metavar="[CONNECTOR]...", shell_complete=connector_names)
-@context_options
-@output_option
-@pass_face
-def list_(face: Face, owners: tuple[str, ...]) -> None:
-    """List the live position of every source partition, of all connectors or of some.
-
-    Connectors that were deleted are listed too: their offsets stay, and a new connector of the same name picks them up.
-    """
-    _show(face, owners, history=False)
-
-
-@offsets.command()
-@click.argument("owners", nargs=-1, metavar="[CONNECTOR]...", shell_complete=connector_names)
-@context_options
-@output_option
-@pass_face
-def history(face: Face, owners: tuple[str, ...]) -> None:
-    """List every position that is still readable, oldest first, overwritten ones and removals included."""
-    _show(face, owners, history=True)
-
-
-def _show(face: Face, owners: tuple[str, ...], *, history: bool) -> None:
-    from playhead.offsets import store_of_context
-
-    line = ProgressLine(sys.stderr)
-    store = store_of_context(face.context, face.deadline, line.reading)
-    found = (store.history if history else store.snapshot)(owners or None)
-    line.clear()
-    rows = [
-        {
-            "owner": entry.position.owner,
-            "partition": entry.position.partition.to_dict(),
-            "offset": entry.position.offset.to_dict() if entry.position.offset is not None else None,
-            **entry.where,
-            "notes": list(entry.notes),
-        }
-        for entry in found.entries
-    ]
-    face.show(Listing(COLUMNS, rows, name="owner", empty=f"no offsets in {store.uri}"))
-    noted = sum(bool(entry.notes) for entry in found.entries)
-    if noted and face.form == "table":
-        say(f"note: {noted} of these have notes: see them with -o wide")
-    for note in found.notes:
-        say(f"note: {note}")
+def selection_options(command: F) -> F:
+    """Adds `--store` and `--via`; the command gets them as `where: Where`."""
+    return folded(command, _OPTIONS, "where", lambda words: Where(words.pop("store"), words.pop("via")))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from playhead.cli.frame import Face, program, say
+from playhead.cli.frame import Face, folded, program, say
 from playhead.render import Column, Listing
 
 if TYPE_CHECKING:
@@ -50,18 +50,11 @@ class WriteOptions:
 def write_options(command: F) -> F:
     """Adds the options of a write; the command gets them as `options: WriteOptions`."""
 
-    def wrapped(*args: Any, **words: Any) -> Any:
+    def fold(words: dict[str, Any]) -> WriteOptions:
         chosen = frozenset(flag for flag in CONSENTS if words.pop(flag.strip("-").replace("-", "_")))
-        options = WriteOptions(words.pop("execute"), words.pop("save_plan"), chosen, words.pop("stop"))
-        return command(*args, options=options, **words)
+        return WriteOptions(words.pop("execute"), words.pop("save_plan"), chosen, words.pop("stop"))
 
-    wrapped.__name__ = command.__name__
-    wrapped.__doc__ = command.__doc__
-    wrapped.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
-    decorated: Any = wrapped
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+    return folded(command, _OPTIONS, "options", fold)
 
 
 _OPTIONS = (
@@ -98,9 +91,7 @@ def settle(
         options.save_plan.write_bytes(plan.to_json())
         say(f"plan saved: {program()} offsets apply {options.save_plan}")
     if plan.is_empty:
-        face.show(Listing(PLAN_COLUMNS, [], name="owner", empty="nothing to change: it is as wanted already"))
-        if stopped:
-            stopped.may_restore = True
+        face.show(plan_listing(()))
         return
     if not options.execute:
         (show or (lambda: face.show(plan_listing(plan.changes))))()
@@ -116,6 +107,8 @@ def _apply(face: Face, store: "Store", plan: "Plan", options: WriteOptions, stop
     from playhead.offsets.journal import Journal
 
     consent = Consent(options.consents, stopped.states if stopped else {})
+    if stopped:
+        stopped.may_restore = False
     applied = apply_plan(store, plan, Journal.of_context(face.context), consent)
     face.show(outcome_listing(applied.outcomes))
     if applied.entry is not None:
@@ -125,9 +118,9 @@ def _apply(face: Face, store: "Store", plan: "Plan", options: WriteOptions, stop
     return applied.outcomes
 
 
-def plan_listing(changes: "Sequence[Change]") -> Listing:
+def plan_listing(changes: "Sequence[Change]", empty: str = "nothing to change: it is as wanted already") -> Listing:
     rows = [_change_row(change) | {"note": change.note} for change in changes]
-    return Listing(PLAN_COLUMNS, rows, name="owner")
+    return Listing(PLAN_COLUMNS, rows, name="owner", empty=empty)
 
 
 def outcome_listing(outcomes: "Outcomes") -> Listing:

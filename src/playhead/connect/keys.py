@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from playhead.connect.javajson import encode_map, encode_string
+from playhead.connect.dialects import find_dialect
+from playhead.connect.javajson import encode_map, encode_string, hash_map_order
 from playhead.errors import Invalid
 from playhead.model import Map
 
@@ -27,9 +28,47 @@ def decode_key(raw: bytes) -> OffsetKey | None:
         return None
 
 
+def decode_legacy_key(raw: bytes) -> OffsetKey | None:
+    """A key inside the schema envelope that internal converters could be set to write before Kafka 3.0."""
+    try:
+        envelope = msgspec.json.decode(raw, type=_KeyEnvelope)
+        return OffsetKey(envelope.payload[0], Map(envelope.payload[1]))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Invalid):
+        return None
+
+
+def without_envelope(value: bytes) -> bytes:
+    """The payload of an enveloped value; anything else as it is."""
+    try:
+        return bytes(msgspec.json.decode(value, type=_ValueEnvelope).payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return value
+
+
+class _KeyEnvelope(msgspec.Struct, forbid_unknown_fields=True):
+    schema: object
+    payload: tuple[str, dict[str, object]]
+
+
+class _ValueEnvelope(msgspec.Struct, forbid_unknown_fields=True):
+    schema: object
+    payload: msgspec.Raw
+
+
 def encode_key(key: OffsetKey, order: Iterable[str] | None = None) -> bytes:
     """The bytes Connect writes for this key, with the fields of the partition in `order`, by default their own."""
     return f"[{encode_string(key.connector)},{encode_map(key.partition, order)}]".encode()
+
+
+def encode_new_key(key: OffsetKey) -> bytes:
+    """The bytes for a partition that is not stored yet: fields as its connector orders them, else as a HashMap would."""
+    return encode_key(key, field_order(key.partition))
+
+
+def field_order(partition: Map) -> list[str]:
+    dialect = find_dialect(None, partition)
+    known = dialect.field_order(tuple(partition)) if dialect else None
+    return list(known) if known else hash_map_order(list(partition))
 
 
 def is_as_connect_writes(raw: bytes, key: OffsetKey) -> bool:

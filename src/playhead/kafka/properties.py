@@ -124,6 +124,12 @@ def client_settings(context: Context) -> ClientSettings:
     return translate(properties)
 
 
+def settings_at(context: Context, bootstrap: str) -> ClientSettings:
+    """The settings of a context for brokers named elsewhere, in the URI of a store for example."""
+    named = {**context.settings, "bootstrap-servers": Setting(bootstrap, "--store")}
+    return client_settings(Context(context.name, named))
+
+
 def is_client_property(key: str) -> bool:
     """Whether an un-prefixed key of a worker file belongs to the worker's own clients."""
     return key in SAME or key in RENAMED or key in SPECIAL

@@ -11,9 +11,9 @@ from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from playhead.errors import TimedOut
+from playhead.errors import OutcomeUnknown, TimedOut
 from playhead.kafka.client import make_producer
-from playhead.kafka.faults import code_of, fault_of, transaction_fault
+from playhead.kafka.faults import code_of, fault_of, transaction_fault, translated
 from playhead.kafka.properties import ClientSettings
 from playhead.model import Deadline
 
@@ -120,6 +120,40 @@ class TransactionalProducer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         del self._producer  # let go here and now, not by the collector in some thread of librdkafka (see Admin)
+
+
+class PlainProducer:
+    """An idempotent producer without a transaction. Leaving the block without an error means: every record is acknowledged."""
+
+    def __init__(self, settings: ClientSettings, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._undelivered: list[KafkaError] = []
+        timeout_ms = max(1000, int(deadline.remaining() * 1000))
+        self._producer: Producer = make_producer(settings, delivery_timeout_ms=timeout_ms, linger_ms=5)
+
+    def produce(self, topic: str, key: bytes | None, value: bytes | None, *, partition: int | None = None) -> None:
+        """`partition` None: by murmur2 of the key."""
+        with translated("producing"):
+            self._producer.produce(
+                topic, value, key, -1 if partition is None else partition, on_delivery=self._delivered
+            )
+
+    def _delivered(self, error: KafkaError | None, _message: object) -> None:
+        if error is not None:
+            self._undelivered.append(error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        waiting = self._producer.flush(self._deadline.remaining()) if kind is None else 0
+        del self._producer
+        if self._undelivered:
+            raise fault_of(self._undelivered[0], "producing")
+        if waiting:
+            raise OutcomeUnknown(f"{waiting} record(s) were not acknowledged within {self._deadline.seconds:g} s")
 
 
 _HARMLESS_ON_ABORT = frozenset({KafkaError._STATE, KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._FENCED})

@@ -1,5 +1,5 @@
-"""Positions: which store a worker uses, and what lies in it."""
+"""Positions: which store keeps them, what lies in it, and the one way to change it."""
 
-from playhead.offsets.select import store_of_context, store_of_worker
+from playhead.offsets.select import Selection, select_entries, select_owner, select_store, store_of_worker
 
-__all__ = ["store_of_context", "store_of_worker"]
+__all__ = ["Selection", "select_entries", "select_owner", "select_store", "store_of_worker"]

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from playhead.connect.keys import OffsetKey, decode_key, decode_value
+from playhead.connect.keys import OffsetKey, decode_key, decode_legacy_key, decode_value, without_envelope
 from playhead.errors import Invalid
 from playhead.model import Position
 from playhead.model.position import Scalar
-from playhead.stores import Stored
+from playhead.stores import Raw, Stored
+
+LEGACY = "a legacy record with a schema envelope, written before Kafka 3.0: no worker reads it any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +37,22 @@ def decode_pairs(
     notes: list[str] = []
     foreign = 0
     for pair in pairs:
-        key = decode_key(pair.key) if pair.key is not None else None
-        if pair.key is None or key is None:
+        raw = pair.key
+        key = decode_key(raw) if raw is not None else None
+        legacy = raw is not None and key is None
+        if raw is not None and key is None:
+            key = decode_legacy_key(raw)
+        if raw is None or key is None:
             foreign += 1
         elif (owners is None or key.connector in owners) and (removed or pair.value is not None):
             try:
-                offset = None if pair.value is None else decode_value(pair.value)
+                offset = None if pair.value is None else decode_value(without_envelope(pair.value) if legacy else pair.value)
             except Invalid as error:
                 notes.append(f"{key.connector} {key.partition}: {error.what}; left out")
                 continue
-            entries.append(
-                Stored(Position(key.connector, key.partition, offset), pair.where, tuple(notes_on(pair.key, key, pair)))
-            )
+            said = (LEGACY,) if legacy else tuple(notes_on(raw, key, pair))
+            position = Position(key.connector, key.partition, offset)
+            entries.append(Stored(position, pair.where, said, Raw(raw, pair.value)))
     if foreign:
         notes.append(f"{foreign} record(s) have a key that is not Connect's; left out")
     return Decoded(entries, notes)

@@ -1,56 +1,156 @@
-"""The offsets topic of a Connect cluster, read directly: `kafka://broker/connect-offsets`. No worker has to be up.
+"""The offsets topic of a Connect cluster, directly: `kafka://broker/connect-offsets`. No worker has to be up.
 
 Connect finds a position by the bytes of its key, in whatever partition they lie. So equal JSON in other bytes is another entry
-(a twin), and a key in a partition where Java would not put it survives beside its newer copy. Both are shown with a note.
+(a twin), and a key in a partition where Java would not put it survives beside its newer copy. Both are shown with a note, and an
+edit writes all of them: whichever the worker reads, it reads the new position. Stored key bytes and partitions are kept; bytes
+are made only for a partition that was never stored.
+
+An edit is one transaction per connector under the id of the connector's first task, which fences that task should it still
+live: initialise, then read to the captured end, compare, produce, commit. A connector with its own offsets topic is written in
+Connect's order: removals to the worker's topic first, then everything to its own, then the rest to the worker's.
 Committed records only where the workers themselves read so, that is with exactly-once source support enabled.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
+from playhead.config import Context
 from playhead.connect.keys import OffsetKey, is_as_connect_writes
+from playhead.connect.rest import open_rest
+from playhead.errors import Invalid, Unreachable
 from playhead.kafka.client import Admin
+from playhead.kafka.groups import get_group
 from playhead.kafka.log import Captured, Record, capture, read_latest, read_records
 from playhead.kafka.murmur2 import partition_of
-from playhead.kafka.properties import ClientSettings
-from playhead.model import Deadline
+from playhead.kafka.properties import ClientSettings, settings_at
+from playhead.model import Change, Deadline, Outcomes
 from playhead.model.position import Scalar
-from playhead.stores import Snapshot, Stored
+from playhead.stores import Access, Capabilities, Progress, Refusal, Snapshot, Stored
 from playhead.stores.decoding import RawPair, decode_pairs
+from playhead.stores.topic_writer import TopicWriter
 
-Progress = Callable[[int, int], None]
+FORCE = "--force"
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsTopic:
+    """`group_id`: of the workers, needed to write. `own_topics`: connector -> its `offsets.storage.topic`."""
+
     settings: ClientSettings
     topic: str
     committed: bool
     deadline: Deadline
     progress: Progress = lambda done, total: None
+    group_id: str | None = None
+    own_topics: Mapping[str, str] = field(default_factory=dict)
+    context: Context | None = None
 
     @property
     def uri(self) -> str:
-        return f"kafka://{self.settings.bootstrap}/{self.topic}"
+        words = [("committed", "true")] if self.committed else []
+        words += [("group.id", self.group_id)] if self.group_id else []
+        words += [("own", f"{connector}={topic}") for connector, topic in self.own_topics.items()]
+        query = f"?{urlencode(words)}" if words else ""
+        return f"kafka://{self.settings.bootstrap}/{quote(self.topic)}{query}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(history=True)
 
     def snapshot(self, owners: Collection[str] | None = None) -> Snapshot:
-        with Admin(self.settings, self.deadline) as admin:
-            captured = capture(admin, self.topic, self.deadline, committed=self.committed)
-            latest = read_latest(admin, captured, self.deadline, self.progress)
-        found = self._decoded(captured, latest.records, owners, removed=False)
+        found = self._latest(owners, removed=False)
         return replace(found, entries=_with_twins_noted(found.entries))
 
     def history(self, owners: Collection[str] | None = None) -> Snapshot:
+        parts = []
         with Admin(self.settings, self.deadline) as admin:
-            captured = capture(admin, self.topic, self.deadline, committed=self.committed)
-            return self._decoded(captured, read_records(admin, captured, self.deadline), owners, removed=True)
+            for topic in self._topics(owners):
+                captured = capture(admin, topic, self.deadline, committed=self.committed)
+                records = read_records(admin, captured, self.deadline)
+                parts.append(self._decoded(captured, records, owners, removed=True))
+        return _joined(parts)
+
+    def guard(self, owners: Collection[str]) -> list[Refusal]:
+        if self.group_id is None:
+            hint = "name the worker's properties with --worker-config, or add ?group.id=... to the URI"
+            what = "the group.id of the workers is not known, and with it not whom to fence"
+            return [Refusal(owner, what, hint) for owner in owners]
+        if self.context is not None and self.context.connect_urls:
+            try:
+                return self._asked_workers(self.context, owners)
+            except Unreachable:
+                pass  # no worker answers; whether one is up all the same, the broker knows
+        return self._asked_group(self.group_id, owners)
+
+    def write(self, changes: Sequence[Change]) -> Outcomes:
+        if self.group_id is None:
+            raise Invalid("the group.id of the workers is not known")
+        owners = list(dict.fromkeys(change.owner for change in changes))
+        with TopicWriter(self.settings, self.group_id, self.deadline) as writer:
+            for owner in owners:
+                writer.fence(owner)
+            found = self._latest(owners, removed=True)
+            return writer.write(changes, found.entries, self.topic, self.own_topics)
+
+    def _asked_workers(self, context: Context, owners: Collection[str]) -> list[Refusal]:
+        refusals = []
+        with open_rest(context, self.deadline) as rest:
+            known = set(rest.list_connectors())
+            for owner in (owner for owner in owners if owner in known):
+                status, tasks = rest.find_status(owner), len(rest.list_tasks(owner))
+                state = status.connector.state if status else "UNASSIGNED"
+                if state != "STOPPED" or tasks:
+                    what = f"{owner} is {state} with {tasks} task(s) and would overwrite the edit"
+                    refusals.append(Refusal(owner, what, "add --stop, or stop it first", FORCE))
+        return refusals
+
+    def _asked_group(self, group_id: str, owners: Collection[str]) -> list[Refusal]:
+        with Admin(self.settings, self.deadline) as admin:
+            members = len(get_group(admin, group_id, self.deadline).members)
+        what = (
+            f"{members} worker(s) of {group_id} are up, and whether they run this connector cannot be told without REST"
+        )
+        hint = "give --connect URL, or stop the workers"
+        return [Refusal(owner, what, hint, FORCE) for owner in owners] if members else []
+
+    def _topics(self, owners: Collection[str] | None) -> list[str]:
+        """The worker's topic, then those that one of the owners has for itself."""
+        own = [topic for connector, topic in self.own_topics.items() if owners is None or connector in owners]
+        return list(dict.fromkeys([self.topic, *own]))
+
+    def _latest(self, owners: Collection[str] | None, *, removed: bool) -> Snapshot:
+        parts = []
+        with Admin(self.settings, self.deadline) as admin:
+            for topic in self._topics(owners):
+                captured = capture(admin, topic, self.deadline, committed=self.committed)
+                latest = read_latest(admin, captured, self.deadline, self.progress)
+                parts.append(self._decoded(captured, latest.records, owners, removed=removed))
+        found = _joined(parts)
+        return found if removed or len(parts) == 1 else replace(found, entries=tuple(self._overlaid(found.entries)))
+
+    def _overlaid(self, entries: Sequence[Stored]) -> Iterator[Stored]:
+        """A connector's own topic hides its copy in the worker's; what lies only in the worker's is shown as such."""
+        own = {
+            (entry.position.owner, entry.position.partition)
+            for entry in entries
+            if entry.where.get("topic") == self.own_topics.get(entry.position.owner)
+        }
+        for entry in entries:
+            home = self.own_topics.get(entry.position.owner)
+            if home is None or entry.where.get("topic") == home:
+                yield entry
+            elif (entry.position.owner, entry.position.partition) not in own:
+                note = f"only in {self.topic}: the connector has its own topic {home} and may not find it here"
+                yield replace(entry, notes=(*entry.notes, note))
 
     def _decoded(
         self, captured: Captured, records: Iterable[Record], owners: Collection[str] | None, *, removed: bool
     ) -> Snapshot:
         partitions = len(captured.topic.partitions)
+        named = {"topic": captured.topic.name} if self.own_topics else {}
 
         def notes_on(raw: bytes, key: OffsetKey, pair: RawPair) -> Iterator[str]:
             home = partition_of(raw, partitions)
@@ -59,7 +159,7 @@ class OffsetsTopic:
             if not is_as_connect_writes(raw, key):
                 yield "these key bytes are not as Connect writes them: no worker will find them"
 
-        decoded = decode_pairs(map(_pair, records), owners, removed=removed, notes_on=notes_on)
+        decoded = decode_pairs((_pair(r, named) for r in records), owners, removed=removed, notes_on=notes_on)
         open_ends = [
             f"{tp} has an open transaction: what comes after offset {captured.end_of(tp.partition)} is not decided yet"
             for tp in (captured.open_transactions if self.committed else ())
@@ -67,9 +167,16 @@ class OffsetsTopic:
         return Snapshot(tuple(decoded.entries), (*decoded.notes, *open_ends))
 
 
-def _pair(record: Record) -> RawPair:
+def _joined(parts: Sequence[Snapshot]) -> Snapshot:
+    return Snapshot(
+        tuple(entry for part in parts for entry in part.entries), tuple(note for part in parts for note in part.notes)
+    )
+
+
+def _pair(record: Record, named: Mapping[str, Scalar]) -> RawPair:
     written = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
     where: dict[str, Scalar] = {
+        **named,
         "kafka_partition": record.partition,
         "kafka_offset": record.offset,
         "written": written.replace("+00:00", "Z"),
@@ -85,4 +192,25 @@ def _with_twins_noted(entries: Sequence[Stored]) -> tuple[Stored, ...]:
         if counts[entry.position.owner, entry.position.partition] > 1
         else entry
         for entry in entries
+    )
+
+
+def open_uri(uri: str, access: Access) -> OffsetsTopic:
+    address, _, query = uri.removeprefix("kafka://").partition("?")
+    bootstrap, _, topic = address.partition("/")
+    if not bootstrap or not topic:
+        raise Invalid(f"{uri!r} is not kafka://broker:9092/topic")
+    words = parse_qsl(query)
+    settings = settings_at(access.context, bootstrap)
+    own = dict(value.split("=", 1) for key, value in words if key == "own" and "=" in value)
+    plain = dict(words)
+    return OffsetsTopic(
+        settings,
+        unquote(topic),
+        plain.get("committed", "").lower() == "true",
+        access.deadline,
+        access.progress,
+        plain.get("group.id"),
+        own,
+        access.context,
     )

@@ -19,6 +19,11 @@ _HOMES = {
 }
 
 
+def is_store(text: str) -> bool:
+    """True when this is the URI of a store rather than a name."""
+    return text.partition(":")[0] in _HOMES and ":" in text
+
+
 def open_store(uri: str, access: Access) -> Store:
     scheme, colon, _ = uri.partition(":")
     if not colon or scheme not in _HOMES:

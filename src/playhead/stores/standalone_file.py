@@ -1,25 +1,46 @@
-"""The offset file of a standalone worker: `file:path`. Read without Java.
+"""The offset file of a standalone worker: `file:path`. Read and written without Java.
 
-A file that is not there holds no offsets, as for the worker itself. One that is cut off or damaged is corrupt, never empty.
+A file that is not there holds no offsets, as for the worker itself. One that is cut off or damaged is corrupt, never empty. A
+running worker holds the offsets in memory and rewrites the file at its next flush, so it must be down: its REST listener and the
+process table are asked, and where neither can tell, the user has to say so. The file is replaced whole, with a copy kept beside
+it; a write that leads back to what a copy holds puts back that copy byte for byte.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import parse_qs, quote, unquote
 
-from playhead.connect.javafile import decode_file
+from playhead.connect.javafile import CorruptFile, Entry, decode_file, encode_file
+from playhead.connect.javajson import encode_map
+from playhead.connect.keys import OffsetKey, decode_key, encode_new_key
 from playhead.errors import Invalid
-from playhead.stores import Snapshot
+from playhead.files import replace_file
+from playhead.model import Change, Map, Outcome, Outcomes, Result
+from playhead.net import Listener, identify
+from playhead.stores import Access, Capabilities, Refusal, Snapshot
 from playhead.stores.decoding import RawPair, decode_pairs
+from playhead.stores.standalone_workers import StandaloneWorker, list_standalone_workers
+
+FLAG = "--worker-is-down"
 
 
 @dataclass(frozen=True, slots=True)
 class StandaloneFile:
+    """`listener`: where the worker of this file would answer, if its properties are known."""
+
     path: Path
+    listener: tuple[str, int] | None = None
 
     @property
     def uri(self) -> str:
-        return f"file:{self.path}"
+        asked = f"?listener={self.listener[0]}:{self.listener[1]}" if self.listener else ""
+        return f"file:{quote(str(self.path))}{asked}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(history=False)
 
     def snapshot(self, owners: Collection[str] | None = None) -> Snapshot:
         return self._read(owners, removed=False)
@@ -28,13 +49,140 @@ class StandaloneFile:
         """The file keeps no history but for the keys of positions that were removed."""
         return self._read(owners, removed=True)
 
+    def guard(self, owners: Collection[str]) -> list[Refusal]:
+        verdict = self._alive()
+        return [Refusal(owner, *verdict) for owner in owners] if verdict else []
+
+    def write(self, changes: Sequence[Change]) -> Outcomes:
+        entries = list(_entries(self._bytes() or encode_file([])))
+        before = list(entries)
+        outcomes = []
+        for owner in dict.fromkeys(change.owner for change in changes):
+            own = [change for change in changes if change.owner == owner]
+            refusal = _refusal(entries, own)
+            if refusal is None:
+                for change in own:
+                    _put(entries, change)
+            outcomes += [_outcome(change, refusal) for change in own]
+        if entries != before:
+            self._replace(entries)
+        by_change = {id(outcome.change): outcome for outcome in outcomes}
+        return Outcomes(by_change[id(change)] for change in changes)
+
     def _read(self, owners: Collection[str] | None, *, removed: bool) -> Snapshot:
-        try:
-            data = self.path.read_bytes()
-        except FileNotFoundError:
+        data = self._bytes()
+        if data is None:
             return Snapshot((), (f"{self.path} does not exist: this worker has stored no offset yet",))
-        except OSError as error:
-            raise Invalid(f"{self.path} cannot be read: {error.strerror}") from None
-        pairs = (RawPair(entry.key, entry.value, {}) for entry in decode_file(data))
+        pairs = (RawPair(entry.key, entry.value, {}) for entry in _entries(data))
         decoded = decode_pairs(pairs, owners, removed=removed)
         return Snapshot(tuple(decoded.entries), tuple(decoded.notes))
+
+    def _bytes(self) -> bytes | None:
+        try:
+            return self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise Invalid(f"{self.path} cannot be read: {error.strerror}") from None
+
+    def _alive(self) -> tuple[str, str, str | None] | None:
+        """What is alive, the way out, and the flag that goes over it; None: the worker is certainly down."""
+        workers = list_standalone_workers()
+        ours = next((worker for worker in workers or () if _uses(worker, self.path)), None)
+        if ours:
+            return f"a standalone worker with this file runs (process {ours.pid})", "stop it first", None
+        if self.listener and (doubt := _doubt_about(*self.listener)):
+            return doubt, "stop the worker first", FLAG
+        unclear = next((worker for worker in workers or () if worker.offset_file is None), None)
+        if unclear:
+            what = f"a standalone worker runs (process {unclear.pid}), and whether it uses this file cannot be told"
+            return what, "stop it first", FLAG
+        if self.listener is None or workers is None:
+            return "whether a worker uses this file cannot be told", "name its properties with --worker-config", FLAG
+        return None
+
+    def _replace(self, entries: Sequence[Entry]) -> None:
+        """The old file is kept beside the new one; a copy that already holds exactly what is wanted is put back as it is."""
+        wanted = encode_file(entries)
+        for copy in sorted(self._copies(), reverse=True):
+            try:
+                if sorted(decode_file(copy.read_bytes())) == sorted(entries):
+                    wanted = copy.read_bytes()
+                    break
+            except (CorruptFile, OSError, TypeError):
+                continue  # a damaged copy is not one to go back to
+        old = self._bytes()
+        if old is not None:
+            stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
+            replace_file(self.path.with_name(f"{self.path.name}.{stamp}.playhead"), old)
+        replace_file(self.path, wanted)
+
+    def _copies(self) -> list[Path]:
+        return [path for path in self.path.parent.glob("*.playhead") if path.name.startswith(self.path.name + ".")]
+
+
+def _entries(data: bytes) -> list[Entry]:
+    """Two entries with equal key bytes are legal in the stream, but nobody can say which one the worker would take."""
+    entries = decode_file(data)
+    keys = [entry.key for entry in entries]
+    if len(set(keys)) < len(keys):
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise Invalid(f"the offset file holds the key {twice.decode('utf-8', 'replace')} twice; it is not clear which counts")
+    return entries
+
+
+def _doubt_about(host: str, port: int) -> str | None:
+    """None when nothing listens there; a host that cannot be reached may well be up."""
+    found = identify(host, port, 1.0)
+    return None if found is Listener.NOBODY else f"{host}:{port}, where the worker of this file listens, {found.value}"
+
+
+def _uses(worker: StandaloneWorker, path: Path) -> bool:
+    return worker.offset_file is not None and worker.offset_file.resolve() == path.resolve()
+
+
+def _found(entries: Sequence[Entry], change: Change) -> list[int]:
+    wanted = OffsetKey(change.owner, change.partition)
+    return [i for i, entry in enumerate(entries) if decode_key(entry.key) == wanted]
+
+
+def _refusal(entries: Sequence[Entry], changes: Sequence[Change]) -> str | None:
+    pairs = decode_pairs((RawPair(e.key, e.value, {}) for e in entries), {changes[0].owner}, removed=False)
+    current: Mapping[Map, Map | None] = {stored.position.partition: stored.position.offset for stored in pairs.entries}
+    for change in changes:
+        if current.get(change.partition) not in (change.before, change.after):
+            return f"{change.partition} moved since the plan was made; plan again"
+    return None
+
+
+def _put(entries: list[Entry], change: Change) -> None:
+    """In its place and under its bytes; a new one at the end. A forgotten one is dropped, which is the same to the worker."""
+    places = _found(entries, change)
+    if change.after is None:
+        for place in reversed(places):
+            del entries[place]
+        return
+    value = encode_map(change.after).encode()
+    for place in places:
+        entries[place] = Entry(entries[place].key, value)
+    if not places:
+        entries.append(Entry(encode_new_key(OffsetKey(change.owner, change.partition)), value))
+
+
+def _outcome(change: Change, refusal: str | None) -> Outcome:
+    if refusal:
+        return Outcome(change, Result.REFUSED, refusal)
+    return Outcome(change, Result.UNCHANGED if change.before == change.after else Result.CHANGED)
+
+
+def open_uri(uri: str, _access: Access) -> StandaloneFile:
+    path, _, query = uri.removeprefix("file:").partition("?")
+    if path.startswith("///"):
+        path = path[2:]
+    asked = parse_qs(query).get("listener")
+    if not asked:
+        return StandaloneFile(Path(unquote(path)))
+    host, _, port = asked[0].rpartition(":")
+    if not port.isdigit():
+        raise Invalid(f"{uri}: the listener must be host:port")
+    return StandaloneFile(Path(unquote(path)), (host, int(port)))

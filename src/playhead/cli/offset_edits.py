@@ -1,0 +1,212 @@
+"""The writing verbs of `playhead offsets`. Each makes a plan; `writes.settle` does the rest."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from playhead.cli.complete import connector_names
+from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say
+from playhead.cli.offsets import Where, selection_options
+from playhead.cli.writes import WriteOptions, settle, write_options
+from playhead.errors import Invalid
+
+if TYPE_CHECKING:
+    from playhead.model import Plan
+    from playhead.offsets.plan import Which
+    from playhead.offsets.select import Target
+    from playhead.offsets.stopping import Stopped
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def partition_options(command: F) -> F:
+    """Adds `--partition` and `--all`; the command gets them as `which: Which`."""
+    one = click.option(
+        "--partition", metavar="FIELDS", help="The partition: a JSON object, or field=value[,field=value]."
+    )
+    every = click.option("--all", "every", is_flag=True, help="Every partition of the owner.")
+    return folded(command, (one, every), "which", lambda words: _which(words))
+
+
+@click.command("set")
+@click.argument("owner", shell_complete=connector_names)
+@click.argument("fields", nargs=-1, required=True, metavar="FIELD=VALUE...")
+@partition_options
+@click.option("--replace", "replace_all", is_flag=True, help="The new position has these fields only.")
+@write_options
+@selection_options
+@context_options
+@output_option
+@pass_face
+def set_(
+    face: Face,
+    owner: str,
+    fields: tuple[str, ...],
+    which: "Which",
+    replace_all: bool,
+    where: Where,
+    options: WriteOptions,
+) -> None:
+    """Set fields of OWNER's position, e.g. `offsets set orders_src incrementing=369034`.
+
+    Other fields stay. A time is written as 2022-11-29T05:59:55.817Z where the connector keeps one.
+    """
+    from playhead.offsets.plan import plan_set
+
+    texts = pairs_of(fields)
+    _edit(face, options, where, owner, lambda target: plan_set(target, texts, which, replace_all=replace_all))
+
+
+@click.command()
+@click.argument("owner", shell_complete=connector_names)
+@partition_options
+@write_options
+@selection_options
+@context_options
+@output_option
+@pass_face
+def delete(face: Face, owner: str, which: "Which", where: Where, options: WriteOptions) -> None:
+    """Forget positions of OWNER, so that it starts over there."""
+    from playhead.offsets.plan import plan_delete
+
+    _edit(face, options, where, owner, lambda target: plan_delete(target, which))
+
+
+@click.command()
+@click.argument("old", shell_complete=connector_names)
+@click.argument("new")
+@click.option(
+    "--map", "pairs", multiple=True, metavar="OLD=NEW", help="Another name inside the partitions; repeatable."
+)
+@partition_options
+@write_options
+@selection_options
+@context_options
+@output_option
+@pass_face
+def copy(
+    face: Face,
+    old: str,
+    new: str,
+    pairs: tuple[str, ...],
+    which: "Which",
+    where: Where,
+    options: WriteOptions,
+) -> None:
+    """Give NEW the position of OLD, e.g. across a rename; with --map across another database or table name.
+
+    OLD and NEW are owners, or URIs of stores with one owner: `offsets copy group:billing checkpoint:/data/query`.
+    """
+    from playhead.offsets.plan import Which, plan_copy
+    from playhead.offsets.select import select_other
+
+    selection = where.selection(face)
+    which = which if which.partition else Which(all=True)
+    with stopped_if_asked(face, options, [new]) as held:
+        source, target = select_other(selection, old), select_other(selection, new, like=old, may_be_new=True)
+        settle(face, target.store, plan_copy(source, target, pairs_of(pairs), which), options, stopped=held)
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
+@write_options
+@context_options
+@output_option
+@pass_face
+def apply(face: Face, file: Path, options: WriteOptions) -> None:
+    """Carry out the plan in FILE, saved by --save-plan. What moved since it was made is refused, item by item."""
+    from playhead.model import Plan
+
+    plan = Plan.from_json(bytes_of(file), str(file))
+    owners = list(dict.fromkeys(change.owner for change in plan.changes))
+    with stopped_if_asked(face, options, owners) as held:
+        settle(face, _store_of(face, plan), plan, options, stopped=held)
+
+
+@click.command()
+@click.argument("entry_id", required=False, metavar="[ID]")
+@write_options
+@context_options
+@output_option
+@pass_face
+def undo(face: Face, entry_id: str | None, options: WriteOptions) -> None:
+    """Take back what an apply did: ID is one of `offsets journal`, by default the newest.
+
+    The undo is a plan like any other: it is shown, compared and journalled, and can be undone.
+    """
+    from playhead.offsets.apply import plan_undo
+    from playhead.offsets.journal import Journal
+
+    book = Journal.of_context(face.context)
+    if entry_id is None:
+        entries, _ = book.list()
+        if not entries:
+            raise Invalid(f"nothing was changed yet, so there is nothing to undo: {book.folder} is empty")
+        entry_id = entries[0].id
+    entry = book.get(entry_id)
+    say(f"undoing {entry.id} of {entry.started:%Y-%m-%d %H:%M:%SZ} by {entry.who}")
+    with stopped_if_asked(face, options, entry.owners) as held:
+        store = _store_of(face, entry.plan)
+        settle(face, store, plan_undo(entry, store), options, stopped=held)
+
+
+def _edit(
+    face: Face,
+    options: WriteOptions,
+    where: Where,
+    owner: str,
+    plan_of: "Callable[[Target], Plan]",
+) -> None:
+    from playhead.offsets import select_owner
+
+    with stopped_if_asked(face, options, [owner]) as held:
+        target = select_owner(where.selection(face), owner)
+        settle(face, target.store, plan_of(target), options, stopped=held)
+
+
+@contextmanager
+def stopped_if_asked(face: Face, options: WriteOptions, owners: Sequence[str]) -> "Iterator[Stopped | None]":
+    """With --stop and --execute: the plan is made from what is stored after the connector has stopped."""
+    if not (options.stop and options.execute):
+        yield None
+        return
+    from playhead.offsets.stopping import stopped
+
+    with stopped(face.context, owners, face.deadline, say) as held:
+        yield held
+
+
+def _store_of(face: Face, plan: "Plan") -> Any:
+    from playhead.stores import Access
+    from playhead.stores.opening import open_store
+
+    return open_store(plan.store, Access(face.context, face.deadline))
+
+
+def _which(words: dict[str, Any]) -> "Which":
+    from playhead.offsets.plan import Which, parse_partition
+
+    partition, every = words.pop("partition"), words.pop("every")
+    if partition is not None and every:
+        raise click.UsageError("--partition and --all exclude each other")
+    return Which(None if partition is None else parse_partition(partition), every)
+
+
+def pairs_of(words: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"{word!r} is not NAME=VALUE")
+        if name in pairs:
+            raise click.UsageError(f"{name!r} is given twice")
+        pairs[name] = value
+    return pairs
+
+
+def bytes_of(file: Path) -> bytes:
+    return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()

@@ -1,0 +1,138 @@
+"""The verbs of `playhead offsets` that read or write files of positions."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from playhead.cli.complete import connector_names
+from playhead.cli.frame import Face, context_options, debug_option, output_option, pass_face, say, write
+from playhead.cli.offset_edits import bytes_of, pairs_of, stopped_if_asked
+from playhead.cli.offsets import Where, selection_options
+from playhead.cli.writes import WriteOptions, plan_listing, settle, write_options
+
+if TYPE_CHECKING:
+    from playhead.model import Positions
+
+FORMS = ("connect", "kip199", "csv", "rpk", "yelp", "kcat", "spark")
+FILE = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
+_form = click.option("--from", "form", type=click.Choice(FORMS), help="The form of the file [default: recognised].")
+_owner = click.option("--owner", metavar="OWNER", help="Whose positions these are, where the file does not say.")
+
+
+@click.command()
+@click.argument("owners", nargs=-1, metavar="[OWNER]...", shell_complete=connector_names)
+@click.option("--to", "form", type=click.Choice(FORMS), default="kip199", show_default=True, help="The form to write.")
+@click.option("--file", "file", type=FILE, default="-", help="Where to write to [default: stdout].")
+@selection_options
+@context_options
+@pass_face
+def export(face: Face, owners: tuple[str, ...], form: str, file: Path, where: Where) -> None:
+    """Write positions of all owners or of some, so that `offsets import` makes them so again."""
+    from playhead.model import Positions
+    from playhead.offsets import select_entries
+    from playhead.offsets.formats import write_positions
+
+    found, _ = select_entries(where.selection(face), owners)
+    positions = Positions(entry.position for entry in found.current().values())
+    _deliver(write_positions(positions, form), file)
+    for note in found.notes:
+        say(f"note: {note}")
+
+
+@click.command("import")
+@click.argument("file", type=FILE)
+@_form
+@_owner
+@write_options
+@selection_options
+@context_options
+@output_option
+@pass_face
+def import_(
+    face: Face,
+    file: Path,
+    form: str | None,
+    owner: str | None,
+    where: Where,
+    options: WriteOptions,
+) -> None:
+    """Make positions what FILE says: null forgets one, partitions it does not name stay as they are."""
+    from playhead.offsets.plan import plan_positions
+    from playhead.offsets.select import select_for
+
+    wanted = _positions(file, form, owner)
+    with stopped_if_asked(face, options, wanted.owners) as held:
+        target, wanted = select_for(where.selection(face), wanted)
+        settle(face, target.store, plan_positions(target, wanted), options, stopped=held)
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@click.argument("other", type=FILE, required=False)
+@_form
+@_owner
+@selection_options
+@context_options
+@output_option
+@pass_face
+def diff(
+    face: Face,
+    file: Path,
+    other: Path | None,
+    form: str | None,
+    owner: str | None,
+    where: Where,
+) -> None:
+    """Compare what is stored with FILE, or FILE with OTHER. Exit code 1 when they differ.
+
+    Owners that FILE does not name are left out.
+    """
+    from playhead.offsets.plan import diff_positions, positions_of
+    from playhead.offsets.select import select_for
+
+    right = _positions(file, form, owner)
+    if other is not None:
+        left, right = right, _positions(other, form, owner)
+    else:
+        target, right = select_for(where.selection(face), right)
+        left = positions_of(target.store, right.owners)
+    changes = diff_positions(left, right)
+    face.show(plan_listing(changes, empty="no difference"))
+    if changes:
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@click.option("--to", "target", type=click.Choice(FORMS), required=True, help="The form to write.")
+@click.option("--file", "output", type=FILE, default="-", help="Where to write to [default: stdout].")
+@click.option("--map", "pairs", multiple=True, metavar="OLD=NEW", help="Another name of an owner or topic; repeatable.")
+@_form
+@_owner
+@debug_option
+def convert(file: Path, target: str, output: Path, pairs: tuple[str, ...], form: str | None, owner: str | None) -> None:
+    """Turn FILE into another form: Connect's JSON, Kafka's CSV, rpk's lines, Spark's startingOffsets, ...
+
+    Works on files alone, without any server.
+    """
+    from playhead.offsets.formats import write_positions
+    from playhead.offsets.plan import renamed_positions
+
+    positions = renamed_positions(_positions(file, form, owner), pairs_of(pairs))
+    _deliver(write_positions(positions, target), output)
+
+
+def _positions(file: Path, form: str | None, owner: str | None) -> "Positions":
+    from playhead.offsets.formats import read_positions
+
+    where = "stdin" if str(file) == "-" else str(file)
+    return read_positions(bytes_of(file), where, form, owner)
+
+
+def _deliver(text: str, file: Path) -> None:
+    if str(file) == "-":
+        write(text)
+    else:
+        file.write_text(text, "utf-8")
+        say(f"written to {file}")

@@ -1,0 +1,193 @@
+"""The reading verbs of `playhead offsets`."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from playhead.cli.complete import connector_names
+from playhead.cli.frame import Face, context_options, output_option, pass_face, say
+from playhead.cli.offsets import Where, selection_options
+from playhead.render import Column, Details, Listing
+from playhead.render.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from playhead.offsets.journal import Entry
+    from playhead.stores import Stored
+
+COLUMNS = (
+    Column("owner", "OWNER"),
+    Column("partition", "PARTITION"),
+    Column("offset", "OFFSET"),
+    Column("kafka_partition", "KAFKA PARTITION", right=True),
+    Column("kafka_offset", "KAFKA OFFSET", wide=True, right=True),
+    Column("written", "WRITTEN", wide=True),
+    Column("notes", "NOTES", wide=True, show="; ".join),
+)
+SHOWN_COLUMNS = (
+    Column("position", "POSITION"),
+    Column("partition", "PARTITION", wide=True),
+    Column("offset", "OFFSET"),
+    Column("notes", "NOTES", show="; ".join),
+)
+JOURNAL_COLUMNS = (
+    Column("id", "ID"),
+    Column("started", "STARTED"),
+    Column("who", "WHO"),
+    Column("owners", "OWNERS", show=", ".join),
+    Column("outcome", "OUTCOME"),
+    Column("store", "STORE", wide=True),
+)
+FINDING_COLUMNS = (
+    Column("kind", "FINDING"),
+    Column("owner", "OWNER"),
+    Column("what", "WHAT"),
+    Column("mend", "MEND IT WITH"),
+)
+
+
+@click.command("list")
+@click.argument("owners", nargs=-1, metavar="[OWNER]...", shell_complete=connector_names)
+@selection_options
+@context_options
+@output_option
+@pass_face
+def list_(face: Face, owners: tuple[str, ...], where: Where) -> None:
+    """List the live position of every partition, of all owners or of some.
+
+    Connectors that were deleted are listed too: their offsets stay, and a new connector of the same name picks them up.
+    """
+    _show(face, owners, where, history=False)
+
+
+@click.command()
+@click.argument("owners", nargs=-1, metavar="[OWNER]...", shell_complete=connector_names)
+@selection_options
+@context_options
+@output_option
+@pass_face
+def history(face: Face, owners: tuple[str, ...], where: Where) -> None:
+    """List every position that is still readable, oldest first, overwritten ones and removals included."""
+    _show(face, owners, where, history=True)
+
+
+def _show(face: Face, owners: tuple[str, ...], where: Where, *, history: bool) -> None:
+    from playhead.offsets import select_entries
+
+    line = ProgressLine(sys.stderr)
+    found, place = select_entries(where.selection(face, line), owners, history=history)
+    line.clear()
+    rows = [_row(entry) for entry in found.entries]
+    columns = (
+        COLUMNS if any("kafka_partition" in entry.where for entry in found.entries) else _with_where(found.entries)
+    )
+    face.show(Listing(columns, rows, name="owner", empty=f"no offsets in {place}"))
+    noted = sum(bool(entry.notes) for entry in found.entries)
+    if noted and face.form == "table":
+        say(f"note: {noted} of these have notes: see them with -o wide")
+    for note in found.notes:
+        say(f"note: {note}")
+
+
+def _row(entry: "Stored") -> dict[str, Any]:
+    position = entry.position
+    return {
+        "owner": position.owner,
+        "partition": position.partition.to_dict(),
+        "offset": position.offset.to_dict() if position.offset is not None else None,
+        **entry.where,
+        "notes": list(entry.notes),
+    }
+
+
+def _with_where(entries: "tuple[Stored, ...]") -> tuple[Column, ...]:
+    """Columns for what a store says about its entries besides a place in a topic: a batch, a commit's metadata, ..."""
+    names = list(dict.fromkeys(name for entry in entries for name in entry.where))
+    return (*COLUMNS[:3], *(Column(name, name.replace("_", " ").upper()) for name in names), COLUMNS[-1])
+
+
+@click.command()
+@click.argument("owner", shell_complete=connector_names)
+@selection_options
+@context_options
+@output_option
+@pass_face
+def show(face: Face, owner: str, where: Where) -> None:
+    """Show where OWNER is, in the words of its connector, and what starting over would mean."""
+    from playhead.offsets.show import show_owner
+
+    shown = show_owner(where.selection(face), owner)
+    rows = [
+        {
+            "position": item.readable,
+            "partition": item.entry.position.partition.to_dict(),
+            "offset": item.entry.position.offset.to_dict() if item.entry.position.offset is not None else None,
+            **item.entry.where,
+            "notes": list(item.entry.notes),
+        }
+        for item in shown.positions
+    ]
+    fields: dict[str, Any] = {"owner": shown.owner, "store": shown.store, **shown.about}
+    face.show(Details({**fields, "positions": Listing(SHOWN_COLUMNS, rows)}, name="owner"))
+    for note in shown.notes:
+        say(f"note: {note}")
+
+
+@click.command()
+@click.argument("entry_id", required=False, metavar="[ID]")
+@context_options
+@output_option
+@pass_face
+def journal(face: Face, entry_id: str | None) -> None:
+    """List what was changed, newest first; with ID, show one apply with every outcome."""
+    from playhead.cli.writes import outcome_listing, plan_listing
+    from playhead.offsets.journal import Journal
+
+    book = Journal.of_context(face.context)
+    if entry_id is None:
+        entries, faults = book.list()
+        rows = [_journal_row(entry) for entry in entries]
+        face.show(Listing(JOURNAL_COLUMNS, rows, name="id", empty=f"nothing was changed yet: {book.folder}"))
+        for fault in faults:
+            say(f"note: {fault}")
+        return
+    entry = book.get(entry_id)
+    changes = outcome_listing(entry.outcomes) if entry.outcomes is not None else plan_listing(entry.plan.changes)
+    about = {**_journal_row(entry), "lifted": list(entry.lifted), "states": dict(entry.states or {})}
+    face.show(Details({**about, "changes": changes}, name="id"))
+    if entry.outcomes is None:
+        say("note: this apply was cut off; `offsets undo` looks at the store and takes back what it had done")
+
+
+def _journal_row(entry: "Entry") -> dict[str, Any]:
+    return {
+        "id": entry.id,
+        "started": entry.started.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "who": entry.who,
+        "owners": entry.owners,
+        "outcome": entry.summary,
+        "store": entry.plan.store,
+    }
+
+
+@click.command()
+@selection_options
+@context_options
+@output_option
+@pass_face
+def doctor(face: Face, where: Where) -> None:
+    """Look for stored positions that would surprise somebody: orphans, twins, misplaced keys, open transactions, ...
+
+    Every finding names the command that mends it. Exit code 1 when there are findings.
+    """
+    from playhead.offsets.doctor import diagnose
+
+    line = ProgressLine(sys.stderr)
+    diagnosis = diagnose(where.selection(face, line))
+    line.clear()
+    rows = [{"kind": f.kind, "owner": f.owner, "what": f.what, "mend": f.mend} for f in diagnosis.findings]
+    face.show(Listing(FINDING_COLUMNS, rows, name="kind", empty="nothing found"))
+    for note in diagnosis.notes:
+        say(f"note: {note}")
+    if rows:
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,84 @@
+"""What Playhead knows about the offset maps of real connectors, one small file per family.
+
+`find_dialect` finds the right one by the class of the connector, written in any way Connect accepts, or, where no class is known,
+by maps that can only be that connector's. A connector without a dialect is still editable, with `PLAIN`.
+"""
+
+from playhead.connect.dialects.base import Completed, Dialect, Field, Kind, Problem, parse_literal
+from playhead.connect.dialects.debezium import OTHERS
+from playhead.connect.dialects.debezium_mysql import MYSQL
+from playhead.connect.dialects.debezium_oracle import ORACLE
+from playhead.connect.dialects.debezium_postgres import POSTGRES
+from playhead.connect.dialects.file import FILE_STREAM
+from playhead.connect.dialects.jdbc import JDBC, is_v0, same_table, table_of
+from playhead.connect.dialects.kafka import KAFKA
+from playhead.connect.dialects.mirror import MIRROR
+from playhead.connect.dialects.mongo import MONGO
+from playhead.model import Map
+
+__all__ = [
+    "DIALECTS",
+    "JDBC",
+    "KAFKA",
+    "PLAIN",
+    "Completed",
+    "Dialect",
+    "Field",
+    "Kind",
+    "Problem",
+    "find_dialect",
+    "is_v0",
+    "parse_literal",
+    "same_table",
+    "table_of",
+]
+
+# One line per family.
+DIALECTS: tuple[Dialect, ...] = (
+    JDBC,
+    POSTGRES,
+    MYSQL,
+    ORACLE,
+    *OTHERS,
+    FILE_STREAM,
+    *MIRROR,
+    MONGO,
+    KAFKA,
+)
+
+
+# Any flat map is fine: nothing is known that could be wrong with it.
+PLAIN = Dialect(
+    name="a connector without a dialect",
+    classes=(),
+    shapes=(),
+    fields=(),
+    start_over="Forget the position: most connectors then read everything again. What this one does is not known here.",
+    skip_one="What this connector's offsets mean is not known here; its documentation may say.",
+)
+
+
+def find_dialect(
+    connector_class: str | None, partition: Map | None = None, offset: Map | None = None
+) -> Dialect | None:
+    """By class; without one, by the maps as they are stored now (not as they shall be: a mistake there would hide the dialect).
+
+    The position of a sink looks the same for every class, so its form alone tells it.
+    """
+    known = _BY_CLASS.get(connector_class.strip()) if connector_class else None
+    if known is not None or partition is None:
+        return known
+    if KAFKA.matches(partition, offset):
+        return KAFKA
+    if connector_class:
+        return None
+    return next((dialect for dialect in DIALECTS if dialect.matches(partition, offset)), None)
+
+
+def _aliases(full: str) -> set[str]:
+    """Connect also takes the class without its package, and that without the word Connector at its end."""
+    simple = full.rpartition(".")[2]
+    return {full, simple, simple.removesuffix("Connector")}
+
+
+_BY_CLASS = {alias: dialect for dialect in DIALECTS for full in dialect.classes for alias in _aliases(full)}

@@ -1,0 +1,270 @@
+"""What a dialect is: the offset maps of one connector, as a table of fields and a few rules.
+
+Most connectors accept any flat map through Connect's REST interface and fail later, in the task, with a ClassCastException: they
+cast hard, so `5.0` or `"5"` where a Long is wanted is fatal. A dialect says so before the write. An unknown field is a warning,
+because the next version of the connector may know it.
+
+Adding a connector is one small file with one `Dialect`, and one line in the registry of this package.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from playhead.connect.dialects.notation import WHOLE, Notation, as_int
+from playhead.connect.javajson import hash_map_order
+from playhead.errors import Invalid, near_names
+from playhead.model import Map
+from playhead.model.position import INT64_MAX, INT64_MIN, Scalar
+
+
+class Kind(StrEnum):
+    """What Java casts the value to."""
+
+    LONG = "a whole number"
+    TEXT = "a text"
+    FLAG = "true or false"
+    ANY = "anything"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a map. `only`: the one value there is. `prefix`: a family of names. `lenient`: the connector converts."""
+
+    name: str
+    kind: Kind = Kind.TEXT
+    required: bool = False
+    low: int = INT64_MIN
+    high: int = INT64_MAX
+    notation: Notation | None = None
+    lenient: bool = False
+    prefix: bool = False
+    only: str | None = None
+
+
+class Problem(NamedTuple):
+    """`path` is where in the pair of maps, e.g. `$.offset.position`. Fatal: the connector would fail, or never find it."""
+
+    path: str
+    what: str
+    fatal: bool
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what}"
+
+
+class Completed(NamedTuple):
+    """An offset ready to be written, and what was changed beside the fields asked for, as sentences."""
+
+    offset: Map
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """`shapes` are the forms of a partition, each with its fields in the order in which the connector writes them.
+
+    `marks` are fields of the offset that no other connector has: one of them beside a known form of partition tells this one.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    shapes: tuple[tuple[Field, ...], ...]
+    fields: tuple[Field, ...]
+    start_over: str
+    skip_one: str
+    marks: tuple[str, ...] = ()
+
+    def matches(self, partition: Map, offset: Map | None) -> bool:
+        """True when these maps can only be this connector's. Used when its class is not known."""
+        return self.field_order(partition) is not None and any(name in (offset or ()) for name in self.marks)
+
+    def field_order(self, partition_fields: Iterable[str]) -> tuple[str, ...] | None:
+        """The names in the order of the connector's own key bytes; None when this is no partition of this connector."""
+        asked = set(partition_fields)
+        for shape in self.shapes:
+            order = tuple(field.name for field in shape)
+            if asked == set(order):
+                return order
+        return None
+
+    def check(self, partition: Map, offset: Map | None) -> list[Problem]:
+        """What is wrong with this pair. Connect accepts a tombstone for anything, and so do we."""
+        if offset is None or not self.fields:
+            return []
+        shape = self.shape_of(partition)
+        wrong = [self._shapeless(partition)] if shape is None else _fields(partition, shape, "$.partition")
+        return [*wrong, *_fields(offset, self.fields, "$.offset"), *self.rules(offset)]
+
+    def rules(self, offset: Map) -> list[Problem]:
+        """What the table of fields cannot say."""
+        if any(field.required for field in self.fields) or any(value is not None for value in offset.values()):
+            return []
+        return [Problem("$.offset", "says nothing: the connector starts over", False)]
+
+    def shape_of(self, partition: Map) -> tuple[Field, ...] | None:
+        """The fullest form all of whose fields this partition has."""
+        fitting = [shape for shape in self.shapes if all(field.name in partition for field in shape)]
+        return max(fitting, key=len, default=None)
+
+    def _shapeless(self, partition: Map) -> Problem:
+        forms = " or ".join("{" + ", ".join(field.name for field in shape) + "}" for shape in self.shapes)
+        names = sorted({field.name for shape in self.shapes for field in shape})
+        hints = [near_names(name, names) for name in partition if name not in names]
+        near = next((f"; {hint}" for hint in hints if hint and hint.startswith("did you mean")), "")
+        return Problem(
+            "$.partition", f"{self.name} keeps its positions under {forms}, not under {_names(partition)}{near}", True
+        )
+
+    def parse_field(self, name: str, text: str) -> Scalar:
+        """The value of what somebody typed as `name=text`."""
+        field = find_field(self.fields, name)
+        if text == "null":
+            return None
+        if field is None or field.kind in (Kind.ANY, Kind.FLAG):
+            return parse_literal(text)
+        if field.kind is Kind.TEXT:
+            return _unquoted(text)
+        if WHOLE.fullmatch(text):
+            return int(text)
+        if field.notation is not None:
+            return field.notation.read(text)
+        raise Invalid(f"{name}: {text!r} is not a whole number")
+
+    def parse_fields(self, texts: Mapping[str, str], current: Map | None) -> Completed:
+        """What `offsets set` does: the texts as values, merged into what is stored."""
+        return self.completed(current, {name: self.parse_field(name, text) for name, text in texts.items()})
+
+    def completed(self, current: Map | None, fields: Mapping[str, Scalar]) -> Completed:
+        """`fields` merged into `current`, and what depends on them kept consistent."""
+        return Completed(merged(current, fields))
+
+    def readable(self, partition: Map, offset: Map | None) -> str:
+        """One line for people."""
+        what = "nothing stored, starts over" if offset is None else self.offset_in_words(offset) or "an empty position"
+        return f"{self.title(partition)}: {what}"
+
+    def title(self, partition: Map) -> str:
+        return ", ".join(_plain(value) for value in partition.values()) or "the only partition"
+
+    def offset_in_words(self, offset: Map) -> str:
+        return ", ".join(f"{name} {self.in_words(name, value)}" for name, value in offset.items())
+
+    def in_words(self, name: str, value: Scalar) -> str:
+        field, number = find_field(self.fields, name), as_int(value)
+        if field is None or field.notation is None or number is None:
+            return _plain(value)
+        return field.notation.show(number)
+
+    def compare(self, a: Map, b: Map) -> int | None:
+        """-1, 0 or 1 as `a` lies before, at or after `b`; None when that cannot be told."""
+        return 0 if a == b else None
+
+    def renamed(self, partition: Map, mapping: Mapping[str, str]) -> Map:
+        """The partition under other names, e.g. of another server: whole values are replaced."""
+        return Map(
+            {name: mapping.get(value, value) if isinstance(value, str) else value for name, value in partition.items()}
+        )
+
+
+def hashed(*fields: Field) -> tuple[Field, ...]:
+    """A partition that the connector keeps in a Java HashMap: its fields in the order in which that gives them out."""
+    by_name = {field.name: field for field in fields}
+    return tuple(by_name[name] for name in hash_map_order(by_name))
+
+
+def merged(current: Map | None, fields: Mapping[str, Scalar], drop: Iterable[str] = ()) -> Map:
+    left_out = set(drop)
+    kept = {} if current is None else {name: value for name, value in current.items() if name not in left_out}
+    return Map({**kept, **fields})
+
+
+def stored(current: Map | None, name: str) -> Scalar:
+    return None if current is None else current.get(name)
+
+
+def find_field(fields: Sequence[Field], name: str) -> Field | None:
+    for field in fields:
+        if field.name == name or (field.prefix and name.startswith(field.name)):
+            return field
+    return None
+
+
+def parse_literal(text: str) -> Scalar:
+    """JSON if it is a scalar of JSON, else the text itself."""
+    try:
+        value = json.loads(text, parse_constant=str)
+    except (ValueError, RecursionError):
+        return text
+    if isinstance(value, str):
+        return value if text.lstrip().startswith('"') else text
+    return text if isinstance(value, list | dict) else value
+
+
+def compare_keys(a: tuple[int | str, ...], b: tuple[int | str, ...]) -> int:
+    return (a > b) - (a < b)
+
+
+def _unquoted(text: str) -> str:
+    value = parse_literal(text)
+    return value if isinstance(value, str) else text
+
+
+def _plain(value: Scalar) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _names(fields: Iterable[str]) -> str:
+    return "{" + ", ".join(fields) + "}"
+
+
+def _fields(given: Map, fields: Sequence[Field], path: str) -> list[Problem]:
+    problems = [
+        Problem(f"{path}.{needed.name}", "is needed and not given", True)
+        for needed in fields
+        if needed.required and given.get(needed.name) is None
+    ]
+    for name, value in given.items():
+        field = find_field(fields, name)
+        if field is None:
+            known = [each.name for each in fields]
+            near = near_names(name, known)
+            problems.append(
+                Problem(
+                    f"{path}.{name}",
+                    "is not a field this connector is known to use" + (f"; {near}" if near else ""),
+                    False,
+                )
+            )
+        elif value is not None:
+            problems += _value(field, value, f"{path}.{name}")
+    return problems
+
+
+def _converts(kind: Kind, value: Scalar) -> bool:
+    if kind is Kind.FLAG:
+        return value in ("true", "false")
+    return as_int(value) is not None or (kind is Kind.LONG and isinstance(value, float))
+
+
+def _value(field: Field, value: Scalar, path: str) -> list[Problem]:
+    if field.kind is Kind.ANY:
+        return []
+    fits = {
+        Kind.LONG: isinstance(value, int) and not isinstance(value, bool),
+        Kind.TEXT: isinstance(value, str),
+        Kind.FLAG: isinstance(value, bool),
+    }[field.kind]
+    if not fits:
+        shown = json.dumps(value)
+        if field.lenient and _converts(field.kind, value):
+            return [Problem(path, f"is {shown}; the connector writes {field.kind} itself", False)]
+        return [Problem(path, f"must be {field.kind}, not {shown}: the task would fail on it", True)]
+    if field.only is not None and value != field.only:
+        return [Problem(path, f'must be "{field.only}", the only value there is, not {json.dumps(value)}', True)]
+    if isinstance(value, int) and not field.low <= value <= field.high:
+        bound = f"below {field.low}" if value < field.low else f"above {field.high}"
+        return [Problem(path, f"{value} is {bound}", True)]
+    return []

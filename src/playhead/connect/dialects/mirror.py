@@ -1,0 +1,67 @@
+"""The three connectors of MirrorMaker 2. Each checks an offset itself; the verdicts here are the same.
+
+Only the source connector has a position that means something, and it is the *last* record replicated, not the next one. The other
+two write 0 and never read it.
+"""
+
+from dataclasses import dataclass
+
+from playhead.connect.dialects.base import Dialect, Field, Kind, compare_keys, hashed
+from playhead.model import Map
+
+_PARTITION = Field("partition", Kind.LONG, required=True, low=0, high=2**31 - 1)
+_TOPIC = Field("topic", required=True)
+
+
+@dataclass(frozen=True)
+class Mirror(Dialect):
+    def matches(self, partition: Map, offset: Map | None) -> bool:
+        return set(partition) == {field.name for field in self.shapes[0]} and set(offset or ()) <= {"offset"}
+
+    def title(self, partition: Map) -> str:
+        if "sourceClusterAlias" in partition:
+            return f"{partition['sourceClusterAlias']} -> {partition.get('targetClusterAlias')}"
+        where = [str(partition[name]) for name in ("cluster", "group") if name in partition]
+        return " ".join([*where, f"{partition.get('topic')}-{partition.get('partition')}"])
+
+    def compare(self, a: Map, b: Map) -> int | None:
+        left, right = a.get("offset"), b.get("offset")
+        return compare_keys((left,), (right,)) if isinstance(left, int) and isinstance(right, int) else None
+
+
+def _unused(what: str) -> tuple[str, str]:
+    return (
+        f"Nothing starts over: the {what} connector writes 0 and never reads it.",
+        f"There is nothing to skip: the {what} connector keeps no position.",
+    )
+
+
+SOURCE = Mirror(
+    name="MirrorSourceConnector",
+    classes=("org.apache.kafka.connect.mirror.MirrorSourceConnector",),
+    shapes=(hashed(_TOPIC, _PARTITION, Field("cluster", required=True)),),
+    fields=(Field("offset", Kind.LONG, required=True, low=0),),
+    start_over=(
+        "Forget the position: the partition is replicated again from its beginning (auto.offset.reset of the source consumer), "
+        "and the records that were there already are there twice."
+    ),
+    skip_one=(
+        "The offset is that of the last record replicated: to skip the next one add 1, and to go on with record X set X-1. "
+        "To begin with record 0 forget the position; -1 is refused."
+    ),
+)
+CHECKPOINT = Mirror(
+    "MirrorCheckpointConnector",
+    ("org.apache.kafka.connect.mirror.MirrorCheckpointConnector",),
+    (hashed(Field("group", required=True), _TOPIC, _PARTITION),),
+    (Field("offset", Kind.LONG, required=True, low=0, high=0),),
+    *_unused("checkpoint"),
+)
+HEARTBEAT = Mirror(
+    "MirrorHeartbeatConnector",
+    ("org.apache.kafka.connect.mirror.MirrorHeartbeatConnector",),
+    (hashed(Field("sourceClusterAlias", required=True), Field("targetClusterAlias", required=True)),),
+    (Field("offset", Kind.LONG, required=True, low=0, high=0),),
+    *_unused("heartbeat"),
+)
+MIRROR = (SOURCE, CHECKPOINT, HEARTBEAT)

@@ -1,0 +1,95 @@
+"""What a worker's own files and REST tell about its connectors: class, kind, own offsets topic, group, cluster.
+
+Asked of the workers when they answer, else read from their config topic; None where neither is to be had.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from playhead.config import Context, read_properties
+from playhead.connect.rest import open_rest
+from playhead.errors import Unreachable
+from playhead.kafka.properties import client_settings
+from playhead.model import Deadline
+from playhead.stores.config_topic import read_connector_configs
+
+Config = Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """What is needed of a connector's configuration to find its position; never the rest of it."""
+
+    name: str
+    connector_class: str | None
+    is_sink: bool
+    group: str
+    own_topic: str | None = None
+    cluster: str | None = None
+
+    @classmethod
+    def of(cls, name: str, config: Config) -> "Connector":
+        is_sink = bool(config.get("topics") or config.get("topics.regex"))
+        side = "consumer" if is_sink else "producer"
+        return cls(
+            name,
+            config.get("connector.class"),
+            is_sink,
+            config.get("consumer.override.group.id") or f"connect-{name}",
+            config.get("offsets.storage.topic"),
+            config.get(f"{side}.override.bootstrap.servers"),
+        )
+
+
+class Worker(dict[str, str]):
+    """The properties of a worker file, references resolved nowhere: only plain names are read from it."""
+
+    @classmethod
+    def read(cls, path: Path) -> "Worker":
+        return cls({entry.key: entry.value.strip() for entry in read_properties(path)})
+
+    @property
+    def is_exactly_once(self) -> bool:
+        return self.get("exactly.once.source.support", "").lower() == "enabled"
+
+    @property
+    def listener(self) -> tuple[str, str, int]:
+        """Scheme, host and port where this worker answers, seen from its own machine."""
+        first = self.get("listeners", "").split(",")[0].strip() or "http://:8083"
+        parts = urlsplit(first if "://" in first else f"http://{first}")
+        host = parts.hostname or "localhost"
+        port = parts.port or 8083
+        return parts.scheme.lower(), "localhost" if host in ("0.0.0.0", "::") else host, port  # noqa: S104
+
+    @property
+    def url(self) -> str:
+        scheme, host, port = self.listener
+        return f"{scheme}://{host}:{port}"
+
+
+def worker_of(context: Context) -> Worker | None:
+    path = context.path("worker-config")
+    return None if path is None else Worker.read(path)
+
+
+def list_configured(context: Context, deadline: Deadline) -> dict[str, Connector] | None:
+    """The connectors that exist. None when nobody can tell: no worker answers and no config topic is known."""
+    if context.connect_urls:
+        try:
+            with open_rest(context, deadline) as rest:
+                found = rest.expand_connectors()
+                missing = set(rest.list_connectors()) - set(found)
+                configs = {name: entry.info.config for name, entry in found.items() if entry.info}
+                configs |= {name: rest.get_config(name) for name in missing}
+        except Unreachable:
+            pass
+        else:
+            return {name: Connector.of(name, config) for name, config in configs.items()}
+    worker = worker_of(context)
+    topic = worker.get("config.storage.topic") if worker else None
+    if not topic:
+        return None
+    stored = read_connector_configs(client_settings(context), topic, deadline)
+    return {name: Connector.of(name, config) for name, config in stored.items()}

@@ -1,0 +1,109 @@
+"""Offsets through a Connect worker (KIP-875): `connect+http://host:8083`, source and sink connectors alike.
+
+The worker knows what we need not: a connector's own offsets topic, another cluster, another group id, exactly-once. It writes
+only for a connector that is STOPPED and has no task left, and its comparison is ours: read after the stop, write, read back. What
+it cannot see: connectors that were deleted, and keys whose fields lie in another order than a Java HashMap gives them.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from playhead.connect.answers import OffsetEntry
+from playhead.connect.rest import Rest, open_rest
+from playhead.errors import Invalid, NotFound, OutcomeUnknown, PlayheadError
+from playhead.model import Change, Map, Outcome, Outcomes, Position, Result
+from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
+
+SCHEME = "connect+"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectRest:
+    urls: tuple[str, ...]
+    access: Access
+
+    @property
+    def uri(self) -> str:
+        return SCHEME + ",".join(self.urls)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(history=False, atomic=False)
+
+    def snapshot(self, owners: Collection[str] | None = None) -> Snapshot:
+        """An owner that does not exist is an error: the worker would say so too, and a typo must not look like no offsets."""
+        with self._rest() as rest:
+            names = sorted(rest.list_connectors())
+            for owner in owners or ():
+                if owner not in names:
+                    raise NotFound("connector", owner, names)
+            chosen = names if owners is None else [name for name in names if name in owners]
+            return Snapshot(tuple(_stored(name, entry) for name in chosen for entry in rest.get_offsets(name)))
+
+    def history(self, owners: Collection[str] | None = None) -> Snapshot:  # noqa: ARG002
+        raise Invalid("a worker tells no history", "read the offsets topic itself: --worker-config FILE --via topic")
+
+    def guard(self, owners: Collection[str]) -> list[Refusal]:
+        """STOPPED and without tasks, or the worker declines; no flag changes its mind."""
+        refusals = []
+        with self._rest() as rest:
+            for owner in owners:
+                status = rest.find_status(owner)
+                state = status.connector.state if status else "UNASSIGNED"
+                tasks = len(rest.list_tasks(owner))
+                if state != "STOPPED" or tasks:
+                    what = f"{owner} is {state} with {tasks} task(s)"
+                    refusals.append(Refusal(owner, what, "add --stop, or stop it first"))
+        return refusals
+
+    def write(self, changes: Sequence[Change]) -> Outcomes:
+        done: dict[int, Outcome] = {}
+        with self._rest() as rest:
+            for owner in dict.fromkeys(change.owner for change in changes):
+                own = [change for change in changes if change.owner == owner]
+                result, detail = _alter(rest, owner, own)
+                done |= {id(change): Outcome(change, result, detail) for change in own}
+        return Outcomes(done[id(change)] for change in changes)
+
+    def _rest(self) -> Rest:
+        return open_rest(self.access.context, self.access.deadline, self.urls)
+
+
+def _alter(rest: Rest, owner: str, changes: Sequence[Change]) -> tuple[Result, str]:
+    try:
+        current = {Map(entry.partition): _map(entry.offset) for entry in rest.get_offsets(owner)}
+        moved = [c for c in changes if current.get(c.partition) not in (c.before, c.after)]
+        if moved:
+            return Result.REFUSED, f"{moved[0].partition} moved since the plan was made; plan again"
+        forgotten = {change.partition for change in changes if change.after is None}
+        if forgotten and len(forgotten) == len(changes) and forgotten >= set(current):
+            said = rest.delete_offsets(owner)
+        else:
+            said = rest.alter_offsets(owner, [_entry(change) for change in changes])
+    except OutcomeUnknown as error:
+        return Result.UNKNOWN, error.what
+    except PlayheadError as error:
+        return Result.FAILED, f"{error.what}; {error.hint}" if error.hint else error.what
+    return Result.CHANGED, _worth_saying(said)
+
+
+def _worth_saying(message: str) -> str:
+    """The worker's words about offsets that a connector keeps elsewhere; that it succeeded is seen anyway."""
+    _, however, rest = message.partition("However, ")
+    return f"the worker says: {however}{rest}" if however else ""
+
+
+def _entry(change: Change) -> OffsetEntry:
+    return OffsetEntry(change.partition.to_dict(), None if change.after is None else change.after.to_dict())
+
+
+def _stored(owner: str, entry: OffsetEntry) -> Stored:
+    return Stored(Position(owner, Map(entry.partition), _map(entry.offset)))
+
+
+def _map(offset: Mapping[str, object] | None) -> Map | None:
+    return None if offset is None else Map(offset)
+
+
+def open_uri(uri: str, access: Access) -> ConnectRest:
+    return ConnectRest(tuple(uri.removeprefix(SCHEME).split(",")), access)

@@ -1,0 +1,161 @@
+"""Writes positions into an offsets topic as Connect itself would, one transaction per connector.
+
+Made in three steps because the order is what keeps an edit from being lost or covered: `fence` (older producers of the task's
+transactional id are out from here on), then the caller reads to the end, then `write` compares and commits.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import NamedTuple, Self
+
+from playhead.connect.javajson import encode_map
+from playhead.connect.keys import OffsetKey, decode_key, encode_new_key, is_as_connect_writes
+from playhead.errors import AccessDenied, OutcomeUnknown, PlayheadError
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.transactions import PlainProducer, TransactionalProducer
+from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Result
+from playhead.stores import Snapshot, Stored
+
+
+class Write(NamedTuple):
+    """`partition` None: where Java would put the key."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
+    partition: int | None
+
+
+class TopicWriter:
+    def __init__(self, settings: ClientSettings, group_id: str, deadline: Deadline) -> None:
+        self._settings = settings
+        self._group_id = group_id
+        self._deadline = deadline
+        self._stack = ExitStack()
+        self._producers: dict[str, TransactionalProducer] = {}
+        self._unfenced: dict[str, PlayheadError] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._producers.clear()
+        self._stack.close()
+
+    def fence(self, owner: str) -> None:
+        """No right to the transactional id leaves a plain write; anything else that fails concerns this owner alone."""
+        transactional_id = f"{self._group_id}-{owner}-0"
+        try:
+            producer = TransactionalProducer(self._settings, transactional_id, self._deadline)
+        except PlayheadError as error:
+            self._unfenced[owner] = error
+        else:
+            self._producers[owner] = self._stack.enter_context(producer)
+
+    def write(
+        self, changes: Sequence[Change], entries: Sequence[Stored], topic: str, own_topics: Mapping[str, str]
+    ) -> Outcomes:
+        """`entries`: the latest of every key of these owners, removals included, as read after `fence`."""
+        done: dict[int, Outcome] = {}
+        for owner in dict.fromkeys(change.owner for change in changes):
+            own = [change for change in changes if change.owner == owner]
+            result, detail = self._write_owner(owner, own, entries, topic, own_topics.get(owner))
+            done |= {id(change): Outcome(change, result, detail) for change in own}
+        return Outcomes(done[id(change)] for change in changes)
+
+    def _write_owner(
+        self, owner: str, changes: Sequence[Change], entries: Sequence[Stored], topic: str, own_topic: str | None
+    ) -> tuple[Result, str]:
+        current = _current(entries, own_topic)
+        moved = [c for c in changes if current.get((owner, c.partition)) not in (c.before, c.after)]
+        if moved:
+            return Result.REFUSED, f"{moved[0].partition} moved since the plan was made; plan again"
+        changes = [c for c in changes if current.get((owner, c.partition)) != c.after]
+        if not changes:
+            return Result.UNCHANGED, ""
+        if owner in self._unfenced and not isinstance(self._unfenced[owner], AccessDenied):
+            return Result.FAILED, self._unfenced[owner].what
+        try:
+            if own_topic is None:
+                return Result.CHANGED, self._commit(owner, _writes(changes, entries, topic))
+            return Result.CHANGED, self._write_both(owner, changes, entries, topic, own_topic)
+        except OutcomeUnknown as error:
+            return Result.UNKNOWN, error.what
+        except PlayheadError as error:
+            return Result.FAILED, f"{error.what}; {error.hint}" if error.hint else error.what
+
+    def _write_both(
+        self, owner: str, changes: Sequence[Change], entries: Sequence[Stored], topic: str, own_topic: str
+    ) -> str:
+        """Connect's own order (KAFKA-15018): an old value must not come back from the worker's topic."""
+        removals = [change for change in changes if change.after is None]
+        rest = [change for change in changes if change.after is not None]
+        if removals:
+            self._plainly(_writes(removals, entries, topic))
+        detail = self._commit(owner, _writes(changes, entries, own_topic))
+        if rest:
+            try:
+                self._plainly(_writes(rest, entries, topic))
+            except PlayheadError as error:
+                copy = f"the copy in {topic} could not be written: {error.what}"
+                detail = f"{detail}; {copy}" if detail else copy
+        return detail
+
+    def _commit(self, owner: str, writes: Sequence[Write]) -> str:
+        if not writes:
+            return ""
+        producer = self._producers.get(owner)
+        if producer is None:
+            self._plainly(writes)
+            return f"written without fencing: {self._unfenced[owner].what}"
+        with producer.transaction():
+            _produce(producer.produce, writes)
+        return ""
+
+    def _plainly(self, writes: Sequence[Write]) -> None:
+        if writes:
+            with PlainProducer(self._settings, self._deadline) as producer:
+                _produce(producer.produce, writes)
+
+
+def _produce(produce: Callable[..., None], writes: Sequence[Write]) -> None:
+    for write in writes:
+        produce(write.topic, write.key, write.value, partition=write.partition)
+
+
+def _current(entries: Sequence[Stored], own_topic: str | None) -> dict[tuple[str, Map], Map | None]:
+    """What counts for each partition; where a connector has its own topic, that one wins over the worker's."""
+    live = [entry for entry in entries if entry.position.offset is not None]
+    if own_topic is not None:
+        in_own = {_place(entry) for entry in live if entry.where.get("topic") == own_topic}
+        live = [entry for entry in live if entry.where.get("topic") == own_topic or _place(entry) not in in_own]
+    return {place: entry.position.offset for place, entry in Snapshot(tuple(live)).current().items()}
+
+
+def _place(entry: Stored) -> tuple[str, Map]:
+    return entry.position.owner, entry.position.partition
+
+
+def _writes(changes: Sequence[Change], entries: Sequence[Stored], topic: str) -> list[Write]:
+    return [write for change in changes for write in _writes_of(change, entries, topic)]
+
+
+def _writes_of(change: Change, entries: Sequence[Stored], topic: str) -> list[Write]:
+    """One record per stored key of the partition, to where it lies; a new key if no stored one would be found."""
+    value = None if change.after is None else encode_map(change.after).encode()
+    wanted = OffsetKey(change.owner, change.partition)
+    writes = []
+    findable = False
+    for entry in entries:
+        if entry.raw is None or (entry.position.owner, entry.position.partition) != (change.owner, change.partition):
+            continue
+        if entry.where.get("topic", topic) != topic or (value is None and entry.raw.value is None):
+            continue
+        key = decode_key(entry.raw.key)
+        if key is None and value is not None:
+            continue  # a legacy record: removed if asked to, but nothing is written in its form
+        findable = findable or (key is not None and is_as_connect_writes(entry.raw.key, key))
+        writes.append(Write(topic, entry.raw.key, value, int(str(entry.where["kafka_partition"]))))
+    if value is not None and not findable:
+        writes.append(Write(topic, encode_new_key(wanted), value, None))
+    return writes
