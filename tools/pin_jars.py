@@ -12,6 +12,7 @@ from pathlib import Path
 from playhead.pipeline.jars import Jar, ivy_module, run_ivy
 
 KAFKA = "4.3.1"
+SPARK = "4.0.2"
 LISTS = Path(__file__).parent.parent / "src" / "playhead" / "pipeline" / "jar_lists"
 ROOTS = {
     "kafka": [
@@ -30,13 +31,21 @@ ROOTS = {
     + ["org.apache.logging.log4j:log4j-slf4j-impl:2.25.3"],  # without a binding a worker that dies says nothing
     "s3": ["org.gaul:s3proxy:4.1.0"],
     "debezium": ["io.debezium:debezium-connector-postgres:3.6.0.Final:plugin@tar.gz"],
+    "spark-kafka": [
+        f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK}",
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",  # later ones could not be resolved; the code is the same
+        "org.apache.kafka:kafka-clients:3.9.1",
+        "org.apache.commons:commons-pool2:2.12.0",
+    ],
 }
+# These are whole as named: a plugin archive, and what PySpark's own jar folder lacks.
+EXACT = {"debezium", "spark-kafka"}
 
 
 def pin(jar_set: str) -> None:
     roots = [Jar.from_line(f"{root} -") for root in ROOTS[jar_set]]
     module = ivy_module(roots)
-    if all(not root.classifier for root in roots):
+    if jar_set not in EXACT:
         module = re.sub(r' transitive="false"', "", module).replace("default-&gt;default", "default-&gt;master,runtime")
         module = re.sub(r"<artifact [^>]*/>", "", module)
     with tempfile.TemporaryDirectory() as scratch:

@@ -11,6 +11,7 @@ import click
 from playhead.cli.complete import connector_names
 from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say
 from playhead.cli.offsets import Where, selection_options
+from playhead.cli.reset_words import ResetWords, reset_options
 from playhead.cli.writes import WriteOptions, settle, write_options
 from playhead.errors import Invalid
 
@@ -59,6 +60,27 @@ def set_(
 
     texts = pairs_of(fields)
     _edit(face, options, where, owner, lambda target: plan_set(target, texts, which, replace_all=replace_all))
+
+
+@click.command()
+@click.argument("owner", shell_complete=connector_names)
+@reset_options
+@write_options
+@selection_options
+@context_options
+@output_option
+@pass_face
+def reset(face: Face, owner: str, words: ResetWords, where: Where, options: WriteOptions) -> None:
+    """Move OWNER to the start, the end, a time or an offset: a sink connector, a group, a Spark checkpoint, a SQL consumer.
+
+    The words are those of kafka-consumer-groups; without --topic every partition that has a position is moved. A source
+    connector knows --to-earliest only: its positions are forgotten and it starts over.
+    """
+    from playhead.offsets.plan import plan_reset_of
+
+    _edit(
+        face, options, where, owner, lambda target: plan_reset_of(target, words.for_owner, face.context, face.deadline)
+    )
 
 
 @click.command()

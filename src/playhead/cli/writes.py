@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from playhead.cli.frame import Face, folded, program, say
-from playhead.render import Column, Listing
+from playhead.render import Column, Listing, plain
 
 if TYPE_CHECKING:
     from playhead.model import Change, Outcomes, Plan
@@ -26,14 +26,14 @@ PLAN_COLUMNS = (
     Column("owner", "OWNER"),
     Column("partition", "PARTITION"),
     Column("before", "BEFORE"),
-    Column("after", "AFTER"),
+    Column("after", "AFTER", show=lambda offset: "(forgotten)" if offset is None else plain(offset)),
     Column("note", "NOTE"),
 )
 OUTCOME_COLUMNS = (
     Column("owner", "OWNER"),
     Column("partition", "PARTITION"),
     Column("before", "BEFORE"),
-    Column("after", "AFTER"),
+    Column("after", "AFTER", show=lambda offset: "(forgotten)" if offset is None else plain(offset)),
     Column("result", "RESULT"),
     Column("detail", "DETAIL"),
 )

@@ -1,23 +1,41 @@
-"""Consumer groups: list, describe, committed offsets, commit for an idle group.
+"""Consumer groups: list, describe, committed offsets, commit for an idle group, delete.
 
-Every partition asked gets an answer; one the broker does not mention is a fault, never a success.
+Every group and partition asked for gets an answer; one the broker does not mention is a fault, never a success. Questions about
+several groups are asked all at once. Reads are repeated while a coordinator is loading; so is a commit that was turned away
+whole, which changes nothing the second time.
+
+The client library cannot forget one partition of a group (Kafka's OffsetDelete): whoever wants that deletes the group and commits
+the rest again.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as RawPartition
 
-from playhead.errors import PlayheadError, Rejected
+from playhead.errors import Busy, PlayheadError, Refused, Rejected
 from playhead.kafka.client import Admin
-from playhead.kafka.faults import fault_of, translated
+from playhead.kafka.faults import code_of, fault_of, retried, translated
 from playhead.kafka.topics import answer, seconds
 from playhead.model import Deadline, TopicPartition
+
+IDLE = ("empty", "dead")
+CONSUMER_TYPES = ("classic", "consumer")
+_AT_ONCE = 500  # questions under way together: each is a request of its own to the coordinator of its group
+_NOT_A_CONSUMER_GROUP = re.compile(r"is not a consumer group \(([^)]*)\)")
+_JOINED = frozenset(
+    {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
+)  # what a commit from outside is told once the group has a member
 
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
+    """`type`: classic or consumer."""
+
     name: str
     type: str
     state: str
@@ -33,20 +51,32 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Group:
+    """`type`: classic or consumer; of a group with another protocol (Connect workers) that protocol's name."""
+
     name: str
     state: str
     members: tuple[Member, ...]
+    type: str = "classic"
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
+    """`metadata` is the committer's own text; `leader_epoch` that of the last record read, where it was told."""
+
     offset: int
     metadata: str = ""
     leader_epoch: int | None = None
 
 
+Commits = dict[TopicPartition, Committed]
+
+
 def list_groups(admin: Admin, deadline: Deadline) -> list[GroupListing]:
     """Consumer groups of both protocols. One broker that does not answer fails the call: half a list is a wrong list."""
+    return retried(lambda: _list_groups(admin, deadline), deadline)
+
+
+def _list_groups(admin: Admin, deadline: Deadline) -> list[GroupListing]:
     with translated("listing consumer groups"):
         found = answer(
             admin.raw.list_consumer_groups(request_timeout=seconds(deadline)), "listing consumer groups", deadline
@@ -60,12 +90,34 @@ def list_groups(admin: Admin, deadline: Deadline) -> list[GroupListing]:
 
 
 def get_group(admin: Admin, name: str, deadline: Deadline) -> Group:
-    """An unknown group is described as dead, as Kafka does."""
-    doing = f"describing group {name}"
-    with translated(doing):
-        found = answer(
-            admin.raw.describe_consumer_groups([name], request_timeout=seconds(deadline))[name], doing, deadline
-        )
+    """An unknown group is described as dead, as Kafka does. So is a share or streams group: see `group_types`."""
+    return describe_groups(admin, [name], deadline)[name]
+
+
+def describe_groups(admin: Admin, names: Iterable[str], deadline: Deadline) -> dict[str, Group]:
+    """State and members of several groups, asked together."""
+    found: dict[str, Group] = {}
+    for batch in _batches(names):
+        found |= retried(partial(_describe, admin, batch, deadline), deadline)
+    return found
+
+
+def _describe(admin: Admin, names: Sequence[str], deadline: Deadline) -> dict[str, Group]:
+    futures = admin.raw.describe_consumer_groups(list(names), request_timeout=seconds(deadline))
+    found: dict[str, Group] = {}
+    for name, future in futures.items():
+        doing = f"describing group {name}"
+        try:
+            found[name] = _group(name, answer(future, doing, deadline))
+        except KafkaException as error:
+            other = _NOT_A_CONSUMER_GROUP.search(code_of(error).str())
+            if other is None:
+                raise fault_of(code_of(error), doing) from None
+            found[name] = Group(name, "unknown", (), other.group(1) or "unknown")
+    return found
+
+
+def _group(name: str, found: Any) -> Group:
     members = tuple(
         Member(
             m.member_id,
@@ -77,19 +129,38 @@ def get_group(admin: Admin, name: str, deadline: Deadline) -> Group:
         )
         for m in found.members
     )
-    return Group(name, found.state.name.lower(), members)
+    return Group(name, found.state.name.lower(), members, found.type.name.lower())
 
 
-def list_committed(admin: Admin, group: str, deadline: Deadline) -> dict[TopicPartition, Committed]:
+def list_committed(admin: Admin, group: str, deadline: Deadline) -> Commits:
     """Next offsets as committed. A partition without a commit is left out."""
-    doing = f"reading the offsets of group {group}"
-    request = [ConsumerGroupTopicPartitions(group)]
-    with translated(doing):
-        found = answer(
-            admin.raw.list_consumer_group_offsets(request, request_timeout=seconds(deadline))[group], doing, deadline
-        )
-    committed: dict[TopicPartition, Committed] = {}
-    for tp in found.topic_partitions:
+    return list_committed_of(admin, [group], deadline)[group]
+
+
+def list_committed_of(admin: Admin, groups: Iterable[str], deadline: Deadline) -> dict[str, Commits]:
+    """The commits of several groups, asked together."""
+    found: dict[str, Commits] = {}
+    for batch in _batches(groups):
+        found |= retried(partial(_committed_of, admin, batch, deadline), deadline)
+    return found
+
+
+def _committed_of(admin: Admin, groups: Sequence[str], deadline: Deadline) -> dict[str, Commits]:
+    futures = {}
+    for group in groups:  # the library takes one group a call
+        request = [ConsumerGroupTopicPartitions(group)]
+        futures[group] = admin.raw.list_consumer_group_offsets(request, request_timeout=seconds(deadline))[group]
+    found: dict[str, Commits] = {}
+    for group, future in futures.items():
+        doing = f"reading the offsets of group {group}"
+        with translated(doing):
+            found[group] = _commits(answer(future, doing, deadline).topic_partitions, doing)
+    return found
+
+
+def _commits(partitions: Iterable[Any], doing: str) -> Commits:
+    committed: Commits = {}
+    for tp in partitions:
         if tp.error:
             raise fault_of(tp.error, f"{doing} ({tp.topic}-{tp.partition})")
         if tp.offset >= 0:
@@ -99,28 +170,61 @@ def list_committed(admin: Admin, group: str, deadline: Deadline) -> dict[TopicPa
 
 
 def commit(
-    admin: Admin, group: str, wanted: Mapping[TopicPartition, int], deadline: Deadline
+    admin: Admin, group: str, wanted: Mapping[TopicPartition, Committed], deadline: Deadline
 ) -> dict[TopicPartition, PlayheadError | None]:
-    """Commits next offsets for an idle group: None for each partition that was accepted, else its fault."""
+    """Commits next offsets for an idle group: None for each partition that was accepted, else its fault.
+
+    Metadata and leader epoch are sent as given, and the broker keeps them. What cannot be sent: metadata of none as opposed
+    to an empty text, metadata with a NUL in it, and the time of the commit, which is always now. A group that has a member
+    is refused by the broker. No answer in time is raised as `TimedOut` or `Unreachable`: the commit may have happened.
+    """
+    return retried(lambda: _commit(admin, group, wanted, deadline), deadline)
+
+
+def _commit(
+    admin: Admin, group: str, wanted: Mapping[TopicPartition, Committed], deadline: Deadline
+) -> dict[TopicPartition, PlayheadError | None]:
     doing = f"committing offsets of group {group}"
-    raw = [RawPartition(tp.topic, tp.partition, offset) for tp, offset in wanted.items()]
-    request = [ConsumerGroupTopicPartitions(group, raw)]
+    request = [ConsumerGroupTopicPartitions(group, [_raw(tp, what) for tp, what in wanted.items()])]
     with translated(doing):
         found = answer(
             admin.raw.alter_consumer_group_offsets(request, request_timeout=seconds(deadline))[group], doing, deadline
         )
     answered = {TopicPartition(tp.topic, tp.partition): tp.error for tp in found.topic_partitions}
-    return {tp: _verdict(tp, answered, doing) for tp in wanted}
+    verdicts = {tp: _verdict(tp, group, answered, doing) for tp in wanted}
+    turned_away = [fault for fault in verdicts.values() if isinstance(fault, Busy)]
+    if turned_away and len(turned_away) == len(wanted) and not deadline.passed:
+        raise turned_away[0]
+    return verdicts
+
+
+def _raw(tp: TopicPartition, what: Committed) -> RawPartition:
+    epoch = -1 if what.leader_epoch is None else what.leader_epoch
+    return RawPartition(tp.topic, tp.partition, what.offset, what.metadata, epoch)
+
+
+def _verdict(
+    tp: TopicPartition, group: str, answered: Mapping[TopicPartition, KafkaError | None], doing: str
+) -> PlayheadError | None:
+    if tp not in answered:
+        return Rejected(f"{doing}: the broker did not answer for {tp}")
+    error = answered[tp]
+    if error is None:
+        return None
+    if error.code() in _JOINED:
+        return Refused(f"group {group} has a member now", "stop its members first")
+    if error.code() == KafkaError.GROUP_ID_NOT_FOUND:
+        return Refused(f"{group} is not a consumer group", "share and streams groups have tools of their own")
+    return fault_of(error, f"{doing} ({tp})")
 
 
 def delete_groups(admin: Admin, names: Sequence[str], deadline: Deadline) -> None:
+    """Raises at the first group that was not deleted: `Refused` where it has members."""
     for name, future in admin.raw.delete_consumer_groups(list(names), request_timeout=seconds(deadline)).items():
         with translated(f"deleting group {name}"):
             answer(future, f"deleting group {name}", deadline)
 
 
-def _verdict(tp: TopicPartition, answered: Mapping[TopicPartition, object], doing: str) -> PlayheadError | None:
-    if tp not in answered:
-        return Rejected(f"{doing}: the broker did not answer for {tp}")
-    error = answered[tp]
-    return fault_of(error, f"{doing} ({tp})") if error else None  # type: ignore[arg-type]
+def _batches(names: Iterable[str]) -> list[list[str]]:
+    unique = list(dict.fromkeys(names))
+    return [unique[i : i + _AT_ONCE] for i in range(0, len(unique), _AT_ONCE)]

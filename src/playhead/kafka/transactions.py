@@ -68,16 +68,32 @@ class TransactionalProducer:
                 )
             except BufferError:
                 self._deadline.check("producing")
-                self._producer.poll(0.1)
+                self._poll(0.1)
             except KafkaException as error:
                 raise transaction_fault(code_of(error), self.transactional_id, "producing") from None
             else:
-                self._producer.poll(0)
+                self._poll(0)
                 return
+
+    def _poll(self, seconds: float) -> None:
+        with self._fatal_translated("producing"):
+            self._producer.poll(seconds)
+
+    @contextmanager
+    def _fatal_translated(self, doing: str) -> Iterator[None]:
+        """A fatal error is raised out of whatever serves callbacks; if a delivery report is served too, as a SystemError."""
+        try:
+            yield
+        except (KafkaException, SystemError) as error:
+            cause = error if isinstance(error, KafkaException) else error.__cause__
+            if not isinstance(cause, KafkaException):
+                raise
+            raise transaction_fault(code_of(cause), self.transactional_id, doing) from None
 
     def commit(self) -> None:
         """Raises before committing if any record was not delivered."""
-        waiting = self._producer.flush(self._deadline.remaining())
+        with self._fatal_translated("producing"):
+            waiting = self._producer.flush(self._deadline.remaining())
         if self._undelivered:
             raise transaction_fault(self._undelivered[0], self.transactional_id, "producing")
         if waiting:

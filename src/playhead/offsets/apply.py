@@ -57,8 +57,8 @@ def _guarded(store: Store, owners: Sequence[str], consent: Consent) -> tuple[dic
         if refusal.lifted_by in consent.flags:
             lifted.append(f"{refusal.lifted_by}: {refusal.what}")
         else:
-            flag = f"or add {refusal.lifted_by}" if refusal.lifted_by else ""
-            way_out = ", ".join(part for part in (refusal.hint, flag) if part)
+            ways = [refusal.hint, refusal.lifted_by and f"add {refusal.lifted_by}"]
+            way_out = ", or ".join(way for way in ways if way)
             refused.setdefault(refusal.owner, f"{refusal.what}; {way_out}" if way_out else refusal.what)
     return refused, lifted
 

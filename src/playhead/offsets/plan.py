@@ -3,18 +3,24 @@
 A value that the connector would choke on is refused here with its path; what only looks strange becomes a warning of the plan.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
 
+from playhead.config import Context
 from playhead.connect.dialects import Dialect, find_dialect, parse_literal
 from playhead.connect.dialects.jdbc import same_table
 from playhead.connect.keys import field_order
 from playhead.errors import Invalid, NotFound, Refused
-from playhead.model import Change, Map, Plan, Position, Positions
+from playhead.kafka.properties import client_settings, settings_at
+from playhead.model import Change, Deadline, Map, Plan, Position, Positions
+from playhead.offsets.reset import Reset, plan_reset
+from playhead.offsets.reset_words import Word
 from playhead.offsets.select import Target
 from playhead.stores import Snapshot, Store
+
+ResetOf = Callable[[Store, Sequence[str]], Reset]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,25 @@ def plan_delete(target: Target, which: Which) -> Plan:
     dialect = dialect_of(target, chosen[0], changes[0].before) if chosen else None
     warnings = [f"starting over with {dialect.name}: {dialect.start_over}"] if dialect and changes else []
     return checked_plan(target, now, changes, warnings)
+
+
+def plan_reset_of(target: Target, words: ResetOf, context: Context, deadline: Deadline) -> Plan:
+    """The reset words for one owner, whatever keeps its position. A source connector can only start over."""
+    reset = words(target.store, [target.owner])
+    now = target.store.snapshot([target.owner])
+    is_kafka = all("kafka_topic" in entry.position.partition for entry in now.entries)
+    connector = target.connector
+    if (connector is not None and not connector.is_sink) or not is_kafka:
+        if reset.to.word is not Word.EARLIEST:
+            raise Invalid(
+                f"{target.owner} is a source: its position is not a Kafka offset",
+                "move it with `playhead offsets set`; --to-earliest forgets its positions, so that it starts over",
+            )
+        return plan_delete(target, Which(all=True))
+    elsewhere = connector.cluster if connector else None
+    settings = settings_at(context, elsewhere) if elsewhere else client_settings(context)
+    planned = plan_reset(target.store, [target.owner], reset, settings, deadline).plan
+    return replace(planned, warnings=(*target.notes, *planned.warnings))
 
 
 def plan_positions(target: Target, wanted: Positions) -> Plan:

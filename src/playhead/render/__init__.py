@@ -1,6 +1,6 @@
 """How answers look: tables for people, JSON, YAML, CSV and names for programs. No I/O beyond the stream handed in."""
 
 from playhead.render.clean import clean
-from playhead.render.listing import Column, Details, Listing, render
+from playhead.render.listing import Column, Details, Listing, plain, render
 
-__all__ = ["Column", "Details", "Listing", "clean", "render"]
+__all__ = ["Column", "Details", "Listing", "clean", "plain", "render"]

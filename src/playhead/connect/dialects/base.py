@@ -144,7 +144,7 @@ class Dialect:
     def readable(self, partition: Map, offset: Map | None) -> str:
         """One line for people."""
         what = "nothing stored, starts over" if offset is None else self.offset_in_words(offset) or "an empty position"
-        return f"{self.title(partition)}: {what}"
+        return _one_line(f"{self.title(partition)}: {what}")
 
     def title(self, partition: Map) -> str:
         return ", ".join(_plain(value) for value in partition.values()) or "the only partition"
@@ -214,6 +214,10 @@ def _unquoted(text: str) -> str:
 
 def _plain(value: Scalar) -> str:
     return value if isinstance(value, str) else json.dumps(value)
+
+
+def _one_line(text: str) -> str:
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _names(fields: Iterable[str]) -> str:

@@ -55,7 +55,8 @@ def show_instant(nanos: int) -> str:
         return f"{seconds} s since 1970"
     fraction = f"{rest:09}"
     digits = fraction[:3] if fraction.endswith("000000") else fraction.rstrip("0").ljust(6, "0")
-    return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S}.{digits}Z"
+    moment = (_EPOCH + timedelta(seconds=seconds)).replace(tzinfo=None)
+    return f"{moment.isoformat(sep=' ')}.{digits}Z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,11 @@ def show_lsn(number: int) -> str:
     return f"{unsigned >> 32:X}/{unsigned & 0xFFFFFFFF:X}"
 
 
-LSN = Notation(parse_lsn, show_lsn)
+def _as_long(unsigned: int) -> int:
+    return unsigned - 2**64 if unsigned >= 2**63 else unsigned
+
+
+LSN = Notation(lambda text: _as_long(parse_lsn(text)), show_lsn)
 
 
 def as_int(value: Scalar) -> int | None:

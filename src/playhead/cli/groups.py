@@ -1,0 +1,213 @@
+"""`playhead groups`: who reads what, how far behind, and from where on next."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from playhead.cli.complete import SECONDS, _matching
+from playhead.cli.frame import Face, LazyGroup, context_options, output_option, pass_face, say, write
+from playhead.cli.reset_words import ResetWords, reset_options
+from playhead.cli.writes import WriteOptions, settle, write_options
+from playhead.render import Column, Details, Listing
+
+if TYPE_CHECKING:
+    from playhead.offsets.groups import ShownGroup
+    from playhead.offsets.reset import ResetPlan
+    from playhead.stores.groups import GroupsStore
+
+
+def words_of(seconds: float | None) -> str:
+    """A span of time for people: the two largest units."""
+    if seconds is None:
+        return "-"
+    rest = int(seconds)
+    if rest < 60:
+        return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        if rest >= size or parts:
+            parts.append(f"{rest // size}{unit}")
+            rest %= size
+    return " ".join(parts[:2])
+
+
+LIST_COLUMNS = (
+    Column("group", "GROUP"),
+    Column("type", "TYPE"),
+    Column("state", "STATE"),
+    Column("members", "MEMBERS", right=True),
+    Column("topics", "TOPICS", show=lambda topics: "-" if not topics else ", ".join(topics)),
+)
+LAG_COLUMN = Column("lag", "LAG", right=True)
+SHOW_COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("partition", "PARTITION", right=True),
+    Column("committed", "COMMITTED", right=True),
+    Column("log_start", "LOG-START", right=True),
+    Column("log_end", "LOG-END", right=True),
+    Column("lag", "LAG", right=True),
+    Column("lag_seconds", "LAG-TIME", right=True, show=words_of),
+    Column("client_id", "CLIENT"),
+    Column("host", "HOST"),
+    Column("member", "MEMBER", wide=True),
+    Column("leader_epoch", "EPOCH", wide=True, right=True),
+    Column("metadata", "METADATA", wide=True),
+    Column("note", "NOTE"),
+)
+RESET_COLUMNS = (
+    Column("owner", "GROUP"),
+    Column("topic", "TOPIC"),
+    Column("partition", "PARTITION", right=True),
+    Column("before", "BEFORE", right=True),
+    Column("after", "AFTER", right=True),
+    Column("log_start", "LOG-START", right=True),
+    Column("log_end", "LOG-END", right=True),
+    Column("note", "NOTE"),
+)
+
+
+def group_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    def names() -> list[str]:
+        from playhead.model import Deadline
+        from playhead.offsets.group_names import list_group_names
+        from playhead.stores.groups import open_groups
+
+        face = ctx.find_object(Face) or Face()
+        return list_group_names(open_groups(face.context, Deadline(SECONDS)))
+
+    return _matching(names, incomplete)
+
+
+def _store(face: Face) -> "GroupsStore":
+    from playhead.stores.groups import open_groups
+
+    store = open_groups(face.context, face.deadline)
+    for note in store.settings.notes:
+        say(f"note: {note}")
+    return store
+
+
+@click.group(cls=LazyGroup)
+def groups() -> None:
+    """Consumer groups: lag, reset, delete."""
+
+
+@groups.command("list")
+@click.option("--lag", is_flag=True, help="Also how many records each is behind; so does -o wide.")
+@context_options
+@output_option
+@pass_face
+def list_(face: Face, lag: bool) -> None:
+    """List the groups of the cluster. Share and streams groups are named, but nothing else here works on them."""
+    from playhead.offsets.groups import list_group_rows
+
+    lag = lag or face.form == "wide"
+    rows = [asdict(row) for row in list_group_rows(_store(face), with_lag=lag)]
+    columns = (*LIST_COLUMNS, LAG_COLUMN) if lag else LIST_COLUMNS
+    face.show(Listing(columns, rows, name="group", empty="the cluster has no consumer group"))
+
+
+@groups.command()
+@click.argument("group", shell_complete=group_names)
+@context_options
+@output_option
+@pass_face
+def show(face: Face, group: str) -> None:
+    """Show where GROUP is in every partition, and how far behind.
+
+    LAG-TIME is the time between the record at the commit and the newest record of its partition.
+    """
+    from playhead.offsets.groups import show_group
+
+    found = show_group(_store(face), group)
+    listing = Listing(SHOW_COLUMNS, [asdict(row) for row in found.rows], name="topic", empty="no commit")
+    face.show(listing if face.form in ("csv", "name") else _details(found, listing))
+    for note in found.notes:
+        say(f"note: {note}")
+    if not found.rows and not found.notes:
+        say(f"{group} has no commit")
+
+
+def _details(found: "ShownGroup", partitions: Listing) -> Details:
+    members = None if found.members is None else len(found.members)
+    fields = {"group": found.group, "type": found.type, "state": found.state, "members": members}
+    return Details({**fields, "partitions": partitions}, name="group")
+
+
+@groups.command()
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=group_names)
+@reset_options
+@click.option(
+    "--export",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    metavar="FILE",
+    help="Write the new offsets as Kafka's CSV, - for stdout.",
+)
+@write_options
+@context_options
+@output_option
+@pass_face
+def reset(face: Face, names: tuple[str, ...], words: ResetWords, export: Path | None, options: WriteOptions) -> None:
+    """Move groups to other offsets. GROUP is a name, or a pattern in quotes like 'billing-*'.
+
+    The words are those of kafka-consumer-groups. A group that does not exist yet is made. Its members must be stopped.
+    """
+    from playhead.offsets.group_names import find_groups
+    from playhead.offsets.reset import plan_reset
+
+    if options.execute and str(export) == "-":
+        raise click.UsageError("with --execute stdout shows the outcomes: export to a FILE")
+    store = _store(face)
+    with store.session():
+        found = find_groups(store, names)
+        planned = plan_reset(store, found, words.reset(store, found), store.settings, face.deadline)
+        _export(face, planned, export)
+        _warn_of_members(store, found, options)
+        settle(face, store, planned.plan, options, show=lambda: _show_reset(face, planned, export))
+
+
+def _export(face: Face, planned: "ResetPlan", target: Path | None) -> None:
+    if target is None:
+        return
+    text = planned.to_kafka_csv()
+    if str(target) == "-":
+        face.form = "table"  # stdout belongs to the CSV alone
+        write(text)
+    else:
+        target.write_text(text)
+
+
+def _show_reset(face: Face, planned: "ResetPlan", export: Path | None) -> None:
+    if str(export) != "-":
+        face.show(Listing(RESET_COLUMNS, [asdict(row) for row in planned.rows], name="owner"))
+
+
+@groups.command()
+@click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=group_names)
+@click.option("--topic", "topics", multiple=True, metavar="T[:0,1]", help="Only the commits in this topic.")
+@write_options
+@context_options
+@output_option
+@pass_face
+def delete(face: Face, names: tuple[str, ...], topics: tuple[str, ...], options: WriteOptions) -> None:
+    """Delete groups, or with --topic their commits in one topic. GROUP is a name, or a pattern in quotes like 'test-*'."""
+    from playhead.offsets.group_names import find_groups
+    from playhead.offsets.groups import plan_group_delete
+    from playhead.offsets.reset_words import parse_scope
+
+    scope = parse_scope(topics)
+    store = _store(face)
+    with store.session():
+        found = find_groups(store, names, must_exist=True)
+        _warn_of_members(store, found, options)
+        settle(face, store, plan_group_delete(store, found, scope), options)
+
+
+def _warn_of_members(store: "GroupsStore", found: list[str], options: WriteOptions) -> None:
+    """A dry run says now what --execute would be refused for."""
+    if not options.execute:
+        for refusal in store.guard(found):
+            way_out = f"; {refusal.hint}" if refusal.hint else ""
+            say(f"warning: {refusal.what}: --execute would be refused{way_out}", style="yellow")

@@ -1,0 +1,77 @@
+"""Groups that are not consumer groups: share groups, streams groups, Connect's workers and others.
+
+librdkafka describes a share or streams group as dead, like one that does not exist, so that a commit could be tried where it has
+no meaning. The type is therefore asked with a plain ListGroups request of our own. A broker that wants SASL or a client
+certificate cannot be asked this way; librdkafka's old listing still tells that such a group is there, and it is called
+"share or streams".
+"""
+
+import socket
+import struct
+import warnings
+from collections.abc import Iterator
+
+from playhead.kafka.client import Admin, Broker
+from playhead.kafka.faults import translated
+from playhead.kafka.groups import CONSUMER_TYPES, GroupListing, list_groups
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.topics import seconds
+from playhead.kafka.versions import _exactly, _Reader, _secured
+from playhead.model import Deadline
+
+UNTOLD = "share or streams"
+_LIST_GROUPS, _VERSION = 16, 5
+_NO_FILTERS = b"\1\1"  # of states and of types: two empty arrays
+_LARGEST_ANSWER = 1 << 26
+
+
+def list_other_groups(admin: Admin, deadline: Deadline) -> list[GroupListing]:
+    """Every group that the calls for consumer groups do not see, with its type: share, streams, connect, ..."""
+    found = _told_types(admin, deadline)
+    if found is None:
+        found = _listed_without_type(admin, deadline)
+    return sorted((group for group in found if group.type not in CONSUMER_TYPES), key=lambda group: group.name)
+
+
+def _told_types(admin: Admin, deadline: Deadline) -> list[GroupListing] | None:
+    """Every group, as the brokers themselves tell; None where one of them cannot be asked."""
+    if "SASL" in str(admin.settings.common.get("security.protocol", "")).upper():
+        return None
+    found: list[GroupListing] = []
+    try:
+        for broker in admin.cluster.brokers:
+            found += _ask(admin.settings, broker, max(0.5, min(5.0, deadline.remaining())))
+    except (OSError, struct.error, IndexError, UnicodeDecodeError):
+        return None
+    return found
+
+
+def _ask(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[GroupListing]:
+    request = struct.pack(">hhih", _LIST_GROUPS, _VERSION, 1, -1) + b"\0" + _NO_FILTERS + b"\0"
+    with socket.create_connection((broker.host, broker.port), timeout=patience) as raw:
+        connection = _secured(raw, settings, broker.host)
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        (size,) = struct.unpack(">i", _exactly(connection, 4))
+        if not 0 < size < _LARGEST_ANSWER:
+            raise IndexError("this is not an answer to ListGroups")
+        answer = _Reader(_exactly(connection, size))
+    answer.take(4)  # correlation id
+    answer.skip_tags()
+    _throttle, error = struct.unpack(">ih", answer.take(6))
+    if error:
+        raise IndexError(f"the broker answered with error {error}")
+    for _ in range(answer.varint() - 1):
+        name, protocol, state, kind = (answer.take(answer.varint() - 1).decode() for _ in range(4))
+        answer.skip_tags()
+        is_consumer = kind.lower() in CONSUMER_TYPES and protocol in ("", "consumer")
+        yield GroupListing(name, kind.lower() if is_consumer or kind.lower() != "classic" else protocol, state.lower())
+
+
+def _listed_without_type(admin: Admin, deadline: Deadline) -> list[GroupListing]:
+    """All groups by the old call, less the consumer groups. It tells the protocol of classic groups only."""
+    consumer_groups = {group.name for group in list_groups(admin, deadline)}
+    with translated("listing groups"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # the new call leaves these groups out
+        found = admin.raw.list_groups(timeout=seconds(deadline))
+    others = {str(group.id): group.protocol_type for group in found if group.id not in consumer_groups}
+    return [GroupListing(name, protocol or UNTOLD, "unknown") for name, protocol in others.items()]

@@ -1,0 +1,345 @@
+"""One member of a consumer group: poll, positions, commits, and the word when partitions come and go.
+
+The callbacks of a rebalance run inside `poll` and `close`, in the thread that calls them. Whatever they raise leaves from that
+same call, after librdkafka got the answer it waits for: a callback that just dies would leave the group in the middle of a
+rebalance. Records that were fetched before a rebalance and come out of the same poll are thrown away; the caller asks for them
+again by their position. Committing is no fence: a member may commit partitions that it has lost, so nobody should count on a
+refused commit.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple, Protocol, cast
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as RawPartition
+
+from playhead.errors import Busy, PlayheadError, TimedOut, Unreachable
+from playhead.kafka.client import _SILENT, _config, _plain  # of one package: every client is configured there
+from playhead.kafka.faults import code_of, fault_of, translated
+from playhead.kafka.properties import ClientSettings
+from playhead.model import TopicPartition
+
+SEEK_SECONDS = 2.0
+_KEPT_ERRORS = 20
+# The group has moved on: a word about partitions follows from poll, and the commit was not needed or not ours.
+_MOVED_ON = frozenset(
+    {
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.STALE_MEMBER_EPOCH,
+        KafkaError.FENCED_MEMBER_EPOCH,
+        KafkaError._ASSIGNMENT_LOST,
+    }
+)
+_UNSEEKABLE = frozenset({KafkaError._STATE, KafkaError._UNKNOWN_PARTITION, KafkaError._PREV_IN_PROGRESS})
+
+
+class Record(NamedTuple):
+    """One record as Kafka keeps it: key and value are bytes, or None where there is none."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @property
+    def timestamp(self) -> datetime | None:
+        return None if self.timestamp_ms is None else datetime.fromtimestamp(self.timestamp_ms / 1000, UTC)
+
+
+class Listener(Protocol):
+    """What happens to partitions, told in the polling thread."""
+
+    def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Where to begin with each of them."""
+        ...
+
+    def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """They go after this returns: the last moment to commit."""
+        ...
+
+    def lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """They went already, and somebody else may have them."""
+        ...
+
+
+@dataclass(slots=True)
+class Polled:
+    """`ends`: partitions read to their end, and the next offset there. `out_of_range`: the broker has not what was asked for.
+
+    `rebalanced`: partitions came or went meanwhile; there are no records then, and positions must be set again.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    out_of_range: list[TopicPartition] = field(default_factory=list)
+    rebalanced: bool = False
+
+
+class _Message(Protocol):
+    def error(self) -> KafkaError | None: ...
+    def topic(self) -> str: ...
+    def partition(self) -> int: ...
+    def offset(self) -> int: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
+
+
+class Member:
+    """`own` are librdkafka settings laid over those of the context; they name the group and how it assigns partitions."""
+
+    def __init__(self, settings: ClientSettings, own: Mapping[str, str | int | bool], listener: Listener) -> None:
+        self._errors: list[KafkaError] = []
+        self._commit_errors: list[KafkaError] = []
+        self._failures: list[BaseException] = []
+        self._listener = listener
+        self._rebalances = 0
+        self._fetched: set[TopicPartition] = set()
+        self._stopped: set[TopicPartition] = set()
+        self._incremental = own.get("group.protocol") == "consumer" or "cooperative" in str(
+            own.get("partition.assignment.strategy", "")
+        )
+        config = _config(settings, {**_plain(settings.consumer), **own}, self._errors)
+        with translated("making a Kafka consumer"):
+            self._consumer: Consumer | None = Consumer({**config, "on_commit": self._committed}, logger=_SILENT)
+
+    @property
+    def consumer(self) -> Consumer:
+        if self._consumer is None:
+            raise RuntimeError("this member is closed")
+        return self._consumer
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        with translated(f"subscribing to {', '.join(topics)}"):
+            self.consumer.subscribe(
+                list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+
+    def poll(self, most: int, seconds: float) -> Polled:
+        """What is there, up to `most` records; waits for the first one only."""
+        del self._errors[:-_KEPT_ERRORS]
+        before = self._rebalances
+        with translated("polling"):
+            first = self.consumer.poll(seconds)
+            found = [] if first is None else [first]
+            if first is not None and most > 1:
+                found += self.consumer.consume(most - 1, 0)
+        self._raise_failure()
+        if self._rebalances != before:
+            return Polled(rebalanced=True)
+        polled = Polled()
+        for message in cast(list[_Message], found):
+            error = message.error()
+            if error is None:
+                polled.records.append(_record(message))
+                if polled.ends:  # an end that lies before a record is none
+                    polled.ends.pop(TopicPartition(message.topic(), message.partition()), None)
+            else:
+                self._note_event(polled, error, message)
+        return polled
+
+    def _note_event(self, polled: Polled, error: KafkaError, message: _Message) -> None:
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:
+            polled.ends[TopicPartition(message.topic(), message.partition())] = message.offset()
+        elif code == KafkaError._AUTO_OFFSET_RESET:
+            place = TopicPartition(message.topic(), message.partition())
+            self._stopped.add(place)
+            polled.out_of_range.append(place)
+        elif code != KafkaError._MAX_POLL_EXCEEDED:  # that one is followed by the loss of all partitions
+            fault = fault_of(error, "polling")
+            if error.fatal() or not _passes(fault):
+                raise fault
+
+    # Positions
+
+    def go_to(self, wanted: Mapping[TopicPartition, int], current: Mapping[TopicPartition, int]) -> None:
+        """Goes on from the wanted offsets; what was fetched ahead is dropped. Partitions that are not ours are passed over.
+
+        `current` are the positions of all the others: where the group is an eager one, a partition whose fetching ended with an
+        error can only be started anew together with all.
+        """
+        ours = {place: offset for place, offset in wanted.items() if place in self._fetched}
+        stopped = [p for p, offset in ours.items() if p in self._stopped or not self._seek(p, offset)]
+        if stopped:
+            self._stopped.difference_update(stopped)
+            self._assign_again(stopped, {**current, **ours})
+
+    def _seek(self, place: TopicPartition, offset: int) -> bool:
+        """False: no longer fetched. A partition that was assigned this moment may take another one before it can be sought."""
+        until = time.monotonic() + SEEK_SECONDS
+        while True:
+            try:
+                self.consumer.seek(RawPartition(place.topic, place.partition, offset))
+            except KafkaException as error:
+                fault = code_of(error)
+                if fault.code() not in _UNSEEKABLE:
+                    raise fault_of(fault, f"going to offset {offset} of {place}") from None
+                if time.monotonic() > until:
+                    return False
+                time.sleep(0.01)
+            else:
+                return True
+
+    def _assign_again(self, stopped: Sequence[TopicPartition], positions: Mapping[TopicPartition, int]) -> None:
+        with translated("assigning partitions again"):
+            if self._incremental:
+                raw = [_raw(place, positions[place]) for place in stopped]
+                self.consumer.incremental_unassign(raw)
+                self.consumer.incremental_assign(raw)
+            else:
+                self.consumer.assign([_raw(place, positions[place]) for place in self._fetched])
+
+    def pause(self, places: Collection[TopicPartition]) -> None:
+        raw = [_raw(place) for place in places if place in self._fetched]
+        with translated("pausing partitions"):
+            self.consumer.pause(raw)
+
+    def resume(self, places: Collection[TopicPartition]) -> None:
+        raw = [_raw(place) for place in places if place in self._fetched]
+        with translated("resuming partitions"):
+            self.consumer.resume(raw)
+
+    def offsets_at(
+        self, places: Collection[TopicPartition], moment_ms: int, seconds: float
+    ) -> dict[TopicPartition, int | None]:
+        """The first offset at or after a time; None where there is no such record yet."""
+        doing = "asking for the offsets of a time"
+        with translated(doing):
+            found = self.consumer.offsets_for_times([_raw(place, moment_ms) for place in places], seconds)
+        for raw in found:
+            if raw.error:
+                raise fault_of(raw.error, f"{doing} ({raw.topic}-{raw.partition})")
+        return {TopicPartition(raw.topic, raw.partition): raw.offset if raw.offset >= 0 else None for raw in found}
+
+    # Commits
+
+    def committed(self, places: Collection[TopicPartition], seconds: float) -> dict[TopicPartition, int]:
+        """Next offsets as the group committed them. A partition without a commit is left out."""
+        doing = "reading the committed offsets"
+        with translated(doing):
+            found = self.consumer.committed([_raw(place) for place in places], seconds)
+        for raw in found:
+            if raw.error:
+                raise fault_of(raw.error, f"{doing} of {raw.topic}-{raw.partition}")
+        return {TopicPartition(raw.topic, raw.partition): raw.offset for raw in found if raw.offset >= 0}
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Commits and waits. False: the group has moved on without us, so the offsets are not ours to commit."""
+        try:
+            answered = self.consumer.commit(offsets=[_raw(*item) for item in offsets.items()], asynchronous=False)
+        except KafkaException as error:
+            faults = [code_of(error)]
+        else:
+            faults = [raw.error for raw in answered if raw.error]
+        for fault in faults:
+            if fault.code() not in _MOVED_ON:
+                raise fault_of(fault, "committing offsets")
+        return not faults
+
+    def commit_soon(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Sends a commit and goes on; what became of it is known after a later poll, by `commit_fault`."""
+        with translated("committing offsets"):
+            self.consumer.commit(offsets=[_raw(*item) for item in offsets.items()], asynchronous=True)
+
+    def store(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """For librdkafka's own timer to commit."""
+        with translated("storing offsets to commit"):
+            self.consumer.store_offsets(offsets=[_raw(*item) for item in offsets.items() if item[0] in self._fetched])
+
+    def commit_fault(self) -> PlayheadError | None:
+        """Why a commit that was sent earlier will not succeed the next time either."""
+        faults, self._commit_errors = self._commit_errors, []
+        found = [fault_of(fault, "committing offsets") for fault in faults if fault.code() not in _MOVED_ON]
+        return next((fault for fault in found if not _passes(fault)), None)
+
+    def _committed(self, error: KafkaError | None, partitions: Sequence[RawPartition]) -> None:
+        self._commit_errors += [error] if error else [raw.error for raw in partitions if raw.error]
+
+    # Partitions come and go
+
+    def _on_assign(self, _consumer: object, raw: Sequence[RawPartition]) -> None:
+        self._rebalances += 1
+        begins: Mapping[TopicPartition, int] = {}
+        try:
+            begins = self._listener.assigned(_places(raw))
+        except BaseException as error:  # noqa: BLE001 - kept, and raised by the poll that called us
+            self._failures.append(error)
+        wanted = [_raw(place, offset) for place, offset in begins.items()]
+        self._fetched |= begins.keys()
+        if self._incremental:
+            self.consumer.incremental_assign(wanted)
+        else:
+            self.consumer.assign(wanted)
+
+    def _on_revoke(self, _consumer: object, raw: Sequence[RawPartition]) -> None:
+        self._gone(raw, self._listener.revoked)
+
+    def _on_lost(self, _consumer: object, raw: Sequence[RawPartition]) -> None:
+        self._gone(raw, self._listener.lost)
+
+    def _gone(self, raw: Sequence[RawPartition], tell: Callable[[Sequence[TopicPartition]], None]) -> None:
+        self._rebalances += 1
+        try:
+            tell(_places(raw))
+        except BaseException as error:  # noqa: BLE001 - kept, and raised by the call that called us
+            self._failures.append(error)
+        gone = [part for part in raw if TopicPartition(part.topic, part.partition) in self._fetched]
+        self._fetched.difference_update(_places(raw))
+        self._stopped.difference_update(_places(raw))
+        if self._incremental:
+            self.consumer.incremental_unassign(gone)
+        else:
+            self.consumer.unassign()
+
+    def _raise_failure(self) -> None:
+        failures, self._failures = self._failures, []
+        if failures:
+            raise failures[0]
+
+    def close(self) -> None:
+        """Leaves the group, after a last word about the partitions held. Here and now, not by the collector (see Admin)."""
+        if self._consumer is None:
+            return
+        try:
+            with translated("leaving the group"):
+                self._consumer.close()
+        finally:
+            self._consumer = None
+        self._raise_failure()
+
+
+def _raw(place: TopicPartition, offset: int | None = None) -> RawPartition:
+    return RawPartition(place.topic, place.partition) if offset is None else RawPartition(*place, offset)
+
+
+def _places(raw: Sequence[RawPartition]) -> list[TopicPartition]:
+    return [TopicPartition(part.topic, part.partition) for part in raw]
+
+
+def _record(message: _Message) -> Record:
+    kind, moment = message.timestamp()
+    headers = message.headers()
+    return Record(
+        message.topic(),
+        message.partition(),
+        message.offset(),
+        None if kind == TIMESTAMP_NOT_AVAILABLE else moment,
+        message.key(),
+        message.value(),
+        tuple(headers) if headers else (),
+    )
+
+
+def _passes(fault: PlayheadError) -> bool:
+    """Whether librdkafka goes on by itself: brokers restart, coordinators move."""
+    return isinstance(fault, Busy | TimedOut) or type(fault) is Unreachable

@@ -1,0 +1,161 @@
+"""Many partitions at once: who leads them, where their logs begin and end, what lies at a time or an offset.
+
+Unlike `topics`, which asks about one topic and fails where it is not there, these answer for everything asked: a topic that is
+gone and a partition without a leader are answers too. Never ask for the offsets of a partition without a leader: the client would
+wait for one until the deadline.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as RawPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+from playhead.errors import Invalid
+from playhead.kafka.client import Admin, make_consumer
+from playhead.kafka.faults import code_of, fault_of, retried, translated
+from playhead.kafka.topics import EARLIEST, LATEST, answer, seconds
+from playhead.model import Deadline, TopicPartition
+
+Leaders = dict[int, int | None]
+_ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
+_NOTHING_THERE = (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+
+
+class Span(NamedTuple):
+    """`start`: the first offset that is still there. `end`: the next one to be written (high watermark)."""
+
+    start: int
+    end: int
+
+
+class Found(NamedTuple):
+    offset: int
+    timestamp_ms: int
+
+
+def find_leaders(admin: Admin, topics: Iterable[str], deadline: Deadline) -> dict[str, Leaders | None]:
+    """Topic -> partition -> leader, None where it has none. A topic that is not there is None."""
+    names = list(dict.fromkeys(topics))
+    if "" in names:
+        raise Invalid("a topic without a name cannot be")
+    return retried(lambda: _find_leaders(admin, names, deadline), deadline) if names else {}
+
+
+def _find_leaders(admin: Admin, names: Sequence[str], deadline: Deadline) -> dict[str, Leaders | None]:
+    found: dict[str, Leaders | None] = {}
+    for name, future in admin.raw.describe_topics(
+        TopicCollection(list(names)), request_timeout=seconds(deadline)
+    ).items():
+        doing = f"describing {name}"
+        try:
+            topic = answer(future, doing, deadline)
+        except KafkaException as error:
+            if code_of(error).code() not in _ABSENT:
+                raise fault_of(code_of(error), doing) from None
+            found[name] = None
+        else:
+            found[name] = {p.id: None if p.leader is None or p.leader.id < 0 else p.leader.id for p in topic.partitions}
+    return found
+
+
+def find_spans(admin: Admin, partitions: Collection[TopicPartition], deadline: Deadline) -> dict[TopicPartition, Span]:
+    start, end = _ask(admin, partitions, [EARLIEST, LATEST], deadline)
+    return {tp: Span(start[tp].offset, end[tp].offset) for tp in start}
+
+
+def find_at_time(
+    admin: Admin, partitions: Collection[TopicPartition], timestamp_ms: int, deadline: Deadline
+) -> dict[TopicPartition, int | None]:
+    """The first offset whose record is of that time or later; None where there is none."""
+    spec = OffsetSpec.for_timestamp(max(0, timestamp_ms))  # below 0 are Kafka's code words
+    (found,) = _ask(admin, partitions, [spec], deadline)
+    return {tp: one.offset if one.offset >= 0 else None for tp, one in found.items()}
+
+
+def find_newest_times(
+    admin: Admin, partitions: Collection[TopicPartition], deadline: Deadline
+) -> dict[TopicPartition, int | None]:
+    """The largest timestamp in each log, in milliseconds; None where the log is empty."""
+    spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+    (found,) = _ask(admin, partitions, [spec], deadline)
+    return {tp: one.timestamp_ms if one.offset >= 0 else None for tp, one in found.items()}
+
+
+def _ask(
+    admin: Admin, partitions: Collection[TopicPartition], specs: Sequence[OffsetSpec], deadline: Deadline
+) -> list[dict[TopicPartition, Found]]:
+    """One answer for each spec, all asked together. The first partition that fails fails the call."""
+    if not partitions:
+        return [{} for _ in specs]
+    return retried(lambda: _asked(admin, partitions, specs, deadline), deadline)
+
+
+def _asked(
+    admin: Admin, partitions: Collection[TopicPartition], specs: Sequence[OffsetSpec], deadline: Deadline
+) -> list[dict[TopicPartition, Found]]:
+    pending: list[dict[RawPartition, Future[Any]]] = [
+        admin.raw.list_offsets(
+            {RawPartition(tp.topic, tp.partition): spec for tp in partitions}, request_timeout=seconds(deadline)
+        )
+        for spec in specs
+    ]
+    return [_found(futures, deadline) for futures in pending]
+
+
+def _found(futures: Mapping[RawPartition, "Future[Any]"], deadline: Deadline) -> dict[TopicPartition, Found]:
+    found: dict[TopicPartition, Found] = {}
+    for raw, future in futures.items():
+        place = TopicPartition(raw.topic, raw.partition)
+        with translated(f"asking for the offsets of {place}"):
+            one = answer(future, f"asking for the offsets of {place}", deadline)
+            found[place] = Found(one.offset, one.timestamp)
+    return found
+
+
+def find_times_at(
+    admin: Admin, offsets: Mapping[TopicPartition, int], deadline: Deadline
+) -> dict[TopicPartition, int | None]:
+    """The time, in milliseconds, of the first record at or after each offset; None where none follows or it has no time.
+
+    Only a record itself knows its time, so one batch of each partition is fetched.
+    """
+    if not offsets:
+        return {}
+    consumer = make_consumer(
+        admin.settings,
+        enable_partition_eof=True,
+        auto_offset_reset="error",
+        queued_min_messages=1,
+        fetch_queue_backoff_ms=10,
+        fetch_wait_max_ms=10,
+        max_partition_fetch_bytes=1,  # a broker always sends at least one batch
+    )
+    try:
+        with translated("reading the times of records"):
+            consumer.assign([RawPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()])
+            return _first_times(consumer, set(offsets), deadline)
+    finally:
+        consumer.close()
+
+
+def _first_times(
+    consumer: Consumer, waiting: set[TopicPartition], deadline: Deadline
+) -> dict[TopicPartition, int | None]:
+    """What comes after the first record of a partition is let pass: taking the partition back would take far longer."""
+    times: dict[TopicPartition, int | None] = {}
+    while waiting:
+        deadline.check("reading the times of records")
+        for message in consumer.consume(1000, 0.01):
+            place = TopicPartition(str(message.topic()), int(message.partition() or 0))
+            if place not in waiting:
+                continue
+            waiting.discard(place)
+            error = message.error()
+            if error is not None and error.code() not in _NOTHING_THERE:
+                raise fault_of(error, f"reading {place}")
+            kind, timestamp_ms = message.timestamp()
+            times[place] = timestamp_ms if error is None and kind else None
+    return times

@@ -1,0 +1,117 @@
+"""Transactions that are open, and who holds them.
+
+librdkafka does not ask for this, so two small requests of our own do: ListTransactions and DescribeTransactions (KIP-664, brokers
+of 3.0 and later). Each broker tells about the ids it coordinates. A broker that wants SASL or a client certificate cannot be asked
+this way; then nothing is told here, and nobody may take that for "nobody holds it".
+"""
+
+import socket
+import struct
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from playhead.kafka.client import Admin, Broker
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.versions import _exactly, _Reader, _secured
+from playhead.model import Deadline, TopicPartition
+
+_DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS, _VERSION = 65, 66, 0
+_UNDECIDED = ("Ongoing", "PrepareCommit", "PrepareAbort")
+_LARGEST_ANSWER = 1 << 26
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """`state` in Kafka's words. `started_ms` by the coordinator's clock; after `timeout_ms` it aborts by itself."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    started_ms: int
+    timeout_ms: int
+    partitions: frozenset[TopicPartition]
+
+
+def list_open_transactions(admin: Admin, deadline: Deadline) -> list[OpenTransaction] | None:
+    """Every transaction that is neither committed nor aborted yet. None where a broker cannot be asked."""
+    if "SASL" in str(admin.settings.common.get("security.protocol", "")).upper():
+        return None
+    found: list[OpenTransaction] = []
+    try:
+        for broker in admin.cluster.brokers:
+            found += _told_by(admin.settings, broker, max(0.5, min(5.0, deadline.remaining())))
+    except (OSError, struct.error, IndexError, UnicodeDecodeError):
+        return None
+    return sorted(found, key=lambda one: (one.started_ms, one.transactional_id))
+
+
+def _told_by(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[OpenTransaction]:
+    with socket.create_connection((broker.host, broker.port), timeout=patience) as raw:
+        connection = _secured(raw, settings, broker.host)
+        ids = _listed(_asked(connection, _LIST_TRANSACTIONS, _strings(_UNDECIDED) + b"\1"))  # of any producer id
+        if ids:
+            yield from _described(_asked(connection, _DESCRIBE_TRANSACTIONS, _strings(ids)))
+
+
+def _asked(connection: socket.socket, api: int, body: bytes) -> _Reader:
+    request = struct.pack(">hhih", api, _VERSION, 1, -1) + b"\0" + body + b"\0"
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    (size,) = struct.unpack(">i", _exactly(connection, 4))
+    if not 0 < size < _LARGEST_ANSWER:
+        raise IndexError("this is not an answer to a question about transactions")
+    answer = _Reader(_exactly(connection, size))
+    answer.take(4)  # correlation id
+    answer.skip_tags()
+    answer.take(4)  # throttle time
+    return answer
+
+
+def _listed(answer: _Reader) -> list[str]:
+    (error,) = struct.unpack(">h", answer.take(2))
+    if error:
+        raise IndexError(f"the broker answered with error {error}")
+    for _ in range(answer.varint() - 1):
+        _text(answer)  # a state it does not know
+    ids = []
+    for _ in range(answer.varint() - 1):
+        ids.append(_text(answer))
+        answer.take(8)  # producer id: told again below
+        _text(answer)
+        answer.skip_tags()
+    return ids
+
+
+def _described(answer: _Reader) -> Iterator[OpenTransaction]:
+    for _ in range(answer.varint() - 1):
+        (error,) = struct.unpack(">h", answer.take(2))
+        transactional_id, state = _text(answer), _text(answer)
+        timeout_ms, started_ms, producer_id, _epoch = struct.unpack(">iqqh", answer.take(22))
+        partitions = frozenset(_partitions(answer))
+        answer.skip_tags()
+        if not error and state in _UNDECIDED:  # it may have ended between the two questions
+            yield OpenTransaction(transactional_id, state, producer_id, started_ms, timeout_ms, partitions)
+
+
+def _partitions(answer: _Reader) -> Collection[TopicPartition]:
+    found = []
+    for _ in range(answer.varint() - 1):
+        topic, count = _text(answer), answer.varint() - 1
+        found += [TopicPartition(topic, number) for number in struct.unpack(f">{count}i", answer.take(4 * count))]
+        answer.skip_tags()
+    return found
+
+
+def _text(answer: _Reader) -> str:
+    return answer.take(answer.varint() - 1).decode()
+
+
+def _strings(texts: Sequence[str]) -> bytes:
+    return _varint(len(texts) + 1) + b"".join(_varint(len(text.encode()) + 1) + text.encode() for text in texts)
+
+
+def _varint(number: int) -> bytes:
+    data = b""
+    while number >= 0x80:
+        data += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return data + bytes([number])

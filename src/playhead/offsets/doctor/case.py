@@ -1,0 +1,182 @@
+"""What the checks look at: one reading of the store, and what is known about the connectors.
+
+Values that Connect would refuse and keys that are not Connect's are kept here, for they are what the doctor looks for.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from playhead.connect.dialects import Dialect, find_dialect
+from playhead.connect.keys import (
+    OffsetKey,
+    decode_key,
+    decode_legacy_key,
+    decode_value,
+    is_as_connect_writes,
+    without_envelope,
+)
+from playhead.errors import Invalid
+from playhead.kafka.client import Admin
+from playhead.kafka.log import Captured, Record, capture, read_latest
+from playhead.kafka.murmur2 import partition_of
+from playhead.model import Deadline, Map, TopicPartition
+from playhead.offsets.doctor.commands import Commands
+from playhead.offsets.workers import Connector
+from playhead.stores import Progress
+
+Newest = dict[tuple[int, bytes], Record]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One live pair. `fault`: why Connect would refuse its value. `place` and `home`: where it lies, and where Java would put it."""
+
+    owner: str
+    partition: Map
+    offset: Map | None
+    key: bytes | None = None
+    fault: str | None = None
+    legacy: bool = False
+    place: TopicPartition | None = None
+    home: int | None = None
+    written_ms: int = 0
+
+    @property
+    def is_findable(self) -> bool:
+        """False when no worker would ever make these key bytes."""
+        return not self.legacy and (
+            self.key is None or is_as_connect_writes(self.key, OffsetKey(self.owner, self.partition))
+        )
+
+    @property
+    def is_misplaced(self) -> bool:
+        return self.place is not None and self.place.partition != self.home
+
+    @property
+    def written(self) -> str:
+        return moment(self.written_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`connectors` None: nobody can tell which ones exist."""
+
+    kept: tuple[Kept, ...]
+    connectors: Mapping[str, Connector] | None
+    commands: Commands
+
+    def dialect_of(self, kept: Kept) -> Dialect | None:
+        connector = (self.connectors or {}).get(kept.owner)
+        return find_dialect(connector.connector_class if connector else None, kept.partition, kept.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """A key whose newest record is aborted, and what is committed for it, if anything."""
+
+    newest: Record
+    committed: Record | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReading:
+    """`kept` is what the workers see. `undecided`: partition -> time of the oldest record seen that is not decided yet."""
+
+    captured: Captured
+    kept: tuple[Kept, ...]
+    foreign: tuple[Record, ...]
+    without_key: int
+    aborted: tuple[Aborted, ...]
+    undecided: Mapping[int, int]
+
+    @property
+    def name(self) -> str:
+        return self.captured.topic.name
+
+    @property
+    def partitions(self) -> int:
+        return len(self.captured.ends)
+
+
+def read_topic(admin: Admin, topic: str, deadline: Deadline, progress: Progress, *, committed: bool) -> TopicReading:
+    """Read once without regard to transactions; where there were any, once more for what is committed."""
+    captured = capture(admin, topic, deadline)
+    passed = 0
+
+    def counted(done: int, total: int) -> None:
+        nonlocal passed
+        passed = done
+        progress(done, total)
+
+    dirty = Captured(captured.topic, captured.ends, False)
+    everything = read_latest(admin, dirty, deadline, counted)
+    newest = _by_key(everything.records)
+    decided = newest
+    if passed < dirty.span:  # a transaction leaves a marker, and that a hole; so does compaction
+        decided = _by_key(read_latest(admin, captured, deadline, progress).records)
+    seen = decided if committed else newest
+    kept, foreign = _decoded(topic, len(captured.ends), seen.values())
+    return TopicReading(
+        captured,
+        kept,
+        foreign,
+        everything.without_key,
+        tuple(_aborted(captured, newest, decided)),
+        _undecided(captured, newest.values()),
+    )
+
+
+def _by_key(records: Iterable[Record]) -> Newest:
+    return {(record.partition, record.key): record for record in records if record.key is not None}
+
+
+def _aborted(captured: Captured, newest: Newest, decided: Newest) -> Iterator[Aborted]:
+    for key, record in newest.items():
+        committed = decided.get(key)
+        is_decided = record.offset < captured.ends[record.partition].stable
+        if is_decided and (committed is None or committed.offset != record.offset):
+            yield Aborted(record, committed)
+
+
+def _undecided(captured: Captured, records: Iterable[Record]) -> dict[int, int]:
+    oldest: dict[int, int] = {}
+    for record in records:
+        if record.offset >= captured.ends[record.partition].stable:
+            oldest[record.partition] = min(record.timestamp_ms, oldest.get(record.partition, record.timestamp_ms))
+    return oldest
+
+
+def _decoded(topic: str, partitions: int, records: Iterable[Record]) -> tuple[tuple[Kept, ...], tuple[Record, ...]]:
+    kept, foreign = [], []
+    for record in records:
+        if record.key is None or record.value is None:
+            continue
+        place = TopicPartition(topic, record.partition)
+        found = keep(record.key, record.value, place, partition_of(record.key, partitions), record.timestamp_ms)
+        if found is None:
+            foreign.append(record)
+        else:
+            kept.append(found)
+    return tuple(kept), tuple(foreign)
+
+
+def keep(
+    key: bytes, value: bytes, place: TopicPartition | None = None, home: int | None = None, written_ms: int = 0
+) -> Kept | None:
+    """None for a key that is not Connect's."""
+    found = decode_key(key)
+    legacy = found is None
+    found = decode_legacy_key(key) if found is None else found
+    if found is None:
+        return None
+    offset, fault = None, None
+    try:
+        offset = decode_value(without_envelope(value) if legacy else value)
+    except Invalid as error:
+        fault = error.what
+    return Kept(found.connector, found.partition, offset, key, fault, legacy, place, home, written_ms)
+
+
+def moment(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

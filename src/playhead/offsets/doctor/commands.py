@@ -1,0 +1,103 @@
+"""Commands as somebody would type them: quoted, complete, and leading to the place that was looked at.
+
+Ours come without --execute, so that they show what they would do. Kafka's own tools stand in where we have none, and kcat where
+Kafka's producer could not choose the partition. A secret given by a flag is never repeated.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from shlex import quote
+
+from playhead.config.contexts import masked
+from playhead.connect.dialects import parse_literal
+from playhead.model import Map, Secret, TopicPartition
+from playhead.model.position import Scalar
+from playhead.offsets.select import Selection
+from playhead.stores import Store
+
+_SEPARATORS = ("|", "~", "^", "%%", "@@")
+_NULL = "NULL"
+_STORE_FLAGS = ("--store", "--via")
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """`where`: the flags that lead here. `bootstrap`: the brokers, for Kafka's own tools. `stoppable`: who may run now."""
+
+    where: tuple[tuple[str, str], ...] = ()
+    bootstrap: str = "BROKER"
+    stoppable: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, selection: Selection, store: Store, bootstrap: str | None) -> "Commands":
+        """The store says its address itself: what was typed may hold a password."""
+        words = [("--store", store.uri)] if selection.uri else []
+        words += [("--via", selection.via)] if selection.via else []
+        return cls((*words, *_flags(selection)), bootstrap or cls.bootstrap)
+
+    def with_stoppable(self, owners: frozenset[str]) -> "Commands":
+        return replace(self, stoppable=owners)
+
+    def ours(self, verb: str, *words: str, stop: str | None = None) -> str:
+        """`playhead offsets VERB ...`; `stop` is the owner that must not run meanwhile."""
+        more = ("--stop",) if stop in self.stoppable else ()
+        return _line("playhead", "offsets", verb, *words, *more, *(word for pair in self.where for word in pair))
+
+    def groups(self, verb: str, *words: str) -> str:
+        """`playhead groups` knows no store: it goes to the brokers of the context, or of this flag."""
+        pairs = [pair for pair in self.where if pair[0] not in _STORE_FLAGS]
+        if ("--store", f"groups://{self.bootstrap}") in self.where:
+            pairs.append(("--bootstrap-server", self.bootstrap))
+        return _line("playhead", "groups", verb, *words, *(word for pair in pairs for word in pair))
+
+    def forget(self, owner: str, partition: Map) -> str:
+        """Exactly this partition: `delete` would take other forms of the same table along."""
+        text = json.dumps({owner: [{"partition": partition.to_dict(), "offset": None}]}, ensure_ascii=False)
+        return f"printf %s {quote(text)} | {self.ours('import', '-', stop=owner)}"
+
+    def kafka(self, tool: str, *words: str) -> str:
+        return _line(f"{tool}.sh", "--bootstrap-server", self.bootstrap, *words)
+
+    def remove_key(self, key: bytes, place: TopicPartition, *, at_home: bool) -> str:
+        """A null for exactly these key bytes. Kafka's own producer puts a key where Java would; else kcat has to."""
+        text = key.decode("utf-8", "replace")
+        separator = next((one for one in _SEPARATORS if one not in text), None)
+        if not at_home or separator is None or "\n" in text:
+            kcat = _line("kcat", "-P", "-b", self.bootstrap, "-t", place.topic, "-p", str(place.partition), "-Z")
+            return f"printf '%s\\t' {quote(text)} | {kcat} -K '\\t'"
+        settings = ("parse.key=true", f"key.separator={separator}", f"null.marker={_NULL}")
+        words = [word for setting in settings for word in ("--reader-property", setting)]
+        producer = self.kafka("kafka-console-producer", "--topic", place.topic, *words)
+        return f"printf '%s\\n' {quote(text + separator + _NULL)} | {producer}"
+
+
+def partition_words(partition: Map) -> tuple[str, str]:
+    return "--partition", partition.to_json()
+
+
+def field_words(offset: Map) -> list[str]:
+    """`name=value` as `offsets set` reads it back."""
+    return [f"{name}={_literal(value)}" for name, value in offset.items()]
+
+
+def _literal(value: Scalar) -> str:
+    if isinstance(value, str):
+        return value if parse_literal(value) == value and value != "null" else json.dumps(value, ensure_ascii=False)
+    return json.dumps(value)
+
+
+def _line(*words: str) -> str:
+    return " ".join(quote(word) for word in words)
+
+
+def _flags(selection: Selection) -> list[tuple[str, str]]:
+    """What the caller typed to get here; what files and the environment say holds for the next command too."""
+    context = selection.context
+    pairs = [("--context", context.name)] if context.name is not None else []
+    for key, setting in context.settings.items():
+        value = setting.value
+        if not setting.origin.startswith("-") or isinstance(value, Secret) or masked(value) != value or key == "timeout":
+            continue
+        flag = setting.origin
+        pairs.append((flag, f"{key.removeprefix('kafka.')}={value}" if flag == "-X" else value))
+    return pairs

@@ -1,0 +1,176 @@
+"""Keys that would surprise somebody: of connectors that are gone, stored twice, in the wrong place, or never looked up.
+
+A worker finds a position by the bytes of its key, in whatever partition they lie; where equal bytes lie in two, the order in
+which a worker happens to read them at its start decides. A null for such a copy would be no cure: read last, it makes the worker
+forget the good one too. Equal JSON in other bytes is another key, and can be removed alone.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from playhead.connect.keys import OffsetKey, encode_key, field_order
+from playhead.kafka.log import Record
+from playhead.kafka.murmur2 import partition_of
+from playhead.model import Map, TopicPartition
+from playhead.offsets.doctor.case import Case, Kept, TopicReading
+from playhead.offsets.doctor.commands import field_words, partition_words
+from playhead.offsets.doctor.findings import Finding, Said
+
+EXAMPLES = 3
+ByPartition = dict[tuple[str, Map], list[Kept]]
+
+
+def check_keys(case: Case) -> Iterator[Said]:
+    """For every store that keeps Connect's own keys."""
+    yield from _orphans(case)
+    for of_topic in _by_topic(case.kept).values():
+        places = _grouped(of_topic)
+        yield from _unfindable(case, places)
+        yield from _twins(case, places)
+    yield from _misplaced(case)
+
+
+def _by_topic(kept: Iterable[Kept]) -> dict[str | None, list[Kept]]:
+    """A connector with its own topic has a copy in the worker's, too: that is no twin."""
+    found: dict[str | None, list[Kept]] = defaultdict(list)
+    for one in kept:
+        found[one.place.topic if one.place else None].append(one)
+    return found
+
+
+def _grouped(kept: Iterable[Kept]) -> ByPartition:
+    found: ByPartition = defaultdict(list)
+    for one in kept:
+        found[one.owner, one.partition].append(one)
+    return found
+
+
+def _orphans(case: Case) -> Iterator[Said]:
+    owners: dict[str, list[Kept]] = defaultdict(list)
+    for one in case.kept:
+        owners[one.owner].append(one)
+    if case.connectors is None:
+        if owners:
+            yield "which connectors exist cannot be told from here, and with it not whose offsets are left over"
+        return
+    for owner, kept in owners.items():
+        if owner not in case.connectors:
+            count = f"{len(kept)} position(s), the newest of {max(kept, key=lambda one: one.written_ms).written}"
+            count = count if kept[0].place else f"{len(kept)} position(s)"
+            what = f"there is no such connector, but {count}: a new one of this name would go on from there"
+            yield Finding("orphan", owner, what, case.commands.ours("delete", owner, "--all"))
+
+
+def _unfindable(case: Case, places: ByPartition) -> Iterator[Said]:
+    for (owner, partition), kept in places.items():
+        others = any(one.is_findable for one in kept)
+        for one in kept:
+            if one.is_findable:
+                continue
+            if one.legacy:
+                kind, why = "legacy", "has a schema envelope from before Kafka 3.0: no worker reads it any more"
+            else:
+                kind, why = "unfindable", "has key bytes that Connect never writes: no worker will find it"
+            beside = "; the one beside it counts" if others else "; the connector starts over there"
+            what = f"{partition}{_where(one)} {why}{beside}"
+            yield Finding(kind, owner, what, _removal(case, one, alone=len(kept) == 1))
+
+
+def _removal(case: Case, one: Kept, *, alone: bool) -> str:
+    """Ours forgets a partition in all its forms, so it is right only where this is the only one."""
+    if alone or one.place is None or one.key is None:
+        return case.commands.forget(one.owner, one.partition)
+    return case.commands.remove_key(one.key, one.place, at_home=not one.is_misplaced)
+
+
+def _twins(case: Case, places: ByPartition) -> Iterator[Said]:
+    for kept in places.values():
+        forms: dict[bytes, list[Kept]] = defaultdict(list)
+        for one in kept:
+            if one.key is not None and one.is_findable:
+                forms[one.key].append(one)
+        for copies in forms.values():
+            if len({one.offset for one in copies}) > 1:
+                yield _copies(case, copies)
+        if len(forms) > 1:
+            yield from _other_bytes(case, [max(copies, key=_age) for copies in forms.values()])
+
+
+def _copies(case: Case, copies: Sequence[Kept]) -> Finding:
+    """Written anew, all copies get the same position. Two steps, so without --stop: it must not run in between."""
+    newest = max(copies, key=_age)
+    shown = ", ".join(f"{_json(one)}{_where(one)}" for one in sorted(copies, key=_age))
+    what = f"{newest.partition} is stored with different positions: {shown}; which one counts is chance when a worker starts"
+    words = partition_words(newest.partition)
+    forget = case.commands.ours("delete", newest.owner, *words)
+    again = case.commands.ours("set", newest.owner, *(field_words(newest.offset) if newest.offset else ()), *words)
+    return Finding("twin", newest.owner, what, f"{forget}, then {again}")
+
+
+def _other_bytes(case: Case, forms: Sequence[Kept]) -> Iterator[Finding]:
+    """The one to stay is the one the connector makes, where its dialect tells; else the one written last."""
+    first = forms[0]
+    wanted = encode_key(OffsetKey(first.owner, first.partition), field_order(first.partition))
+    stays = next((one for one in forms if one.key == wanted and case.dialect_of(one)), None) or max(forms, key=_age)
+    for one in forms:
+        if one is not stays and one.key is not None and stays.key is not None:
+            what = (
+                f"{_text(one.key)} is {_json(one)}{_where(one)}, and {_text(stays.key)} is {_json(stays)}{_where(stays)}: "
+                "one partition under two keys, of which the connector looks up one"
+            )
+            yield Finding("twin", one.owner, what, _removal(case, one, alone=False))
+
+
+def _misplaced(case: Case) -> Iterator[Said]:
+    owners: dict[tuple[str, str], list[Kept]] = defaultdict(list)
+    for one in case.kept:
+        if one.place is not None and one.is_misplaced:
+            owners[one.owner, one.place.topic].append(one)
+    for (owner, topic), kept in owners.items():
+        shown = ", ".join(f"{one.partition} in {one.place} (Java: {one.home})" for one in kept[:EXAMPLES])
+        more = f" and {len(kept) - EXAMPLES} more" if len(kept) > EXAMPLES else ""
+        what = (
+            f"{len(kept)} key(s) lie where Java would not put them: {shown}{more}. {topic} grew, or another client wrote them; "
+            "from the next commit on there are two copies, and chance decides which one a starting worker takes"
+        )
+        export = case.commands.ours("export", "--file", "offsets.json")
+        yield Finding("misplaced", owner, what, f"{export}, then import it into a new offsets topic: docs/doctor.md#misplaced")
+
+
+def check_foreign(case: Case, reading: TopicReading) -> Iterator[Said]:
+    """Keys that are not Connect's. Workers skip them with a warning each time they start."""
+    for record in reading.foreign:
+        place = TopicPartition(reading.name, record.partition)
+        what = f"the key {_text(record.key or b'')} at offset {record.offset} of {place} is not Connect's: workers skip it"
+        yield Finding("foreign", reading.name, what, _foreign_removal(case, reading, record, place))
+    if reading.without_key:
+        what = f"{reading.without_key} record(s) have no key: workers skip them, and compaction never removes them"
+        look = case.commands.kafka("kafka-configs", "--describe", "--entity-type", "topics", "--entity-name", reading.name)
+        yield Finding("foreign", reading.name, what, f"{look} (only a topic that is not compacted takes them)")
+
+
+def _foreign_removal(case: Case, reading: TopicReading, record: Record, place: TopicPartition) -> str:
+    key = record.key or b""
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        words = ("--topic", place.topic, "--partition", str(place.partition), "--offset", str(record.offset))
+        return case.commands.kafka("kafka-console-consumer", *words, "--max-messages", "1")
+    return case.commands.remove_key(key, place, at_home=partition_of(key, reading.partitions) == place.partition)
+
+
+def _age(one: Kept) -> int:
+    return one.written_ms
+
+
+def _where(one: Kept) -> str:
+    return f" in {one.place} (written {one.written})" if one.place else ""
+
+
+def _json(one: Kept) -> str:
+    return "no valid position" if one.offset is None else one.offset.to_json()
+
+
+def _text(key: bytes) -> str:
+    text = key.decode("utf-8", "backslashreplace")
+    return text if len(text) <= 200 else text[:200] + "..."

@@ -1,0 +1,150 @@
+"""Positions that are offsets of Kafka, beside the logs they point into: sink connectors, groups, Spark checkpoints, SQL consumers.
+
+A commit is read before the ends of the log, so a group at work is never taken for one that ran ahead. That a topic was deleted
+and made again under its old name cannot be seen outright. Two things give it away, and are said as a suspicion: a commit past the
+end of the log, and one made under a later leader epoch than any record has now.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from playhead.kafka.client import Admin
+from playhead.kafka.groups import list_committed_of
+from playhead.kafka.log_epochs import find_newest_epochs
+from playhead.kafka.partitions import Leaders, Span, find_leaders, find_spans
+from playhead.model import Deadline, Map, TopicPartition
+from playhead.offsets.doctor.case import Case
+from playhead.offsets.doctor.commands import Commands, partition_words
+from playhead.offsets.doctor.findings import Finding, Said
+from playhead.offsets.workers import Connector
+from playhead.stores import Stored
+
+Mend = Callable[[TopicPartition], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where one owner is in one partition, and the commands that move or forget it."""
+
+    owner: str
+    place: TopicPartition
+    offset: int
+    epoch: int | None
+    move: Mend
+    forget: Mend
+
+
+def check_sinks(admin: Admin, case: Case, deadline: Deadline) -> Iterator[Said]:
+    """The sink connectors of this cluster: what their groups have committed."""
+    sinks = [connector for connector in (case.connectors or {}).values() if connector.is_sink]
+    yield from shared_groups(case, sinks)
+    elsewhere = [connector.name for connector in sinks if connector.cluster is not None]
+    if elsewhere:
+        yield f"sink connectors that read from another cluster are not looked at: {', '.join(sorted(elsewhere)[:5])}"
+    here = {connector.name: connector.group for connector in sinks if connector.cluster is None}
+    committed = list_committed_of(admin, here.values(), deadline) if here else {}
+    spots = []
+    for name, group in here.items():
+        move, forget = _mends(case.commands, name)
+        spots += [Spot(name, tp, c.offset, c.leader_epoch, move, forget) for tp, c in committed[group].items()]
+    yield from check_spots(admin, spots, deadline)
+
+
+def shared_groups(case: Case, sinks: Iterable[Connector]) -> Iterator[Said]:
+    groups: dict[tuple[str, str | None], list[str]] = defaultdict(list)
+    for connector in sinks:
+        groups[connector.group, connector.cluster].append(connector.name)
+    for (group, _), names in groups.items():
+        if len(names) > 1:
+            what = f"{' and '.join(sorted(names))} read as one group, {group}: each gets only a part of the records"
+            last = sorted(names)[-1]
+            body = '{"consumer.override.group.id": "' + f"connect-{last}" + '"}'
+            mend = f"curl -X PATCH -H 'Content-Type: application/json' -d '{body}' CONNECT_URL/connectors/{last}/config"
+            yield Finding("shared-group", ", ".join(sorted(names)), what, mend)
+
+
+def spots_of(entries: Sequence[Stored], commands: Commands, *, groups: bool) -> list[Spot]:
+    """Entries of any store whose positions are Kafka's own."""
+    found = []
+    for entry in entries:
+        partition, offset = entry.position.partition, entry.position.offset
+        topic, number = partition.get("kafka_topic"), partition.get("kafka_partition")
+        at = offset.get("kafka_offset") if offset is not None else None
+        if isinstance(topic, str) and isinstance(number, int) and isinstance(at, int):
+            owner = entry.position.owner
+            move, forget = _group_mends(commands, owner) if groups else _mends(commands, owner)
+            epoch = entry.where.get("leader_epoch")
+            label = f"group:{owner}" if groups else owner
+            place = TopicPartition(topic, number)
+            found.append(Spot(label, place, at, epoch if isinstance(epoch, int) else None, move, forget))
+    return found
+
+
+def _mends(commands: Commands, owner: str) -> tuple[Mend, Mend]:
+    def move(tp: TopicPartition) -> str:
+        return commands.ours("reset", owner, "--topic", f"{tp.topic}:{tp.partition}", "--to-earliest", stop=owner)
+
+    def forget(tp: TopicPartition) -> str:
+        partition = Map({"kafka_topic": tp.topic, "kafka_partition": tp.partition})
+        return commands.ours("delete", owner, *partition_words(partition), stop=owner)
+
+    return move, forget
+
+
+def _group_mends(commands: Commands, group: str) -> tuple[Mend, Mend]:
+    def move(tp: TopicPartition) -> str:
+        return commands.groups("reset", group, "--topic", f"{tp.topic}:{tp.partition}", "--to-earliest")
+
+    def forget(tp: TopicPartition) -> str:
+        return commands.groups("delete", group, "--topic", f"{tp.topic}:{tp.partition}")
+
+    return move, forget
+
+
+def check_spots(admin: Admin, spots: Sequence[Spot], deadline: Deadline) -> Iterator[Said]:
+    leaders = find_leaders(admin, sorted({spot.place.topic for spot in spots if spot.place.topic}), deadline)
+    there = {spot.place for spot in spots if _leader(leaders, spot.place) is not None}
+    spans = find_spans(admin, there, deadline)
+    epochs = find_newest_epochs(admin, {spot.place for spot in spots if spot.epoch is not None} & there, deadline)
+    for spot in spots:
+        of_topic = leaders.get(spot.place.topic)
+        if of_topic is None or spot.place.partition not in of_topic:
+            yield _gone(spot, of_topic)
+        elif spot.place in spans:
+            yield from judge_spot(spot, spans[spot.place], epochs.get(spot.place))
+        else:
+            yield f"{spot.owner}: {spot.place} has no leader and cannot be compared"
+
+
+def _leader(leaders: Mapping[str, Leaders | None], place: TopicPartition) -> int | None:
+    of_topic = leaders.get(place.topic)
+    return None if of_topic is None else of_topic.get(place.partition)
+
+
+def _gone(spot: Spot, of_topic: Leaders | None) -> Finding:
+    why = f"topic {spot.place.topic} does not exist" if of_topic is None else f"the topic has {len(of_topic)} partition(s)"
+    what = f"a position in {spot.place} ({spot.offset}), but {why}"
+    return Finding("topic-gone", spot.owner, what, spot.forget(spot.place))
+
+
+def judge_spot(spot: Spot, span: Span, epoch: int | None) -> Iterator[Finding]:
+    """One position against its log; `epoch` is that of the newest record, if it is known."""
+    if spot.offset > span.end:
+        what = (
+            f"{spot.place} ends at {span.end}, before the position {spot.offset}: the topic was probably deleted and made "
+            "again. A reader falls back to auto.offset.reset; records from the new start on may be skipped"
+        )
+        yield Finding("sink-out-of-range", spot.owner, what, spot.move(spot.place))
+    elif spot.offset < span.start:
+        what = (
+            f"{spot.place} begins at {span.start}, after the position {spot.offset}: "
+            f"{span.start - spot.offset} offset(s) were deleted before they were read"
+        )
+        yield Finding("sink-out-of-range", spot.owner, what, spot.move(spot.place))
+    elif spot.epoch is not None and epoch is not None and spot.epoch > epoch:
+        what = (
+            f"the position {spot.offset} in {spot.place} was committed under leader epoch {spot.epoch}, and the newest record "
+            f"there is of epoch {epoch}: the topic was probably deleted and made again, so the position may mean other records"
+        )
+        yield Finding("topic-recreated", spot.owner, what, spot.move(spot.place))

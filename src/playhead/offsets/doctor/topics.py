@@ -1,0 +1,141 @@
+"""The internal topics of the workers: there, compacted, the same as before.
+
+Workers refuse to start on a topic that is not compacted, and make a missing one anew, empty, without a word: every source
+connector then starts over. A topic that was deleted and made again keeps its name; what gives it away is an offset that we saw in
+it and that it does not reach any more, or emptiness where connectors have been at work.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from playhead.connect.rest import Rest, open_rest
+from playhead.errors import AccessDenied, Invalid, NotFound, Rejected, Unreachable
+from playhead.kafka.client import Admin
+from playhead.kafka.topic_configs import get_topic_config
+from playhead.model import Deadline, TopicPartition
+from playhead.model.outcome import Result
+from playhead.offsets.doctor.case import Case, TopicReading
+from playhead.offsets.doctor.findings import Finding, Said
+from playhead.offsets.journal import Entry
+from playhead.offsets.select import Selection
+from playhead.offsets.workers import Worker
+
+COMPACT = "compact"
+_MINE = ("offset.storage", "config.storage", "status.storage")
+_DEFAULT_PARTITIONS = {"offset.storage": "25", "config.storage": "1", "status.storage": "5"}
+
+
+@dataclass(frozen=True, slots=True)
+class Internal:
+    """A topic of the workers, and what is needed to make it again."""
+
+    name: str
+    partitions: str = "25"
+    copies: str = "3"
+
+
+def internal_topics(worker: Worker | None, topic: str, own: Iterable[str]) -> list[Internal]:
+    offsets = _internal(worker, "offset.storage", topic)
+    found = {offsets.name: offsets}
+    for prefix in _MINE[1:] if worker else ():
+        if (name := (worker or {}).get(f"{prefix}.topic")) and name not in found:
+            found[name] = _internal(worker, prefix, name)
+    for name in own:
+        found.setdefault(name, Internal(name, offsets.partitions, offsets.copies))
+    return list(found.values())
+
+
+def _internal(worker: Worker | None, prefix: str, name: str) -> Internal:
+    known = worker or {}
+    default = _DEFAULT_PARTITIONS[prefix]
+    return Internal(name, known.get(f"{prefix}.partitions", default), known.get(f"{prefix}.replication.factor", "3"))
+
+
+def check_policies(
+    admin: Admin, case: Case, topics: Sequence[Internal], deadline: Deadline
+) -> tuple[list[Said], frozenset[str]]:
+    """What is to be said about each topic, and the names of those that are not there."""
+    said: list[Said] = []
+    gone = set()
+    for topic in topics:
+        try:
+            policy = get_topic_config(admin, topic.name, deadline).get("cleanup.policy") or ""
+        except NotFound:
+            gone.add(topic.name)
+            said.append(_gone(case, topic))
+            continue
+        except (AccessDenied, Rejected) as error:
+            said.append(f"whether {topic.name} is compacted cannot be told: {error.what}")
+            continue
+        if policy != COMPACT:
+            said.append(_not_compacted(case, topic.name, policy))
+    return said, frozenset(gone)
+
+
+def _gone(case: Case, topic: Internal) -> Finding:
+    words = ("--create", "--topic", topic.name, "--partitions", topic.partitions, "--replication-factor", topic.copies)
+    what = (
+        f"the topic {topic.name} does not exist. Workers make a missing one at their next start, empty, unless "
+        "internal.topics.automatic.creation.enable is false; what was in it is lost, so restore offsets from an export before they start"
+    )
+    mend = case.commands.kafka("kafka-topics", *words, "--config", f"cleanup.policy={COMPACT}")
+    return Finding("topic-gone", topic.name, what, mend)
+
+
+def _not_compacted(case: Case, name: str, policy: str) -> Finding:
+    words = ("--alter", "--entity-type", "topics", "--entity-name", name, "--add-config", f"cleanup.policy={COMPACT}")
+    what = f"cleanup.policy of {name} is {policy}: records are deleted by age, and workers refuse to start on it"
+    return Finding("not-compacted", name, what, case.commands.kafka("kafka-configs", *words))
+
+
+# Deleted and made again
+
+
+def check_recreated(case: Case, reading: TopicReading, journal: Sequence[Entry]) -> Iterator[Said]:
+    """`journal`: the applies to this store, newest first. One that changed something settles what came before it."""
+    for entry in journal:
+        for saved in entry.saved:
+            partition, offset = saved.where.get("kafka_partition"), saved.where.get("kafka_offset")
+            topic = saved.where.get("topic", reading.name)
+            if topic == reading.name and isinstance(partition, int) and isinstance(offset, int):
+                ends = reading.captured.ends.get(partition)
+                if ends is None or ends.high <= offset:
+                    now = f"ends at {ends.high}" if ends else "is not there"
+                    place = TopicPartition(reading.name, partition)
+                    what = (
+                        f"{entry.id} in the journal saw a record at offset {offset} of {place}, which now {now}: "
+                        "the topic was deleted and made again, and the offsets in it are lost"
+                    )
+                    mend = case.commands.ours("import", "BACKUP.json")
+                    yield Finding("topic-recreated", reading.name, what, mend)
+                    return
+        if entry.outcomes is not None and entry.outcomes.count(Result.CHANGED):
+            return
+
+
+def check_emptiness(selection: Selection, case: Case, reading: TopicReading, deadline: Deadline) -> Iterator[Said]:
+    """A topic in which there never was a record, although connectors write into it."""
+    sources = [c.name for c in (case.connectors or {}).values() if not c.is_sink and c.own_topic in (None, reading.name)]
+    if not sources or any(ends.high for ends in reading.captured.ends.values()):
+        return
+    at_work: list[str] = []
+    try:
+        with open_rest(selection.context, deadline) as rest:
+            at_work = [name for name in sources if _has_sent(rest, name)]
+    except (Unreachable, Invalid):
+        pass  # without a worker nobody can tell; then it stays a note
+    if not at_work:
+        yield f"{reading.name} never held a record, and there are source connectors ({', '.join(sources[:5])}): are they new?"
+        return
+    what = (
+        f"{reading.name} never held a record, but {', '.join(at_work[:5])} sent records to Kafka: "
+        "it seems to have been deleted and made again, so they will start over when they restart"
+    )
+    yield Finding("topic-recreated", reading.name, what, case.commands.ours("import", "BACKUP.json"))
+
+
+def _has_sent(rest: Rest, name: str) -> bool:
+    try:
+        return bool(rest.get_active_topics(name))
+    except (NotFound, Rejected):
+        return False  # the tracking of topics can be switched off

@@ -1,0 +1,132 @@
+"""The words of `kafka-consumer-groups --reset-offsets` as values: where to, and which partitions.
+
+Times are read as Kafka's tool reads them (`2026-01-31T08:00:00.000`, no zone meaning UTC) and in plain ISO, with or without
+milliseconds and zone. A duration is `PnDTnHnMnS`, back from now. What cannot be meant is refused here, before anything is asked.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from playhead.errors import Invalid
+from playhead.model import TopicPartition
+from playhead.model.position import INT64_MAX
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?", re.ASCII)
+_DURATION = re.compile(
+    r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?", re.ASCII | re.IGNORECASE
+)
+_LONGEST_SECONDS = 1000 * 366 * 24 * 3600.0
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class Word(StrEnum):
+    EARLIEST = "to-earliest"
+    LATEST = "to-latest"
+    CURRENT = "to-current"
+    OFFSET = "to-offset"
+    SHIFT = "shift-by"
+    DATETIME = "to-datetime"
+    DURATION = "by-duration"
+    FILE = "from-file"
+    GROUP = "to-group"
+
+
+Given = Mapping[str, Mapping[TopicPartition, int]]  # owner -> where to, for the words that bring their positions along
+
+
+@dataclass(frozen=True, slots=True)
+class ResetTo:
+    """`value`: the offset or the number to shift by, the time, the duration, or the given positions."""
+
+    word: Word
+    value: int | datetime | timedelta | Given | None = None
+
+    def __post_init__(self) -> None:
+        if self.word is Word.OFFSET and not (isinstance(self.value, int) and 0 <= self.value <= INT64_MAX):
+            raise Invalid(f"{self.value} is not an offset: those are numbers from 0 to {INT64_MAX}")
+        if self.word is Word.SHIFT and not (isinstance(self.value, int) and abs(self.value) <= INT64_MAX):
+            raise Invalid(f"{self.value} is not a number of records to shift by")
+
+    @property
+    def given(self) -> Given | None:
+        return self.value if isinstance(self.value, Mapping) else None
+
+    @property
+    def number(self) -> int:
+        return self.value if isinstance(self.value, int) else 0
+
+    def moment(self, now: datetime) -> datetime | None:
+        """The time this leads to; None for the words that name no time."""
+        if isinstance(self.value, datetime):
+            return self.value
+        return now - self.value if isinstance(self.value, timedelta) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """`topics`: topic -> its partitions, None for every one. `all_topics`: the partitions that have a commit."""
+
+    topics: Mapping[str, frozenset[int] | None] = field(default_factory=dict)
+    all_topics: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Nothing was said: fine for the words that bring their positions along."""
+        return not self.topics and not self.all_topics
+
+    def covers(self, tp: TopicPartition) -> bool:
+        if self.all_topics or self.is_open:
+            return True
+        chosen = self.topics.get(tp.topic, frozenset())
+        return chosen is None or tp.partition in chosen
+
+
+def parse_scope(topics: Sequence[str], *, all_topics: bool = False) -> Scope:
+    """Each of `topics` is `t` or `t:0,1`; a topic may come several times."""
+    if topics and all_topics:
+        raise Invalid("--topic and --all-topics exclude each other", "name the topics, or take all that have a commit")
+    chosen: dict[str, frozenset[int] | None] = {}
+    for word in topics:
+        topic, partitions = _parse_topic(word)
+        before = chosen.get(topic, frozenset())
+        chosen[topic] = None if before is None or partitions is None else before | partitions
+    return Scope(chosen, all_topics)
+
+
+def _parse_topic(word: str) -> tuple[str, frozenset[int] | None]:
+    topic, colon, numbers = word.partition(":")
+    if not _TOPIC.fullmatch(topic):
+        raise Invalid(f"{word!r} names no topic", "write t for all of its partitions, or t:0,1 for some")
+    if not colon:
+        return topic, None
+    parts = numbers.split(",")
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise Invalid(f"{word!r} does not name partitions", f"write them as numbers with commas between: {topic}:0,1")
+    return topic, frozenset(map(int, parts))
+
+
+def parse_time(text: str) -> datetime:
+    try:
+        if not _TIME.fullmatch(text.strip()):
+            raise ValueError("not that form")
+        found = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        said = "" if str(error) == "not that form" else f" ({error})"
+        raise Invalid(
+            f"{text!r} is not a time{said}", "write it as 2026-01-31T08:00:00.000, in UTC or with a zone like +09:00"
+        ) from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def parse_duration(text: str) -> timedelta:
+    found = _DURATION.fullmatch(text.strip())
+    if not found or not any(found.groups()):
+        raise Invalid(f"{text!r} is not a duration", "write it as PnDTnHnMnS: P1D is a day, PT1H30M an hour and a half")
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    if total > _LONGEST_SECONDS:
+        raise Invalid(f"{text!r} reaches back more than a thousand years")
+    return timedelta(seconds=total)

@@ -1,0 +1,307 @@
+"""Consumer groups of a cluster: `groups://broker:9092[,broker:9092]`, of both protocols, classic and consumer.
+
+Kafka takes commits from outside only while a group has no member, so a group must be empty, or unknown: then the commit makes
+it. No flag lifts that, for the broker itself would refuse. Share and streams groups keep their positions in other ways and are
+never edited.
+
+Several partitions of a group are committed by one request. A partition cannot be forgotten alone: the group is deleted and the
+rest committed again, with its metadata and leader epochs. Those are two steps, which a crash can part.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from playhead.config import Context, Setting
+from playhead.errors import Invalid, PlayheadError, Refused, Unreachable
+from playhead.kafka.client import Admin
+from playhead.kafka.group_types import list_other_groups
+from playhead.kafka.groups import (
+    CONSUMER_TYPES,
+    IDLE,
+    Commits,
+    Committed,
+    Group,
+    commit,
+    delete_groups,
+    describe_groups,
+    list_committed_of,
+    list_groups,
+)
+from playhead.kafka.partitions import Leaders, find_leaders
+from playhead.kafka.properties import ClientSettings, client_settings
+from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Position, Result, TopicPartition
+from playhead.model.position import Scalar
+from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
+
+SCHEME = "groups://"
+FORGETTING_IS_TWO_STEPS = (
+    "one partition of a group cannot be forgotten alone: the group is deleted and the rest committed again, "
+    "which are two steps and not one"
+)
+_TO_PUT_BACK_SECONDS = 10.0
+
+
+@dataclass
+class GroupsStore:
+    settings: ClientSettings
+    deadline: Deadline
+    _admin: Admin | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def uri(self) -> str:
+        return f"{SCHEME}{self.settings.bootstrap}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(atomic=False)
+
+    @contextmanager
+    def session(self) -> Iterator[Admin]:
+        """One connection for everything that is done inside. Outside of it every call makes its own."""
+        if self._admin is not None:
+            yield self._admin
+            return
+        with Admin(self.settings, self.deadline) as admin:
+            self._admin = admin
+            try:
+                yield admin
+            finally:
+                self._admin = None
+
+    def snapshot(self, owners: Collection[str] | None = None) -> Snapshot:
+        with self.session() as admin:
+            notes: tuple[str, ...] = ()
+            if owners is None:
+                owners = [group.name for group in list_groups(admin, self.deadline)]
+                notes = _notes_on_others(admin, self.deadline)
+            committed = list_committed_of(admin, [name for name in owners if name], self.deadline)
+        entries = [_stored(group, tp, committed[group][tp]) for group in committed for tp in sorted(committed[group])]
+        return Snapshot(tuple(entries), notes)
+
+    def history(self, owners: Collection[str] | None = None) -> Snapshot:
+        now = self.snapshot(owners)
+        return Snapshot(now.entries, (*now.notes, "a group keeps only its newest commit: this is all there is"))
+
+    def guard(self, owners: Collection[str]) -> list[Refusal]:
+        unnamed = [Refusal(owner, "a group needs a name") for owner in owners if not owner]
+        with self.session() as admin:
+            groups = describe_groups(admin, [owner for owner in owners if owner], self.deadline)
+            dead = [name for name, group in groups.items() if group.state == "dead"]
+            others = {group.name: group.type for group in list_other_groups(admin, self.deadline)} if dead else {}
+        return unnamed + [refusal for group in groups.values() if (refusal := _refusal(group, others.get(group.name)))]
+
+    def write(self, changes: Sequence[Change]) -> Outcomes:
+        with self.session() as admin:
+            edits = _edits(admin, changes, self.deadline)
+            outcomes = {id(outcome.change): outcome for edit in edits for outcome in edit.outcomes()}
+        return Outcomes(outcomes[id(change)] for change in changes)
+
+
+def open_uri(uri: str, access: Access) -> GroupsStore:
+    """The brokers are those of the URI; how to speak to them is the context's."""
+    servers = uri.removeprefix(SCHEME)
+    if not uri.startswith(SCHEME) or "/" in servers or "@" in servers or not all(servers.split(",")):
+        raise Invalid(f"{uri!r} does not name brokers", "write it as groups://host:9092, several with commas between")
+    return open_groups(access.context, access.deadline, servers)
+
+
+def open_groups(context: Context, deadline: Deadline, servers: str | None = None) -> GroupsStore:
+    """The groups of the context's cluster, or of the one that `servers` leads to."""
+    if servers is not None:
+        context = Context(context.name, {**context.settings, "bootstrap-servers": Setting(servers, "--store")})
+    return GroupsStore(client_settings(context), deadline)
+
+
+def _stored(group: str, tp: TopicPartition, found: Committed) -> Stored:
+    where: dict[str, Scalar] = {}
+    if found.metadata:
+        where["metadata"] = found.metadata
+    if found.leader_epoch is not None:
+        where["leader_epoch"] = found.leader_epoch
+    return Stored(Position.of_kafka(group, tp.topic, tp.partition, found.offset), where)
+
+
+def _notes_on_others(admin: Admin, deadline: Deadline) -> tuple[str, ...]:
+    """Connect's own workers are not mentioned: they form groups, but hold no positions in them."""
+    others = [group for group in list_other_groups(admin, deadline) if "share" in group.type or "streams" in group.type]
+    return tuple(f"{group.name} is a {group.type} group: left out" for group in others)
+
+
+def _refusal(group: Group, other_type: str | None) -> Refusal | None:
+    kind = other_type or (group.type if group.type not in CONSUMER_TYPES else None)
+    if kind is not None:
+        return Refusal(
+            group.name, f"{group.name} is a {kind} group, not a consumer group", "use the tool of that kind of group"
+        )
+    if group.state in IDLE:
+        return None
+    members = f" with {len(group.members)} member(s)" if group.members else ""
+    return Refusal(group.name, f"group {group.name} is {group.state}{members}", "stop its members first")
+
+
+# Writing
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    change: Change
+    partition: TopicPartition
+    before: int | None
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """All changes of one group. `fault`: why none of them may be made."""
+
+    admin: Admin
+    group: str
+    changes: Sequence[Change]
+    targets: Sequence[_Target]
+    now: Commits
+    fault: str | None
+    deadline: Deadline
+
+    def outcomes(self) -> list[Outcome]:
+        if self.fault is not None:
+            return self._all(Result.REFUSED, self.fault)
+        wanted = {t.partition: t.after for t in self.targets}
+        forgotten = [tp for tp, offset in wanted.items() if offset is None and tp in self.now]
+        moved = {tp: Committed(n) for tp, n in wanted.items() if n is not None and self._offset(tp) != n}
+        try:
+            return self._forget(forgotten, moved) if forgotten else self._commit(moved)
+        except Unreachable as error:
+            return self._all(Result.UNKNOWN, f"{error.what}; it may have happened")
+        except Refused as error:
+            return self._all(Result.REFUSED, _sentence(error))
+        except PlayheadError as error:
+            return self._all(Result.FAILED, _sentence(error))
+
+    def _commit(self, moved: Commits) -> list[Outcome]:
+        verdicts = commit(self.admin, self.group, moved, self.deadline) if moved else {}
+        return [self._outcome(target, moved, verdicts) for target in self.targets]
+
+    def _forget(self, forgotten: Sequence[TopicPartition], moved: Commits) -> list[Outcome]:
+        rest = {tp: found for tp, found in self.now.items() if tp not in forgotten} | moved
+        unanswered: PlayheadError | None = None
+        try:
+            delete_groups(self.admin, [self.group], self.deadline)
+        except Unreachable as error:
+            unanswered = error  # deleted or not: to commit the rest is right in both cases
+        if fault := self._put_back(rest):
+            lost = ", ".join(f"{tp} at {found.offset}" for tp, found in sorted(rest.items()))
+            said = f"the group is deleted, but the rest of it could not be committed again ({fault.what}): {lost}"
+            return self._all(Result.UNKNOWN if isinstance(fault, Unreachable) else Result.FAILED, said)
+        if unanswered:
+            raise unanswered
+        said = f"in two steps: the group was deleted, {len(rest)} position(s) committed again"
+        said = said if rest else "the group is deleted"
+        return [self._done(target, said if target.after is None else "") for target in self.targets]
+
+    def _put_back(self, rest: Commits) -> PlayheadError | None:
+        """Even if the time is up: a deleted group must not stay so because of a deadline."""
+        if not rest:
+            return None
+        try:
+            verdicts = commit(
+                self.admin, self.group, rest, Deadline(max(_TO_PUT_BACK_SECONDS, self.deadline.remaining()))
+            )
+        except PlayheadError as error:
+            return error
+        return next((fault for fault in verdicts.values() if fault is not None), None)
+
+    def _outcome(
+        self, target: _Target, moved: Commits, verdicts: Mapping[TopicPartition, PlayheadError | None]
+    ) -> Outcome:
+        fault = verdicts.get(target.partition)
+        if target.partition not in moved or fault is None:
+            return self._done(target)
+        return Outcome(target.change, Result.REFUSED if isinstance(fault, Refused) else Result.FAILED, _sentence(fault))
+
+    def _done(self, target: _Target, detail: str = "") -> Outcome:
+        same = self._offset(target.partition) == target.after
+        return Outcome(target.change, Result.UNCHANGED if same else Result.CHANGED, "" if same else detail)
+
+    def _all(self, result: Result, detail: str) -> list[Outcome]:
+        return [Outcome(change, result, detail) for change in self.changes]
+
+    def _offset(self, tp: TopicPartition) -> int | None:
+        found = self.now.get(tp)
+        return found.offset if found else None
+
+
+def _edits(admin: Admin, changes: Sequence[Change], deadline: Deadline) -> list[_Edit]:
+    """Everything that can be asked is asked for all groups before the first of them is touched."""
+    by_group: dict[str, list[Change]] = {}
+    for change in changes:
+        by_group.setdefault(change.owner, []).append(change)
+    now = list_committed_of(admin, [group for group in by_group if group], deadline)
+    parsed = {group: _targets(group, of_group) for group, of_group in by_group.items()}
+    topics = {t.partition.topic for found in parsed.values() if not isinstance(found, str) for t in found}
+    topics |= {tp.topic for commits in now.values() for tp in commits}
+    leaders = find_leaders(admin, sorted(topics), deadline)
+    edits = []
+    for group, of_group in by_group.items():
+        found, commits = parsed[group], now.get(group, {})
+        targets, fault = ((), found) if isinstance(found, str) else (found, _fault(found, commits, leaders))
+        edits.append(_Edit(admin, group, of_group, targets, commits, fault, deadline))
+    return edits
+
+
+def _targets(group: str, changes: Sequence[Change]) -> list[_Target] | str:
+    """The changes in Kafka's terms, or why they cannot be."""
+    if not group:
+        return "a group needs a name"
+    try:
+        return [_Target(c, _partition(c.partition), _next_offset(c.before), _next_offset(c.after)) for c in changes]
+    except Invalid as error:
+        return error.what
+
+
+def _partition(found: Map) -> TopicPartition:
+    topic, number = found.get("kafka_topic"), found.get("kafka_partition")
+    if len(found) != 2 or not isinstance(topic, str) or not topic or type(number) is not int or number < 0:
+        raise Invalid(f'{found} is not a partition of a topic: {{"kafka_topic": "t", "kafka_partition": 0}} is wanted')
+    return TopicPartition(topic, number)
+
+
+def _next_offset(found: Map | None) -> int | None:
+    if found is None:
+        return None
+    offset = found.get("kafka_offset")
+    if len(found) != 1 or type(offset) is not int:
+        raise Invalid(f'{found} is not an offset of Kafka: {{"kafka_offset": 5}} is wanted')
+    if offset < 0:
+        raise Invalid(f"{offset} is negative: an offset is 0 or more")
+    return offset
+
+
+def _fault(targets: Sequence[_Target], now: Commits, leaders: Mapping[str, Leaders | None]) -> str | None:
+    for target in targets:
+        found = now.get(target.partition)
+        offset = found.offset if found else None
+        if offset not in (target.before, target.after):
+            was, is_now = _shown(target.before), _shown(offset)
+            return f"{target.partition} moved since the plan was made: it was {was} and is {is_now}; plan again"
+    forgotten = {target.partition for target in targets if target.after is None and target.partition in now}
+    wanted = {target.partition for target in targets if target.after is not None}
+    kept = set(now) - forgotten if forgotten else set()
+    for tp in sorted(wanted | kept):
+        if absent := _absence(tp, leaders.get(tp.topic)):
+            return absent if tp in wanted else f"{absent}, so its commit would be lost too: forget it as well"
+    return None
+
+
+def _absence(tp: TopicPartition, leaders: Leaders | None) -> str | None:
+    if leaders is None:
+        return f"topic {tp.topic} does not exist"
+    return None if tp.partition in leaders else f"{tp} does not exist: {tp.topic} has {len(leaders)} partition(s)"
+
+
+def _shown(offset: int | None) -> str:
+    return "without a commit" if offset is None else str(offset)
+
+
+def _sentence(error: PlayheadError) -> str:
+    return f"{error.what}; {error.hint}" if error.hint else error.what

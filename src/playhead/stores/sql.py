@@ -1,0 +1,187 @@
+"""The table in which `playhead.consume` keeps its offsets: `sql+sqlite:///path`, `sql+postgresql://user@host/db`.
+
+An owner is a consumer group. All changes of an owner are one SQL transaction, compared with `before` under the lock of the rows.
+An edit takes the row away from the consumer that holds it: its next commit fails, changes nothing, and it goes on from the
+edited position. A live consumer is refused all the same, unless forced. The table is made by the first write, never by a reader;
+where it is not there yet, there are no positions.
+"""
+
+import getpass
+import socket
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from playhead.errors import Invalid, OutcomeUnknown, PlayheadError
+from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Position, Result, TopicPartition
+from playhead.model.position import INT64_MAX, Scalar
+from playhead.sql.address import Address, parse_address
+from playhead.sql.database import Database
+from playhead.sql.offsets_table import LEASE_SECONDS, OffsetsTable, Row
+from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
+
+LARGEST_PARTITION = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SqlStore:
+    address: Address
+    deadline: Deadline
+
+    @property
+    def uri(self) -> str:
+        return self.address.shown
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(history=False)
+
+    def snapshot(self, owners: Collection[str] | None = None) -> Snapshot:
+        rows = self._rows(owners)
+        if rows is None:
+            return Snapshot((), (f"{self._place()} does not exist: no consumer has stored an offset there yet",))
+        return Snapshot(tuple(_stored(row) for row in rows))
+
+    def history(self, owners: Collection[str] | None = None) -> Snapshot:
+        found = self.snapshot(owners)
+        return Snapshot(found.entries, (*found.notes, "the table keeps the present only: there is no history in it"))
+
+    def guard(self, owners: Collection[str]) -> list[Refusal]:
+        """A consumer counts as alive until its lease lapses; one that was killed blocks edits for that long."""
+        live: dict[str, list[Row]] = {}
+        for row in self._rows(owners) or ():
+            if row.is_live:
+                live.setdefault(row.owner, []).append(row)
+        return [
+            Refusal(
+                owner,
+                f"{owner} is being read by {', '.join(sorted({row.holder or '' for row in rows}))}",
+                f"stop it first; one that was killed is forgotten {LEASE_SECONDS:g} s after its last sign of life",
+                lifted_by="--force",
+            )
+            for owner, rows in live.items()
+        ]
+
+    def write(self, changes: Sequence[Change]) -> Outcomes:
+        steps: dict[str, list[_Step]] = {}
+        for change in changes:
+            steps.setdefault(change.owner, []).append(_step_of(change))
+        outcomes: dict[int, Outcome] = {}
+        with self._database() as database:
+            for owner, wanted in steps.items():
+                try:
+                    results = self._write_owner(database, owner, wanted)
+                except OutcomeUnknown as error:
+                    results = [(Result.UNKNOWN, error.what)] * len(wanted)
+                except PlayheadError as error:
+                    if not outcomes:
+                        raise
+                    results = [(Result.FAILED, error.what)] * len(wanted)
+                outcomes |= {id(step.change): Outcome(step.change, *r) for step, r in zip(wanted, results, strict=True)}
+        return Outcomes(outcomes[id(change)] for change in changes)
+
+    def _write_owner(self, database: Database, owner: str, steps: "Sequence[_Step]") -> list[tuple[Result, str]]:
+        table = OffsetsTable(self.address.table)
+        by = f"{_user()}@{socket.gethostname()}"
+        try:
+            with database.transaction(f"writing {self._place()}", lock_seconds=self.deadline.remaining()) as connection:
+                table.ensure(connection)
+                found = table.locked(connection, owner, [step.place for step in steps])
+                for step in steps:
+                    step.compare(found.get(step.place))
+                for step in steps:
+                    if step.after is None:
+                        table.remove(connection, owner, step.place)
+                    elif step.before != step.after and not table.put(connection, owner, step.place, step.after, by):
+                        raise _Moved(step.place, "it has a position now")
+        except _Moved as moved:
+            return [(Result.REFUSED, f"{owner} moved since the plan was made: {moved}")] * len(steps)
+        return [(Result.UNCHANGED if step.before == step.after else Result.CHANGED, "") for step in steps]
+
+    def _rows(self, owners: Collection[str] | None) -> list[Row] | None:
+        """None: neither the table nor, for SQLite, the file is there."""
+        with self._database() as database:
+            if not database.exists():
+                return None
+            table = OffsetsTable(self.address.table)
+            with database.reading(f"reading {self._place()}") as connection:
+                return table.rows(connection, owners) if table.exists(connection) else None
+
+    def _database(self) -> Database:
+        return Database(self.address, self.deadline.remaining())
+
+    def _place(self) -> str:
+        return f"the table {self.address.table} of {self.uri.removeprefix('sql+')}"
+
+
+def open_uri(uri: str, access: Access) -> SqlStore:
+    return SqlStore(parse_address(uri), access.deadline)
+
+
+class _Moved(Exception):
+    """Rolls the transaction back."""
+
+    def __init__(self, place: TopicPartition, how: str) -> None:
+        super().__init__(f"{place}: {how}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    change: Change
+    place: TopicPartition
+    before: int | None
+    after: int | None
+
+    def compare(self, row: Row | None) -> None:
+        now = None if row is None else row.next_offset
+        if now != self.before:
+            raise _Moved(self.place, f"{_words(self.before)} was expected, {_words(now)} is there")
+
+
+def _words(offset: int | None) -> str:
+    return "no position" if offset is None else str(offset)
+
+
+def _step_of(change: Change) -> _Step:
+    """Checked before anything is written: a topic and a partition, and an offset that Kafka could have given."""
+    topic, partition = change.partition.get("kafka_topic"), change.partition.get("kafka_partition")
+    if set(change.partition) != {"kafka_topic", "kafka_partition"} or not isinstance(topic, str) or not topic:
+        raise Invalid(
+            f"{change.owner} {change.partition}: a consumer's partition is kafka_topic and kafka_partition alone"
+        )
+    if type(partition) is not int or not 0 <= partition <= LARGEST_PARTITION:
+        raise Invalid(f"{change.owner} {change.partition}: kafka_partition is not the number of a partition")
+    place = TopicPartition(topic, partition)
+    return _Step(change, place, _offset_of(change, change.before), _offset_of(change, change.after))
+
+
+def _offset_of(change: Change, offset: Map | None) -> int | None:
+    if offset is None:
+        return None
+    number = offset.get("kafka_offset")
+    if set(offset) != {"kafka_offset"} or type(number) is not int or not 0 <= number <= INT64_MAX:
+        raise Invalid(f"{change.owner} {change.partition}: {offset} is not a kafka_offset of 0 or more")
+    return number
+
+
+def _stored(row: Row) -> Stored:
+    position = Position.of_kafka(row.owner, row.topic, row.partition, row.next_offset)
+    where: dict[str, Scalar] = {
+        "written": _iso(row.written),
+        "written_by": row.written_by,
+        "epoch": row.epoch,
+        "topic_id": row.topic_id,
+    }
+    notes = (f"{row.holder} reads it now",) if row.is_live else ()
+    return Stored(position, where, notes)
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a process without a name in the system's list of users
+        return "somebody"
