@@ -10,10 +10,11 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import group_reset
 import latest_per_key
 import startup
 
-BENCHMARKS = {"startup": startup.measure, "latest_per_key": latest_per_key.measure}
+BENCHMARKS = {"startup": startup.measure, "latest_per_key": latest_per_key.measure, "group_reset": group_reset.measure}
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
 

@@ -9,10 +9,12 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from playhead.config import open_context as open_context
+    from playhead.consumer import consume as consume
+    from playhead.stores.opening import open_store as open_store
 
-_HOME = {"open_context": "playhead.config"}
+_HOME = {"consume": "playhead.consumer", "open_context": "playhead.config", "open_store": "playhead.stores.opening"}
 
-__all__ = ["__version__", "open_context"]
+__all__ = ["__version__", "consume", "open_context", "open_store"]
 
 
 def __getattr__(name: str) -> Any:

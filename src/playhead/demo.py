@@ -1,18 +1,21 @@
 """The demo: a file source on the real Connect worker, its position seen, moved, proved with Kafka's own consumer, undone.
 
-What is claimed is checked: the demo fails loudly when Kafka's console consumer shows anything else.
+Every step is a command of Playhead, run as a user would. What is claimed is checked: the demo fails loudly when Kafka's console
+consumer shows anything else.
 """
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 
-from playhead.connect.answers import OffsetEntry
 from playhead.connect.rest import Rest
 from playhead.errors import NotFound, PlayheadError
 from playhead.kafka.client import Admin
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic, delete_topic, list_topics
 from playhead.lab import Lab
-from playhead.model import Deadline, Map
+from playhead.model import Deadline
 
 CONNECTOR = "demo-file-source"
 TOPIC = "demo-lines"
@@ -72,28 +75,22 @@ class Demo:
         self.await_position(self.end)
 
     def show_position(self) -> None:
-        entry = self.entry()
-        self.say(f"   Its position: {Map(entry.partition)} -> {_shown(entry)}: all {self.end} bytes are read.")
+        self.say(f"   All {self.end} bytes are read:")
+        self.playhead("offsets", "list", CONNECTOR)
 
     def move_back_one_line(self) -> None:
         lines = self.file.read_bytes().splitlines(keepends=True)
         target = self.end - len(lines[-1])
-        self.say(f"2. Move it back one line: stop, set position {self.end} -> {target}, read back, resume.")
-        self.stop()
-        self.set_position(target)
-        self.rest.resume(CONNECTOR)
+        self.say(f"2. Move it back one line, from {self.end} to {target}: stop, write, read back, resume.")
+        self.playhead("offsets", "set", CONNECTOR, f"position={target}", "--stop", "--execute")
         self.await_position(self.end)
 
     def regret_and_undo(self) -> None:
         self.say("3. A move we regret, to the start of the file; then the undo, before anything runs.")
         self.stop()
-        saved = self.entry()
-        self.set_position(0)
-        self.say(f"   moved:  {_shown(self.entry())}")
-        self.rest.alter_offsets(CONNECTOR, [saved])
-        if self.entry() != saved:
-            raise PlayheadError(f"the undo did not restore {_shown(saved)}")
-        self.say(f"   undone: {_shown(saved)}; resume")
+        self.playhead("offsets", "delete", CONNECTOR, "--execute")
+        self.playhead("offsets", "undo", "--execute")
+        self.await_position(self.end)
         self.rest.resume(CONNECTOR)
 
     def append(self, line: str) -> None:
@@ -117,9 +114,6 @@ class Demo:
     def end(self) -> int:
         return self.file.stat().st_size
 
-    def entry(self) -> OffsetEntry:
-        return self.rest.get_offsets(CONNECTOR)[0]
-
     def stop(self) -> None:
         self.rest.stop(CONNECTOR)
 
@@ -129,21 +123,29 @@ class Demo:
 
         self.deadline.wait_for(is_stopped, f"stopping {CONNECTOR}")
 
-    def set_position(self, position: int) -> None:
-        wanted = OffsetEntry(self.entry().partition, {"position": position})
-        self.rest.alter_offsets(CONNECTOR, [wanted])
-        if self.entry() != wanted:
-            raise PlayheadError(f"the position reads {_shown(self.entry())} after it was set to {_shown(wanted)}")
+    def playhead(self, *words: str) -> None:
+        """The command in a process of its own, shown with what it prints. Its journal stays in the lab's folder."""
+        self.say(f"   $ playhead {' '.join(words)}")
+        flags = ["--connect", ",".join(self.lab.connect_urls), "--worker-config", str(self.lab.worker_config)]
+        done = subprocess.run(
+            [sys.executable, "-m", "playhead", *words, *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=max(1.0, self.deadline.remaining()),
+            env={**os.environ, "PLAYHEAD_JOURNAL": str(self.lab.folder / "journal")},
+        )
+        for line in done.stdout.splitlines():
+            self.say(f"     {line}")
+        if done.returncode:
+            raise PlayheadError(f"playhead {words[0]} {words[1]} ended with exit code {done.returncode}")
 
     def await_position(self, position: int) -> None:
         def arrived() -> bool:
             return any(entry.offset == {"position": position} for entry in self.rest.get_offsets(CONNECTOR))
 
         self.deadline.wait_for(arrived, f"{CONNECTOR} reading to position {position}")
-
-
-def _shown(entry: OffsetEntry) -> str:
-    return "nothing" if entry.offset is None else Map(entry.offset).to_json()
 
 
 def run_demo(lab: Lab, say: Say) -> None:

@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from playhead.errors import AlreadyExists, NotFound, Refused
-from playhead.kafka.groups import commit, delete_groups, get_group, list_committed, list_groups
+from playhead.kafka.groups import Committed, commit, delete_groups, get_group, list_committed, list_groups
 from playhead.kafka.topics import create_topic, delete_topic, get_topic, list_topics, topic_ends
 from playhead.model import TopicPartition
 
@@ -13,9 +13,9 @@ GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 def test_a_commit_for_an_idle_group_is_what_kafka_shows(admin, deadline, new_topic, unique, lab):
     group, topic = unique("group"), new_topic(partitions=2)
-    wanted = {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0}
+    wanted = {TopicPartition(topic, 0): Committed(0), TopicPartition(topic, 1): Committed(0)}
     assert commit(admin, group, wanted, deadline) == dict.fromkeys(wanted)
-    assert {tp: c.offset for tp, c in list_committed(admin, group, deadline).items()} == wanted
+    assert list_committed(admin, group, deadline) == wanted
     table = lab.tool(GROUP_COMMAND, "--bootstrap-server", lab.bootstrap_servers, "--describe", "--group", group)
     rows = [line.split()[:4] for line in table.splitlines() if line.startswith(group)]
     assert sorted(rows) == [[group, topic, "0", "0"], [group, topic, "1", "0"]]
@@ -26,7 +26,7 @@ def test_a_commit_for_an_idle_group_is_what_kafka_shows(admin, deadline, new_top
 
 def test_a_partition_that_does_not_exist_gets_its_own_fault(admin, deadline, new_topic, unique):
     group, topic = unique("group"), new_topic()
-    wanted = {TopicPartition(topic, 0): 0, TopicPartition(topic, 7): 0}
+    wanted = {TopicPartition(topic, 0): Committed(0), TopicPartition(topic, 7): Committed(0)}
     verdicts = commit(admin, group, wanted, deadline)
     assert verdicts[TopicPartition(topic, 0)] is None
     assert verdicts[TopicPartition(topic, 7)] is not None

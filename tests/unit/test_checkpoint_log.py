@@ -237,13 +237,14 @@ def test_a_set_position_keeps_the_order_and_new_ones_come_last():
     assert with_positions("-", {kafka("t", 0): at(9)}) == '{"t":{"0":9}}'
 
 
-def test_what_is_forgotten_goes_and_nothing_left_is_no_offset_never_an_empty_one():
+def test_what_is_forgotten_goes_and_with_none_left_every_partition_is_new_to_spark():
     text = '{"t":{"0":3,"1":4},"u":{"0":1}}'
     assert with_positions(text, {kafka("u", 0): None}) == '{"t":{"0":3,"1":4}}'
     assert with_positions(text, {kafka("t", 1): None, kafka("nope", 0): None}) == '{"t":{"0":3},"u":{"0":1}}'
     everything = {kafka("t", 0): None, kafka("t", 1): None, kafka("u", 0): None}
-    assert with_positions(text, everything) == "-"
-    assert with_positions('{"logOffset":3}', {Map({}): None}) == "-"
+    assert with_positions(text, everything) == "{}"
+    with pytest.raises(Invalid, match="cannot be forgotten"):
+        with_positions('{"logOffset":3}', {Map({}): None})
 
 
 @pytest.mark.parametrize(

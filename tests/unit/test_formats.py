@@ -244,7 +244,7 @@ def test_a_history_in_the_form_of_kip199_ends_at_its_last_pairs():
     assert read_pairs_in_order(history.encode(), "file") == Positions(
         [Position("c", Map({"p": 1}), Map({"o": 2})), Position("c", Map({"p": 2}), None)]
     )
-    assert read_pairs_in_order(b"{}", "file") == Positions()
+    assert read_pairs_in_order(b"{}", "file") == read_pairs_in_order(b'{"c":[]}', "file") == Positions()
 
 
 @given(any_positions(NAMES))
@@ -252,7 +252,7 @@ def test_an_export_is_a_history_too(positions):
     assert read_pairs_in_order(write_positions(positions, "kip199").encode(), "file") == positions
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"c":[]}', '{"c":5}', '{"c":[{"partition":{"p":1}}]}', '{"c":[],"c":[]}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"c":5}', '{"c":[{"partition":{"p":1}}]}', '{"c":[],"c":[]}'])
 def test_a_malformed_history_is_refused(text):
     with pytest.raises(Invalid):
         read_pairs_in_order(text.encode(), "file")

@@ -2,15 +2,18 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 
+import click
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from playhead.cli.main import root
 from playhead.errors import Invalid, Refused
 from playhead.kafka.partitions import Span
 from playhead.model import Position, TopicPartition
-from playhead.offsets.reset import Logs, Reset, ResetPlan, ResetRow, compute_rows, reset_to_file
-from playhead.offsets.reset_words import ResetTo, Scope, Word, parse_duration, parse_scope, parse_time
+from playhead.offsets.reset import Logs, ResetPlan, ResetRow, compute_rows, reset_to_file
+from playhead.offsets.reset_words import Reset, ResetTo, Scope, Word, parse_duration, parse_scope, parse_time
 from playhead.stores import Stored
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -260,3 +263,27 @@ def test_the_plan_is_written_as_kafkas_csv():
     assert ResetPlan(Plan.of("groups://b", ()), rows).to_kafka_csv() == "t,0,9\nt,1,3\n"
     several = (*rows, ResetRow("h", "t", 0, None, 1, 0, 10))
     assert ResetPlan(Plan.of("groups://b", ()), several).to_kafka_csv() == "g,t,0,9\ng,t,1,3\nh,t,0,1\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--topic", "t"], "where to?"),
+        (["--topic", "t", "--to-earliest", "--to-latest"], "only one of --to-earliest and --to-latest"),
+        (["--topic", "t", "--to-offset", "0", "--shift-by", "0"], "only one of --to-offset and --shift-by"),
+        (["--to-earliest"], "which partitions"),
+        (["--to-earliest", "--topic", "t", "--all-topics"], "exclude each other"),
+        (["--to-offset", "-5", "--topic", "t"], "-5 is not an offset"),
+        (["--to-offset", "9223372036854775808", "--topic", "t"], "is not an offset"),
+        (["--to-offset", "five", "--topic", "t"], "'five' is not a valid integer"),
+        (["--to-datetime", "yesterday", "--topic", "t"], "is not a time"),
+        (["--by-duration", "1h", "--topic", "t"], "is not a duration"),
+        (["--to-latest", "--topic", "t", "--export", "-"], "export to a FILE"),
+    ],
+)
+def test_a_command_that_cannot_be_meant_ends_before_anybody_is_asked(words, said):
+    """There is no broker at this address, and none is looked for."""
+    command = ["groups", "reset", "g", *words, "--execute", "-b", "127.0.0.1:1"]
+    error = CliRunner().invoke(root, command, standalone_mode=False).exception
+    assert isinstance(error, Invalid | click.UsageError)
+    assert said in (error.what if isinstance(error, Invalid) else error.format_message())

@@ -76,16 +76,19 @@ def connect_offsets(  # noqa: PLR0913, PLR0917  (the interface of the KIP)
         _import(store, owners, source, line, dry_run=dry_run, force=force)
 
 
-def _export(store: "Store", owners: set[str] | None, target: str | None, line: ProgressLine, *, from_beginning: bool) -> None:
+def _export(
+    store: "Store", owners: set[str] | None, target: str | None, line: ProgressLine, *, from_beginning: bool
+) -> None:
     found = (store.history if from_beginning else store.snapshot)(owners)
     line.clear()
     for note in found.notes:
         say(f"note: {note}")
     entries = found.entries if from_beginning else tuple(found.current().values())
-    document: dict[str, list[dict[str, object]]] = {}
+    document: dict[str, list[dict[str, dict[str, Scalar] | None]]] = {}
     for position in (entry.position for entry in entries):
-        pair = {"partition": position.partition.to_dict(), "offset": _plain(position.offset)}
-        document.setdefault(position.owner, []).append(pair)
+        document.setdefault(position.owner, []).append(
+            {"partition": position.partition.to_dict(), "offset": _plain(position.offset)}
+        )
     data = msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
     if target in (None, "-"):
         write(clean_json(data.decode()))
@@ -134,7 +137,9 @@ def _print_actions(plan: "Plan") -> None:
     for change in plan.changes:
         place = f"{change.owner} {change.partition}"
         before = "nothing" if change.before is None else change.before.to_json()
-        action = f"remove {place} (now {before})" if change.after is None else f"set {place} from {before} to {change.after}"
+        action = (
+            f"remove {place} (now {before})" if change.after is None else f"set {place} from {before} to {change.after}"
+        )
         write(clean(f"{action}; {change.note}" if change.note else action) + "\n")
 
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -79,8 +80,19 @@ def reset(face: Face, owner: str, words: ResetWords, where: Where, options: Writ
     from playhead.offsets.plan import plan_reset_of
 
     _edit(
-        face, options, where, owner, lambda target: plan_reset_of(target, words.for_owner, face.context, face.deadline)
+        face,
+        options,
+        where,
+        owner,
+        lambda target: plan_reset_of(target, _everything(words).reset, face.context, face.deadline),
     )
+
+
+def _everything(words: ResetWords) -> ResetWords:
+    """For one owner that was named itself: without a scope all of its positions are meant."""
+    from playhead.offsets.reset_words import Scope
+
+    return replace(words, scope=Scope(all_topics=True)) if words.scope.is_open and words.to is not None else words
 
 
 @click.command()

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,8 +11,7 @@ import click
 from playhead.cli.frame import folded
 
 if TYPE_CHECKING:
-    from playhead.offsets.reset import Reset
-    from playhead.offsets.reset_words import ResetTo
+    from playhead.offsets.reset_words import Reset, ResetTo, Scope
     from playhead.stores import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,45 +20,26 @@ FILE = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 
 @dataclass(frozen=True, slots=True)
 class ResetWords:
-    """As they were typed: `word` is one of Kafka's, `value` what came with it."""
+    """`to` is None for the words whose positions are yet to be read: `source` says from which file or group."""
 
-    word: str
-    value: Any
-    topics: tuple[str, ...]
-    all_topics: bool
+    to: "ResetTo | None"
+    source: Path | str | None
+    scope: "Scope"
     out_of_range: str
 
     def reset(self, store: "Store", owners: Sequence[str]) -> "Reset":
         """What they mean for these owners of this store."""
-        from playhead.offsets.reset import Reset
-        from playhead.offsets.reset_words import parse_scope
+        from playhead.offsets.reset_words import Reset
 
-        scope = parse_scope(self.topics, all_topics=self.all_topics)
-        return Reset(self._to(store, owners), scope, self.out_of_range)
+        return Reset(self.to or self._read(store, owners), self.scope, self.out_of_range)
 
-    def for_owner(self, store: "Store", owners: Sequence[str]) -> "Reset":
-        """The same for one owner that was named itself: without a scope all of its positions are meant."""
-        everything = self if self.topics or self.word == "from-file" else replace(self, all_topics=True)
-        return everything.reset(store, owners)
-
-    def _to(self, store: "Store", owners: Sequence[str]) -> "ResetTo":
+    def _read(self, store: "Store", owners: Sequence[str]) -> "ResetTo":
         from playhead.offsets.reset import reset_to_file, reset_to_group
-        from playhead.offsets.reset_words import ResetTo, Word, parse_duration, parse_time
 
-        match Word(self.word):
-            case Word.DATETIME:
-                return ResetTo(Word.DATETIME, parse_time(self.value))
-            case Word.DURATION:
-                return ResetTo(Word.DURATION, parse_duration(self.value))
-            case Word.GROUP:
-                return reset_to_group(store, self.value, owners)
-            case Word.FILE:
-                data = sys.stdin.buffer.read() if str(self.value) == "-" else self.value.read_bytes()
-                return reset_to_file(data, str(self.value), owners)
-            case Word.OFFSET | Word.SHIFT as word:
-                return ResetTo(word, self.value)
-            case word:
-                return ResetTo(word)
+        if isinstance(self.source, Path):
+            data = sys.stdin.buffer.read() if str(self.source) == "-" else self.source.read_bytes()
+            return reset_to_file(data, str(self.source), owners)
+        return reset_to_group(store, str(self.source), owners)
 
 
 _WORDS = (
@@ -107,6 +87,9 @@ def reset_options(command: F) -> F:
 
 
 def _fold(words: dict[str, Any]) -> ResetWords:
+    """Whatever cannot be meant is said here, before anybody is asked for anything."""
+    from playhead.offsets.reset_words import Reset, Word, parse_reset, parse_scope
+
     chosen = {name: value for name in _NAMES if (value := words.pop(name)) is not None and value is not False}
     options = {name.replace("_", "-"): value for name, value in chosen.items()}
     if len(options) != 1:
@@ -115,4 +98,7 @@ def _fold(words: dict[str, Any]) -> ResetWords:
         raise click.UsageError(f"{said} Give one of {every}")
     [(word, value)] = options.items()
     topics, all_topics, out_of_range = (words.pop(name) for name in ("topics", "all_topics", "out_of_range"))
-    return ResetWords(word, value, topics, all_topics, out_of_range)
+    scope = parse_scope(topics, all_topics=all_topics)
+    if Word(word) in (Word.FILE, Word.GROUP):
+        return ResetWords(None, value, scope, out_of_range)
+    return ResetWords(Reset(parse_reset(Word(word), value), scope).to, None, scope, out_of_range)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from playhead.cli.frame import Face, folded, program, say
+from playhead.errors import Refused
 from playhead.render import Column, Listing, plain
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 Row = dict[str, Any]
+OF_CONNECTORS = ("connect+", "kafka:")
 CONSENTS = ("--force", "--worker-is-down", "--query-is-stopped")
 
 PLAN_COLUMNS = (
@@ -98,6 +100,8 @@ def settle(
         say(f"dry run: nothing was changed ({len(plan.changes)} planned); add --execute")
         return
     outcomes = _apply(face, store, plan, options, stopped)
+    if outcomes.exit_code == Refused.exit_code and not options.stop and store.uri.startswith(OF_CONNECTORS):
+        say("  --stop stops the connector for the edit and puts it back into its state afterwards")
     if outcomes.exit_code:
         raise click.exceptions.Exit(outcomes.exit_code)
 

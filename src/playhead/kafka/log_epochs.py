@@ -17,9 +17,7 @@ def find_newest_epochs(
     return retried(lambda: _find(admin, partitions, deadline), deadline) if partitions else {}
 
 
-def _find(
-    admin: Admin, partitions: Collection[TopicPartition], deadline: Deadline
-) -> dict[TopicPartition, int | None]:
+def _find(admin: Admin, partitions: Collection[TopicPartition], deadline: Deadline) -> dict[TopicPartition, int | None]:
     asked = {RawPartition(tp.topic, tp.partition): LATEST for tp in partitions}
     found: dict[TopicPartition, int | None] = {}
     for raw, future in admin.raw.list_offsets(asked, request_timeout=seconds(deadline)).items():

@@ -1,7 +1,7 @@
 """The settings of a topic as the broker sees them, defaults included."""
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import ConfigResource, ResourceType
+from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from playhead.errors import NotFound
 from playhead.kafka.client import Admin

@@ -1,8 +1,8 @@
 """Transactions that are open, and who holds them.
 
 librdkafka does not ask for this, so two small requests of our own do: ListTransactions and DescribeTransactions (KIP-664, brokers
-of 3.0 and later). Each broker tells about the ids it coordinates. A broker that wants SASL or a client certificate cannot be asked
-this way; then nothing is told here, and nobody may take that for "nobody holds it".
+of 3.0 and later). Each broker tells about the ids it coordinates and that the user may see. A broker that wants SASL or a client
+certificate cannot be asked this way; then nothing is told here, and nobody may take that for "nobody holds it".
 """
 
 import socket

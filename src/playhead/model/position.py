@@ -84,7 +84,7 @@ def _checked(name: object, value: object, path: str) -> Scalar:
 
 def _is_unicode(text: str) -> bool:
     """Half of a surrogate pair, as a mangled argument or file name carries it, has no bytes in UTF-8."""
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 @dataclass(frozen=True, slots=True)

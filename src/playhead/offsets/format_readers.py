@@ -118,7 +118,7 @@ def read_pairs(value: object, path: str, owner: str, faults: Faults, is_log: boo
     if not isinstance(value, list):
         faults.add(f"{path}: must be a list, not {kind_of(value)}")
         return []
-    if not value:
+    if not value and not is_log:
         faults.add(f"{path}: the list is empty")
     if not is_owner(owner):
         faults.add(f"{path}: {owner!r} is not a name")

@@ -15,8 +15,8 @@ from playhead.connect.keys import field_order
 from playhead.errors import Invalid, NotFound, Refused
 from playhead.kafka.properties import client_settings, settings_at
 from playhead.model import Change, Deadline, Map, Plan, Position, Positions
-from playhead.offsets.reset import Reset, plan_reset
-from playhead.offsets.reset_words import Word
+from playhead.offsets.reset import plan_reset
+from playhead.offsets.reset_words import Reset, Word
 from playhead.offsets.select import Target
 from playhead.stores import Snapshot, Store
 
@@ -68,7 +68,7 @@ def plan_delete(target: Target, which: Which) -> Plan:
         if other not in chosen and any(same_table(other, partition) for partition in chosen)
     ]
     dialect = dialect_of(target, chosen[0], changes[0].before) if chosen else None
-    warnings = [f"starting over with {dialect.name}: {dialect.start_over}"] if dialect and changes else []
+    warnings = [f"what starting over means with {dialect.name}: {dialect.start_over}"] if dialect and changes else []
     return checked_plan(target, now, changes, warnings)
 
 
@@ -124,7 +124,7 @@ def checked_plan(target: Target, now: Snapshot, changes: Sequence[Change], warni
     checked: list[Change] = []
     unknown: set[str] = set()
     for change in changes:
-        dialect = dialect_of(target, change.partition, change.after or change.before)
+        dialect = dialect_of(target, change.partition, change.before or change.after)
         notes = [change.note] if change.note else []
         if dialect is None and change.after is not None:
             unknown.add(change.owner)

@@ -17,39 +17,14 @@ from playhead.kafka.partitions import Leaders, Span, find_at_time, find_leaders,
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import list_topics
 from playhead.model import Change, Deadline, Map, Plan, Position, Positions, TopicPartition
-from playhead.offsets.reset_words import ResetTo, Scope, Word
+from playhead.offsets.reset_words import ERROR, Reset, ResetTo, Word
 from playhead.stores import Store, Stored
 from playhead.stores.groups import GroupsStore
 
-CLAMP, ERROR = "clamp", "error"
 CLAMPED = "clamped"
 _CHECKED = (Word.OFFSET, Word.SHIFT, Word.FILE, Word.GROUP)  # the words whose value may lie outside the log
 Current = dict[str, dict[TopicPartition, Stored]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Reset:
-    """What is wanted. `out_of_range`: `clamp` to the edge of the log, or `error`."""
-
-    to: ResetTo
-    scope: Scope = field(default_factory=Scope)
-    out_of_range: str = CLAMP
-
-    def __post_init__(self) -> None:
-        if self.scope.is_open and self.to.given is None:
-            raise Invalid("nothing says which partitions are meant", "give --topic t, --topic t:0,1 or --all-topics")
-
-    @property
-    def named_topics(self) -> list[str]:
-        """Those the user asked for; of others that are gone, a warning will do."""
-        in_file = (self.to.given or {}) if self.to.word is Word.FILE else {}
-        return sorted(
-            {
-                *self.scope.topics,
-                *(tp.topic for of_owner in in_file.values() for tp in of_owner if self.scope.covers(tp)),
-            }
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,9 @@ _LONGEST_SECONDS = 1000 * 366 * 24 * 3600.0
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
+CLAMP, ERROR = "clamp", "error"
+
+
 class Word(StrEnum):
     EARLIEST = "to-earliest"
     LATEST = "to-latest"
@@ -82,6 +85,39 @@ class Scope:
             return True
         chosen = self.topics.get(tp.topic, frozenset())
         return chosen is None or tp.partition in chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """What is wanted. `out_of_range`: `clamp` to the edge of the log, or `error`."""
+
+    to: ResetTo
+    scope: Scope = Scope()
+    out_of_range: str = CLAMP
+
+    def __post_init__(self) -> None:
+        if self.scope.is_open and self.to.given is None:
+            raise Invalid("nothing says which partitions are meant", "give --topic t, --topic t:0,1 or --all-topics")
+
+    @property
+    def named_topics(self) -> list[str]:
+        """Those the user asked for; of others that are gone, a warning will do."""
+        in_file = (self.to.given or {}) if self.to.word is Word.FILE else {}
+        return sorted(
+            {
+                *self.scope.topics,
+                *(tp.topic for of_owner in in_file.values() for tp in of_owner if self.scope.covers(tp)),
+            }
+        )
+
+
+def parse_reset(word: Word, value: str | int | None = None) -> ResetTo:
+    """For the words that need no positions from elsewhere."""
+    if word is Word.DATETIME:
+        return ResetTo(word, parse_time(str(value)))
+    if word is Word.DURATION:
+        return ResetTo(word, parse_duration(str(value)))
+    return ResetTo(word, value if isinstance(value, int) and not isinstance(value, bool) else None)
 
 
 def parse_scope(topics: Sequence[str], *, all_topics: bool = False) -> Scope:

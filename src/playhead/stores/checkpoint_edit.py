@@ -117,14 +117,8 @@ def find_cut_off(folder: Folder, current: Collection[str]) -> str | None:
     if not names:
         return None
     backup = f"{BACKUPS}/{names[-1]}"
-    data = folder.find(f"{backup}/edit.json")
-    if data is None:
-        return None  # the copies were not complete: nothing had been touched
-    try:
-        record = msgspec.json.decode(data, type=_Record)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return f"{backup}/edit.json cannot be read: nobody can tell whether that edit was finished"
-    if record.finished or not any(path in current for path in record.writes):
+    record = _find_record(folder, backup)
+    if record is None or record.finished or not any(path in current for path in record.writes):
         return None
     written = [path for path, digest in record.writes.items() if _digest(folder.find(path)) == digest]
     removed = [path for path in record.removes if folder.find(path) is None]
@@ -136,6 +130,21 @@ def find_cut_off(folder: Folder, current: Collection[str]) -> str | None:
         f"an edit was cut off: {', '.join(steps)}, {', '.join(waiting)} still has the old position."
         f" Plan it again, or copy the files back from {folder.address}/{backup}"
     )
+
+
+def edited_files(folder: Folder) -> set[str]:
+    """The files that edits of ours wrote: in them stands where somebody put the query, not where it had come to."""
+    records = (_find_record(folder, f"{BACKUPS}/{name}") for name in folder.list_folders(BACKUPS))
+    return {path for record in records if record is not None for path in record.writes}
+
+
+def _find_record(folder: Folder, backup: str) -> _Record | None:
+    """None: the copies were not complete, nothing had been touched. Or it is no record of ours: it says nothing about us."""
+    data = folder.find(f"{backup}/edit.json")
+    try:
+        return None if data is None else msgspec.json.decode(data, type=_Record)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
 
 
 def _sidecars(path: str) -> tuple[str, str]:

@@ -29,6 +29,7 @@ from playhead.model.position import INT64_MAX
 OFFSETS_VERSION = 2
 COMMITS_VERSION = 3
 NO_OFFSET = "-"
+NO_PARTITIONS = "{}"
 WHOLE = Map({})  # the partition of a source that has none
 _KEPT = "nothing was changed; restore the file from a copy of the checkpoint"
 _VERSION = re.compile(r"v([1-9]\d*)", re.ASCII)
@@ -188,11 +189,19 @@ def positions_of(owner: str, text: str) -> list[Position]:
 
 
 def with_positions(text: str, wanted: Mapping[Map, Map | None]) -> str:
-    """The source's offset after these positions were set, or forgotten. With none left it has no offset, `-`; never `{}`."""
+    """The source's offset after these positions were set, or forgotten.
+
+    A Kafka source with none left is `{}`: to Spark all partitions are new. It is never `-`, with which Spark would go on from the
+    batch before; so another kind of source, which has no such word, cannot be forgotten.
+    """
     kafka = find_kafka_offsets(text)
     if WHOLE in wanted and len(wanted) == 1 and kafka is None:
-        offset = wanted[WHOLE]
-        return NO_OFFSET if offset is None else offset.to_json()
+        whole = wanted[WHOLE]
+        if whole is None:
+            raise Invalid(
+                "the offset of a source that is not Kafka's cannot be forgotten", "set it to where it should go on"
+            )
+        return whole.to_json()
     if kafka is None and text != NO_OFFSET:
         raise Invalid("this is not a Kafka source: it has one offset, and no partitions")
     offsets = kafka or {}
@@ -203,7 +212,7 @@ def with_positions(text: str, wanted: Mapping[Map, Map | None]) -> str:
         else:
             offsets.setdefault(topic, {})[number] = _kafka_offset(offset)
     left = {topic: {str(number): at for number, at in found.items()} for topic, found in offsets.items() if found}
-    return msgspec.json.encode(left).decode() if left else NO_OFFSET
+    return msgspec.json.encode(left).decode()
 
 
 def _kafka_partition(partition: Map) -> tuple[str, int]:

@@ -53,7 +53,7 @@ class ConnectRest:
                 tasks = len(rest.list_tasks(owner))
                 if state != "STOPPED" or tasks:
                     what = f"{owner} is {state} with {tasks} task(s)"
-                    refusals.append(Refusal(owner, what, "add --stop, or stop it first"))
+                    refusals.append(Refusal(owner, what, "stop it first"))
         return refusals
 
     def write(self, changes: Sequence[Change]) -> Outcomes:

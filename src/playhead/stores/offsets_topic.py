@@ -104,7 +104,7 @@ class OffsetsTopic:
                 state = status.connector.state if status else "UNASSIGNED"
                 if state != "STOPPED" or tasks:
                     what = f"{owner} is {state} with {tasks} task(s) and would overwrite the edit"
-                    refusals.append(Refusal(owner, what, "add --stop, or stop it first", FORCE))
+                    refusals.append(Refusal(owner, what, "stop it first", FORCE))
         return refusals
 
     def _asked_group(self, group_id: str, owners: Collection[str]) -> list[Refusal]:

@@ -9,8 +9,7 @@ An edit rewrites the offsets of the last committed batch and removes planned one
 not there or empty can be written too: the query that is started on it begins at these positions, not at its `startingOffsets`.
 
 Forgetting a partition makes it a new one to Spark: read from its earliest record, which must be 0 unless `failOnDataLoss` is
-false. Forgetting all of them makes the source start over where the query began. Nothing locks a checkpoint, and nothing tells
-whether a query runs on it: the guard always asks for `--query-is-stopped`.
+false. Nothing locks a checkpoint, and nothing tells whether a query runs on it: the guard always asks for `--query-is-stopped`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -20,9 +19,16 @@ from datetime import UTC, datetime
 from playhead.errors import NotFound, PlayheadError, Refused
 from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Result
 from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
-from playhead.stores.checkpoint_edit import Applied, Edit, apply_edit
+from playhead.stores.checkpoint_edit import BACKUPS, Applied, Edit, apply_edit, edited_files
 from playhead.stores.checkpoint_folder import Folder, open_folder
-from playhead.stores.checkpoint_log import NO_OFFSET, OffsetLog, find_flat_offset, initial_bytes, with_positions
+from playhead.stores.checkpoint_log import (
+    NO_OFFSET,
+    NO_PARTITIONS,
+    OffsetLog,
+    find_flat_offset,
+    initial_bytes,
+    with_positions,
+)
 from playhead.stores.checkpoint_sinks import warnings_of
 from playhead.stores.checkpoint_view import (
     OWNER,
@@ -71,7 +77,14 @@ class SparkCheckpoint:
                 notes.append(f"batch {batch} is left out: {error.what}")
                 continue
             entries += [entry for source in sources.values() for entry in source.entries()]
+        if edited := self._edited_batches(view):
+            numbers = ", ".join(map(str, edited))
+            notes.append(f"batch {numbers} was edited by Playhead: where it had ended before stands in {BACKUPS}")
         return Snapshot(tuple(e for e in entries if owners is None or e.position.owner in owners), tuple(notes))
+
+    def _edited_batches(self, view: View) -> list[int]:
+        files = edited_files(self.folder)
+        return sorted(batch for batch in view.batches.offsets if f"offsets/{batch}" in files)
 
     def guard(self, owners: Collection[str]) -> list[Refusal]:
         newest = newest_file(self.folder)
@@ -166,7 +179,7 @@ class _Prepared:
         log: OffsetLog | None = self.view.log
         if log is None:
             return {
-                self._file(owner): None if text == NO_OFFSET else initial_bytes(text)
+                self._file(owner): None if text == NO_PARTITIONS else initial_bytes(text)
                 for owner, text in self.texts.items()
             }
         if not self.texts:
@@ -198,12 +211,10 @@ class _Prepared:
             yield f"batch {batch}, planned and not committed, was removed"
         if change.after is not None:
             return
-        if self.texts[change.owner] != NO_OFFSET:
-            yield "Spark takes it as a new partition: from its earliest record on, if that is 0 or failOnDataLoss is false"
-        elif self.view.batches.position is None:
+        if self.view.log is None and self.texts[change.owner] == NO_PARTITIONS:
             yield "the query's startingOffsets decide where it begins"
         else:
-            yield "the source starts over where the query began"
+            yield "Spark takes it as a new partition: from its earliest record on, if that is 0 or failOnDataLoss is false"
 
 
 def open_uri(uri: str, access: Access) -> SparkCheckpoint:

@@ -90,7 +90,7 @@ class StandaloneFile:
         workers = list_standalone_workers()
         ours = next((worker for worker in workers or () if _uses(worker, self.path)), None)
         if ours:
-            return f"a standalone worker with this file runs (process {ours.pid})", "stop it first", None
+            return f"a standalone worker with this file runs (process {ours.pid})", "stop it first", "--force"
         if self.listener and (doubt := _doubt_about(*self.listener)):
             return doubt, "stop the worker first", FLAG
         unclear = next((worker for worker in workers or () if worker.offset_file is None), None)

@@ -30,7 +30,7 @@ Newest = dict[tuple[int, bytes], Record]
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One live pair. `fault`: why Connect would refuse its value. `place` and `home`: where it lies, and where Java would put it."""
+    """One live pair. `fault`: why Connect would refuse its value. `home`: the partition in which Java would put the key."""
 
     owner: str
     partition: Map

@@ -5,8 +5,10 @@ Kafka's producer could not choose the partition. A secret given by a flag is nev
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from shlex import quote
+from urllib.parse import quote as percent
 
 from playhead.config.contexts import masked
 from playhead.connect.dialects import parse_literal
@@ -17,15 +19,20 @@ from playhead.stores import Store
 
 _SEPARATORS = ("|", "~", "^", "%%", "@@")
 _NULL = "NULL"
+_SOME_BROKER, _SOME_WORKER = "BROKER:9092", "http://WORKER:8083"
 _STORE_FLAGS = ("--store", "--via")
 
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """`where`: the flags that lead here. `bootstrap`: the brokers, for Kafka's own tools. `stoppable`: who may run now."""
+    """`where`: the flags that lead here. `bootstrap` and `connect`: addresses for the tools of others, as far as they are known.
+
+    `stoppable`: the connectors that exist, and may be running.
+    """
 
     where: tuple[tuple[str, str], ...] = ()
-    bootstrap: str = "BROKER"
+    bootstrap: str = _SOME_BROKER
+    connect: str = _SOME_WORKER
     stoppable: frozenset[str] = frozenset()
 
     @classmethod
@@ -33,7 +40,8 @@ class Commands:
         """The store says its address itself: what was typed may hold a password."""
         words = [("--store", store.uri)] if selection.uri else []
         words += [("--via", selection.via)] if selection.via else []
-        return cls((*words, *_flags(selection)), bootstrap or cls.bootstrap)
+        url = next((url for url in selection.context.connect_urls if masked(url) == url), _SOME_WORKER)
+        return cls((*words, *_flags(selection)), bootstrap or _SOME_BROKER, url)
 
     def with_stoppable(self, owners: frozenset[str]) -> "Commands":
         return replace(self, stoppable=owners)
@@ -55,8 +63,19 @@ class Commands:
         text = json.dumps({owner: [{"partition": partition.to_dict(), "offset": None}]}, ensure_ascii=False)
         return f"printf %s {quote(text)} | {self.ours('import', '-', stop=owner)}"
 
+    def undo(self, entry_id: str) -> str:
+        """The journal knows the store."""
+        pairs = [pair for pair in self.where if pair[0] not in _STORE_FLAGS]
+        return _line("playhead", "offsets", "undo", entry_id, *(word for pair in pairs for word in pair))
+
     def kafka(self, tool: str, *words: str) -> str:
         return _line(f"{tool}.sh", "--bootstrap-server", self.bootstrap, *words)
+
+    def patch_config(self, connector: str, changes: Mapping[str, str | None]) -> str:
+        """There is no command of ours that edits a connector."""
+        url = f"{self.connect.rstrip('/')}/connectors/{percent(connector, safe='')}/config"
+        words = ("-X", "PATCH", "-H", "Content-Type: application/json", "-d", json.dumps(dict(changes)), url)
+        return _line("curl", *words)
 
     def remove_key(self, key: bytes, place: TopicPartition, *, at_home: bool) -> str:
         """A null for exactly these key bytes. Kafka's own producer puts a key where Java would; else kcat has to."""
@@ -96,7 +115,12 @@ def _flags(selection: Selection) -> list[tuple[str, str]]:
     pairs = [("--context", context.name)] if context.name is not None else []
     for key, setting in context.settings.items():
         value = setting.value
-        if not setting.origin.startswith("-") or isinstance(value, Secret) or masked(value) != value or key == "timeout":
+        if (
+            not setting.origin.startswith("-")
+            or isinstance(value, Secret)
+            or masked(value) != value
+            or key == "timeout"
+        ):
             continue
         flag = setting.origin
         pairs.append((flag, f"{key.removeprefix('kafka.')}={value}" if flag == "-X" else value))

@@ -134,18 +134,24 @@ def _misplaced(case: Case) -> Iterator[Said]:
             "from the next commit on there are two copies, and chance decides which one a starting worker takes"
         )
         export = case.commands.ours("export", "--file", "offsets.json")
-        yield Finding("misplaced", owner, what, f"{export}, then import it into a new offsets topic: docs/doctor.md#misplaced")
+        yield Finding(
+            "misplaced", owner, what, f"{export}, then import it into a new offsets topic: docs/doctor.md#misplaced"
+        )
 
 
 def check_foreign(case: Case, reading: TopicReading) -> Iterator[Said]:
     """Keys that are not Connect's. Workers skip them with a warning each time they start."""
     for record in reading.foreign:
         place = TopicPartition(reading.name, record.partition)
-        what = f"the key {_text(record.key or b'')} at offset {record.offset} of {place} is not Connect's: workers skip it"
+        what = (
+            f"the key {_text(record.key or b'')} at offset {record.offset} of {place} is not Connect's: workers skip it"
+        )
         yield Finding("foreign", reading.name, what, _foreign_removal(case, reading, record, place))
     if reading.without_key:
         what = f"{reading.without_key} record(s) have no key: workers skip them, and compaction never removes them"
-        look = case.commands.kafka("kafka-configs", "--describe", "--entity-type", "topics", "--entity-name", reading.name)
+        look = case.commands.kafka(
+            "kafka-configs", "--describe", "--entity-type", "topics", "--entity-name", reading.name
+        )
         yield Finding("foreign", reading.name, what, f"{look} (only a topic that is not compacted takes them)")
 
 

@@ -1,4 +1,4 @@
-"""Positions that are offsets of Kafka, beside the logs they point into: sink connectors, groups, Spark checkpoints, SQL consumers.
+"""Positions that are offsets of Kafka, beside the logs they point into: of sinks, groups, checkpoints and SQL consumers.
 
 A commit is read before the ends of the log, so a group at work is never taken for one that ran ahead. That a topic was deleted
 and made again under its old name cannot be seen outright. Two things give it away, and are said as a suspicion: a commit past the
@@ -38,7 +38,7 @@ class Spot:
 def check_sinks(admin: Admin, case: Case, deadline: Deadline) -> Iterator[Said]:
     """The sink connectors of this cluster: what their groups have committed."""
     sinks = [connector for connector in (case.connectors or {}).values() if connector.is_sink]
-    yield from shared_groups(case, sinks)
+    yield from shared_groups(case.commands, sinks)
     elsewhere = [connector.name for connector in sinks if connector.cluster is not None]
     if elsewhere:
         yield f"sink connectors that read from another cluster are not looked at: {', '.join(sorted(elsewhere)[:5])}"
@@ -51,7 +51,7 @@ def check_sinks(admin: Admin, case: Case, deadline: Deadline) -> Iterator[Said]:
     yield from check_spots(admin, spots, deadline)
 
 
-def shared_groups(case: Case, sinks: Iterable[Connector]) -> Iterator[Said]:
+def shared_groups(commands: Commands, sinks: Iterable[Connector]) -> Iterator[Said]:
     groups: dict[tuple[str, str | None], list[str]] = defaultdict(list)
     for connector in sinks:
         groups[connector.group, connector.cluster].append(connector.name)
@@ -59,8 +59,7 @@ def shared_groups(case: Case, sinks: Iterable[Connector]) -> Iterator[Said]:
         if len(names) > 1:
             what = f"{' and '.join(sorted(names))} read as one group, {group}: each gets only a part of the records"
             last = sorted(names)[-1]
-            body = '{"consumer.override.group.id": "' + f"connect-{last}" + '"}'
-            mend = f"curl -X PATCH -H 'Content-Type: application/json' -d '{body}' CONNECT_URL/connectors/{last}/config"
+            mend = commands.patch_config(last, {"consumer.override.group.id": f"connect-{last}"})
             yield Finding("shared-group", ", ".join(sorted(names)), what, mend)
 
 
@@ -123,7 +122,11 @@ def _leader(leaders: Mapping[str, Leaders | None], place: TopicPartition) -> int
 
 
 def _gone(spot: Spot, of_topic: Leaders | None) -> Finding:
-    why = f"topic {spot.place.topic} does not exist" if of_topic is None else f"the topic has {len(of_topic)} partition(s)"
+    why = (
+        f"topic {spot.place.topic} does not exist"
+        if of_topic is None
+        else f"the topic has {len(of_topic)} partition(s)"
+    )
     what = f"a position in {spot.place} ({spot.offset}), but {why}"
     return Finding("topic-gone", spot.owner, what, spot.forget(spot.place))
 

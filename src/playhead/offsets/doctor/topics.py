@@ -5,11 +5,11 @@ connector then starts over. A topic that was deleted and made again keeps its na
 it and that it does not reach any more, or emptiness where connectors have been at work.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from playhead.connect.rest import Rest, open_rest
-from playhead.errors import AccessDenied, Invalid, NotFound, Rejected, Unreachable
+from playhead.errors import AccessDenied, NotFound, Rejected, Unreachable
 from playhead.kafka.client import Admin
 from playhead.kafka.topic_configs import get_topic_config
 from playhead.model import Deadline, TopicPartition
@@ -18,10 +18,8 @@ from playhead.offsets.doctor.case import Case, TopicReading
 from playhead.offsets.doctor.findings import Finding, Said
 from playhead.offsets.journal import Entry
 from playhead.offsets.select import Selection
-from playhead.offsets.workers import Worker
 
 COMPACT = "compact"
-_MINE = ("offset.storage", "config.storage", "status.storage")
 _DEFAULT_PARTITIONS = {"offset.storage": "25", "config.storage": "1", "status.storage": "5"}
 
 
@@ -30,25 +28,26 @@ class Internal:
     """A topic of the workers, and what is needed to make it again."""
 
     name: str
-    partitions: str = "25"
-    copies: str = "3"
+    partitions: str
+    copies: str
 
 
-def internal_topics(worker: Worker | None, topic: str, own: Iterable[str]) -> list[Internal]:
-    offsets = _internal(worker, "offset.storage", topic)
+def internal_topics(worker: Mapping[str, str] | None, topic: str, own: Iterable[str]) -> list[Internal]:
+    """Those of the worker file, or at least the offsets topic; then those that connectors have for themselves."""
+    known = worker or {}
+    offsets = _internal(known, "offset.storage", topic)
     found = {offsets.name: offsets}
-    for prefix in _MINE[1:] if worker else ():
-        if (name := (worker or {}).get(f"{prefix}.topic")) and name not in found:
-            found[name] = _internal(worker, prefix, name)
+    for prefix in ("config.storage", "status.storage"):
+        if name := known.get(f"{prefix}.topic"):
+            found.setdefault(name, _internal(known, prefix, name))
     for name in own:
         found.setdefault(name, Internal(name, offsets.partitions, offsets.copies))
     return list(found.values())
 
 
-def _internal(worker: Worker | None, prefix: str, name: str) -> Internal:
-    known = worker or {}
-    default = _DEFAULT_PARTITIONS[prefix]
-    return Internal(name, known.get(f"{prefix}.partitions", default), known.get(f"{prefix}.replication.factor", "3"))
+def _internal(worker: Mapping[str, str], prefix: str, name: str) -> Internal:
+    partitions = worker.get(f"{prefix}.partitions", _DEFAULT_PARTITIONS[prefix])
+    return Internal(name, partitions, worker.get(f"{prefix}.replication.factor", "3"))
 
 
 def check_policies(
@@ -76,7 +75,7 @@ def _gone(case: Case, topic: Internal) -> Finding:
     words = ("--create", "--topic", topic.name, "--partitions", topic.partitions, "--replication-factor", topic.copies)
     what = (
         f"the topic {topic.name} does not exist. Workers make a missing one at their next start, empty, unless "
-        "internal.topics.automatic.creation.enable is false; what was in it is lost, so restore offsets from an export before they start"
+        "internal.topics.automatic.creation.enable is false; what was in it is lost, so restore it before they do"
     )
     mend = case.commands.kafka("kafka-topics", *words, "--config", f"cleanup.policy={COMPACT}")
     return Finding("topic-gone", topic.name, what, mend)
@@ -94,36 +93,39 @@ def _not_compacted(case: Case, name: str, policy: str) -> Finding:
 def check_recreated(case: Case, reading: TopicReading, journal: Sequence[Entry]) -> Iterator[Said]:
     """`journal`: the applies to this store, newest first. One that changed something settles what came before it."""
     for entry in journal:
-        for saved in entry.saved:
-            partition, offset = saved.where.get("kafka_partition"), saved.where.get("kafka_offset")
-            topic = saved.where.get("topic", reading.name)
-            if topic == reading.name and isinstance(partition, int) and isinstance(offset, int):
-                ends = reading.captured.ends.get(partition)
-                if ends is None or ends.high <= offset:
-                    now = f"ends at {ends.high}" if ends else "is not there"
-                    place = TopicPartition(reading.name, partition)
-                    what = (
-                        f"{entry.id} in the journal saw a record at offset {offset} of {place}, which now {now}: "
-                        "the topic was deleted and made again, and the offsets in it are lost"
-                    )
-                    mend = case.commands.ours("import", "BACKUP.json")
-                    yield Finding("topic-recreated", reading.name, what, mend)
-                    return
+        lost = next((place for place in _seen(entry, reading.name) if not _reaches(reading, *place)), None)
+        if lost is not None:
+            partition, offset = lost
+            ends = reading.captured.ends.get(partition)
+            what = (
+                f"the journal entry {entry.id} saw a record at offset {offset} of {TopicPartition(reading.name, partition)}, "
+                f"which {f'ends at {ends.high} now' if ends else 'is not there any more'}: the topic was deleted and made again, "
+                "and the offsets in it are lost"
+            )
+            yield Finding("topic-recreated", reading.name, what, case.commands.ours("import", "BACKUP.json"))
+            return
         if entry.outcomes is not None and entry.outcomes.count(Result.CHANGED):
             return
 
 
-def check_emptiness(selection: Selection, case: Case, reading: TopicReading, deadline: Deadline) -> Iterator[Said]:
-    """A topic in which there never was a record, although connectors write into it."""
-    sources = [c.name for c in (case.connectors or {}).values() if not c.is_sink and c.own_topic in (None, reading.name)]
+def _seen(entry: Entry, topic: str) -> Iterator[tuple[int, int]]:
+    """Partition and offset of the records of this topic that an apply saved before it wrote."""
+    for saved in entry.saved:
+        partition, offset = saved.where.get("kafka_partition"), saved.where.get("kafka_offset")
+        if saved.where.get("topic", topic) == topic and isinstance(partition, int) and isinstance(offset, int):
+            yield partition, offset
+
+
+def _reaches(reading: TopicReading, partition: int, offset: int) -> bool:
+    ends = reading.captured.ends.get(partition)
+    return ends is not None and offset < ends.high
+
+
+def check_emptiness(selection: Selection, case: Case, reading: TopicReading, sources: Sequence[str]) -> Iterator[Said]:
+    """A topic in which there never was a record, although `sources` keep their offsets in it."""
     if not sources or any(ends.high for ends in reading.captured.ends.values()):
         return
-    at_work: list[str] = []
-    try:
-        with open_rest(selection.context, deadline) as rest:
-            at_work = [name for name in sources if _has_sent(rest, name)]
-    except (Unreachable, Invalid):
-        pass  # without a worker nobody can tell; then it stays a note
+    at_work = _at_work(selection, sources)
     if not at_work:
         yield f"{reading.name} never held a record, and there are source connectors ({', '.join(sources[:5])}): are they new?"
         return
@@ -132,6 +134,17 @@ def check_emptiness(selection: Selection, case: Case, reading: TopicReading, dea
         "it seems to have been deleted and made again, so they will start over when they restart"
     )
     yield Finding("topic-recreated", reading.name, what, case.commands.ours("import", "BACKUP.json"))
+
+
+def _at_work(selection: Selection, sources: Sequence[str]) -> list[str]:
+    """Those that have sent records, as the workers remember it. Empty where nobody can be asked."""
+    if not selection.context.connect_urls:
+        return []
+    try:
+        with open_rest(selection.context, selection.access.deadline) as rest:
+            return [name for name in sources if _has_sent(rest, name)]
+    except Unreachable:
+        return []
 
 
 def _has_sent(rest: Rest, name: str) -> bool:

@@ -40,7 +40,9 @@ def check_transactions(
             yield _hanging(case, tp, stable, f" since {moment(since)}" if since else "", told=known is not None)
 
 
-def _held(case: Case, transaction: OpenTransaction, waiting: Mapping[TopicPartition, int], group_id: str | None) -> Said:
+def _held(
+    case: Case, transaction: OpenTransaction, waiting: Mapping[TopicPartition, int], group_id: str | None
+) -> Said:
     task = _task_of(transaction.transactional_id, group_id)
     owner = task[0] if task else transaction.transactional_id
     exists = task is not None and owner in (case.connectors or {})

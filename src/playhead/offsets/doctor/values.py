@@ -104,9 +104,7 @@ def _stale_v0(case: Case, owner: str, kept: Sequence[Kept]) -> Iterator[Said]:
             yield Finding("jdbc-v0", owner, what, case.commands.forget(owner, old.partition))
 
 
-def _two_names(
-    case: Case, owner: str, kept: Sequence[Kept], versions: Mapping[str, str] | None
-) -> Iterator[Said]:
+def _two_names(case: Case, owner: str, kept: Sequence[Kept], versions: Mapping[str, str] | None) -> Iterator[Said]:
     by_name: dict[str, list[Kept]] = defaultdict(list)
     for one in kept:
         if not is_v0(one.partition):

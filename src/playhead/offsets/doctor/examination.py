@@ -1,0 +1,252 @@
+"""One examination: opens what is needed once, and puts the checks that make sense for the store in their order."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from playhead.connect.javafile import CorruptFile, decode_file
+from playhead.connect.rest import open_rest
+from playhead.errors import Invalid, NotFound, Unreachable
+from playhead.kafka.client import Admin
+from playhead.kafka.properties import ClientSettings, client_settings
+from playhead.model import Deadline
+from playhead.offsets.doctor.applies import Offsets, check_applies
+from playhead.offsets.doctor.case import Case, Kept, TopicReading, keep, read_topic
+from playhead.offsets.doctor.commands import Commands
+from playhead.offsets.doctor.files import check_copies, corrupt_file
+from playhead.offsets.doctor.findings import Said
+from playhead.offsets.doctor.keys import check_foreign, check_keys
+from playhead.offsets.doctor.positions import check_sinks, check_spots, spots_of
+from playhead.offsets.doctor.topics import check_emptiness, check_policies, check_recreated, internal_topics
+from playhead.offsets.doctor.transactions import check_aborted, check_transactions
+from playhead.offsets.doctor.values import check_values
+from playhead.offsets.journal import Entry, Journal
+from playhead.offsets.select import Selection, select_store
+from playhead.offsets.workers import Connector, list_configured, worker_of
+from playhead.stores import Store, Stored
+from playhead.stores.connect_rest import ConnectRest
+from playhead.stores.groups import GroupsStore
+from playhead.stores.offsets_topic import OffsetsTopic
+from playhead.stores.opening import open_store
+from playhead.stores.standalone_file import StandaloneFile
+
+THROUGH_REST = (
+    "the workers were asked, and they tell nothing about offsets of deleted connectors, keys stored twice or in the wrong place, "
+    "and transactions: name the worker's properties with --worker-config to see those"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """`brokers` None: nobody said where they are. `connectors` None: nobody can tell which ones exist."""
+
+    selection: Selection
+    store: Store
+    brokers: ClientSettings | None
+    connectors: Mapping[str, Connector] | None
+    commands: Commands
+    journal: tuple[Entry, ...]
+    journal_faults: tuple[str, ...]
+
+    @classmethod
+    def of(cls, selection: Selection) -> "Examination":
+        store = select_store(selection)
+        brokers = store.settings if isinstance(store, OffsetsTopic | GroupsStore) else _brokers(selection)
+        connectors = _connectors(selection, store)
+        commands = Commands.of(selection, store, brokers.bootstrap if brokers else None)
+        if connectors and selection.context.connect_urls:
+            commands = commands.with_stoppable(frozenset(connectors))
+        entries, faults = Journal.of_context(selection.context).list()
+        return cls(selection, store, brokers, connectors, commands, tuple(entries), tuple(faults))
+
+    @property
+    def deadline(self) -> Deadline:
+        return self.selection.access.deadline
+
+    def said(self) -> Iterator[Said]:
+        match self.store:
+            case OffsetsTopic():
+                yield from self._topic(self.store)
+            case StandaloneFile():
+                yield from self._file(self.store)
+            case ConnectRest():
+                yield from self._rest(self.store)
+            case _:
+                yield from self._positions(self.store)
+        yield from self.journal_faults
+
+    # One kind of store each
+
+    def _topic(self, store: OffsetsTopic) -> Iterator[Said]:
+        own = dict.fromkeys(store.own_topics.values())
+        worker = worker_of(self.selection.context) if _is_of_context(self.selection, store) else None
+        with Admin(store.settings, self.deadline) as admin:
+            said, gone = check_policies(admin, self._case(()), internal_topics(worker, store.topic, own), self.deadline)
+            yield from said
+            readings = [self._read(admin, store, name) for name in (store.topic, *own) if name not in gone]
+            case = self._case(tuple(kept for reading in readings for kept in reading.kept))
+            if not case.connectors and worker and worker.get("config.storage.topic") in gone:
+                case = replace(case, connectors=None)  # read from a topic that is not there
+            yield from check_keys(case)
+            yield from check_values(case, self._versions())
+            for reading in readings:
+                yield from check_foreign(case, reading)
+                yield from check_transactions(admin, case, reading, store.group_id, self.deadline)
+                yield from check_aborted(case, reading, committed=store.committed)
+                yield from check_recreated(case, reading, self._of_this_store())
+                yield from check_emptiness(self.selection, case, reading, self._sources(store, reading.name))
+            if self.selection.uri is None:
+                yield from check_sinks(admin, case, self.deadline)
+        yield from self._applies(_newest(case.kept, store.own_topics))
+
+    def _file(self, store: StandaloneFile) -> Iterator[Said]:
+        yield from check_copies(store.path)
+        try:
+            found = store.snapshot()
+            pairs = decode_file(store.path.read_bytes()) if store.path.exists() else []
+        except CorruptFile as error:
+            yield corrupt_file(store.path, error)
+            return
+        kept = (keep(entry.key, entry.value) for entry in pairs if entry.value is not None)
+        case = self._case(tuple(one for one in kept if one is not None))
+        yield from check_keys(case)
+        yield from check_values(case, self._versions())
+        yield from (note for note in found.notes if "left out" not in note or "not Connect's" in note)
+        yield from self._sinks(case)
+        yield from self._applies(_newest(case.kept, {}))
+
+    def _rest(self, store: ConnectRest) -> Iterator[Said]:
+        yield THROUGH_REST
+        entries = store.snapshot().entries
+        sources = [entry for entry in entries if "kafka_topic" not in entry.position.partition]
+        case = self._case(tuple(_kept(entry) for entry in sources))
+        yield from check_values(case, self._versions())
+        yield from self._sinks(case)
+        yield from self._applies({(e.position.owner, e.position.partition): e.position.offset for e in entries})
+
+    def _positions(self, store: Store) -> Iterator[Said]:
+        """Groups, checkpoints, SQL: positions that are offsets of Kafka. Others are checked by their dialect."""
+        found = store.snapshot()
+        yield from found.notes
+        others = [entry for entry in found.entries if "kafka_topic" not in entry.position.partition]
+        yield from check_values(self._case(tuple(_kept(entry) for entry in others)), None)
+        spots = spots_of(found.entries, self.commands, groups=isinstance(store, GroupsStore))
+        if spots and self.brokers is None:
+            yield "the brokers are not known, so the positions are not compared with their topics: give --bootstrap-server"
+        elif spots and self.brokers is not None:
+            with Admin(self.brokers, self.deadline) as admin:
+                yield from check_spots(admin, spots, self.deadline)
+        yield from self._applies({key: entry.position.offset for key, entry in found.current().items()})
+
+    # What they share
+
+    def _case(self, kept: tuple[Kept, ...]) -> Case:
+        return Case(kept, self.connectors, self.commands)
+
+    def _read(self, admin: Admin, store: OffsetsTopic, topic: str) -> TopicReading:
+        return read_topic(admin, topic, self.deadline, self.selection.access.progress, committed=store.committed)
+
+    def _sources(self, store: OffsetsTopic, topic: str) -> list[str]:
+        """The source connectors that keep their offsets in this topic."""
+        sources = [c for c in (self.connectors or {}).values() if not c.is_sink and c.cluster is None]
+        return sorted(c.name for c in sources if (c.own_topic or store.topic) == topic)
+
+    def _sinks(self, case: Case) -> Iterator[Said]:
+        """For stores that need no broker themselves."""
+        if self.selection.uri is not None or not any(c.is_sink for c in (self.connectors or {}).values()):
+            return
+        if self.brokers is None:
+            yield "the brokers are not known, so sink connectors are not compared with their topics: give --bootstrap-server"
+            return
+        try:
+            with Admin(self.brokers, self.deadline) as admin:
+                yield from check_sinks(admin, case, self.deadline)
+        except Unreachable as error:
+            yield f"sink connectors are not compared with their topics: {error.what}"
+
+    def _versions(self) -> dict[str, str] | None:
+        """Connector class -> installed version, where exactly one is installed."""
+        if not self.connectors or not self.selection.context.connect_urls:
+            return None
+        try:
+            with open_rest(self.selection.context, self.deadline) as rest:
+                plugins = rest.list_plugins()
+        except Unreachable:
+            return None
+        known: dict[str, set[str]] = {}
+        for plugin in plugins:
+            known.setdefault(plugin.class_, set()).add(plugin.version or "")
+        return {name: next(iter(found)) for name, found in known.items() if len(found) == 1}
+
+    def _of_this_store(self) -> list[Entry]:
+        return [entry for entry in self.journal if _base(entry.plan.store) == _base(self.store.uri)]
+
+    def _applies(self, current: Offsets) -> Iterator[Said]:
+        """Applies to this store; those to other stores of the context are looked at there."""
+        mine = _base(self.store.uri)
+        reachable = self._addresses()
+
+        def read(entry: Entry) -> Offsets:
+            if _base(entry.plan.store) == mine:
+                return current
+            found = open_store(entry.plan.store, self.selection.access).snapshot(entry.owners)
+            return {key: stored.position.offset for key, stored in found.current().items()}
+
+        near = [entry for entry in self.journal if _base(entry.plan.store) in (mine, *reachable)]
+        yield from check_applies(near, read, self.commands)
+        for entry in self.journal:
+            if entry.outcomes is None and entry not in near and self.selection.uri is None:
+                yield f"the apply {entry.id} to another store was cut off: look at it with --store '{entry.plan.store}'"
+
+    def _addresses(self) -> list[str]:
+        """The other stores of this context: its workers and its groups."""
+        if self.selection.uri is not None:
+            return []
+        urls = self.selection.context.connect_urls
+        return [
+            *(["connect+" + ",".join(urls)] if urls else []),
+            *([f"groups://{self.brokers.bootstrap}"] if self.brokers else []),
+        ]
+
+
+def _brokers(selection: Selection) -> ClientSettings | None:
+    try:
+        return client_settings(selection.context)
+    except Invalid:
+        return None
+
+
+def _connectors(selection: Selection, store: Store) -> Mapping[str, Connector] | None:
+    """Only where the store is that of the context's workers: compared with others, all of its owners would be orphans."""
+    if not isinstance(store, OffsetsTopic | StandaloneFile | ConnectRest) or not _is_of_context(selection, store):
+        return None
+    return list_configured(selection.context, selection.access.deadline)
+
+
+def _is_of_context(selection: Selection, store: Store) -> bool:
+    if selection.uri is None:
+        return True
+    try:
+        return _base(select_store(replace(selection, uri=None, via=None)).uri) == _base(store.uri)
+    except (Invalid, NotFound):
+        return False
+
+
+def _base(uri: str) -> str:
+    """Without what follows the question mark: it says how to read, not where."""
+    return uri.partition("?")[0]
+
+
+def _kept(entry: Stored) -> Kept:
+    position = entry.position
+    return Kept(position.owner, position.partition, position.offset)
+
+
+def _newest(kept: tuple[Kept, ...], own_topics: Mapping[str, str]) -> Offsets:
+    """What counts of each partition: a connector's own topic first, then what was written last."""
+
+    def rank(one: Kept) -> tuple[bool, int]:
+        topic = one.place.topic if one.place else None
+        return topic == own_topics.get(one.owner), one.written_ms
+
+    ordered = sorted((one for one in kept if one.fault is None), key=rank)
+    return {(one.owner, one.partition): one.offset for one in ordered}

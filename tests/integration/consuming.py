@@ -1,0 +1,154 @@
+"""What the tests of `playhead.consume` share: a lab with quick sessions, applications as processes, databases to look into."""
+
+import json
+import os
+import random
+import select
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from playhead.lab import Lab, LabOptions
+from playhead.model import Deadline
+
+GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+PROGRAM = Path(__file__).with_name("billing.py")
+QUICK = {"session.timeout.ms": 1500, "heartbeat.interval.ms": 300, "fetch.wait.max.ms": 50}
+_made: list[Lab] = []
+
+
+def team_lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
+    """One broker and PostgreSQL, shared by all tests that consume. A member that dies is noticed soon."""
+    if not _made:
+        quick = {"group.min.session.timeout.ms": "500", "offsets.topic.num.partitions": "1"}
+        _made.append(make_lab(LabOptions(workers=0, postgres=True, broker_overrides=quick)))
+    return _made[0]
+
+
+class Database:
+    """Where an application puts its rows, looked into with the database's own client."""
+
+    def __init__(self, lab: Lab, kind: str, folder: Path, table: str) -> None:
+        self.kind = kind
+        self.table = table
+        self._lab = lab
+        self.path = folder / "rows.db"
+        self.url = lab.postgres_url if kind == "postgresql" else f"sqlite:///{self.path}"
+        self.ask(f"create table {table} (topic text, partition int, start bigint, value text)")
+
+    def ask(self, sql: str) -> list[tuple[str, ...]]:
+        if self.kind == "postgresql":
+            return [tuple(line.split("|")) for line in self._lab.psql(sql).splitlines()]
+        connection = sqlite3.connect(self.path, timeout=30)
+        try:
+            rows = connection.execute(sql).fetchall()
+            connection.commit()
+        finally:
+            connection.close()
+        return [tuple("" if field is None else str(field) for field in row) for row in rows]
+
+    def count(self) -> int:
+        return int(self.ask(f"select count(*) from {self.table}")[0][0])  # noqa: S608 - our own name
+
+    def values(self) -> list[str]:
+        return [value for (value,) in self.ask(f"select value from {self.table}")]  # noqa: S608 - our own name
+
+    def next_offsets(self, group: str) -> dict[int, int]:
+        return {int(row["partition"]): int(row["next_offset"]) for row in self.offsets(group)}
+
+    def offsets(self, group: str, table: str = "playhead_offsets") -> list[dict[str, str]]:
+        """The rows of a group as text, by column."""
+        columns = ("topic", "partition", "topic_id", "next_offset", "epoch", "holder", "held_until", "written_by")
+        wanted = f"select {', '.join(columns)} from {table} where owner = '{group}' order by topic, partition"  # noqa: S608
+        return [dict(zip(columns, row, strict=True)) for row in self.ask(wanted)]
+
+
+def assert_exactly_once(database: Database, expected: Iterable[str]) -> None:
+    """O1 of the scenarios: nothing missing, nothing double, nothing that was never sent."""
+    seen, wanted = Counter(database.values()), set(expected)
+    assert sorted(wanted - set(seen)) == [], "missing"
+    assert {value: times for value, times in seen.items() if times > 1} == {}, "doubled"
+    assert sorted(set(seen) - wanted) == [], "never sent, or aborted"
+    assert len(wanted) > 100, "too little happened for this to mean anything"
+
+
+def produce(lab: Lab, topic: str, values: Iterable[str], partitions: int) -> None:
+    producer = Producer({"bootstrap.servers": lab.bootstrap_servers, "linger.ms": 5})
+    for number, value in enumerate(values):
+        producer.produce(topic, value, key=value, partition=number % partitions)
+    assert producer.flush(30) == 0
+
+
+def produce_transactions(lab: Lab, topic: str, name: str, partitions: int, rounds: int) -> list[str]:
+    """Small transactions, about a third of them aborted after their records reached the log. Returns what was committed."""
+    producer = Producer(
+        {"bootstrap.servers": lab.bootstrap_servers, "transactional.id": f"{topic}-{name}", "log_level": 0}
+    )
+    producer.init_transactions(30)
+    committed: list[str] = []
+    for number in range(rounds):
+        values = [f"{name}-{number}-{i}" for i in range(random.randrange(1, 9))]
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, value, partition=random.randrange(partitions))
+        assert producer.flush(30) == 0
+        if random.random() < 0.33:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+            committed += values
+    return committed
+
+
+class Application:
+    """`billing.py` as a process of its own, to be killed, stopped and woken."""
+
+    def __init__(self, **options: object) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), json.dumps(options)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        self.said = ""
+
+    def wait_to_say(self, text: str, seconds: float = 30) -> str:
+        """Everything it said so far, once that contains `text`."""
+        assert self.process.stdout is not None
+        deadline = Deadline(seconds)
+        while text not in self.said:
+            deadline.check(f"waiting for {text!r}, after {self.said!r}")
+            ready, _, _ = select.select([self.process.stdout], [], [], 0.2)
+            if ready:
+                data = os.read(self.process.stdout.fileno(), 65536)
+                assert data or text in self.said, f"ended with {self.process.wait(10)} after {self.said!r}"
+                self.said += data.decode()
+        return self.said
+
+    def nudge(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.end()
+
+    def end(self) -> int:
+        """Its exit code, with everything it said read."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        code = self.process.wait(30)
+        self.said += self.process.stdout.read().decode()
+        self.process.stdin.close()
+        self.process.stdout.close()
+        return code
