@@ -150,18 +150,6 @@ def test_connect_offsets_leaves_foreign_keys_out_and_says_so(playhead, lab, sett
     assert "bad-value" not in json.loads(ran.out)
 
 
-def test_connect_offsets_does_not_take_an_import_for_an_export(lab, tmp_path):
-    import subprocess
-    import sys
-    from pathlib import Path
-
-    command = [str(Path(sys.executable).parent / "connect-offsets"), "--config", str(lab.worker_config)]
-    done = subprocess.run(command, input='{"a": []}', capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert "nothing was changed" in done.stderr
-
-
 def test_the_demo_tells_its_story_twice(playhead, lab):
     for _ in range(2):
         story = playhead("demo", "--dir", str(lab.folder)).exits(0).out

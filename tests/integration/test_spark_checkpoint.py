@@ -6,10 +6,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from playhead.config import Context, Setting
+from playhead.errors import AccessDenied
 from playhead.kafka.client import make_producer
 from playhead.lab import Lab, LabOptions
 from playhead.lab.parts.s3 import CREDENTIAL, IDENTITY
@@ -19,13 +21,14 @@ from playhead.stores import Access
 from playhead.stores.opening import open_store
 from playhead.stores.spark_checkpoint import SparkCheckpoint
 
-pyspark = pytest.importorskip("pyspark")
+pytest.importorskip("pyspark")
 # PySpark leaves sockets of finished jobs to the garbage collector.
+Batches = dict[int, list[tuple[int, int]]]
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["pyspark.sql.SparkSession"]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """One session for the module; its JVM ends with it, so that no other test inherits its settings."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -58,18 +61,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["pyspark.sql.Spa
 class Query:
     """A streaming query from one topic, run until it has caught up. `batches`: id -> (partition, offset) of its records."""
 
-    spark: "pyspark.sql.SparkSession"
+    spark: Any
     bootstrap: str
     topic: str
     checkpoint: Path
-    batches: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    progress: list[dict] = field(default_factory=list)
+    batches: Batches = field(default_factory=dict)
+    progress: list[dict[str, Any]] = field(default_factory=list)
 
     def records(self, **options: object):
         reader = self.spark.readStream.format("kafka").option("kafka.bootstrap.servers", self.bootstrap)
         return reader.option("subscribe", self.topic).option("startingOffsets", "earliest").options(**options).load()
 
-    def run(self, *, fails_at: int | None = None, into: Path | None = None, **options: object) -> dict:
+    def run(self, *, fails_at: int | None = None, into: Path | None = None, **options: object) -> Batches:
         """The batches of this run."""
         self.batches = {}
 
@@ -117,11 +120,10 @@ class Query:
         assert isinstance(store, SparkCheckpoint)
         return store
 
-    def shown(self) -> dict[str, int]:
-        return {
-            str(e.position.partition["kafka_partition"]): e.position.offset["kafka_offset"]
-            for e in self.store.snapshot().entries
-        }
+    def shown(self) -> dict[str, object]:
+        """Partition -> next offset, as Spark writes it in its progress."""
+        found = (entry.position for entry in self.store.snapshot().entries)
+        return {str(p.partition["kafka_partition"]): p.offset["kafka_offset"] for p in found if p.offset}
 
     def move(self, **wanted: int | None) -> None:
         """`p0=3` puts partition 0 at 3, None forgets it."""
@@ -295,7 +297,8 @@ def test_what_is_said_of_the_file_sink_is_true(spark, query, produce, tmp_path):
 
 
 def test_a_file_source_is_moved_only_to_where_spark_starts(spark, tmp_path):
-    source, seen = tmp_path / "in", {}
+    source = tmp_path / "in"
+    seen: dict[int, int] = {}
     source.mkdir()
     for number in range(3):
         (source / f"{number}.json").write_text(json.dumps({"v": number}))
@@ -320,7 +323,7 @@ def test_a_file_source_is_moved_only_to_where_spark_starts(spark, tmp_path):
     assert run() == {3: 1}
 
 
-def test_a_checkpoint_on_s3_is_shown_and_moved(make_lab, tmp_path):
+def test_a_checkpoint_on_s3_is_shown_and_moved(make_lab, monkeypatch):
     from pyarrow.fs import S3FileSystem
 
     lab = make_lab(LabOptions(workers=0, postgres=False, extras=("s3",)))
@@ -340,7 +343,7 @@ def test_a_checkpoint_on_s3_is_shown_and_moved(make_lab, tmp_path):
 
     def get(path: str) -> str:
         with s3.open_input_stream(f"bucket/app/{path}") as stream:
-            return stream.read().decode()
+            return bytes(stream.read()).decode()
 
     put("metadata", '{"id":"809b2d88-df9a-464a-9993-21c6b0a4adac"}')
     for batch, end in enumerate((3, 5, 8)):
@@ -364,7 +367,12 @@ def test_a_checkpoint_on_s3_is_shown_and_moved(make_lab, tmp_path):
     backup = outcome.detail.rpartition(": ")[2]
     assert get(f"{backup}/offsets/1").endswith('{"t":{"0":5}}')
     assert get(f"{backup}/offsets/2").endswith('{"t":{"0":8}}')
-    seeded = open_store("checkpoint:s3://bucket/new", Access(context, Deadline(60)))
+    wrong = Context(None, {**context.settings, "spark.spark.hadoop.fs.s3a.secret.key": Setting("wrong", "test")})
+    with pytest.raises(AccessDenied, match="s3a://bucket/app/commits cannot be listed"):
+        open_store("checkpoint:s3a://bucket/app", Access(wrong, Deadline(60))).snapshot()
+    for name, value in (("ENDPOINT_URL", endpoint), ("ACCESS_KEY_ID", IDENTITY), ("SECRET_ACCESS_KEY", CREDENTIAL)):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    seeded = open_store("checkpoint:s3://bucket/new", Access(Context(None), Deadline(60)))
     assert seeded.snapshot().entries == ()
     (outcome,) = seeded.write([Change("source-0", partition, None, Map({"kafka_offset": 4}))])
     assert outcome.result is Result.CHANGED

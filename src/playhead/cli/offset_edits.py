@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,7 +11,7 @@ import click
 from playhead.cli.complete import connector_names
 from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say
 from playhead.cli.offsets import Where, selection_options
-from playhead.cli.reset_words import ResetWords, reset_options
+from playhead.cli.reset_words import ResetWords, owner_reset_options
 from playhead.cli.writes import WriteOptions, settle, write_options
 from playhead.errors import Invalid
 
@@ -25,13 +24,22 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _which(words: dict[str, Any]) -> "Which":
+    from playhead.offsets.plan import Which, parse_partition
+
+    partition, every = words.pop("partition"), words.pop("every")
+    if partition is not None and every:
+        raise click.UsageError("--partition and --all exclude each other")
+    return Which(None if partition is None else parse_partition(partition), every)
+
+
 def partition_options(command: F) -> F:
     """Adds `--partition` and `--all`; the command gets them as `which: Which`."""
     one = click.option(
         "--partition", metavar="FIELDS", help="The partition: a JSON object, or field=value[,field=value]."
     )
     every = click.option("--all", "every", is_flag=True, help="Every partition of the owner.")
-    return folded(command, (one, every), "which", lambda words: _which(words))
+    return folded(command, (one, every), "which", _which)
 
 
 @click.command("set")
@@ -64,35 +72,35 @@ def set_(
 
 
 @click.command()
-@click.argument("owner", shell_complete=connector_names)
-@reset_options
+@click.argument("owner", required=False, shell_complete=connector_names)
+@owner_reset_options
+@click.option(
+    "--to-batch", type=int, metavar="N", help="Spark checkpoint: all sources to where they were after batch N."
+)
 @write_options
 @selection_options
 @context_options
 @output_option
 @pass_face
-def reset(face: Face, owner: str, words: ResetWords, where: Where, options: WriteOptions) -> None:
+def reset(
+    face: Face, owner: str | None, words: ResetWords | None, to_batch: int | None, where: Where, options: WriteOptions
+) -> None:
     """Move OWNER to the start, the end, a time or an offset: a sink connector, a group, a Spark checkpoint, a SQL consumer.
 
     The words are those of kafka-consumer-groups; without --topic every partition that has a position is moved. A source
     connector knows --to-earliest only: its positions are forgotten and it starts over.
     """
-    from playhead.offsets.plan import plan_reset_of
+    from playhead.offsets.plan import plan_reset_of, plan_rewind
+    from playhead.offsets.select import select_store
 
-    _edit(
-        face,
-        options,
-        where,
-        owner,
-        lambda target: plan_reset_of(target, _everything(words).reset, face.context, face.deadline),
-    )
-
-
-def _everything(words: ResetWords) -> ResetWords:
-    """For one owner that was named itself: without a scope all of its positions are meant."""
-    from playhead.offsets.reset_words import Scope
-
-    return replace(words, scope=Scope(all_topics=True)) if words.scope.is_open and words.to is not None else words
+    if words is None and to_batch is not None and owner is None:
+        store = select_store(where.selection(face))
+        settle(face, store, plan_rewind(store, to_batch), options)
+    elif owner is None or words is None:
+        raise click.UsageError("name the OWNER; only --to-batch moves a whole checkpoint")
+    else:
+        wanted = words.reset
+        _edit(face, options, where, owner, lambda t: plan_reset_of(t, wanted, face.context, face.deadline))
 
 
 @click.command()
@@ -219,15 +227,6 @@ def _store_of(face: Face, plan: "Plan") -> Any:
     from playhead.stores.opening import open_store
 
     return open_store(plan.store, Access(face.context, face.deadline))
-
-
-def _which(words: dict[str, Any]) -> "Which":
-    from playhead.offsets.plan import Which, parse_partition
-
-    partition, every = words.pop("partition"), words.pop("every")
-    if partition is not None and every:
-        raise click.UsageError("--partition and --all exclude each other")
-    return Which(None if partition is None else parse_partition(partition), every)
 
 
 def pairs_of(words: Sequence[str]) -> dict[str, str]:

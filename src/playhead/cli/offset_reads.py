@@ -28,6 +28,7 @@ SHOWN_COLUMNS = (
     Column("position", "POSITION"),
     Column("partition", "PARTITION", wide=True),
     Column("offset", "OFFSET"),
+    Column("lag", "LAG", right=True),
     Column("notes", "NOTES", show="; ".join),
 )
 JOURNAL_COLUMNS = (
@@ -122,13 +123,15 @@ def show(face: Face, owner: str, where: Where) -> None:
             "position": item.readable,
             "partition": item.entry.position.partition.to_dict(),
             "offset": item.entry.position.offset.to_dict() if item.entry.position.offset is not None else None,
+            "lag": item.lag,
             **item.entry.where,
             "notes": list(item.entry.notes),
         }
         for item in shown.positions
     ]
     fields: dict[str, Any] = {"owner": shown.owner, "store": shown.store, **shown.about}
-    face.show(Details({**fields, "positions": Listing(SHOWN_COLUMNS, rows)}, name="owner"))
+    columns = [column for column in SHOWN_COLUMNS if column.key != "lag" or any(row["lag"] is not None for row in rows)]
+    face.show(Details({**fields, "positions": Listing(columns, rows)}, name="owner"))
     for note in shown.notes:
         say(f"note: {note}")
 

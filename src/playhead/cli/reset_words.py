@@ -86,7 +86,23 @@ def reset_options(command: F) -> F:
     return folded(command, (*_WORDS, *_MORE), "words", _fold)
 
 
-def _fold(words: dict[str, Any]) -> ResetWords:
+def owner_reset_options(command: F) -> F:
+    """The same for one owner that is named itself: without a scope all of its positions are meant."""
+    return folded(command, (*_WORDS, *_MORE), "words", _fold_of_owner)
+
+
+def _fold_of_owner(words: dict[str, Any]) -> ResetWords | None:
+    """None when `--to-batch` alone says where to."""
+    if words.get("to_batch") is None:
+        return _fold(words, all_by_default=True)
+    if given := [f"--{name.replace('_', '-')}" for name in _NAMES if words.pop(name) not in (None, False)]:
+        raise click.UsageError(f"only one of --to-batch and {given[0]} can be meant")
+    for name in ("topics", "all_topics", "out_of_range"):
+        words.pop(name)
+    return None
+
+
+def _fold(words: dict[str, Any], *, all_by_default: bool = False) -> ResetWords:
     """Whatever cannot be meant is said here, before anybody is asked for anything."""
     from playhead.offsets.reset_words import Reset, Word, parse_reset, parse_scope
 
@@ -98,7 +114,9 @@ def _fold(words: dict[str, Any]) -> ResetWords:
         raise click.UsageError(f"{said} Give one of {every}")
     [(word, value)] = options.items()
     topics, all_topics, out_of_range = (words.pop(name) for name in ("topics", "all_topics", "out_of_range"))
+    brings_positions = Word(word) in (Word.FILE, Word.GROUP)
+    all_topics = all_topics or (all_by_default and not topics and not brings_positions)
     scope = parse_scope(topics, all_topics=all_topics)
-    if Word(word) in (Word.FILE, Word.GROUP):
+    if brings_positions:
         return ResetWords(None, value, scope, out_of_range)
     return ResetWords(Reset(parse_reset(Word(word), value), scope).to, None, scope, out_of_range)

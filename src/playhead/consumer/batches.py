@@ -110,9 +110,12 @@ class Batches:
         idle_since = time.monotonic()
         while not self._stopped:
             self._look_after()
-            batch = self._take(self._poll())
+            polled = self._poll()
+            batch = self._take(polled)
             if batch is not None:
                 return batch
+            if polled.rebalanced:
+                idle_since = time.monotonic()
             self._finish_quiet()
             if self._idle_too_long(idle_since):
                 break

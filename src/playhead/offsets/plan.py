@@ -19,6 +19,7 @@ from playhead.offsets.reset import plan_reset
 from playhead.offsets.reset_words import Reset, Word
 from playhead.offsets.select import Target
 from playhead.stores import Snapshot, Store
+from playhead.stores.spark_checkpoint import SparkCheckpoint
 
 ResetOf = Callable[[Store, Sequence[str]], Reset]
 
@@ -88,7 +89,21 @@ def plan_reset_of(target: Target, words: ResetOf, context: Context, deadline: De
     elsewhere = connector.cluster if connector else None
     settings = settings_at(context, elsewhere) if elsewhere else client_settings(context)
     planned = plan_reset(target.store, [target.owner], reset, settings, deadline).plan
-    return replace(planned, warnings=(*target.notes, *planned.warnings))
+    warnings = (*target.notes, *planned.warnings, *(_warnings_of(target.store) if planned.changes else ()))
+    return replace(planned, warnings=warnings)
+
+
+def plan_rewind(store: Store, batch: int) -> Plan:
+    """All sources of a Spark query back to where they were after one of its batches."""
+    if not isinstance(store, SparkCheckpoint):
+        raise Invalid(f"{store.uri} has no batches", "--to-batch is for --store checkpoint:path")
+    changes = store.rewind(batch)
+    return Plan.of(store.uri, changes, _warnings_of(store) if changes else ())
+
+
+def _warnings_of(store: Store) -> list[str]:
+    """What a move means for what comes after the store: the sinks of a Spark query."""
+    return store.sink_warnings() if isinstance(store, SparkCheckpoint) else []
 
 
 def plan_positions(target: Target, wanted: Positions) -> Plan:
@@ -119,7 +134,7 @@ def plan_copy(source: Target, target: Target, mapping: Mapping[str, str], which:
 def checked_plan(target: Target, now: Snapshot, changes: Sequence[Change], warnings: Iterable[str]) -> Plan:
     """Refuses what the connector would choke on; says what is new, stored twice, or known to nobody."""
     stored = {(entry.position.owner, entry.position.partition): entry for entry in now.entries}
-    said = [*warnings, *target.notes]
+    said = [*warnings, *target.notes, *(_warnings_of(target.store) if changes else ())]
     fatal: list[str] = []
     checked: list[Change] = []
     unknown: set[str] = set()

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from os import environ
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -32,8 +33,10 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.DOTALL)
 _S3 = ("s3", "s3a", "s3n")
 _OTHERS = ("hdfs", "viewfs", "gs", "abfs", "abfss")
 _DENIED = re.compile(
-    r"ACCESS_DENIED|InvalidAccessKeyId|SignatureDoesNotMatch|HTTP status 40[13]|Permission denied", re.I
+    r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|HTTP status 40[13]|permission denied", re.IGNORECASE
 )
+
+_HDFS = "pyarrow reaches HDFS through Java: set JAVA_HOME, HADOOP_HOME and CLASSPATH (`hadoop classpath --glob`)"
 
 
 class Folder(Protocol):
@@ -243,6 +246,8 @@ def _open_arrow(scheme: str, rest: str, address: str, context: Context, deadline
 
 
 def _s3_options(context: Context, bucket: str) -> dict[str, str]:
+    from pyarrow import fs
+
     named = {
         "endpoint_override": "endpoint",
         "access_key": "access.key",
@@ -254,15 +259,12 @@ def _s3_options(context: Context, bucket: str) -> dict[str, str]:
     options = {option: value for option, value in found.items() if value}
     if context.get("spark.spark.hadoop.fs.s3a.connection.ssl.enabled") == "false":
         options["scheme"] = "http"
-    endpoint = (
-        options.get("endpoint_override") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    )
-    if endpoint and "region" not in options:
-        options["region"] = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
-    elif not endpoint and "region" not in options and not os.environ.keys() & {"AWS_REGION", "AWS_DEFAULT_REGION"}:
-        from pyarrow.fs import resolve_s3_region
-
-        options["region"] = resolve_s3_region(bucket)
+    endpoint = options.get("endpoint_override") or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
+    region = options.get("region") or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
+    if endpoint:
+        options["endpoint_override"] = endpoint  # pyarrow itself does not look at the environment for it
+        region = region or "us-east-1"
+    options["region"] = region or fs.resolve_s3_region(bucket)
     return options
 
 
@@ -337,4 +339,5 @@ def _told_remote(what: str) -> Iterator[None]:
         why = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
         if _DENIED.search(why):
             raise AccessDenied(f"{what}: {why}", "check the credentials") from None
-        raise Unreachable(f"{what}: {why}") from None
+        hint = _HDFS if "libjvm" in why or "libhdfs" in why else None
+        raise Unreachable(f"{what}: {why}", hint) from None

@@ -96,7 +96,7 @@ class SparkCheckpoint:
             age = (datetime.now(UTC) - written).total_seconds()
             if age < _JUST_NOW_SECONDS:
                 what = f"{file} was written {max(age, 0):.0f} s ago: a query seems to run on this checkpoint"
-        hint = "stop the query and add --query-is-stopped; a running one would ignore the edit and write over it"
+        hint = "stop the query first: a running one ignores the edit and writes over it"
         return [Refusal(owner, what, hint, "--query-is-stopped") for owner in owners]
 
     def write(self, changes: Sequence[Change]) -> Outcomes:
