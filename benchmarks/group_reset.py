@@ -1,8 +1,7 @@
 """A group reset as a whole process: `playhead groups reset ... --execute` against Kafka's own ConsumerGroupCommand.
 
-Both move the same group between two offsets in all partitions of one topic, in turn, on the same broker; the median of the rounds
-counts. The JVM gets the flags that kafka-consumer-groups.sh gives it. Ours does more in the meantime: it compares before it writes,
-keeps a journal and reads back.
+Both move the same group in all partitions of one topic, in turn, on the same broker; the median of the rounds counts. The JVM
+gets the flags that kafka-consumer-groups.sh gives it. Ours also compares before it writes, keeps a journal and reads back.
 """
 
 import os

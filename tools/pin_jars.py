@@ -33,7 +33,7 @@ ROOTS = {
     "debezium": ["io.debezium:debezium-connector-postgres:3.6.0.Final:plugin@tar.gz"],
     "spark-kafka": [
         f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK}",
-        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",  # later ones could not be resolved; the code is the same
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",  # 4.0.1 and later could not be resolved
         "org.apache.kafka:kafka-clients:3.9.1",
         "org.apache.commons:commons-pool2:2.12.0",
     ],

@@ -280,5 +280,3 @@ def test_a_running_owner_is_refused_unless_forced(journal):
     assert forced.outcomes.exit_code == 0
     assert forced.entry is not None
     assert journal.get(forced.entry.id).lifted == ("--force: a is running",)
-
-

@@ -7,7 +7,7 @@ from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from integration.groups import described, fill, kafka_groups, make_share_group, make_streams_group, member_of
 from playhead.config import Context, Setting
-from playhead.errors import Invalid, NotFound, Refused, TimedOut
+from playhead.errors import AccessDenied, Invalid, NotFound, Refused, TimedOut
 from playhead.kafka.client import Admin
 from playhead.kafka.group_types import _listed_without_type
 from playhead.kafka.groups import Committed, commit, describe_groups, get_group, list_committed, list_groups
@@ -106,8 +106,9 @@ def test_a_store_is_opened_by_the_brokers_of_its_uri_with_the_settings_of_the_co
     assert store.snapshot([group]).entries
     assert open_store(f"groups://{lab.bootstrap_servers}", Access(Context(None), deadline)).snapshot([group]).entries
     for bad in ("groups:", "groups://", "groups://a/b", "groups://a,,b", "groups://me:secret@a"):
-        with pytest.raises(Invalid):
+        with pytest.raises(Invalid) as error:
             open_store(bad, Access(context, deadline))
+        assert "secret" not in error.value.what
 
 
 def test_a_write_moves_what_it_names_and_leaves_the_rest_with_its_metadata(lab, store, group, topic):
@@ -237,6 +238,33 @@ def test_a_write_without_an_answer_is_unknown_not_failed(lab, store, group, topi
     assert lost.result is Result.UNKNOWN
     assert f"could not be committed again (committing was not answered in time): {topic}-1 at 0" in lost.detail
     assert described(lab, group) == {}
+
+
+@pytest.mark.parametrize("step", ["commit", "delete_groups"])
+def test_a_write_that_was_denied_is_failed_and_not_unknown(store, group, topic, monkeypatch, step):
+    def denied(*_):
+        raise AccessDenied("not for you")
+
+    monkeypatch.setattr(f"playhead.stores.groups.{step}", denied)
+    [outcome] = store.write([change(group, topic, 0, 100, 42 if step == "commit" else None)])
+    assert (outcome.result, outcome.detail) == (Result.FAILED, "not for you")
+    assert len(store.snapshot([group]).entries) == 2
+
+
+def test_an_apply_cut_off_between_its_two_steps_is_put_right_by_undo(lab, store, group, topic, tmp_path, monkeypatch):
+    def cut_off(*_):
+        raise KeyboardInterrupt
+
+    plan = plan_group_delete(store, [group], parse_scope([f"{topic}:0"]))
+    with monkeypatch.context() as patch:
+        patch.setattr("playhead.stores.groups.commit", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            apply_plan(store, plan, Journal(tmp_path))
+    assert store.snapshot([group]).entries == ()
+    [[entry], _] = Journal(tmp_path).list()
+    assert entry.summary == "not finished"
+    assert apply_plan(store, plan_undo(entry, store), Journal(tmp_path)).outcomes.exit_code == 0
+    assert described(lab, group) == {(group, TopicPartition(topic, 0)): 100, (group, TopicPartition(topic, 1)): 0}
 
 
 def test_only_named_partitions_move_and_all_topics_means_those_with_a_commit(store, group, topic, new_topic):

@@ -4,6 +4,7 @@ stdout is data and is written here only; stderr is talk. A command gets a `Face`
 `face.show(answer)`.
 """
 
+import gc
 import os
 import shutil
 import sys
@@ -19,7 +20,7 @@ import click
 from playhead.config import Context, open_context
 from playhead.errors import Invalid, PartFailed, PlayheadError
 from playhead.model import Deadline
-from playhead.render import Details, Listing, clean, render
+from playhead.render import Details, Listing, clean, render_pieces
 from playhead.render.listing import FORMATS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -93,10 +94,10 @@ class Face:
         return self._deadline
 
     def show(self, answer: Listing | Details) -> None:
-        text = render(answer, self.form)
         if isinstance(answer, Listing) and not answer.rows and self.form in ("table", "wide"):
             say(answer.empty)
-        write(clean(text, keep="\n") if self.form == "csv" and sys.stdout.isatty() else text)
+        for text in render_pieces(answer, self.form):
+            write(clean(text, keep="\n") if self.form == "csv" and sys.stdout.isatty() else text)
 
 
 def write(text: str) -> None:
@@ -263,6 +264,9 @@ pass_face = click.make_pass_decorator(Face, ensure=True)
 def run_command(command: click.Command, name: str) -> NoReturn:
     """Runs a command line to its exit code. The one place that knows stderr and exit codes."""
     face = Face()
+    gc.set_threshold(
+        200_000
+    )  # a command makes many values and few cycles; by default the collector takes a third of the time
     try:
         code = command.main(prog_name=name, standalone_mode=False, obj=face)
     except click.exceptions.Exit as error:

@@ -8,7 +8,7 @@ import click
 from playhead.cli.complete import connector_names
 from playhead.cli.frame import Face, context_options, output_option, pass_face, say
 from playhead.cli.offsets import Where, selection_options
-from playhead.render import Column, Details, Listing
+from playhead.render import Column, Details, Listing, Rows
 from playhead.render.progress import ProgressLine
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _show(face: Face, owners: tuple[str, ...], where: Where, *, history: bool) -
     line = ProgressLine(sys.stderr)
     found, place = select_entries(where.selection(face, line), owners, history=history)
     line.clear()
-    rows = [_row(entry) for entry in found.entries]
+    rows = Rows(found.entries, _row)
     columns = (
         COLUMNS if any("kafka_partition" in entry.where for entry in found.entries) else _with_where(found.entries)
     )
@@ -94,10 +94,10 @@ def _row(entry: "Stored") -> dict[str, Any]:
     position = entry.position
     return {
         "owner": position.owner,
-        "partition": position.partition.to_dict(),
-        "offset": position.offset.to_dict() if position.offset is not None else None,
+        "partition": position.partition.fields,
+        "offset": position.offset.fields if position.offset is not None else None,
         **entry.where,
-        "notes": list(entry.notes),
+        "notes": entry.notes,
     }
 
 

@@ -121,4 +121,3 @@ def _trailing(table: "Table") -> "list[Comment | Whitespace]":
             break
         found.insert(0, item)
     return found if any(isinstance(item, Comment) for item in found) else []
-

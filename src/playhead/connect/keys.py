@@ -12,6 +12,7 @@ from playhead.connect.dialects import find_dialect
 from playhead.connect.javajson import encode_map, encode_string, hash_map_order
 from playhead.errors import Invalid
 from playhead.model import Map
+from playhead.model.position import FIELDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +21,17 @@ class OffsetKey:
     partition: Map
 
 
+_KEY = msgspec.json.Decoder(tuple[str, FIELDS])
+_VALUE = msgspec.json.Decoder(FIELDS)
+_ENCODER = msgspec.json.Encoder()
+
+
 def decode_key(raw: bytes) -> OffsetKey | None:
     try:
-        name, partition = msgspec.json.decode(raw, type=tuple[str, dict[str, object]])
-        return OffsetKey(name, Map(partition))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Invalid):
+        name, partition = _KEY.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+    return OffsetKey(name, Map.decoded(partition))
 
 
 def decode_legacy_key(raw: bytes) -> OffsetKey | None:
@@ -73,12 +79,24 @@ def field_order(partition: Map) -> list[str]:
 
 def is_as_connect_writes(raw: bytes, key: OffsetKey) -> bool:
     """False for equal JSON in bytes no worker would look up: spaces, other escapes. Java versions differ over floats."""
+    if raw.isascii() and b"\\" not in raw and raw == _ENCODER.encode((key.connector, key.partition.fields)):
+        return True  # where nothing is to be escaped, all encoders agree, and this one is fast
     return any(isinstance(value, float) for value in key.partition.values()) or raw == encode_key(key)
 
 
 def decode_value(raw: bytes) -> Map:
     """Raises `Invalid` for a value Connect itself would refuse."""
     try:
-        return Map(msgspec.json.decode(raw, type=dict[str, object]))
+        return Map.decoded(_VALUE.decode(raw))
+    except msgspec.ValidationError:
+        return _refused_value(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Invalid(f"the value is not a JSON object: {error}") from None
+
+
+def _refused_value(raw: bytes) -> Map:
+    """Once more, for a sentence that names the field."""
+    try:
+        return Map(msgspec.json.decode(raw, type=dict[str, object]))
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise Invalid(f"the value is not a JSON object: {error}") from None

@@ -168,7 +168,7 @@ class _Reader:
             isolation_level="read_committed" if captured.committed else "read_uncommitted",
             enable_partition_eof=True,
             auto_offset_reset="earliest",  # retention may move the log start while we read
-            queued_min_messages=500_000,
+            queued_min_messages=100_000,
             fetch_max_bytes=64 * 1024 * 1024,
             max_partition_fetch_bytes=16 * 1024 * 1024,
             check_crcs=False,

@@ -8,7 +8,7 @@ and `true` are three different values to the connector that reads them, although
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Scalar = None | bool | int | float | str
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+# The same rules as `Map`'s own, for a msgspec decoder.
+FIELDS = dict[str, None | bool | Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)] | float | str]
 
 
 class Map(Mapping[str, Scalar]):
@@ -28,7 +30,20 @@ class Map(Mapping[str, Scalar]):
 
     def __init__(self, fields: Mapping[str, object], path: str = "$") -> None:
         self._fields: dict[str, Scalar] = {name: _checked(name, value, path) for name, value in fields.items()}
-        self._canonical = msgspec.json.encode(self._fields, order="sorted")
+        self._canonical: bytes | None = None
+
+    @classmethod
+    def decoded(cls, fields: dict[str, Scalar]) -> "Map":
+        """Of fields that a decoder with the type `FIELDS` has checked already. The dict is kept, not copied."""
+        made = cls.__new__(cls)
+        made._fields = fields
+        made._canonical = None
+        return made
+
+    @property
+    def fields(self) -> Mapping[str, Scalar]:
+        """The fields as they are, for encoding; `to_dict` gives a copy."""
+        return self._fields
 
     def __getitem__(self, name: str) -> Scalar:
         return self._fields[name]
@@ -40,13 +55,19 @@ class Map(Mapping[str, Scalar]):
         return len(self._fields)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Map) and self._canonical == other._canonical
+        return isinstance(other, Map) and self._form() == other._form()
 
     def __hash__(self) -> int:
-        return hash(self._canonical)
+        return hash(self._form())
 
     def __lt__(self, other: "Map") -> bool:
-        return self._canonical < other._canonical
+        return self._form() < other._form()
+
+    def _form(self) -> bytes:
+        """What equal maps have in common; made when it is first needed."""
+        if self._canonical is None:
+            self._canonical = msgspec.json.encode(self._fields, order="sorted")
+        return self._canonical
 
     def __repr__(self) -> str:
         return self.to_json()

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from playhead.errors import Invalid, NotFound, PlayheadError, Refused
-from playhead.kafka.group_types import list_other_groups
 from playhead.kafka.groups import list_groups
 from playhead.stores.groups import GroupsStore
 
@@ -35,6 +34,8 @@ def find_groups(store: GroupsStore, words: Sequence[str], *, must_exist: bool = 
 
 
 def _absence(store: GroupsStore, name: str, known: Sequence[str]) -> PlayheadError:
+    from playhead.kafka.group_types import list_other_groups
+
     with store.session() as admin:
         others = {group.name: group.type for group in list_other_groups(admin, store.deadline)}
     if name in others:

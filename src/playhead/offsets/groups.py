@@ -204,7 +204,8 @@ def plan_group_delete(store: GroupsStore, groups: Sequence[str], scope: Scope) -
         entries = {kafka_partition(group, entry.position.partition): entry for entry in snapshot.get(group, [])}
         gone = [tp for tp in entries if scope.covers(tp)]
         if not gone:
-            warnings.append(f"{group} has no commit {'there' if scope.topics else 'at all'}: nothing to forget")
+            where = "there" if scope.topics else "at all; Kafka removes an empty group by itself"
+            warnings.append(f"{group} has no commit {where}")
             continue
         changes += [Change(group, entries[tp].position.partition, entries[tp].position.offset, None) for tp in gone]
         kept = [entries[tp].position for tp in entries if tp not in gone]

@@ -63,14 +63,18 @@ def _state(rest: Rest, name: str) -> str:
 def _await_stop(context: Context, rest: Rest, name: str, deadline: Deadline) -> None:
     def is_stopped() -> bool:
         status = rest.find_status(name)
-        return status is not None and status.connector.state == STOPPED and not status.tasks and not rest.list_tasks(name)
+        return (
+            status is not None and status.connector.state == STOPPED and not status.tasks and not rest.list_tasks(name)
+        )
 
     deadline.wait_for(is_stopped, f"stopping {name}")
     info = rest.get_connector(name)
     if info.type == "sink" and context.get("bootstrap-servers") and not _is_elsewhere(info):
         with Admin(client_settings(context), deadline) as admin:
             group = sink_group(info)
-            deadline.wait_for(lambda: not get_group(admin, group, deadline).members, f"waiting for group {group} to empty")
+            deadline.wait_for(
+                lambda: not get_group(admin, group, deadline).members, f"waiting for group {group} to empty"
+            )
 
 
 def sink_group(info: ConnectorInfo) -> str:

@@ -1,6 +1,6 @@
 """How answers look: tables for people, JSON, YAML, CSV and names for programs. No I/O beyond the stream handed in."""
 
 from playhead.render.clean import clean
-from playhead.render.listing import Column, Details, Listing, plain, render
+from playhead.render.listing import Column, Details, Listing, Rows, plain, render, render_pieces
 
-__all__ = ["Column", "Details", "Listing", "clean", "plain", "render"]
+__all__ = ["Column", "Details", "Listing", "Rows", "clean", "plain", "render", "render_pieces"]

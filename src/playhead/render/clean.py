@@ -26,5 +26,10 @@ def clean(text: str, *, keep: str = "") -> str:
 
 
 def clean_json(text: str) -> str:
-    r"""JSON whose strings cannot harm a terminal: the same data, with the unsafe characters as `\uXXXX`."""
+    r"""JSON whose strings cannot harm a terminal: the same data, with the unsafe characters as `\uXXXX`.
+
+    JSON has escaped the lower control characters already, so of ASCII only DEL is left to look for.
+    """
+    if text.isascii() and "\x7f" not in text:
+        return text
     return UNSAFE.sub(lambda m: m.group(0) if m.group(0) == "\n" else f"\\u{ord(m.group(0)):04x}", text)

@@ -7,14 +7,15 @@ value as it is; `name` gives one name a line, for `xargs`.
 import csv
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import msgspec
 
 from playhead.render.clean import UNSAFE, clean, clean_json
 
+PIECE = 10_000
 FORMATS = ("table", "wide", "json", "yaml", "csv", "name")
 Row = Mapping[str, Any]
 
@@ -48,6 +49,26 @@ class Column:
     show: Callable[[Any], str] = plain
 
 
+class Rows(Sequence[Row]):
+    """Rows that are made of their things when they are needed, and not kept."""
+
+    def __init__(self, things: Sequence[Any], row_of: Callable[[Any], Row]) -> None:
+        self._things = things
+        self._row_of = row_of
+
+    def __len__(self) -> int:
+        return len(self._things)
+
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+    @overload
+    def __getitem__(self, at: slice) -> "Rows": ...
+    def __getitem__(self, at: int | slice) -> "Row | Rows":
+        if isinstance(at, slice):
+            return Rows(self._things[at], self._row_of)
+        return self._row_of(self._things[at])
+
+
 @dataclass(frozen=True, slots=True)
 class Listing:
     columns: Sequence[Column]
@@ -62,6 +83,19 @@ class Details:
 
     fields: Mapping[str, Any]
     name: str = "name"
+
+
+def render_pieces(answer: Listing | Details, form: str) -> Iterator[str]:
+    """The text in pieces, so that a long list of rows does not stand in memory as text, too."""
+    if form != "json" or not isinstance(answer, Listing) or not answer.rows:
+        yield render(answer, form)
+        return
+    before = "[\n"
+    for start in range(0, len(answer.rows), PIECE):
+        some = [dict(row) for row in answer.rows[start : start + PIECE]]
+        yield before + _json(some, indent=2).removeprefix("[\n").removesuffix("\n]")
+        before = ",\n"
+    yield "\n]\n"
 
 
 def render(answer: Listing | Details, form: str) -> str:

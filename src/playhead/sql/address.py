@@ -15,7 +15,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from playhead.config.contexts import masked
-from playhead.config.references import has_reference, resolve
+from playhead.config.references import resolve
 from playhead.errors import Invalid, near_names
 
 DEFAULT_TABLE = "playhead_offsets"
@@ -38,6 +38,7 @@ LIBPQ = (
 )
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql", "postgresql+psycopg": "postgresql"}
 _IDENTIFIER = re.compile(r"[^\W\d][\w$]*")
+_FROM_ENVIRONMENT = re.compile(r"\$\{env:[^}]+\}")
 _LONGEST_IDENTIFIER_BYTES = 63  # PostgreSQL cuts the rest off without a word, and two names become one
 _EXAMPLE = "write it like sqlite:///offsets.db or postgresql://user@host/database"
 
@@ -115,7 +116,7 @@ def _postgresql(url: URL, table: TableName, options: dict[str, str]) -> Address:
         if name not in LIBPQ:
             raise Invalid(f"the option {name!r} of a PostgreSQL URL is not allowed here", near_names(name, LIBPQ))
     password = url.password if url.password is None else str(url.password)
-    reference = password if password and has_reference(password) else None
+    reference = password if password and _FROM_ENVIRONMENT.fullmatch(password) else None
     if reference:
         # From the environment alone: this text may come from a plan file, and must not be able to read our files.
         password = resolve(reference, {"env": "env"})

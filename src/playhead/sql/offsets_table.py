@@ -270,7 +270,9 @@ class OffsetsTable:
     def _insert(self, connection: Connection, values: Mapping[str, Any]) -> bool:
         """False when somebody else's row is there already."""
         make = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-        return connection.execute(make(self._table).values(**values).on_conflict_do_nothing()).rowcount == 1
+        wanted = make(self._table).values(**values).on_conflict_do_nothing()
+        # SQLAlchemy does not count inserted rows unless it is asked to.
+        return connection.execute(wanted, execution_options={"preserve_rowcount": True}).rowcount == 1
 
     def _select(self, connection: Connection) -> Select[Any]:
         c = self._table.c

@@ -18,7 +18,9 @@ class _Properties(msgspec.Struct):
     properties: dict[str, str | None]
 
 
-def read_connector_configs(settings: ClientSettings, topic: str, deadline: Deadline) -> dict[str, dict[str, str | None]]:
+def read_connector_configs(
+    settings: ClientSettings, topic: str, deadline: Deadline
+) -> dict[str, dict[str, str | None]]:
     """Connector name -> its configuration. A cluster whose config topic is not there has no connectors."""
     with Admin(settings, deadline) as admin:
         try:

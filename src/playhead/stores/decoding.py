@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from playhead.connect.keys import OffsetKey, decode_key, decode_legacy_key, decode_value, without_envelope
 from playhead.errors import Invalid
@@ -12,11 +13,13 @@ from playhead.stores import Raw, Stored
 LEGACY = "a legacy record with a schema envelope, written before Kafka 3.0: no worker reads it any more"
 
 
-@dataclass(frozen=True, slots=True)
-class RawPair:
+class RawPair(NamedTuple):
+    """`home`: the Kafka partition where the key belongs, if it lies elsewhere."""
+
     key: bytes | None
     value: bytes | None
     where: Mapping[str, Scalar]
+    home: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ def decode_pairs(
     owners: Collection[str] | None,
     *,
     removed: bool,
-    notes_on: Callable[[bytes, OffsetKey, RawPair], Iterable[str]] = lambda raw, key, pair: (),
+    notes_on: Callable[[bytes, OffsetKey, RawPair], tuple[str, ...]] = lambda raw, key, pair: (),
 ) -> Decoded:
     """`removed`: keep pairs whose value is null. What is not Connect's is counted; what Connect would refuse is named."""
     entries: list[Stored] = []
@@ -46,11 +49,13 @@ def decode_pairs(
             foreign += 1
         elif (owners is None or key.connector in owners) and (removed or pair.value is not None):
             try:
-                offset = None if pair.value is None else decode_value(without_envelope(pair.value) if legacy else pair.value)
+                offset = (
+                    None if pair.value is None else decode_value(without_envelope(pair.value) if legacy else pair.value)
+                )
             except Invalid as error:
                 notes.append(f"{key.connector} {key.partition}: {error.what}; left out")
                 continue
-            said = (LEGACY,) if legacy else tuple(notes_on(raw, key, pair))
+            said = (LEGACY,) if legacy else notes_on(raw, key, pair)
             position = Position(key.connector, key.partition, offset)
             entries.append(Stored(position, pair.where, said, Raw(raw, pair.value)))
     if foreign:

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from playhead.config import Context, Setting
-from playhead.errors import Invalid, PlayheadError, Refused, Unreachable
+from playhead.config.contexts import masked
+from playhead.errors import Invalid, PlayheadError, Refused, TimedOut, Unreachable
 from playhead.kafka.client import Admin
-from playhead.kafka.group_types import list_other_groups
 from playhead.kafka.groups import (
     CONSUMER_TYPES,
     IDLE,
@@ -87,8 +87,7 @@ class GroupsStore:
         unnamed = [Refusal(owner, "a group needs a name") for owner in owners if not owner]
         with self.session() as admin:
             groups = describe_groups(admin, [owner for owner in owners if owner], self.deadline)
-            dead = [name for name, group in groups.items() if group.state == "dead"]
-            others = {group.name: group.type for group in list_other_groups(admin, self.deadline)} if dead else {}
+            others = _other_types(admin, self.deadline) if any(g.state == "dead" for g in groups.values()) else {}
         return unnamed + [refusal for group in groups.values() if (refusal := _refusal(group, others.get(group.name)))]
 
     def write(self, changes: Sequence[Change]) -> Outcomes:
@@ -102,7 +101,9 @@ def open_uri(uri: str, access: Access) -> GroupsStore:
     """The brokers are those of the URI; how to speak to them is the context's."""
     servers = uri.removeprefix(SCHEME)
     if not uri.startswith(SCHEME) or "/" in servers or "@" in servers or not all(servers.split(",")):
-        raise Invalid(f"{uri!r} does not name brokers", "write it as groups://host:9092, several with commas between")
+        raise Invalid(
+            f"{masked(uri)!r} does not name brokers", "write it as groups://host:9092, several with commas between"
+        )
     return open_groups(access.context, access.deadline, servers)
 
 
@@ -122,10 +123,16 @@ def _stored(group: str, tp: TopicPartition, found: Committed) -> Stored:
     return Stored(Position.of_kafka(group, tp.topic, tp.partition, found.offset), where)
 
 
+def _other_types(admin: Admin, deadline: Deadline) -> dict[str, str]:
+    from playhead.kafka.group_types import list_other_groups
+
+    return {group.name: group.type for group in list_other_groups(admin, deadline)}
+
+
 def _notes_on_others(admin: Admin, deadline: Deadline) -> tuple[str, ...]:
     """Connect's own workers are not mentioned: they form groups, but hold no positions in them."""
-    others = [group for group in list_other_groups(admin, deadline) if "share" in group.type or "streams" in group.type]
-    return tuple(f"{group.name} is a {group.type} group: left out" for group in others)
+    others = _other_types(admin, deadline)
+    return tuple(f"{name} is a {kind} group: left out" for name, kind in others.items() if kind != "connect")
 
 
 def _refusal(group: Group, other_type: str | None) -> Refusal | None:
@@ -171,11 +178,11 @@ class _Edit:
         moved = {tp: Committed(n) for tp, n in wanted.items() if n is not None and self._offset(tp) != n}
         try:
             return self._forget(forgotten, moved) if forgotten else self._commit(moved)
-        except Unreachable as error:
-            return self._all(Result.UNKNOWN, f"{error.what}; it may have happened")
         except Refused as error:
             return self._all(Result.REFUSED, _sentence(error))
         except PlayheadError as error:
+            if _answer_was_lost(error):
+                return self._all(Result.UNKNOWN, f"{error.what}; it may have happened")
             return self._all(Result.FAILED, _sentence(error))
 
     def _commit(self, moved: Commits) -> list[Outcome]:
@@ -188,11 +195,13 @@ class _Edit:
         try:
             delete_groups(self.admin, [self.group], self.deadline)
         except Unreachable as error:
+            if not _answer_was_lost(error):
+                raise
             unanswered = error  # deleted or not: to commit the rest is right in both cases
         if fault := self._put_back(rest):
             lost = ", ".join(f"{tp} at {found.offset}" for tp, found in sorted(rest.items()))
             said = f"the group is deleted, but the rest of it could not be committed again ({fault.what}): {lost}"
-            return self._all(Result.UNKNOWN if isinstance(fault, Unreachable) else Result.FAILED, said)
+            return self._all(Result.UNKNOWN if _answer_was_lost(fault) else Result.FAILED, said)
         if unanswered:
             raise unanswered
         said = f"in two steps: the group was deleted, {len(rest)} position(s) committed again"
@@ -297,6 +306,11 @@ def _absence(tp: TopicPartition, leaders: Leaders | None) -> str | None:
     if leaders is None:
         return f"topic {tp.topic} does not exist"
     return None if tp.partition in leaders else f"{tp} does not exist: {tp.topic} has {len(leaders)} partition(s)"
+
+
+def _answer_was_lost(error: PlayheadError) -> bool:
+    """Nobody said no; an `AccessDenied`, which is `Unreachable` as well, did."""
+    return type(error) in (Unreachable, TimedOut)
 
 
 def _shown(offset: int | None) -> str:

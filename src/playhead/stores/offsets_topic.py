@@ -12,9 +12,10 @@ Committed records only where the workers themselves read so, that is with exactl
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from playhead.config import Context
@@ -24,9 +25,9 @@ from playhead.errors import Invalid, Unreachable
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import get_group
 from playhead.kafka.log import Captured, Record, capture, read_latest, read_records
-from playhead.kafka.murmur2 import partition_of
+from playhead.kafka.murmur2 import partitions_of
 from playhead.kafka.properties import ClientSettings, settings_at
-from playhead.model import Change, Deadline, Outcomes
+from playhead.model import Change, Deadline, Map, Outcomes
 from playhead.model.position import Scalar
 from playhead.stores import Access, Capabilities, Progress, Refusal, Snapshot, Stored
 from playhead.stores.decoding import RawPair, decode_pairs
@@ -69,7 +70,7 @@ class OffsetsTopic:
         with Admin(self.settings, self.deadline) as admin:
             for topic in self._topics(owners):
                 captured = capture(admin, topic, self.deadline, committed=self.committed)
-                records = read_records(admin, captured, self.deadline)
+                records = list(read_records(admin, captured, self.deadline))
                 parts.append(self._decoded(captured, records, owners, removed=True))
         return _joined(parts)
 
@@ -147,24 +148,26 @@ class OffsetsTopic:
                 yield replace(entry, notes=(*entry.notes, note))
 
     def _decoded(
-        self, captured: Captured, records: Iterable[Record], owners: Collection[str] | None, *, removed: bool
+        self, captured: Captured, records: Sequence[Record], owners: Collection[str] | None, *, removed: bool
     ) -> Snapshot:
-        partitions = len(captured.topic.partitions)
         named = {"topic": captured.topic.name} if self.own_topics else {}
-
-        def notes_on(raw: bytes, key: OffsetKey, pair: RawPair) -> Iterator[str]:
-            home = partition_of(raw, partitions)
-            if pair.where["kafka_partition"] != home:
-                yield f"Java would put this key into partition {home}: the topic grew, or another client wrote it"
-            if not is_as_connect_writes(raw, key):
-                yield "these key bytes are not as Connect writes them: no worker will find them"
-
-        decoded = decode_pairs((_pair(r, named) for r in records), owners, removed=removed, notes_on=notes_on)
+        homes = partitions_of([record.key or b"" for record in records], len(captured.topic.partitions))
+        placed = (_pair(record, named, home) for record, home in zip(records, homes, strict=True))
+        decoded = decode_pairs(placed, owners, removed=removed, notes_on=_notes_on)
         open_ends = [
             f"{tp} has an open transaction: what comes after offset {captured.end_of(tp.partition)} is not decided yet"
             for tp in (captured.open_transactions if self.committed else ())
         ]
         return Snapshot(tuple(decoded.entries), (*decoded.notes, *open_ends))
+
+
+def _notes_on(raw: bytes, key: OffsetKey, pair: RawPair) -> tuple[str, ...]:
+    notes: tuple[str, ...] = ()
+    if pair.home is not None:
+        notes = (f"Java would put this key into partition {pair.home}: the topic grew, or another client wrote it",)
+    if not is_as_connect_writes(raw, key):
+        notes = (*notes, "these key bytes are not as Connect writes them: no worker will find them")
+    return notes
 
 
 def _joined(parts: Sequence[Snapshot]) -> Snapshot:
@@ -173,26 +176,55 @@ def _joined(parts: Sequence[Snapshot]) -> Snapshot:
     )
 
 
-def _pair(record: Record, named: Mapping[str, Scalar]) -> RawPair:
-    written = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+def _pair(record: Record, named: Mapping[str, Scalar], home: int) -> RawPair:
     where: dict[str, Scalar] = {
         **named,
         "kafka_partition": record.partition,
         "kafka_offset": record.offset,
-        "written": written.replace("+00:00", "Z"),
+        "written": _written(record.timestamp_ms),
     }
-    return RawPair(record.key, record.value, where)
+    return RawPair(record.key, record.value, where, None if home == record.partition else home)
+
+
+def _written(timestamp_ms: int) -> str:
+    return f"{_second(timestamp_ms // 1000)}.{timestamp_ms % 1000:03d}Z"
+
+
+@lru_cache(maxsize=4096)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _with_twins_noted(entries: Sequence[Stored]) -> tuple[Stored, ...]:
-    counts = Counter((entry.position.owner, entry.position.partition) for entry in entries)
+    suspects = _suspects(entries)
+    if not suspects:
+        return tuple(entries)
+    counts = Counter(_place(entry) for entry in entries if entry.position.owner in suspects)
     twin = "this partition is stored more than once, under other key bytes or in another Kafka partition"
     return tuple(
         replace(entry, notes=(*entry.notes, twin))
-        if counts[entry.position.owner, entry.position.partition] > 1
+        if entry.position.owner in suspects and counts[_place(entry)] > 1
         else entry
         for entry in entries
     )
+
+
+def _place(entry: Stored) -> tuple[str, Map]:
+    return entry.position.owner, entry.position.partition
+
+
+def _suspects(entries: Sequence[Stored]) -> set[str]:
+    """Owners that may have twins: fields in two orders, a key in two places, or bytes that are not Connect's. Mostly none."""
+    orders: dict[str, tuple[str, ...]] = {}
+    keys: set[bytes] = set()
+    suspects = set()
+    for entry in entries:
+        owner, order = entry.position.owner, tuple(entry.position.partition.fields)
+        key = entry.raw.key if entry.raw else b""
+        if orders.setdefault(owner, order) != order or key in keys or entry.notes:
+            suspects.add(owner)
+        keys.add(key)
+    return suspects
 
 
 def open_uri(uri: str, access: Access) -> OffsetsTopic:

@@ -17,6 +17,7 @@ from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Position, R
 from playhead.model.position import INT64_MAX, Scalar
 from playhead.sql.address import Address, parse_address
 from playhead.sql.database import Database
+from playhead.sql.faults import translated
 from playhead.sql.offsets_table import LEASE_SECONDS, OffsetsTable, Row
 from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
 
@@ -83,8 +84,12 @@ class SqlStore:
     def _write_owner(self, database: Database, owner: str, steps: "Sequence[_Step]") -> list[tuple[Result, str]]:
         table = OffsetsTable(self.address.table)
         by = f"{_user()}@{socket.gethostname()}"
+        doing = f"writing {self._place()}"
         try:
-            with database.transaction(f"writing {self._place()}", lock_seconds=self.deadline.remaining()) as connection:
+            with (
+                database.transaction(doing, lock_seconds=self.deadline.remaining()) as connection,
+                translated(doing),
+            ):
                 table.ensure(connection)
                 found = table.locked(connection, owner, [step.place for step in steps])
                 for step in steps:

@@ -127,7 +127,9 @@ def _entries(data: bytes) -> list[Entry]:
     keys = [entry.key for entry in entries]
     if len(set(keys)) < len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise Invalid(f"the offset file holds the key {twice.decode('utf-8', 'replace')} twice; it is not clear which counts")
+        raise Invalid(
+            f"the offset file holds the key {twice.decode('utf-8', 'replace')} twice; it is not clear which counts"
+        )
     return entries
 
 

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 
 from playhead.connect.dialects import Dialect, find_dialect
 from playhead.connect.keys import (
-    OffsetKey,
     decode_key,
     decode_legacy_key,
     decode_value,
@@ -30,7 +29,10 @@ Newest = dict[tuple[int, bytes], Record]
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One live pair. `fault`: why Connect would refuse its value. `home`: the partition in which Java would put the key."""
+    """One live pair. `fault`: why Connect would refuse its value. `home`: the partition in which Java would put the key.
+
+    `is_findable` is False when no worker would ever make these key bytes.
+    """
 
     owner: str
     partition: Map
@@ -38,16 +40,10 @@ class Kept:
     key: bytes | None = None
     fault: str | None = None
     legacy: bool = False
+    is_findable: bool = True
     place: TopicPartition | None = None
     home: int | None = None
     written_ms: int = 0
-
-    @property
-    def is_findable(self) -> bool:
-        """False when no worker would ever make these key bytes."""
-        return not self.legacy and (
-            self.key is None or is_as_connect_writes(self.key, OffsetKey(self.owner, self.partition))
-        )
 
     @property
     def is_misplaced(self) -> bool:
@@ -175,7 +171,8 @@ def keep(
         offset = decode_value(without_envelope(value) if legacy else value)
     except Invalid as error:
         fault = error.what
-    return Kept(found.connector, found.partition, offset, key, fault, legacy, place, home, written_ms)
+    findable = not legacy and is_as_connect_writes(key, found)
+    return Kept(found.connector, found.partition, offset, key, fault, legacy, findable, place, home, written_ms)
 
 
 def moment(timestamp_ms: int) -> str:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from playhead.connect.javafile import CorruptFile, decode_file
 from playhead.connect.rest import open_rest
-from playhead.errors import Invalid, NotFound, Unreachable
+from playhead.errors import Invalid, Unreachable
 from playhead.kafka.client import Admin
 from playhead.kafka.properties import ClientSettings, client_settings
 from playhead.model import Deadline
@@ -223,12 +224,18 @@ def _connectors(selection: Selection, store: Store) -> Mapping[str, Connector] |
 
 
 def _is_of_context(selection: Selection, store: Store) -> bool:
+    """Whether this is the store of the workers that the context names. Told by names alone: nothing is opened for it."""
     if selection.uri is None:
         return True
-    try:
-        return _base(select_store(replace(selection, uri=None, via=None)).uri) == _base(store.uri)
-    except (Invalid, NotFound):
-        return False
+    worker, brokers = worker_of(selection.context), _brokers(selection)
+    match store:
+        case OffsetsTopic() if worker and brokers:
+            return (store.topic, store.settings.bootstrap) == (worker.get("offset.storage.topic"), brokers.bootstrap)
+        case StandaloneFile() if worker:
+            return store.path == Path(worker.get("offset.storage.file.filename", ""))
+        case ConnectRest():
+            return list(store.urls) == selection.context.connect_urls
+    return False
 
 
 def _base(uri: str) -> str:

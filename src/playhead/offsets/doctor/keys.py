@@ -63,10 +63,9 @@ def _orphans(case: Case) -> Iterator[Said]:
 
 def _unfindable(case: Case, places: ByPartition) -> Iterator[Said]:
     for (owner, partition), kept in places.items():
-        others = any(one.is_findable for one in kept)
-        for one in kept:
-            if one.is_findable:
-                continue
+        unseen = [one for one in kept if not one.is_findable]
+        others = len(unseen) < len(kept)
+        for one in unseen:
             if one.legacy:
                 kind, why = "legacy", "has a schema envelope from before Kafka 3.0: no worker reads it any more"
             else:
@@ -85,6 +84,8 @@ def _removal(case: Case, one: Kept, *, alone: bool) -> str:
 
 def _twins(case: Case, places: ByPartition) -> Iterator[Said]:
     for kept in places.values():
+        if len(kept) == 1:
+            continue
         forms: dict[bytes, list[Kept]] = defaultdict(list)
         for one in kept:
             if one.key is not None and one.is_findable:

@@ -23,29 +23,31 @@ _WITHOUT_DATABASE = (10, 9, 5)  # from this version on Confluent's connector dro
 
 def check_values(case: Case, versions: Mapping[str, str] | None) -> Iterator[Said]:
     """`versions`: connector class -> version installed on the workers, None where nobody could be asked."""
+    tables: dict[str, list[Kept]] = defaultdict(list)
     for one in case.kept:
+        dialect = case.dialect_of(one)
         if not one.legacy:
-            yield from _bad_value(case, one)
-    for owner, kept in _jdbc(case).items():
+            yield from _bad_value(case, one, dialect)
+        if dialect is JDBC and one.offset is not None and one.is_findable and table_of(one.partition):
+            tables[one.owner].append(one)
+    for owner, kept in tables.items():
         yield from _stale_v0(case, owner, kept)
         yield from _two_names(case, owner, kept, versions)
 
 
-def _bad_value(case: Case, one: Kept) -> Iterator[Said]:
+def _bad_value(case: Case, one: Kept, dialect: Dialect | None) -> Iterator[Said]:
     if one.fault is not None:
         what = f"{one.partition}: {one.fault}, so workers ignore this position and the connector starts over there"
-        yield Finding("bad-value", one.owner, what, _set_anew(case, one))
+        yield Finding("bad-value", one.owner, what, _set_anew(case, one, dialect))
         return
-    dialect = case.dialect_of(one)
     fatal = [problem for problem in dialect.check(one.partition, one.offset) if problem.fatal] if dialect else []
     if dialect is not None and fatal:
         what = f"{one.partition}: " + "; ".join(str(problem) for problem in fatal)
         yield Finding("bad-value", one.owner, what, _correction(case, one, dialect, fatal))
 
 
-def _set_anew(case: Case, one: Kept) -> str:
+def _set_anew(case: Case, one: Kept, dialect: Dialect | None) -> str:
     """What the value should have been nobody can tell; what a field is called, the dialect may."""
-    dialect = case.dialect_of(one)
     names = [field.name for field in dialect.fields if field.required] if dialect else []
     words = [f"{name}=VALUE" for name in names] or ["FIELD=VALUE"]
     return case.commands.ours("set", one.owner, *words, *partition_words(one.partition), stop=one.owner)
@@ -84,14 +86,6 @@ def _as_typed(value: Scalar) -> str | None:
     return text.partition(".")[0] if _WHOLE.fullmatch(text) else None
 
 
-def _jdbc(case: Case) -> dict[str, list[Kept]]:
-    found: dict[str, list[Kept]] = defaultdict(list)
-    for one in case.kept:
-        if one.offset is not None and one.is_findable and table_of(one.partition) and case.dialect_of(one) is JDBC:
-            found[one.owner].append(one)
-    return found
-
-
 def _stale_v0(case: Case, owner: str, kept: Sequence[Kept]) -> Iterator[Said]:
     newer = [one for one in kept if not is_v0(one.partition)]
     for old in (one for one in kept if is_v0(one.partition)):
@@ -109,7 +103,7 @@ def _two_names(case: Case, owner: str, kept: Sequence[Kept], versions: Mapping[s
     for one in kept:
         if not is_v0(one.partition):
             by_name[(table_of(one.partition) or "").rpartition(".")[2]].append(one)
-    for forms in by_name.values():
+    for forms in (found for found in by_name.values() if len(found) > 1):
         unique = list({one.partition: one for one in forms}.values())
         for left, right in combinations(unique, 2):
             if same_table(left.partition, right.partition):

@@ -1,0 +1,457 @@
+"""The checks of `offsets doctor` on what was read: no broker, no worker."""
+
+import json
+import shlex
+import socket
+import struct
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from playhead.config import Context, Setting
+from playhead.connect.javafile import Entry as Pair
+from playhead.connect.javafile import encode_file
+from playhead.errors import Unreachable
+from playhead.kafka.client import Broker, Cluster
+from playhead.kafka.murmur2 import partition_of
+from playhead.kafka.partitions import Span
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.transactions_seen import list_open_transactions
+from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Plan, Position, Result, Secret, TopicPartition
+from playhead.offsets.doctor import Diagnosis, Finding, diagnose
+from playhead.offsets.doctor.applies import check_applies
+from playhead.offsets.doctor.case import Case, Kept, keep
+from playhead.offsets.doctor.commands import Commands, field_words
+from playhead.offsets.doctor.keys import check_keys
+from playhead.offsets.doctor.positions import Spot, judge_spot, shared_groups, spots_of
+from playhead.offsets.doctor.topics import internal_topics
+from playhead.offsets.doctor.transactions import _task_of
+from playhead.offsets.doctor.values import CONFLUENT_JDBC, check_values
+from playhead.offsets.journal import Entry, Journal
+from playhead.offsets.select import Selection
+from playhead.offsets.workers import Connector
+from playhead.stores import Access, Stored
+from playhead.stores.memory import MemoryStore
+
+FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
+AIVEN_JDBC = "io.aiven.connect.jdbc.JdbcSourceConnector"
+HERE = Commands((("--worker-config", "worker.properties"),), "kafka:9092", "http://connect:8083")
+
+
+def kept(key: str, value: str, partition: int | None = None, written_ms: int = 0) -> Kept:
+    """A pair in a topic of five partitions, at home unless a partition is given."""
+    home = partition_of(key.encode(), 5)
+    place = TopicPartition("offsets", home if partition is None else partition)
+    found = keep(key.encode(), value.encode(), place, home, written_ms)
+    assert found is not None
+    return found
+
+
+def case(*pairs: Kept, connectors: dict[str, str] | None = None) -> Case:
+    known = None
+    if connectors is not None:
+        known = {name: Connector(name, kind, False, f"connect-{name}") for name, kind in connectors.items()}
+    return Case(pairs, known, HERE)
+
+
+def found(said) -> list[Finding]:
+    return [one for one in said if isinstance(one, Finding)]
+
+
+def kinds(said) -> list[tuple[str, str]]:
+    return [(finding.kind, finding.owner) for finding in found(said)]
+
+
+# Keys
+
+
+def test_an_owner_without_a_connector_is_an_orphan_and_one_with_it_is_not():
+    pairs = [kept('["a",{"filename":"x"}]', '{"position":1}'), kept('["b",{"filename":"x"}]', '{"position":1}')]
+    [finding] = found(check_keys(case(*pairs, connectors={"a": FILE_SOURCE})))
+    assert (finding.kind, finding.owner) == ("orphan", "b")
+    assert finding.mend == "playhead offsets delete b --all --worker-config worker.properties"
+
+
+def test_where_nobody_knows_the_connectors_nothing_is_called_an_orphan():
+    said = list(check_keys(case(kept('["a",{}]', '{"n":1}'))))
+    assert said == ["which connectors exist cannot be told from here, and with it not whose offsets are left over"]
+    assert list(check_keys(case())) == []
+
+
+def test_of_two_keys_for_one_partition_the_newer_one_stays_where_no_dialect_knows_better():
+    old, new = (
+        kept('["c",{"a":1,"b":2}]', '{"n":1}', written_ms=1),
+        kept('["c",{"b":2,"a":1}]', '{"n":2}', written_ms=2),
+    )
+    [finding] = found(check_keys(case(old, new)))
+    assert finding.kind == "twin"
+    assert '["c",{"a":1,"b":2}]|NULL' in finding.mend
+
+
+def test_a_copy_in_a_connectors_own_topic_is_no_twin():
+    key = '["c",{"a":1,"b":2}]'
+    own = keep(
+        key.encode(), b'{"n":2}', TopicPartition("own", partition_of(key.encode(), 5)), partition_of(key.encode(), 5)
+    )
+    assert own is not None
+    assert kinds(check_keys(case(kept(key, '{"n":1}'), own))) == []
+
+
+def test_equal_copies_are_misplaced_but_no_twins():
+    key = '["c",{"filename":"x"}]'
+    away = (partition_of(key.encode(), 5) + 1) % 5
+    equal = case(kept(key, '{"position":5}'), kept(key, '{"position":5}', away))
+    assert kinds(check_keys(equal)) == [("misplaced", "c")]
+    different = case(kept(key, '{"position":5}', written_ms=9), kept(key, '{"position":7}', away))
+    twin, misplaced = found(check_keys(different))
+    assert (twin.kind, misplaced.kind) == ("twin", "misplaced")
+    assert " --execute" not in twin.mend and " --stop" not in twin.mend  # it must not run between the two steps
+    assert "set c position=5" in twin.mend
+
+
+def test_a_key_that_is_beside_the_one_that_counts_is_never_removed_with_it():
+    good, spaced = kept('["c",{"filename":"x"}]', '{"position":5}'), kept('["c", {"filename":"x"}]', '{"position":6}')
+    [beside] = found(check_keys(case(good, spaced)))
+    assert beside.mend.startswith('printf \'%s\\n\' \'["c", {"filename":"x"}]|NULL\' | kafka-console-producer.sh')
+    [alone] = found(check_keys(case(spaced)))
+    assert alone.kind == "unfindable" and "playhead offsets import -" in alone.mend
+    assert "starts over" in alone.what and "counts" in beside.what
+
+
+def test_a_legacy_key_is_not_a_twin_of_the_new_one():
+    legacy = kept('{"schema":null,"payload":["c",{"filename":"x"}]}', '{"schema":null,"payload":{"position":5}}')
+    assert legacy.offset == Map({"position": 5})
+    assert kinds(check_keys(case(legacy, kept('["c",{"filename":"x"}]', '{"position":6}')))) == [("legacy", "c")]
+
+
+# Values
+
+
+def test_a_value_is_judged_by_the_dialect_of_the_connectors_class():
+    pair = kept('["c",{"filename":"x"}]', '{"position":"5"}')
+    assert kinds(check_values(case(pair), None)) == []  # many connectors have such a form
+    [finding] = found(check_values(case(pair, connectors={"c": FILE_SOURCE}), None))
+    assert finding.kind == "bad-value" and "$.offset.position" in finding.what
+    assert shlex.split(finding.mend)[:6] == ["playhead", "offsets", "set", "c", "position=5", "--partition"]
+
+
+def test_a_value_that_cannot_be_corrected_has_to_be_forgotten():
+    pair = kept('["c",{"filename":"x"}]', '{"position":"five"}')
+    [finding] = found(check_values(case(pair, connectors={"c": FILE_SOURCE}), None))
+    assert finding.mend.startswith("playhead offsets delete c --partition")
+
+
+def test_a_value_that_connect_itself_refuses_is_a_finding_whoever_wrote_it():
+    nested = kept('["c",{"a":1}]', '{"n":{"x":1}}')
+    assert nested.fault is not None
+    assert kinds(check_values(case(nested), None)) == [("bad-value", "c")]
+    text = kept('["c",{"a":1}]', '"just text"')
+    assert kinds(check_values(case(text), None)) == [("bad-value", "c")]
+
+
+def test_a_stale_v0_key_is_removed_without_its_v1():
+    v0 = kept('["j",{"table":"orders"}]', '{"incrementing":4}')
+    v1 = kept('["j",{"protocol":"1","table":"public.orders"}]', '{"incrementing":9}')
+    [finding] = found(check_values(case(v0, v1), None))
+    assert finding.kind == "jdbc-v0"
+    document = json.loads(shlex.split(finding.mend.partition(" | ")[0])[2])
+    assert document == {"j": [{"partition": {"table": "orders"}, "offset": None}]}
+    assert kinds(check_values(case(v0), None)) == []
+    other = kept('["k",{"protocol":"1","table":"public.orders"}]', '{"incrementing":9}')
+    assert kinds(check_values(case(v0, other), None)) == []  # another connector's
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "told"),
+    [
+        (CONFLUENT_JDBC, "10.9.7", True),
+        (CONFLUENT_JDBC, "10.9.5", True),
+        (CONFLUENT_JDBC, "11.0.0-SNAPSHOT", True),
+        (CONFLUENT_JDBC, "10.9.4", False),
+        (CONFLUENT_JDBC, "10.9", False),
+        (CONFLUENT_JDBC, "", False),
+        (AIVEN_JDBC, "6.12.0", False),
+    ],
+)
+def test_which_of_two_table_names_is_read_is_told_only_where_the_version_tells(kind, version, told):
+    short = kept('["j",{"protocol":"1","table":"public.orders"}]', '{"incrementing":4}')
+    long = kept('["j",{"protocol":"1","table":"shop.public.orders"}]', '{"incrementing":9}')
+    [finding] = found(check_values(case(long, short, connectors={"j": kind}), {kind: version}))
+    assert finding.kind == "jdbc-two-names"
+    assert ('"shop.public.orders"' in finding.mend) is told
+    assert ("playhead offsets history j" in finding.mend) is not told
+    assert ("is further on" in finding.what) is told
+
+
+# Positions in Kafka
+
+
+def spot(offset: int, epoch: int | None = None) -> Spot:
+    return Spot("s", TopicPartition("t", 0), offset, epoch, lambda tp: f"move {tp}", lambda tp: f"forget {tp}")
+
+
+@pytest.mark.parametrize(
+    ("offset", "epoch", "now", "kind"),
+    [
+        (5, None, 0, None),
+        (10, None, 0, None),
+        (3, None, 0, None),
+        (2, None, 0, "sink-out-of-range"),
+        (11, None, 0, "sink-out-of-range"),
+        (5, 0, 0, None),
+        (5, 2, 1, "topic-recreated"),
+        (5, 2, None, None),
+        (11, 2, 1, "sink-out-of-range"),
+    ],
+)
+def test_a_position_is_judged_by_the_log_it_points_into(offset, epoch, now, kind):
+    said = [finding.kind for finding in judge_spot(spot(offset, epoch), Span(3, 10), now)]
+    assert said == ([kind] if kind else [])
+
+
+def test_a_group_is_moved_by_the_command_for_groups_and_anything_else_by_that_for_offsets():
+    entry = Stored(Position.of_kafka("g", "t", 1, 5), {"leader_epoch": 4})
+    [of_group] = spots_of([entry], Commands((("--store", "groups://kafka:9092"),), "kafka:9092"), groups=True)
+    assert (of_group.owner, of_group.epoch) == ("group:g", 4)
+    assert of_group.move(of_group.place) == (
+        "playhead groups reset g --topic t:1 --to-earliest --bootstrap-server kafka:9092"
+    )
+    [of_store] = spots_of([entry], Commands((("--store", "checkpoint:/data"),)), groups=False)
+    assert (
+        of_store.move(of_store.place) == "playhead offsets reset g --topic t:1 --to-earliest --store checkpoint:/data"
+    )
+    source = Stored(Position("c", Map({"filename": "x"}), Map({"position": 1})))
+    assert spots_of([source], HERE, groups=False) == []
+
+
+def test_sinks_share_a_group_only_on_one_cluster():
+    sinks = [
+        Connector("a", None, True, "g"),
+        Connector("b/c", None, True, "g"),
+        Connector("d", None, True, "g", cluster="elsewhere:9092"),
+        Connector("e", None, True, "own"),
+    ]
+    [finding] = found(shared_groups(HERE, sinks))
+    assert finding.owner == "a, b/c"
+    assert shlex.split(finding.mend)[-1] == "http://connect:8083/connectors/b%2Fc/config"
+
+
+# Topics and transactions
+
+
+def test_a_transactional_id_tells_its_connector_and_task():
+    assert _task_of("lab-my-source-12", "lab") == ("my-source", 12)
+    assert _task_of("other-my-source-12", "lab") is None
+    assert _task_of("lab-my-source", "lab") is None
+    assert _task_of("lab-my-source-1", None) is None
+
+
+def test_the_internal_topics_are_those_of_the_worker_file_with_its_numbers():
+    worker = {
+        "offset.storage.topic": "o",
+        "offset.storage.partitions": "5",
+        "offset.storage.replication.factor": "1",
+        "config.storage.topic": "c",
+    }
+    shown = [(topic.name, topic.partitions, topic.copies) for topic in internal_topics(worker, "o", ["mine"])]
+    assert shown == [("o", "5", "1"), ("c", "1", "3"), ("mine", "5", "1")]
+    assert [topic.name for topic in internal_topics(None, "o", [])] == ["o"]
+
+
+class Asked:
+    """As much of an admin client as the question needs."""
+
+    def __init__(self, port: int, **common: str) -> None:
+        self.settings = ClientSettings(dict(common))
+        self.cluster = Cluster("id", 1, (Broker(1, "127.0.0.1", port),))
+
+
+def answering(*answers: bytes) -> int:
+    """A broker that gives these answers to one connection, whatever it is asked."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = server.accept()
+        with connection, server:
+            for answer in answers:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return int(server.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"",
+        struct.pack(">i", 3) + b"abc",
+        struct.pack(">iib", 12, 1, 0) + b"\xff" * 7,
+    ],
+    ids=["another protocol", "hangs up", "cut off", "nonsense"],
+)
+def test_a_broker_that_does_not_tell_is_never_taken_for_one_without_transactions(answer):
+    assert list_open_transactions(Asked(answering(answer)), Deadline(5)) is None  # type: ignore[arg-type]
+
+
+def test_a_broker_that_wants_credentials_is_not_asked():
+    asked = Asked(1, **{"security.protocol": "SASL_PLAINTEXT"})
+    assert list_open_transactions(asked, Deadline(5)) is None  # type: ignore[arg-type]
+
+
+def test_a_broker_without_open_transactions_says_so():
+    body = struct.pack(">ib", 1, 0) + struct.pack(">ih", 0, 0) + b"\1\1\0"
+    port = answering(struct.pack(">i", len(body)) + body)
+    assert list_open_transactions(Asked(port), Deadline(5)) == []  # type: ignore[arg-type]
+
+
+# Applies
+
+
+def cut_off(*owners: str, minutes_ago: int = 60) -> Entry:
+    partition = Map({"p": 1})
+    plan = Plan.of("memory:x", [Change(owner, partition, Map({"n": 1}), Map({"n": 2})) for owner in owners])
+    return Entry("20260101T000000-x", "me@here", datetime.now(UTC) - timedelta(minutes=minutes_ago), plan, ())
+
+
+def positions(**numbers: int | None) -> dict[tuple[str, Map], Map | None]:
+    return {(name, Map({"p": 1})): None if n is None else Map({"n": n}) for name, n in numbers.items()}
+
+
+def test_an_unfinished_apply_is_told_owner_by_owner():
+    [finding] = list(check_applies([cut_off("a", "b", "c")], lambda entry: positions(a=1, b=2, c=9), HERE))
+    assert isinstance(finding, Finding)
+    assert "a is at the old position; b is at the new position; c is at neither: it moved on since" in finding.what
+    assert finding.mend == "playhead offsets undo 20260101T000000-x --worker-config worker.properties"
+    assert "still runs" not in finding.what
+
+
+def test_an_apply_that_had_done_nothing_yet_is_only_a_note():
+    [note] = list(check_applies([cut_off("a", minutes_ago=1)], lambda entry: positions(a=1), HERE))
+    assert isinstance(note, str) and "(or still runs): a is at the old position" in note
+
+
+def test_a_finished_apply_is_not_mentioned_and_an_unreadable_store_is():
+    entry = cut_off("a")
+    change = entry.plan.changes[0]
+    done = Entry(
+        entry.id, entry.who, entry.started, entry.plan, (), outcomes=Outcomes([Outcome(change, Result.CHANGED)])
+    )
+
+    def nobody_there(_entry: Entry) -> dict[tuple[str, Map], Map | None]:
+        raise Unreachable("nobody answers")
+
+    assert list(check_applies([done], nobody_there, HERE)) == []
+    [note] = list(check_applies([entry], nobody_there, HERE))
+    assert isinstance(note, str) and "nobody answers" in note
+
+
+# Commands
+
+
+def selection(uri: str | None = None, context: Context | None = None) -> Selection:
+    return Selection(Access(context or Context(None, {}), Deadline(10)), uri)
+
+
+def test_a_command_leads_to_where_we_looked_and_repeats_no_secret():
+    settings = {
+        "worker-config": Setting("my worker.properties", "--worker-config"),
+        "connect": Setting("https://me:hunter2@connect:8083", "--connect"),
+        "kafka.sasl.password": Setting(Secret("hunter2"), "-X"),
+        "kafka.client.id": Setting("me", "-X"),
+        "timeout": Setting("5s", "--timeout"),
+        "bootstrap-servers": Setting("kafka:9092", "$PLAYHEAD_BOOTSTRAP_SERVERS"),
+    }
+    commands = Commands.of(selection("memory:typed", Context("prod", settings)), MemoryStore("x"), "kafka:9092")
+    line = commands.ours("delete", "it's", "--all", stop="it's")
+    assert shlex.split(line) == [
+        *("playhead", "offsets", "delete", "it's", "--all", "--store", "memory:x", "--context", "prod"),
+        *("--worker-config", "my worker.properties", "-X", "client.id=me"),
+    ]
+    assert "hunter2" not in line + commands.patch_config("c", {"a": "b"})
+    assert "--stop" in commands.with_stoppable(frozenset({"c"})).ours("delete", "c", stop="c")
+
+
+def test_a_key_is_removed_where_it_lies_with_its_exact_bytes():
+    place = TopicPartition("offsets", 3)
+    at_home = HERE.remove_key(b'["c|d", {"x":1}]', place, at_home=True)
+    assert shlex.split(at_home)[2] == '["c|d", {"x":1}]~NULL' and "key.separator=~" in at_home
+    away = HERE.remove_key(b'["c",{}]', place, at_home=False)
+    assert shlex.split(away) == [
+        *(
+            "printf",
+            "%s\\t",
+            '["c",{}]',
+            "|",
+            "kcat",
+            "-P",
+            "-b",
+            "kafka:9092",
+            "-t",
+            "offsets",
+            "-p",
+            "3",
+            "-Z",
+            "-K",
+            "\\t",
+        )
+    ]
+
+
+def test_fields_are_written_as_the_command_line_reads_them():
+    offset = Map({"a": 5, "b": "5", "c": "plain", "d": None, "e": "null", "f": True, "g": "true", "h": 0.5})
+    assert field_words(offset) == [*("a=5", 'b="5"', "c=plain", "d=null", 'e="null"', "f=true", 'g="true"', "h=0.5")]
+
+
+# The whole
+
+
+def test_many_findings_alike_are_shown_by_their_first_few():
+    many = [Finding("unfindable", "c", f"key {number}", "x") for number in range(25)]
+    diagnosis = Diagnosis.of([*many, "a note", *many, "a note", Finding("orphan", "d", "w", "x")])
+    assert len(diagnosis.findings) == 11
+    assert diagnosis.notes == ("a note", "c: 15 more findings of the kind unfindable are not listed")
+
+
+def test_a_store_of_kafka_positions_is_looked_at_even_without_brokers():
+    from playhead.stores.opening import open_store
+
+    uri = "memory:doctor-without-brokers"
+    store = open_store(uri, Access(Context(None, {}), Deadline(5)))
+    store.write([Change("g", Map({"kafka_topic": "t", "kafka_partition": 0}), None, Map({"kafka_offset": 5}))])
+    found_there = diagnose(selection(uri))
+    assert found_there.findings == ()
+    assert "the brokers are not known" in found_there.notes[0]
+
+
+def test_a_standalone_file_is_doctored_without_any_server(tmp_path: Path):
+    path = tmp_path / "connect.offsets"
+    pairs = [
+        (b'["j",{"protocol":"1","table":"public.orders"}]', b'{"incrementing":"7"}'),
+        (b'["j",{"table":"orders"}]', b'{"incrementing":4}'),
+        (b'["removed",{"filename":"x"}]', None),
+        (b"strange", b"{}"),
+    ]
+    path.write_bytes(encode_file([Pair(key, value) for key, value in pairs]))
+    diagnosis = diagnose(selection(f"file:{path}"))
+    assert [(f.kind, f.owner) for f in diagnosis.findings] == [("bad-value", "j"), ("jdbc-v0", "j")]
+    assert all(f"--store file:{path}" in finding.mend for finding in diagnosis.findings)
+    assert [note for note in diagnosis.notes if "a key that is not Connect's" in note]
+    path.write_bytes(path.read_bytes()[:-9])
+    assert [f.kind for f in diagnose(selection(f"file:{path}")).findings] == ["corrupt-file"]
+
+
+def test_an_entry_of_the_journal_that_cannot_be_read_is_said(tmp_path: Path):
+    folder = tmp_path / "journal"
+    folder.mkdir()
+    (folder / "20260101T000000-x.json").write_text("{")
+    context = Context(None, {"journal": Setting(str(folder), "a test")})
+    Journal.of_context(context).begin(Plan.of("memory:elsewhere", [Change("a", Map({}), None, Map({"n": 1}))]), ())
+    path = tmp_path / "connect.offsets"
+    path.write_bytes(encode_file([]))
+    diagnosis = diagnose(selection(f"file:{path}", context))
+    assert diagnosis.findings == ()
+    assert len(diagnosis.notes) == 1 and "20260101T000000-x.json" in diagnosis.notes[0]
