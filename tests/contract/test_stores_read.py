@@ -10,7 +10,7 @@ import pytest
 from playhead.connect.javafile import Entry, encode_file
 from playhead.kafka.client import make_producer
 from playhead.kafka.murmur2 import partition_of
-from playhead.model import Deadline, Map
+from playhead.model import Change, Deadline, Map, Result
 from playhead.stores.offsets_topic import OffsetsTopic
 from playhead.stores.standalone_file import StandaloneFile
 
@@ -102,3 +102,61 @@ def test_the_history_of_the_topic_is_in_the_order_it_was_written(settings_of, ne
     assert offsets == [1, 2, None, 3]
     assert [e.where["kafka_offset"] for e in store.history().entries] == [0, 1, 2, 3]
     assert shown(store.snapshot()) == {("c", "{}"): Map({"n": 3})}
+
+
+def test_a_key_that_lies_twice_in_a_file_is_shown_twice_and_not_written(tmp_path):
+    """Legal in Java's stream, where arrays are equal only to themselves."""
+    path = tmp_path / "connect.offsets"
+    twice = b'["c",{"filename":"x"}]'
+    data = encode_file(
+        [Entry(twice, b'{"position":1}'), Entry(b'["d",{}]', b'{"n":1}'), Entry(twice, b'{"position":2}')]
+    )
+    path.write_bytes(data)
+    store = StandaloneFile(path)
+    assert [e.position.offset for e in store.snapshot(["c"]).entries] == [Map({"position": 1}), Map({"position": 2})]
+    assert all("twice" in e.notes[0] for e in store.snapshot(["c"]).entries)
+    outcomes = store.write([Change("c", Map({"filename": "x"}), Map({"position": 2}), Map({"position": 0}))])
+    assert [(o.result, "twice" in o.detail) for o in outcomes] == [(Result.REFUSED, True)]
+    assert path.read_bytes() == data
+    assert [o.result for o in store.write([Change("d", Map({}), Map({"n": 1}), Map({"n": 2}))])] == [Result.CHANGED]
+    assert [e.position.offset for e in store.snapshot(["c"]).entries] == [Map({"position": 1}), Map({"position": 2})]
+
+
+def test_legacy_records_are_shown_as_such_removed_if_asked_and_never_written(settings_of, new_topic, deadline):
+    topic = new_topic(3, cleanup_policy="compact")
+    producer = make_producer(settings_of)
+    legacy = b'{"schema":null,"payload":["old",{"filename":"x"}]}'
+    producer.produce(topic, b'{"schema":null,"payload":{"position":5}}', legacy)
+    assert producer.flush(20) == 0
+    store = OffsetsTopic(settings_of, topic, True, deadline, group_id="workers")
+    [entry] = store.snapshot().entries
+    assert (entry.position.owner, entry.position.offset) == ("old", Map({"position": 5}))
+    assert "legacy" in entry.notes[0]
+    partition = Map({"filename": "x"})
+    [outcome] = store.write([Change("old", partition, Map({"position": 5}), Map({"position": 7}))])
+    assert outcome.result is Result.CHANGED
+    keys = {e.raw.key: e.position.offset for e in store.snapshot().entries}
+    assert keys == {legacy: Map({"position": 5}), b'["old",{"filename":"x"}]': Map({"position": 7})}
+    [outcome] = store.write([Change("old", partition, Map({"position": 7}), None)])
+    assert outcome.result is Result.CHANGED
+    assert store.snapshot().entries == ()
+
+
+def test_twins_are_all_written_and_all_forgotten(settings_of, new_topic, deadline):
+    topic = new_topic(5, cleanup_policy="compact")
+    key, twin = b'["c",{"a":1,"b":2}]', b'["c",{"b":2,"a":1}]'
+    producer = make_producer(settings_of)
+    producer.produce(topic, b'{"n":1}', key, (partition_of(key, 5) + 1) % 5, timestamp=1_000)
+    producer.produce(topic, b'{"n":2}', twin, timestamp=2_000)
+    assert producer.flush(20) == 0
+    store = OffsetsTopic(settings_of, topic, True, deadline, group_id="workers")
+    place = Map({"a": 1, "b": 2})
+    [outcome] = store.write([Change("c", place, Map({"n": 2}), Map({"n": 3}))])
+    assert outcome.result is Result.CHANGED
+    found = {e.raw.key: (e.position.offset, e.where["kafka_partition"]) for e in store.snapshot().entries}
+    assert found == {
+        key: (Map({"n": 3}), (partition_of(key, 5) + 1) % 5),
+        twin: (Map({"n": 3}), partition_of(twin, 5)),
+    }
+    store.write([Change("c", place, Map({"n": 3}), None)])
+    assert store.snapshot().entries == ()

@@ -10,10 +10,12 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from confluent_kafka import Producer
 
+import playhead
 from playhead.lab import Lab, LabOptions
 from playhead.model import Deadline
 
@@ -152,3 +154,71 @@ class Application:
         self.process.stdin.close()
         self.process.stdout.close()
         return code
+
+
+# Fixtures, made such by the modules that use them
+
+
+def make_rows(lab, tmp_path):
+    return Database(lab, "sqlite", tmp_path, "seen")
+
+
+def make_group(unique):
+    return unique("group")
+
+
+def make_consume(lab, group, rows):
+    """A consumer of this test's group, with its offsets in SQLite unless told otherwise. It does not wait for ever."""
+
+    def make(topic, **options):
+        if "commit" not in options:
+            options.setdefault("store", rows.url)
+        settings = {**QUICK, **options.pop("settings", {})}
+        options = {"stop_when_idle": 20, "bootstrap_servers": lab.bootstrap_servers, **options}
+        return playhead.consume([topic], group, settings=settings, **options)
+
+    return make
+
+
+def make_filled(lab, new_topic):
+    """A topic with numbered records, dealt to its partitions in turn."""
+
+    def make(records, partitions=1):
+        topic = new_topic(partitions)
+        produce(lab, topic, [str(i) for i in range(records)], partitions)
+        return topic
+
+    return make
+
+
+def committed(lab, group):
+    """What ConsumerGroupCommand shows: partition -> (committed offset, lag)."""
+    table = lab.tool(GROUP_COMMAND, "--bootstrap-server", lab.bootstrap_servers, "--describe", "--group", group)
+    lines = [line.split() for line in table.splitlines() if line.startswith(group)]
+    return {int(words[2]): (words[3], words[5]) for words in lines}
+
+
+def values(batch):
+    return [int(record.value) for record in batch.records]
+
+
+def taken(batches, count):
+    """The next records, each batch committed, until there are `count` of them or nothing more comes."""
+    found = []
+    while len(found) < count and (batch := next(batches, None)):
+        with batch.transaction():
+            found += values(batch)
+    return found
+
+
+def goes_on(batches):
+    """One turn of an application's loop."""
+    if batch := next(batches, None):
+        batch.commit()
+    return True
+
+
+def is_at_end(batches, position=None):
+    """Nothing more comes: Kafka has told the end of every partition, and it lies where we are."""
+    batches._options = replace(batches._options, stop_when_idle=0.3)
+    return next(batches, None) is None and (position is None or set(batches.assignment.values()) == {position})

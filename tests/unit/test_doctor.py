@@ -5,6 +5,7 @@ import shlex
 import socket
 import struct
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -44,9 +45,9 @@ def kept(key: str, value: str, partition: int | None = None, written_ms: int = 0
     """A pair in a topic of five partitions, at home unless a partition is given."""
     home = partition_of(key.encode(), 5)
     place = TopicPartition("offsets", home if partition is None else partition)
-    found = keep(key.encode(), value.encode(), place, home, written_ms)
+    found = keep(key.encode(), value.encode())
     assert found is not None
-    return found
+    return replace(found, place=place, home=home, written_ms=written_ms)
 
 
 def case(*pairs: Kept, connectors: dict[str, str] | None = None) -> Case:
@@ -92,10 +93,7 @@ def test_of_two_keys_for_one_partition_the_newer_one_stays_where_no_dialect_know
 
 def test_a_copy_in_a_connectors_own_topic_is_no_twin():
     key = '["c",{"a":1,"b":2}]'
-    own = keep(
-        key.encode(), b'{"n":2}', TopicPartition("own", partition_of(key.encode(), 5)), partition_of(key.encode(), 5)
-    )
-    assert own is not None
+    own = replace(kept(key, '{"n":2}'), place=TopicPartition("own", partition_of(key.encode(), 5)))
     assert kinds(check_keys(case(kept(key, '{"n":1}'), own))) == []
 
 
@@ -363,7 +361,7 @@ def test_a_command_leads_to_where_we_looked_and_repeats_no_secret():
         "kafka.sasl.password": Setting(Secret("hunter2"), "-X"),
         "kafka.client.id": Setting("me", "-X"),
         "timeout": Setting("5s", "--timeout"),
-        "bootstrap-servers": Setting("kafka:9092", "$PLAYHEAD_BOOTSTRAP_SERVERS"),
+        "bootstrap-servers": Setting("kafka:9092", "playhead.toml:3"),
     }
     commands = Commands.of(selection("memory:typed", Context("prod", settings)), MemoryStore("x"), "kafka:9092")
     line = commands.ours("delete", "it's", "--all", stop="it's")
@@ -372,6 +370,9 @@ def test_a_command_leads_to_where_we_looked_and_repeats_no_secret():
         *("--worker-config", "my worker.properties", "-X", "client.id=me"),
     ]
     assert "hunter2" not in line + commands.patch_config("c", {"a": "b"})
+    settings["bootstrap-servers"] = Setting("kafka:9092", "$PLAYHEAD_BOOTSTRAP_SERVERS")
+    by_environment = Commands.of(selection("memory:typed", Context("prod", settings)), MemoryStore("x"), "kafka:9092")
+    assert "--context" not in by_environment.ours("list")  # it would lead away from the brokers of the environment
     assert "--stop" in commands.with_stoppable(frozenset({"c"})).ours("delete", "c", stop="c")
 
 

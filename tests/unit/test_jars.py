@@ -75,7 +75,7 @@ def test_a_line_names_coordinates_kind_and_hash():
     assert Jar.from_line(f"org.x:y:1.2 {'ab' * 32}").file_name == "y-1.2.jar"
 
 
-@pytest.mark.parametrize("name", ["kafka", "s3", "debezium"])
+@pytest.mark.parametrize("name", ["kafka", "s3", "debezium", "spark-kafka"])
 def test_every_pinned_jar_has_a_whole_hash_and_a_name_of_its_own(name):
     pinned = list_jars(name)
     assert pinned

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from playhead.connect.keys import OffsetKey, decode_key, decode_value, is_as_connect_writes
 from playhead.errors import Invalid
+from playhead.kafka.murmur2 import partition_of, partitions_of
 from playhead.model import Map
 from unit.strategies import FIELDS, TEXT
 
@@ -114,3 +115,8 @@ def test_bytes_that_no_worker_would_look_up_are_told_apart(raw, found):
     key = decode_key(raw)
     assert key is not None
     assert is_as_connect_writes(raw, key) is found
+
+
+@given(keys=st.lists(st.binary(max_size=40), max_size=60), partitions=st.integers(1, 60))
+def test_many_keys_at_once_go_where_each_would_go(keys, partitions):
+    assert partitions_of(keys, partitions) == [partition_of(key, partitions) for key in keys]

@@ -1,7 +1,7 @@
 """Java's partitioner for keyed records: murmur2 of the key bytes, sign dropped, modulo the number of partitions.
 
-`partitions_of` computes it for many keys at once, thirty times faster than key by key: the words of keys of one length lie side by
-side in one large integer, 64 bits apart, so that one multiplication multiplies them all and none runs into its neighbour.
+`partitions_of` computes it for many keys at once, several times faster than key by key: the words of keys of one length lie side
+by side in one large integer, 64 bits apart, so that one multiplication multiplies them all and none runs into its neighbour.
 """
 
 import struct

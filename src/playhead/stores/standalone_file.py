@@ -6,6 +6,7 @@ process table are asked, and where neither can tell, the user has to say so. The
 it; a write that leads back to what a copy holds puts back that copy byte for byte.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from playhead.stores.decoding import RawPair, decode_pairs
 from playhead.stores.standalone_workers import StandaloneWorker, list_standalone_workers
 
 FLAG = "--worker-is-down"
+TWICE = "the file holds this key twice, in equal bytes: which one the worker takes cannot be told"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class StandaloneFile:
         return [Refusal(owner, *verdict) for owner in owners] if verdict else []
 
     def write(self, changes: Sequence[Change]) -> Outcomes:
-        entries = list(_entries(self._bytes() or encode_file([])))
+        entries = decode_file(self._bytes() or encode_file([]))
         before = list(entries)
         outcomes = []
         for owner in dict.fromkeys(change.owner for change in changes):
@@ -73,8 +75,14 @@ class StandaloneFile:
         data = self._bytes()
         if data is None:
             return Snapshot((), (f"{self.path} does not exist: this worker has stored no offset yet",))
-        pairs = (RawPair(entry.key, entry.value, {}) for entry in _entries(data))
-        decoded = decode_pairs(pairs, owners, removed=removed)
+        entries = decode_file(data)
+        keys = Counter(entry.key for entry in entries)
+        decoded = decode_pairs(
+            (RawPair(entry.key, entry.value, {}) for entry in entries),
+            owners,
+            removed=removed,
+            notes_on=lambda raw, key, pair: (TWICE,) if keys[raw] > 1 else (),
+        )
         return Snapshot(tuple(decoded.entries), tuple(decoded.notes))
 
     def _bytes(self) -> bytes | None:
@@ -121,18 +129,6 @@ class StandaloneFile:
         return [path for path in self.path.parent.glob("*.playhead") if path.name.startswith(self.path.name + ".")]
 
 
-def _entries(data: bytes) -> list[Entry]:
-    """Two entries with equal key bytes are legal in the stream, but nobody can say which one the worker would take."""
-    entries = decode_file(data)
-    keys = [entry.key for entry in entries]
-    if len(set(keys)) < len(keys):
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise Invalid(
-            f"the offset file holds the key {twice.decode('utf-8', 'replace')} twice; it is not clear which counts"
-        )
-    return entries
-
-
 def _doubt_about(host: str, port: int) -> str | None:
     """None when nothing listens there; a host that cannot be reached may well be up."""
     found = identify(host, port, 1.0)
@@ -152,6 +148,9 @@ def _refusal(entries: Sequence[Entry], changes: Sequence[Change]) -> str | None:
     pairs = decode_pairs((RawPair(e.key, e.value, {}) for e in entries), {changes[0].owner}, removed=False)
     current: Mapping[Map, Map | None] = {stored.position.partition: stored.position.offset for stored in pairs.entries}
     for change in changes:
+        places = [entries[place].key for place in _found(entries, change)]
+        if len(set(places)) < len(places):
+            return TWICE
         if current.get(change.partition) not in (change.before, change.after):
             return f"{change.partition} moved since the plan was made; plan again"
     return None

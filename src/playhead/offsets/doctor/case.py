@@ -4,7 +4,7 @@ Values that Connect would refuse and keys that are not Connect's are kept here, 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from playhead.connect.dialects import Dialect, find_dialect
@@ -44,6 +44,12 @@ class Kept:
     place: TopicPartition | None = None
     home: int | None = None
     written_ms: int = 0
+    at: int = 0
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """The larger, the newer. Of one time, the later offset: good enough where it is the same partition."""
+        return self.written_ms, self.at
 
     @property
     def is_misplaced(self) -> bool:
@@ -149,17 +155,16 @@ def _decoded(topic: str, partitions: int, records: Iterable[Record]) -> tuple[tu
         if record.key is None or record.value is None:
             continue
         place = TopicPartition(topic, record.partition)
-        found = keep(record.key, record.value, place, partition_of(record.key, partitions), record.timestamp_ms)
+        found = keep(record.key, record.value)
         if found is None:
             foreign.append(record)
         else:
-            kept.append(found)
+            home = partition_of(record.key, partitions)
+            kept.append(replace(found, place=place, home=home, written_ms=record.timestamp_ms, at=record.offset))
     return tuple(kept), tuple(foreign)
 
 
-def keep(
-    key: bytes, value: bytes, place: TopicPartition | None = None, home: int | None = None, written_ms: int = 0
-) -> Kept | None:
+def keep(key: bytes, value: bytes) -> Kept | None:
     """None for a key that is not Connect's."""
     found = decode_key(key)
     legacy = found is None
@@ -172,7 +177,7 @@ def keep(
     except Invalid as error:
         fault = error.what
     findable = not legacy and is_as_connect_writes(key, found)
-    return Kept(found.connector, found.partition, offset, key, fault, legacy, findable, place, home, written_ms)
+    return Kept(found.connector, found.partition, offset, key, fault, legacy, findable)
 
 
 def moment(timestamp_ms: int) -> str:

@@ -112,7 +112,9 @@ def _line(*words: str) -> str:
 def _flags(selection: Selection) -> list[tuple[str, str]]:
     """What the caller typed to get here; what files and the environment say holds for the next command too."""
     context = selection.context
-    pairs = [("--context", context.name)] if context.name is not None else []
+    # A context that is named lets no address of the environment in; where one counted, it was not named.
+    by_environment = any(setting.origin.startswith("$") for setting in context.settings.values())
+    pairs = [("--context", context.name)] if context.name is not None and not by_environment else []
     for key, setting in context.settings.items():
         value = setting.value
         if (

@@ -251,9 +251,9 @@ def _kept(entry: Stored) -> Kept:
 def _newest(kept: tuple[Kept, ...], own_topics: Mapping[str, str]) -> Offsets:
     """What counts of each partition: a connector's own topic first, then what was written last."""
 
-    def rank(one: Kept) -> tuple[bool, int]:
+    def rank(one: Kept) -> tuple[bool, tuple[int, int]]:
         topic = one.place.topic if one.place else None
-        return topic == own_topics.get(one.owner), one.written_ms
+        return topic == own_topics.get(one.owner), one.age
 
     ordered = sorted((one for one in kept if one.fault is None), key=rank)
     return {(one.owner, one.partition): one.offset for one in ordered}

@@ -7,6 +7,7 @@ forget the good one too. Equal JSON in other bytes is another key, and can be re
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from playhead.connect.keys import OffsetKey, encode_key, field_order
 from playhead.kafka.log import Record
@@ -55,7 +56,7 @@ def _orphans(case: Case) -> Iterator[Said]:
         return
     for owner, kept in owners.items():
         if owner not in case.connectors:
-            count = f"{len(kept)} position(s), the newest of {max(kept, key=lambda one: one.written_ms).written}"
+            count = f"{len(kept)} position(s), the newest of {max(kept, key=attrgetter('age')).written}"
             count = count if kept[0].place else f"{len(kept)} position(s)"
             what = f"there is no such connector, but {count}: a new one of this name would go on from there"
             yield Finding("orphan", owner, what, case.commands.ours("delete", owner, "--all"))
@@ -94,13 +95,13 @@ def _twins(case: Case, places: ByPartition) -> Iterator[Said]:
             if len({one.offset for one in copies}) > 1:
                 yield _copies(case, copies)
         if len(forms) > 1:
-            yield from _other_bytes(case, [max(copies, key=_age) for copies in forms.values()])
+            yield from _other_bytes(case, [max(copies, key=attrgetter("age")) for copies in forms.values()])
 
 
 def _copies(case: Case, copies: Sequence[Kept]) -> Finding:
     """Written anew, all copies get the same position. Two steps, so without --stop: it must not run in between."""
-    newest = max(copies, key=_age)
-    shown = ", ".join(f"{_json(one)}{_where(one)}" for one in sorted(copies, key=_age))
+    newest = max(copies, key=attrgetter("age"))
+    shown = ", ".join(f"{_json(one)}{_where(one)}" for one in sorted(copies, key=attrgetter("age")))
     what = f"{newest.partition} is stored with different positions: {shown}; which one counts is chance when a worker starts"
     words = partition_words(newest.partition)
     forget = case.commands.ours("delete", newest.owner, *words)
@@ -112,7 +113,9 @@ def _other_bytes(case: Case, forms: Sequence[Kept]) -> Iterator[Finding]:
     """The one to stay is the one the connector makes, where its dialect tells; else the one written last."""
     first = forms[0]
     wanted = encode_key(OffsetKey(first.owner, first.partition), field_order(first.partition))
-    stays = next((one for one in forms if one.key == wanted and case.dialect_of(one)), None) or max(forms, key=_age)
+    stays = next((one for one in forms if one.key == wanted and case.dialect_of(one)), None) or max(
+        forms, key=attrgetter("age")
+    )
     for one in forms:
         if one is not stays and one.key is not None and stays.key is not None:
             what = (
@@ -164,10 +167,6 @@ def _foreign_removal(case: Case, reading: TopicReading, record: Record, place: T
         words = ("--topic", place.topic, "--partition", str(place.partition), "--offset", str(record.offset))
         return case.commands.kafka("kafka-console-consumer", *words, "--max-messages", "1")
     return case.commands.remove_key(key, place, at_home=partition_of(key, reading.partitions) == place.partition)
-
-
-def _age(one: Kept) -> int:
-    return one.written_ms
 
 
 def _where(one: Kept) -> str:
