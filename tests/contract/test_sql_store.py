@@ -83,7 +83,8 @@ def test_a_position_that_moved_meanwhile_is_refused_with_all_of_its_owner(rows, 
 
 def test_of_two_who_write_at_once_one_is_refused(rows, table, open_it):
     open_it().write([change(None, 0)])
-    results, ready = [], threading.Barrier(8)
+    results: list[Result] = []
+    ready = threading.Barrier(8)
 
     def write(number):
         ready.wait(20)
@@ -98,7 +99,8 @@ def test_of_two_who_write_at_once_one_is_refused(rows, table, open_it):
 
 
 def test_of_many_who_make_the_table_at_once_nobody_fails(rows, table, open_it):
-    faults, ready = [], threading.Barrier(8)
+    faults: list[object] = []
+    ready = threading.Barrier(8)
 
     def write(number):
         ready.wait(20)

@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 import time
+from typing import Any
 
 import playhead
 from playhead.errors import Fenced
@@ -24,9 +25,9 @@ def hold() -> None:
     sys.stdin.readline()
 
 
-def main(topic: str, group: str, store: str, table: str, bootstrap: str, **options: object) -> None:
-    holding = str(options.get("hold", ""))
-    at = int(str(options.get("hold_at", 1)))
+def main(topic: str, group: str, store: str, table: str, bootstrap: str, **options: Any) -> None:
+    holding = options.get("hold")
+    at = options.get("hold_at", 1)
     insert = f"insert into {table} values (:topic, :partition, :start, :value)"  # noqa: S608 - our own name
     with playhead.consume(
         [topic],
@@ -50,7 +51,7 @@ def main(topic: str, group: str, store: str, table: str, bootstrap: str, **optio
             try:
                 with batch.transaction() as tx:
                     tx.execute(insert, rows)
-                    time.sleep(random.uniform(0, float(str(options.get("work", 0)))))
+                    time.sleep(random.uniform(0, options.get("work", 0)))
                     if (number, holding) == (at, "inside"):
                         hold()
             except Fenced as error:

@@ -204,7 +204,7 @@ def values(batch):
 
 def taken(batches, count):
     """The next records, each batch committed, until there are `count` of them or nothing more comes."""
-    found = []
+    found: list[int] = []
     while len(found) < count and (batch := next(batches, None)):
         with batch.transaction():
             found += values(batch)

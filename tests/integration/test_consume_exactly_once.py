@@ -2,6 +2,7 @@
 
 import random
 import signal
+from functools import partial
 
 import pytest
 
@@ -48,6 +49,10 @@ def database(lab, tmp_path, unique):
     return lambda kind: Database(lab, kind, tmp_path, unique("seen").replace("-", "_"))
 
 
+def _has(database, count):
+    return database.count() >= count
+
+
 def killed_again_and_again(lab, database, start, topic, group, rounds, **options):
     """Two applications; every round one of them dies at some moment and another one takes its place."""
     seed = random.randrange(10**6)
@@ -56,7 +61,7 @@ def killed_again_and_again(lab, database, start, topic, group, rounds, **options
     running = [start(database, topic, group, **options) for _ in range(2)]
     for number in range(rounds):
         goal = min(len(expected), database.count() + chance.randrange(1, 100))
-        Deadline(40).wait_for(lambda goal=goal: database.count() >= goal, f"progress in round {number}, seed {seed}")
+        Deadline(40).wait_for(partial(_has, database, goal), f"progress in round {number}, seed {seed}")
         running.pop(chance.randrange(2)).kill()
         expected += produce_transactions(lab, topic, f"round-{number}", PARTITIONS, 20)
         running.append(start(database, topic, group, **options))

@@ -46,7 +46,8 @@ def test_every_partition_comes_before_it_goes_and_goes_before_it_comes_again(
     settings = {**QUICK, **protocol}
     if "group.protocol" in protocol:
         del settings["session.timeout.ms"], settings["heartbeat.interval.ms"]
-    events, threads = [], set()
+    events: list[tuple[str, int]] = []
+    threads: set[int] = set()
 
     def hook(word):
         def told(batches, partitions):

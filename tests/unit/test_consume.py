@@ -1,10 +1,12 @@
 """What `playhead.consume` refuses before anything is opened, and how its positions move: no network."""
 
+from typing import cast
+
 import pytest
 
 import playhead
 from playhead.consumer.bounds import Bounds
-from playhead.consumer.keeping import Beginning, KafkaKeeper, Kept, Step
+from playhead.consumer.keeping import Beginning, KafkaKeeper, Keeper, Kept, Step
 from playhead.consumer.options import split_settings
 from playhead.consumer.owned import Owned, Policy
 from playhead.errors import Fenced, Invalid, Refused
@@ -105,7 +107,7 @@ class Store:
 
 def make(store=None, policy=("earliest", "error"), bounds=(0, 100, 100)):
     answer = {place: Bounds("id", *bounds) for place in (PLACE, OTHER)}
-    return Owned(store or Store(), Policy(*policy), lambda places: {p: answer[p] for p in places}, 60)
+    return Owned(cast(Keeper, store or Store()), Policy(*policy), lambda places: {p: answer[p] for p in places}, 60)
 
 
 def records(*offsets, partition=0):
