@@ -250,10 +250,9 @@ def test_a_lease_lapses_by_the_databases_own_clock(rows, hands, table, open_it):
     assert claimed(hands, "b", polite=True).epoch == 2
 
 
+@pytest.mark.parametrize("rows", ["postgresql"], indirect=True)
 def test_a_row_that_somebody_is_moving_is_waited_for(rows, hands, table):
-    """And not for ever."""
-    if rows.kind == "sqlite":
-        pytest.skip("SQLite locks the whole file: see the unit tests")
+    """And not for ever. (SQLite locks the whole file: see the unit tests.)"""
     claimed(hands, "a")
     with (
         Database(parse_address(rows.url), 10) as other,

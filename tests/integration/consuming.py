@@ -28,7 +28,14 @@ _made: list[Lab] = []
 def team_lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
     """One broker and PostgreSQL, shared by all tests that consume. A member that dies is noticed soon."""
     if not _made:
-        quick = {"group.min.session.timeout.ms": "500", "offsets.topic.num.partitions": "1"}
+        quick = {
+            "group.min.session.timeout.ms": "500",
+            "group.consumer.min.heartbeat.interval.ms": "300",
+            "group.consumer.heartbeat.interval.ms": "300",
+            "group.consumer.min.session.timeout.ms": "1500",
+            "group.consumer.session.timeout.ms": "1500",
+            "offsets.topic.num.partitions": "1",
+        }
         _made.append(make_lab(LabOptions(workers=0, postgres=True, broker_overrides=quick)))
     return _made[0]
 

@@ -16,7 +16,7 @@ START = "2026-01-01T00:00:00.000"
 @pytest.fixture
 def topic(new_topic, settings_of):
     """Two partitions of 200 and 20 records, a second apart from START on."""
-    name = new_topic(partitions=2)
+    name = new_topic(partitions=2, retention_ms="-1")  # these records are old
     start = int(parse_time(START).timestamp() * 1000)
     fill(settings_of, name, 0, range(start, start + 200_000, 1000))
     fill(settings_of, name, 1, range(start, start + 20_000, 1000))

@@ -35,7 +35,7 @@ def store(settings_of, deadline):
 @pytest.fixture
 def topic(new_topic, settings_of):
     """Two partitions: 0..200 a second apart from 2026-01-01 on, and an empty one."""
-    name = new_topic(partitions=2)
+    name = new_topic(partitions=2, retention_ms="-1")  # these records are old
     start = int(parse_time("2026-01-01T00:00:00.000").timestamp() * 1000)
     fill(settings_of, name, 0, range(start, start + 200_000, 1000))
     return name
@@ -354,7 +354,9 @@ def test_a_partition_without_a_leader_is_refused_when_named_and_harmless_when_no
     settings = ClientSettings({"bootstrap.servers": lab.bootstrap_servers.split(",")[0]})
     topic, group = unique("topic"), unique("group")
     with Admin(settings, deadline) as admin:
-        admin.raw.create_topics([NewTopic(topic, num_partitions=2, replica_assignment=[[1], [2]])])[topic].result(20)
+        admin.raw.create_topics(
+            [NewTopic(topic, num_partitions=2, replica_assignment=[[1], [2]], config={"retention.ms": "-1"})]
+        )[topic].result(20)
         fill(settings, topic, 0, [1000] * 3)
         commit(admin, group, {TopicPartition(topic, n): Committed(0) for n in (0, 1)}, deadline)
     lab.stop("broker-2")

@@ -332,6 +332,91 @@ def test_kill_9_at_any_point_leaves_the_old_or_the_new_position_and_undo_knows_w
     source.at(6)
 
 
+def test_a_zombie_in_the_group_of_a_sink_is_waited_for_and_then_named(
+    playhead, lab, rest, new_topic, unique, tmp_path, there, deadline
+):
+    """A member that did not go with its connector: the worker asks to try again, until the time is up."""
+    topic, name = new_topic(), unique("sink")
+    config = {"connector.class": "FileStreamSink", "file": str(tmp_path / "out"), "topics": topic}
+    rest.create_connector(name, config, initial_state="STOPPED")
+    deadline.wait_for(lambda: (s := rest.find_status(name)) and s.connector.state == "STOPPED", "stopping")
+    zombie = Consumer({"bootstrap.servers": lab.bootstrap_servers, "group.id": f"connect-{name}"})
+    zombie.subscribe([topic])
+    deadline.wait_for(lambda: zombie.poll(0.1) is None and zombie.assignment(), "the zombie joining")
+    words = ["offsets", "set", name, "kafka_offset=0", "--partition", f"kafka_topic={topic},kafka_partition=0"]
+    ran = playhead(*words, "--execute", "--timeout", "6s", *there).exits(1)
+    assert "tasks have not stopped completely yet" in ran.out
+    zombie.close()
+    assert rest.get_offsets(name) == []
+    playhead(*words, "--execute", *there).exits(0)
+    assert rest.get_offsets(name) == [OffsetEntry({"kafka_topic": topic, "kafka_partition": 0}, {"kafka_offset": 0})]
+    rest.delete_connector(name)
+
+
+def test_what_an_open_transaction_hides_is_not_written_over(playhead, lab, settings_of, unique, there):
+    """Behind it may lie a newer position, which a reader of committed records cannot see yet."""
+    owner, holder = unique("orphan"), unique("holder")
+    key = f'["{owner}",{{"filename":"/x"}}]'.encode()
+    partition = partition_of(key, 5)
+    producer = make_producer(settings_of)
+    producer.produce("connect-offsets", b'{"position":1}', key, partition)
+    assert producer.flush(10) == 0
+    with TransactionalProducer(settings_of, holder, Deadline(30)) as open_one:
+        open_one._step("beginning", open_one._producer.begin_transaction)
+        open_one.produce("connect-offsets", f'["{holder}",{{}}]'.encode(), b'{"n":1}', partition=partition)
+        assert open_one._producer.flush(10) == 0
+        ran = playhead("offsets", "set", owner, "position=5", "--execute", *there).exits(4)
+        assert "has an open transaction" in ran.out
+        assert "has an open transaction" in playhead("offsets", "list", owner, *there).exits(0).err
+        open_one.abort()
+    playhead("offsets", "set", owner, "position=5", "--execute", *there).exits(0)
+
+
+def test_many_partitions_of_one_connector_change_together(playhead, lab, settings_of, unique, there):
+    owner = unique("many")
+    producer = make_producer(settings_of)
+    for n in range(60):
+        producer.produce("connect-offsets", b'{"position":0}', f'["{owner}",{{"filename":"/{n}"}}]'.encode())
+    assert producer.flush(10) == 0
+    words = [sys.executable, "-m", "playhead", "offsets", "set", owner, "position=1", "--all", "--execute", *there]
+    mixtures = []
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as edit:
+        while edit.poll() is None:
+            latest = {key: value for _, key, value in dump(lab) if key.startswith(f'["{owner}"')}
+            mixtures.append(len(set(latest.values())))
+        assert edit.stdout is not None
+        assert edit.stdout.read().count(b"changed") == 60
+    assert set(mixtures) == {1}
+    assert set({k: v for _, k, v in dump(lab) if k.startswith(f'["{owner}"')}.values()) == {'{"position":1}'}
+
+
+@pytest.mark.parametrize("calls", [20, 60, 100, 130, 160, 190])
+def test_kill_9_leaves_the_old_or_the_new_file(playhead, tmp_path, calls):
+    file = tmp_path / "connect.offsets"
+    words = [
+        "offsets",
+        "set",
+        "c",
+        "--partition",
+        "filename=/x",
+        "--store",
+        f"file:{file}",
+        "--execute",
+        "--worker-is-down",
+    ]
+    playhead(*words, "position=1").exits(0)
+    old = file.read_bytes()
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLER, str(calls), *words, "position=2"], capture_output=True, check=False
+    )
+    assert killed.returncode in (-signal.SIGKILL, 0)
+    [row] = json.loads(playhead("offsets", "list", "--store", f"file:{file}", "-o", "json").exits(0).out)
+    assert row["offset"] in ({"position": 1}, {"position": 2})
+    if row["offset"] == {"position": 2}:
+        playhead("offsets", "undo", "--execute", "--worker-is-down").exits(0)
+    assert file.read_bytes() == old
+
+
 KILLER = """
 import os, signal, sys
 left = int(sys.argv.pop(1))

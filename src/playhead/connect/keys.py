@@ -68,13 +68,13 @@ def encode_key(key: OffsetKey, order: Iterable[str] | None = None) -> bytes:
 
 def encode_new_key(key: OffsetKey) -> bytes:
     """The bytes for a partition that is not stored yet: fields as its connector orders them, else as a HashMap would."""
-    return encode_key(key, field_order(key.partition))
+    return encode_key(key, find_field_order(key.partition) or hash_map_order(list(key.partition)))
 
 
-def field_order(partition: Map) -> list[str]:
+def find_field_order(partition: Map) -> tuple[str, ...] | None:
+    """The order of the connector whose partition this can only be; None where no dialect knows it."""
     dialect = find_dialect(None, partition)
-    known = dialect.field_order(tuple(partition)) if dialect else None
-    return list(known) if known else hash_map_order(list(partition))
+    return dialect.field_order(tuple(partition)) if dialect else None
 
 
 def is_as_connect_writes(raw: bytes, key: OffsetKey) -> bool:

@@ -11,7 +11,8 @@ import msgspec
 from playhead.config import Context
 from playhead.connect.dialects import Dialect, find_dialect, parse_literal
 from playhead.connect.dialects.jdbc import same_table
-from playhead.connect.keys import field_order
+from playhead.connect.javajson import hash_map_order
+from playhead.connect.keys import find_field_order
 from playhead.errors import Invalid, NotFound, Refused
 from playhead.kafka.properties import client_settings, settings_at
 from playhead.model import Change, Deadline, Map, Plan, Position, Positions
@@ -158,10 +159,10 @@ def checked_plan(target: Target, now: Snapshot, changes: Sequence[Change], warni
 def _stored_notes(change: Change, stored: Mapping[tuple[str, Map], object]) -> list[str]:
     if (change.owner, change.partition) in stored or change.after is None:
         return []
-    if "kafka_topic" in change.partition or len(change.partition) < 2:
+    if "kafka_topic" in change.partition or len(change.partition) < 2 or find_field_order(change.partition):
         return []
-    order = field_order(change.partition)
-    return [f"a new key, with its fields in the order {', '.join(order)}: check it against what the connector writes"]
+    order = ", ".join(hash_map_order(list(change.partition)))
+    return [f"a new key whose order of fields is not known; {order}, as a Java HashMap has it: check what the connector writes"]
 
 
 def parse_partition(text: str) -> Map:

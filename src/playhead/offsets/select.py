@@ -22,6 +22,7 @@ from playhead.stores.opening import is_store, open_store
 
 GROUP = "group:"
 REST, TOPIC = "rest", "topic"
+ORPHAN = "an orphan: no connector of this name exists; a new one would go on from here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,26 +93,33 @@ def select_entries(selection: Selection, names: Sequence[str], *, history: bool 
         store = select_store(selection)
         places.append(store.uri)
         parts.append(_read(store, others or None, history=history))
-        if selection.uri is None and selection.via is None and not history:
-            parts.append(_sinks(selection, others, store))
-    joined = Snapshot(tuple(e for part in parts for e in part.entries), tuple(n for part in parts for n in part.notes))
-    return joined, " and ".join(places)
+        if selection.uri is None and selection.via is None and not history and not store.uri.startswith("connect+"):
+            parts = [*parts[:-1], *_with_what_workers_know(selection, others, parts[-1])]
+    entries = [entry for part in parts for entry in part.entries]
+    if not history:
+        entries.sort(key=lambda entry: entry.position.owner)
+    return Snapshot(tuple(entries), tuple(n for part in parts for n in part.notes)), " and ".join(places)
 
 
 def _read(store: Store, owners: Collection[str] | None, *, history: bool) -> Snapshot:
     return store.history(owners) if history else store.snapshot(owners)
 
 
-def _sinks(selection: Selection, names: Sequence[str], shown: Store) -> Snapshot:
-    """Sink connectors keep their positions in consumer groups; the workers know which. Only where workers are named."""
-    if not selection.context.connect_urls or shown.uri.startswith("connect+"):
-        return Snapshot(())
+def _with_what_workers_know(selection: Selection, names: Sequence[str], stored: Snapshot) -> list[Snapshot]:
+    """Marks orphans, and adds the sink connectors, whose positions lie in consumer groups. Only where workers are named."""
+    if not selection.context.connect_urls:
+        return [stored]
     try:
         connectors = list_configured(selection.context, selection.access.deadline) or {}
         sinks = [c.name for c in connectors.values() if c.is_sink and (not names or c.name in names)]
-        return _rest(selection.access).snapshot(sinks) if sinks else Snapshot(())
+        shown = _rest(selection.access).snapshot(sinks) if sinks else Snapshot(())
     except Unreachable as error:
-        return Snapshot((), (f"sink connectors are not shown: {error.what}",))
+        return [stored, Snapshot((), (f"sink connectors and orphans are not told: {error.what}",))]
+    entries = tuple(
+        entry if entry.position.owner in connectors else replace(entry, notes=(*entry.notes, ORPHAN))
+        for entry in stored.entries
+    )
+    return [replace(stored, entries=entries), shown]
 
 
 def select_other(selection: Selection, name: str, like: str | None = None, *, may_be_new: bool = False) -> Target:

@@ -31,7 +31,7 @@ from playhead.model import Change, Deadline, Map, Outcomes
 from playhead.model.position import Scalar
 from playhead.stores import Access, Capabilities, Progress, Refusal, Snapshot, Stored
 from playhead.stores.decoding import RawPair, decode_pairs
-from playhead.stores.topic_writer import TopicWriter
+from playhead.stores.topic_writer import Places, TopicWriter
 
 FORCE = "--force"
 
@@ -93,8 +93,10 @@ class OffsetsTopic:
         with TopicWriter(self.settings, self.group_id, self.deadline) as writer:
             for owner in owners:
                 writer.fence(owner)
-            found = self._latest(owners, removed=True)
-            return writer.write(changes, found.entries, self.topic, self.own_topics)
+            read = self._read_latest(owners, removed=True)
+            undecided = [place for captured, _ in read if self.committed for place in captured.open_transactions]
+            entries = _joined([found for _, found in read]).entries
+            return writer.write(changes, entries, Places(self.topic, self.own_topics, undecided))
 
     def _asked_workers(self, context: Context, owners: Collection[str]) -> list[Refusal]:
         refusals = []
@@ -123,14 +125,19 @@ class OffsetsTopic:
         return list(dict.fromkeys([self.topic, *own]))
 
     def _latest(self, owners: Collection[str] | None, *, removed: bool) -> Snapshot:
-        parts = []
+        parts = [found for _, found in self._read_latest(owners, removed=removed)]
+        found = _joined(parts)
+        return found if removed or len(parts) == 1 else replace(found, entries=tuple(self._overlaid(found.entries)))
+
+    def _read_latest(self, owners: Collection[str] | None, *, removed: bool) -> list[tuple[Captured, Snapshot]]:
+        """Topic by topic: what was read, and to which ends."""
+        read = []
         with Admin(self.settings, self.deadline) as admin:
             for topic in self._topics(owners):
                 captured = capture(admin, topic, self.deadline, committed=self.committed)
                 latest = read_latest(admin, captured, self.deadline, self.progress)
-                parts.append(self._decoded(captured, latest.records, owners, removed=removed))
-        found = _joined(parts)
-        return found if removed or len(parts) == 1 else replace(found, entries=tuple(self._overlaid(found.entries)))
+                read.append((captured, self._decoded(captured, latest.records, owners, removed=removed)))
+        return read
 
     def _overlaid(self, entries: Sequence[Stored]) -> Iterator[Stored]:
         """A connector's own topic hides its copy in the worker's; what lies only in the worker's is shown as such."""

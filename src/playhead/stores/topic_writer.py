@@ -4,8 +4,9 @@ Made in three steps because the order is what keeps an edit from being lost or c
 transactional id are out from here on), then the caller reads to the end, then `write` compares and commits.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from playhead.connect.javajson import encode_map
@@ -13,7 +14,7 @@ from playhead.connect.keys import OffsetKey, decode_key, encode_new_key, is_as_c
 from playhead.errors import AccessDenied, OutcomeUnknown, PlayheadError
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import PlainProducer, TransactionalProducer
-from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Result
+from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Result, TopicPartition
 from playhead.stores import Snapshot, Stored
 
 
@@ -24,6 +25,20 @@ class Write(NamedTuple):
     key: bytes
     value: bytes | None
     partition: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where positions go: the workers' topic, connectors' own topics, and partitions whose end is not decided yet."""
+
+    topic: str
+    own_topics: Mapping[str, str]
+    undecided: Collection[TopicPartition] = ()
+
+    def hidden(self, writes: "Iterable[Write]") -> TopicPartition | None:
+        """A partition to be written whose newest records are behind an open transaction: what they hold cannot be compared."""
+        touched = (TopicPartition(write.topic, write.partition) for write in writes if write.partition is not None)
+        return next((place for place in touched if place in self.undecided), None)
 
 
 class TopicWriter:
@@ -52,20 +67,24 @@ class TopicWriter:
         else:
             self._producers[owner] = self._stack.enter_context(producer)
 
-    def write(
-        self, changes: Sequence[Change], entries: Sequence[Stored], topic: str, own_topics: Mapping[str, str]
-    ) -> Outcomes:
+    def write(self, changes: Sequence[Change], entries: Sequence[Stored], places: Places) -> Outcomes:
         """`entries`: the latest of every key of these owners, removals included, as read after `fence`."""
         done: dict[int, Outcome] = {}
         for owner in dict.fromkeys(change.owner for change in changes):
             own = [change for change in changes if change.owner == owner]
-            result, detail = self._write_owner(owner, own, entries, topic, own_topics.get(owner))
+            result, detail = self._write_owner(owner, own, entries, places)
             done |= {id(change): Outcome(change, result, detail) for change in own}
         return Outcomes(done[id(change)] for change in changes)
 
     def _write_owner(
-        self, owner: str, changes: Sequence[Change], entries: Sequence[Stored], topic: str, own_topic: str | None
+        self, owner: str, changes: Sequence[Change], entries: Sequence[Stored], places: Places
     ) -> tuple[Result, str]:
+        topic, own_topic = places.topic, places.own_topics.get(owner)
+        if hidden := places.hidden(_writes(changes, entries, own_topic or topic)):
+            return (
+                Result.REFUSED,
+                f"{hidden} has an open transaction, which hides what was written since; try again later",
+            )
         current = _current(entries, own_topic)
         moved = [c for c in changes if current.get((owner, c.partition)) not in (c.before, c.after)]
         if moved:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
-from playhead.connect.keys import OffsetKey, encode_key, field_order
+from playhead.connect.keys import OffsetKey, encode_key
 from playhead.kafka.log import Record
 from playhead.kafka.murmur2 import partition_of
 from playhead.model import Map, TopicPartition
@@ -111,11 +111,7 @@ def _copies(case: Case, copies: Sequence[Kept]) -> Finding:
 
 def _other_bytes(case: Case, forms: Sequence[Kept]) -> Iterator[Finding]:
     """The one to stay is the one the connector makes, where its dialect tells; else the one written last."""
-    first = forms[0]
-    wanted = encode_key(OffsetKey(first.owner, first.partition), field_order(first.partition))
-    stays = next((one for one in forms if one.key == wanted and case.dialect_of(one)), None) or max(
-        forms, key=attrgetter("age")
-    )
+    stays = next((one for one in forms if _is_the_connectors(case, one)), None) or max(forms, key=attrgetter("age"))
     for one in forms:
         if one is not stays and one.key is not None and stays.key is not None:
             what = (
@@ -123,6 +119,12 @@ def _other_bytes(case: Case, forms: Sequence[Kept]) -> Iterator[Finding]:
                 "one partition under two keys, of which the connector looks up one"
             )
             yield Finding("twin", one.owner, what, _removal(case, one, alone=False))
+
+
+def _is_the_connectors(case: Case, one: Kept) -> bool:
+    dialect = case.dialect_of(one)
+    order = dialect.field_order(tuple(one.partition)) if dialect else None
+    return order is not None and one.key == encode_key(OffsetKey(one.owner, one.partition), order)
 
 
 def _misplaced(case: Case) -> Iterator[Said]:
