@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from playhead.config import Context, Setting
 from playhead.kafka.properties import ClientSettings
-from playhead.model import Change, Deadline, Map, Plan, Position, Positions, Result
+from playhead.model import Change, Map, Plan, Position, Positions, Result
 from playhead.offsets.apply import Consent, apply_plan, plan_undo
 from playhead.offsets.journal import Journal
 from playhead.stores import Access, Store

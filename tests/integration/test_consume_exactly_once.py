@@ -15,7 +15,11 @@ from integration.consuming import (
     produce_transactions,
     team_lab,
 )
+from playhead.kafka.client import Admin
 from playhead.kafka.groups import get_group
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.topics import create_topic
+from playhead.lab import LabOptions
 from playhead.model import Deadline
 
 PARTITIONS = 4
@@ -35,7 +39,7 @@ def start(lab, unique):
     def make(database, topic, group, **options):
         options = {"settings": QUICK, **options}
         where = {"store": database.url, "table": database.table, "bootstrap": lab.bootstrap_servers}
-        started.append(Application(topic=topic, group=group, **where, **options))
+        started.append(Application(topic=topic, group=group, **{**where, **options}))
         return started[-1]
 
     yield make
@@ -164,3 +168,36 @@ def test_a_killed_application_leaves_the_old_rows_and_the_old_offsets(
     start(rows, topic, group)
     deadline.wait_for(lambda: rows.count() >= len(values), "the rest")
     assert_exactly_once(rows, values)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_every_record_is_a_row_exactly_once_when_broker_and_database_die_too(make_lab, tmp_path, start, unique):
+    """Applications end when their database goes away, and are started again, as a supervisor would."""
+    lab = make_lab(LabOptions(workers=0, postgres=True, broker_overrides={"group.min.session.timeout.ms": "500"}))
+    settings = ClientSettings({"bootstrap.servers": lab.bootstrap_servers})
+    topic, group = unique("topic"), unique("group")
+    with Admin(settings, Deadline(30)) as admin:
+        create_topic(admin, topic, PARTITIONS, Deadline(30))
+    rows = Database(lab, "postgresql", tmp_path, "seen")
+    options = {"bootstrap": lab.bootstrap_servers, "store": rows.url, "max_records": 10, "work": 0.02}
+    running = [start(rows, topic, group, **options) for _ in range(2)]
+    expected: list[str] = []
+    for number in range(6):
+        expected += produce_transactions(lab, topic, f"round-{number}", PARTITIONS, 40)
+        goal = min(len(expected), rows.count() + random.randrange(1, 100))
+        Deadline(120).wait_for(partial(_has, rows, goal), f"progress in round {number}")
+        part = ("broker-1", "postgres")[number % 2]
+        lab.kill(part)
+        lab.start(part)
+        running = [a if a.process.poll() is None else start(rows, topic, group, **options) for a in running]
+
+    def is_complete():
+        running[:] = [a if a.process.poll() is None else start(rows, topic, group, **options) for a in running]
+        return rows.count() >= len(expected)
+
+    Deadline(180).wait_for(is_complete, "the last rows", every=1)
+    for application in running:
+        application.kill()
+    assert_exactly_once(rows, expected)
+    lab.down()

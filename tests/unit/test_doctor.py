@@ -2,9 +2,6 @@
 
 import json
 import shlex
-import socket
-import struct
-import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,54 +12,23 @@ from playhead.config import Context, Setting
 from playhead.connect.javafile import Entry as Pair
 from playhead.connect.javafile import encode_file
 from playhead.errors import Unreachable
-from playhead.kafka.client import Broker, Cluster
 from playhead.kafka.murmur2 import partition_of
 from playhead.kafka.partitions import Span
-from playhead.kafka.properties import ClientSettings
-from playhead.kafka.transactions_seen import list_open_transactions
 from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Plan, Position, Result, Secret, TopicPartition
 from playhead.offsets.doctor import Diagnosis, Finding, diagnose
 from playhead.offsets.doctor.applies import check_applies
-from playhead.offsets.doctor.case import Case, Kept, keep
 from playhead.offsets.doctor.commands import Commands, field_words
 from playhead.offsets.doctor.keys import check_keys
 from playhead.offsets.doctor.positions import Spot, judge_spot, shared_groups, spots_of
-from playhead.offsets.doctor.topics import internal_topics
-from playhead.offsets.doctor.transactions import _task_of
 from playhead.offsets.doctor.values import CONFLUENT_JDBC, check_values
 from playhead.offsets.journal import Entry, Journal
 from playhead.offsets.select import Selection
 from playhead.offsets.workers import Connector
 from playhead.stores import Access, Stored
 from playhead.stores.memory import MemoryStore
+from unit.doctoring import FILE_SOURCE, HERE, case, found, kept, kinds
 
-FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 AIVEN_JDBC = "io.aiven.connect.jdbc.JdbcSourceConnector"
-HERE = Commands((("--worker-config", "worker.properties"),), "kafka:9092", "http://connect:8083")
-
-
-def kept(key: str, value: str, partition: int | None = None, written_ms: int = 0) -> Kept:
-    """A pair in a topic of five partitions, at home unless a partition is given."""
-    home = partition_of(key.encode(), 5)
-    place = TopicPartition("offsets", home if partition is None else partition)
-    found = keep(key.encode(), value.encode())
-    assert found is not None
-    return replace(found, place=place, home=home, written_ms=written_ms)
-
-
-def case(*pairs: Kept, connectors: dict[str, str] | None = None) -> Case:
-    known = None
-    if connectors is not None:
-        known = {name: Connector(name, kind, False, f"connect-{name}") for name, kind in connectors.items()}
-    return Case(pairs, known, HERE)
-
-
-def found(said) -> list[Finding]:
-    return [one for one in said if isinstance(one, Finding)]
-
-
-def kinds(said) -> list[tuple[str, str]]:
-    return [(finding.kind, finding.owner) for finding in found(said)]
 
 
 # Keys
@@ -234,76 +200,6 @@ def test_sinks_share_a_group_only_on_one_cluster():
     [finding] = found(shared_groups(HERE, sinks))
     assert finding.owner == "a, b/c"
     assert shlex.split(finding.mend)[-1] == "http://connect:8083/connectors/b%2Fc/config"
-
-
-# Topics and transactions
-
-
-def test_a_transactional_id_tells_its_connector_and_task():
-    assert _task_of("lab-my-source-12", "lab") == ("my-source", 12)
-    assert _task_of("other-my-source-12", "lab") is None
-    assert _task_of("lab-my-source", "lab") is None
-    assert _task_of("lab-my-source-1", None) is None
-
-
-def test_the_internal_topics_are_those_of_the_worker_file_with_its_numbers():
-    worker = {
-        "offset.storage.topic": "o",
-        "offset.storage.partitions": "5",
-        "offset.storage.replication.factor": "1",
-        "config.storage.topic": "c",
-    }
-    shown = [(topic.name, topic.partitions, topic.copies) for topic in internal_topics(worker, "o", ["mine"])]
-    assert shown == [("o", "5", "1"), ("c", "1", "3"), ("mine", "5", "1")]
-    assert [topic.name for topic in internal_topics(None, "o", [])] == ["o"]
-
-
-class Asked:
-    """As much of an admin client as the question needs."""
-
-    def __init__(self, port: int, **common: str) -> None:
-        self.settings = ClientSettings(dict(common))
-        self.cluster = Cluster("id", 1, (Broker(1, "127.0.0.1", port),))
-
-
-def answering(*answers: bytes) -> int:
-    """A broker that gives these answers to one connection, whatever it is asked."""
-    server = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        connection, _ = server.accept()
-        with connection, server:
-            for answer in answers:
-                connection.recv(65536)
-                connection.sendall(answer)
-
-    threading.Thread(target=serve, daemon=True).start()
-    return int(server.getsockname()[1])
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        b"",
-        struct.pack(">i", 3) + b"abc",
-        struct.pack(">iib", 12, 1, 0) + b"\xff" * 7,
-    ],
-    ids=["another protocol", "hangs up", "cut off", "nonsense"],
-)
-def test_a_broker_that_does_not_tell_is_never_taken_for_one_without_transactions(answer):
-    assert list_open_transactions(Asked(answering(answer)), Deadline(5)) is None  # type: ignore[arg-type]
-
-
-def test_a_broker_that_wants_credentials_is_not_asked():
-    asked = Asked(1, **{"security.protocol": "SASL_PLAINTEXT"})
-    assert list_open_transactions(asked, Deadline(5)) is None  # type: ignore[arg-type]
-
-
-def test_a_broker_without_open_transactions_says_so():
-    body = struct.pack(">ib", 1, 0) + struct.pack(">ih", 0, 0) + b"\1\1\0"
-    port = answering(struct.pack(">i", len(body)) + body)
-    assert list_open_transactions(Asked(port), Deadline(5)) == []  # type: ignore[arg-type]
 
 
 # Applies

@@ -8,7 +8,7 @@ partition then.
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Self
 
@@ -17,9 +17,9 @@ from playhead.consumer.bounds import Bounds, get_topic_id, list_bounds
 from playhead.consumer.keeping import KafkaKeeper, Keeper, Step, TakenOver
 from playhead.consumer.options import Options
 from playhead.consumer.owned import Owned, Policy
-from playhead.errors import Busy, Invalid, PlayheadError, Refused, Unreachable
+from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.kafka.client import Admin
-from playhead.kafka.member import Member, Polled
+from playhead.kafka.member import Member, Polled, passes
 from playhead.kafka.topics import get_topic
 from playhead.model import Deadline, TopicPartition
 
@@ -43,6 +43,7 @@ class Batches:
         self._broken: BaseException | None = None
         self._stopped = False
         self._was_assigned = False
+        self._in_hook = False
         self._next_beat = 0.0
 
     # Life
@@ -88,6 +89,8 @@ class Batches:
 
     def close(self) -> None:
         """Leaves the group: partitions are revoked, hooks called, what is finished is committed. An open batch is not."""
+        if self._in_hook:
+            raise Refused("a consumer cannot be closed by its own hook", "batches.stop() ends the iteration")
         parts, self._open = self._open, None
         if parts is not None:
             parts.close()
@@ -193,7 +196,7 @@ class Batches:
                 self._owned.compare(kept)
                 self._pause_astray()
             self._check_incarnations()
-        with suppress(Unreachable, Busy):  # brokers restart; those astray stay so until the next turn
+        with _patience():  # those astray stay so until the next turn
             found = self._owned.find_again()
             self._member.resume(found)
             for place in found:
@@ -211,7 +214,7 @@ class Batches:
         """Kafka's clients follow the name of a topic: one made again is read on from the old offset without a word."""
         known = {place.topic: at.topic_id for place, at in self._owned.places.items()}
         for topic, topic_id in known.items():
-            with suppress(Unreachable, Busy):
+            with _patience():
                 found = get_topic_id(self._admin, topic, self._options.timeout_seconds)
                 if found != topic_id:
                     raise Refused(
@@ -314,7 +317,11 @@ class Batches:
         self, hook: Callable[["Batches", list[TopicPartition]], object] | None, partitions: Sequence[TopicPartition]
     ) -> None:
         if hook is not None and partitions:
-            hook(self, list(partitions))
+            self._in_hook = True
+            try:
+                hook(self, list(partitions))
+            finally:
+                self._in_hook = False
 
     # Positions
 
@@ -369,3 +376,13 @@ class Batches:
     def _ask(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
         options = self._options
         return list_bounds(self._admin, places, options.timeout_seconds, committed_only=options.committed_only)
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """Brokers restart: what passes by itself is asked again in a later turn."""
+    try:
+        yield
+    except PlayheadError as error:
+        if not passes(error):
+            raise

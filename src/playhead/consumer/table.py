@@ -50,7 +50,7 @@ class TableKeeper:
                 if row is None and not (polite and self._exists(connection, place)):
                     raise no_offset(place)
                 if row is not None:
-                    pass
+                    _check_incarnation(row, beginning.topic_id)
         return {place: Kept(row.next_offset, row.epoch) for place, row in rows.items()}
 
     @contextmanager

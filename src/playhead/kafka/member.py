@@ -157,7 +157,7 @@ class Member:
             polled.out_of_range.append(place)
         elif code != KafkaError._MAX_POLL_EXCEEDED:  # that one is followed by the loss of all partitions
             fault = fault_of(error, "polling")
-            if error.fatal() or not _passes(fault):
+            if error.fatal() or not passes(fault):
                 raise fault
 
     # Positions
@@ -260,7 +260,7 @@ class Member:
         """Why a commit that was sent earlier will not succeed the next time either."""
         faults, self._commit_errors = self._commit_errors, []
         found = [fault_of(fault, "committing offsets") for fault in faults if fault.code() not in _MOVED_ON]
-        return next((fault for fault in found if not _passes(fault)), None)
+        return next((fault for fault in found if not passes(fault)), None)
 
     def _committed(self, error: KafkaError | None, partitions: Sequence[RawPartition]) -> None:
         self._commit_errors += [error] if error else [raw.error for raw in partitions if raw.error]
@@ -340,6 +340,6 @@ def _record(message: _Message) -> Record:
     )
 
 
-def _passes(fault: PlayheadError) -> bool:
+def passes(fault: PlayheadError) -> bool:
     """Whether librdkafka goes on by itself: brokers restart, coordinators move."""
     return isinstance(fault, Busy | TimedOut) or type(fault) is Unreachable

@@ -162,7 +162,9 @@ def _stored_notes(change: Change, stored: Mapping[tuple[str, Map], object]) -> l
     if "kafka_topic" in change.partition or len(change.partition) < 2 or find_field_order(change.partition):
         return []
     order = ", ".join(hash_map_order(list(change.partition)))
-    return [f"a new key whose order of fields is not known; {order}, as a Java HashMap has it: check what the connector writes"]
+    return [
+        f"a new key whose order of fields is not known; {order}, as a Java HashMap has it: check what the connector writes"
+    ]
 
 
 def parse_partition(text: str) -> Map:

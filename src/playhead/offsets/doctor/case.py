@@ -4,7 +4,7 @@ Values that Connect would refuse and keys that are not Connect's are kept here, 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from playhead.connect.dialects import Dialect, find_dialect
@@ -18,13 +18,14 @@ from playhead.connect.keys import (
 from playhead.errors import Invalid
 from playhead.kafka.client import Admin
 from playhead.kafka.log import Captured, Record, capture, read_latest
-from playhead.kafka.murmur2 import partition_of
+from playhead.kafka.murmur2 import partitions_of
 from playhead.model import Deadline, Map, TopicPartition
 from playhead.offsets.doctor.commands import Commands
 from playhead.offsets.workers import Connector
 from playhead.stores import Progress
 
 Newest = dict[tuple[int, bytes], Record]
+Where = tuple[TopicPartition | None, int | None, int, int]  # place, home, time and offset of a record
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,21 +151,20 @@ def _undecided(captured: Captured, records: Iterable[Record]) -> dict[int, int]:
 
 
 def _decoded(topic: str, partitions: int, records: Iterable[Record]) -> tuple[tuple[Kept, ...], tuple[Record, ...]]:
+    pairs = [(r.key, r.value, r) for r in records if r.key is not None and r.value is not None]
+    homes = partitions_of([key for key, _, _ in pairs], partitions)
+    places = [TopicPartition(topic, number) for number in range(partitions)]
     kept, foreign = [], []
-    for record in records:
-        if record.key is None or record.value is None:
-            continue
-        place = TopicPartition(topic, record.partition)
-        found = keep(record.key, record.value)
+    for (key, value, record), home in zip(pairs, homes, strict=True):
+        found = keep(key, value, (places[record.partition], home, record.timestamp_ms, record.offset))
         if found is None:
             foreign.append(record)
         else:
-            home = partition_of(record.key, partitions)
-            kept.append(replace(found, place=place, home=home, written_ms=record.timestamp_ms, at=record.offset))
+            kept.append(found)
     return tuple(kept), tuple(foreign)
 
 
-def keep(key: bytes, value: bytes) -> Kept | None:
+def keep(key: bytes, value: bytes, where: Where = (None, None, 0, 0)) -> Kept | None:
     """None for a key that is not Connect's."""
     found = decode_key(key)
     legacy = found is None
@@ -177,7 +177,7 @@ def keep(key: bytes, value: bytes) -> Kept | None:
     except Invalid as error:
         fault = error.what
     findable = not legacy and is_as_connect_writes(key, found)
-    return Kept(found.connector, found.partition, offset, key, fault, legacy, findable)
+    return Kept(found.connector, found.partition, offset, key, fault, legacy, findable, *where)
 
 
 def moment(timestamp_ms: int) -> str:

@@ -1,0 +1,124 @@
+"""The checks of `offsets doctor` on internal topics and transactions: with a broker that says what the test wants."""
+
+import socket
+import struct
+import threading
+import time
+
+import pytest
+
+from playhead.kafka.client import Broker, Cluster
+from playhead.kafka.log import Captured
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.topics import Ends, Topic
+from playhead.kafka.transactions_seen import OpenTransaction, list_open_transactions
+from playhead.model import Deadline, TopicPartition
+from playhead.offsets.doctor import transactions
+from playhead.offsets.doctor.case import TopicReading
+from playhead.offsets.doctor.topics import internal_topics
+from playhead.offsets.doctor.transactions import _task_of, check_transactions
+from unit.doctoring import FILE_SOURCE, case
+
+
+def test_a_transactional_id_tells_its_connector_and_task():
+    assert _task_of("lab-my-source-12", "lab") == ("my-source", 12)
+    assert _task_of("other-my-source-12", "lab") is None
+    assert _task_of("lab-my-source", "lab") is None
+    assert _task_of("lab-my-source-1", None) is None
+
+
+def test_the_internal_topics_are_those_of_the_worker_file_with_its_numbers():
+    worker = {
+        "offset.storage.topic": "o",
+        "offset.storage.partitions": "5",
+        "offset.storage.replication.factor": "1",
+        "config.storage.topic": "c",
+    }
+    shown = [(topic.name, topic.partitions, topic.copies) for topic in internal_topics(worker, "o", ["mine"])]
+    assert shown == [("o", "5", "1"), ("c", "1", "3"), ("mine", "5", "1")]
+    assert [topic.name for topic in internal_topics(None, "o", [])] == ["o"]
+
+
+class Asked:
+    """As much of an admin client as the question needs."""
+
+    def __init__(self, port: int, **common: str) -> None:
+        self.settings = ClientSettings(dict(common))
+        self.cluster = Cluster("id", 1, (Broker(1, "127.0.0.1", port),))
+
+
+def answering(*answers: bytes) -> int:
+    """A broker that gives these answers to one connection, whatever it is asked."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = server.accept()
+        with connection, server:
+            for answer in answers:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+    threading.Thread(target=serve, daemon=True).start()
+    return int(server.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"",
+        struct.pack(">i", 3) + b"abc",
+        struct.pack(">iib", 12, 1, 0) + b"\xff" * 7,
+    ],
+    ids=["another protocol", "hangs up", "cut off", "nonsense"],
+)
+def test_a_broker_that_does_not_tell_is_never_taken_for_one_without_transactions(answer):
+    assert list_open_transactions(Asked(answering(answer)), Deadline(5)) is None  # type: ignore[arg-type]
+
+
+def test_a_broker_without_open_transactions_says_so_but_one_that_wants_credentials_is_not_asked():
+    body = struct.pack(">ib", 1, 0) + struct.pack(">ih", 0, 0) + b"\1\1\0"
+    answer = struct.pack(">i", len(body)) + body
+    assert list_open_transactions(Asked(answering(answer)), Deadline(5)) == []  # type: ignore[arg-type]
+    asked = Asked(answering(answer), **{"security.protocol": "SASL_PLAINTEXT"})
+    assert list_open_transactions(asked, Deadline(5)) is None  # type: ignore[arg-type]
+
+
+def undecided(monkeypatch, known: list[OpenTransaction] | None, connectors: dict[str, str] | None = None):
+    """What is said of a topic whose partition 1 is not decided from offset 4 on."""
+    monkeypatch.setattr(transactions, "list_open_transactions", lambda admin, deadline: known)
+    ends = {0: Ends(0, 9, 9), 1: Ends(0, 4, 9)}
+    reading = TopicReading(
+        Captured(Topic("offsets", "id", False, ()), ends, True), (), (), 0, (), {1: 1_700_000_000_000}
+    )
+    return list(check_transactions(Asked(1), case(connectors=connectors), reading, "lab", Deadline(5)))  # type: ignore[arg-type]
+
+
+def held_since(seconds: float, transactional_id: str = "lab-c-0") -> OpenTransaction:
+    started = int((time.time() - seconds) * 1000)
+    places = frozenset({TopicPartition("offsets", 1), TopicPartition("data", 0)})
+    return OpenTransaction(transactional_id, "Ongoing", 77, started, 60_000, places)
+
+
+def test_a_transaction_is_told_with_its_holder_and_a_fresh_one_of_a_live_connector_is_none_to_mend(monkeypatch):
+    [old] = undecided(monkeypatch, [held_since(30)], {"c": FILE_SOURCE})
+    assert (old.kind, old.owner) == ("open-transaction", "c")
+    assert "task 0 of c (transactional id lab-c-0, producer 77)" in old.what
+    assert "offsets-1 from offset 4 on is not decided" in old.what and "data-0" not in old.what
+    assert "forceTerminateTransaction --transactionalId lab-c-0, then restart the connector" in old.mend
+    [fresh] = undecided(monkeypatch, [held_since(1)], {"c": FILE_SOURCE})
+    assert isinstance(fresh, str) and "under way" in fresh
+    [of_nobody] = undecided(monkeypatch, [held_since(1)], {})
+    assert of_nobody.mend.endswith("--transactionalId lab-c-0")
+
+
+def test_a_transaction_that_no_coordinator_knows_hangs_and_begins_at_the_stable_end(monkeypatch):
+    elsewhere = OpenTransaction("x", "Ongoing", 1, 0, 1, frozenset({TopicPartition("data", 1)}))
+    [hanging] = undecided(monkeypatch, [elsewhere])
+    assert (hanging.kind, hanging.owner) == ("open-transaction", "offsets-1")
+    assert "since 2023-11-14T22:13:20Z" in hanging.what and "it hangs" in hanging.what
+    assert hanging.mend == (
+        "kafka-transactions.sh --bootstrap-server kafka:9092 abort --topic offsets --partition 1 --start-offset 4"
+    )
+    [untold] = undecided(monkeypatch, None)
+    assert "the brokers do not tell" in untold.what and "abort" not in untold.mend
