@@ -80,12 +80,13 @@ def dump(lab, topic="connect-offsets"):
     )
     partitions = list(consumer.list_topics(topic, 10).topics[topic].partitions)
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
-    found, ended = [], set()
+    found: list[tuple[int, str, str]] = []
+    ended: set[int] = set()
     while len(ended) < len(partitions):
         message = consumer.poll(10)
         assert message is not None, "the topic does not end"
-        if message.error():
-            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+        if (error := message.error()) is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
             ended.add(message.partition())
         else:
             value = message.value()

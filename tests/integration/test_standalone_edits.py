@@ -47,11 +47,12 @@ class Standalone:
         self.deadline.wait_for(lambda: ask(url)[1] == wanted, f"the source at {position}")
 
     def records(self) -> list[str]:
-        return self.lab.tool(
+        shown: str = self.lab.tool(
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
             *("--bootstrap-server", self.lab.bootstrap_servers, "--topic", "lines", "--from-beginning"),
             *("--timeout-ms", "2500"),
-        ).split()
+        )
+        return shown.split()
 
 
 @pytest.fixture(scope="module")

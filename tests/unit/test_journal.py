@@ -86,9 +86,10 @@ def test_an_apply_that_was_cut_off_is_undone_by_looking_at_the_store(store, jour
 
 
 def test_an_undo_after_the_owner_went_on_starts_from_where_it_is_now(store, journal):
-    applied = apply_plan(store, PLAN, journal)
+    entry = apply_plan(store, PLAN, journal).entry
+    assert entry is not None
     store.live["jdbc", PARTITION] = Map({"incrementing": 50})
-    (change,) = plan_undo(applied.entry, store).changes
+    (change,) = plan_undo(entry, store).changes
     assert (change.before, change.after) == (Map({"incrementing": 50}), BEFORE)
     assert "moved on since" in change.note
 
@@ -98,6 +99,7 @@ def test_what_an_apply_did_not_do_is_not_undone(store, journal):
     applied = apply_plan(store, Plan.of("memory:", [CHANGE, refused]), journal)
     assert [outcome.result for outcome in applied.outcomes] == [Result.CHANGED, Result.REFUSED]
     store.live["other", PARTITION] = Map({"n": 77})
+    assert applied.entry is not None
     assert [change.owner for change in plan_undo(applied.entry, store).changes] == ["jdbc"]
 
 
@@ -157,3 +159,16 @@ def test_a_write_that_something_else_covers_is_a_failure(journal, monkeypatch):
     (outcome,) = apply_plan(store, PLAN, journal).outcomes
     assert outcome.result is Result.FAILED
     assert 'read back as {"incrementing":3}' in outcome.detail
+
+
+def test_what_a_store_lost_while_it_was_cut_off_is_brought_back_too(journal):
+    """A store that cannot write at once deletes and writes again: between the two it has nothing."""
+    kept = Map({"table": "kept"})
+    entry = journal.begin(
+        PLAN, [Stored(Position("jdbc", kept, Map({"n": 7})), {}), Stored(Position("jdbc", PARTITION, BEFORE))]
+    )
+    changes = plan_undo(journal.get(entry.id), MemoryStore()).changes
+    assert [(c.partition, c.before, c.after) for c in changes] == [
+        (PARTITION, None, BEFORE),
+        (kept, None, Map({"n": 7})),
+    ]

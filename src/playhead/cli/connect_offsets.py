@@ -57,7 +57,7 @@ def connect_offsets(  # noqa: PLR0913, PLR0917  (the interface of the KIP)
     has to be up. Without --export and --import: JSON on a redirected stdin is imported, else the offsets are printed.
     """
     from playhead.config.contexts import parse_duration
-    from playhead.offsets import store_of_worker
+    from playhead.offsets.select import store_of_worker
 
     if target is not None and source is not None:
         raise click.UsageError("--export and --import exclude each other")

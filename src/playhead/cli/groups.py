@@ -9,7 +9,7 @@ import click
 from playhead.cli.complete import SECONDS, _matching
 from playhead.cli.frame import Face, LazyGroup, context_options, output_option, pass_face, say, write
 from playhead.cli.reset_words import ResetWords, reset_options
-from playhead.cli.writes import WriteOptions, settle, write_options
+from playhead.cli.writes import WriteOptions, plan_options, settle
 from playhead.render import Column, Details, Listing
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _details(found: "ShownGroup", partitions: Listing) -> Details:
     metavar="FILE",
     help="Write the new offsets as Kafka's CSV, - for stdout.",
 )
-@write_options
+@plan_options
 @context_options
 @output_option
 @pass_face
@@ -187,7 +187,7 @@ def _show_reset(face: Face, planned: "ResetPlan", export: Path | None) -> None:
 @groups.command()
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=group_names)
 @click.option("--topic", "topics", multiple=True, metavar="T[:0,1]", help="Only the commits in this topic.")
-@write_options
+@plan_options
 @context_options
 @output_option
 @pass_face

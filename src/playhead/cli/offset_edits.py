@@ -203,7 +203,7 @@ def _edit(
     owner: str,
     plan_of: "Callable[[Target], Plan]",
 ) -> None:
-    from playhead.offsets import select_owner
+    from playhead.offsets.select import select_owner
 
     with stopped_if_asked(face, options, [owner]) as held:
         target = select_owner(where.selection(face), owner)

@@ -30,8 +30,8 @@ _owner = click.option("--owner", metavar="OWNER", help="Whose positions these ar
 def export(face: Face, owners: tuple[str, ...], form: str, file: Path, where: Where) -> None:
     """Write positions of all owners or of some, so that `offsets import` makes them so again."""
     from playhead.model import Positions
-    from playhead.offsets import select_entries
     from playhead.offsets.formats import write_positions
+    from playhead.offsets.select import select_entries
 
     found, _ = select_entries(where.selection(face), owners)
     positions = Positions(entry.position for entry in found.current().values())

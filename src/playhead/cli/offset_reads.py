@@ -73,7 +73,7 @@ def history(face: Face, owners: tuple[str, ...], where: Where) -> None:
 
 
 def _show(face: Face, owners: tuple[str, ...], where: Where, *, history: bool) -> None:
-    from playhead.offsets import select_entries
+    from playhead.offsets.select import select_entries
 
     line = ProgressLine(sys.stderr)
     found, place = select_entries(where.selection(face, line), owners, history=history)

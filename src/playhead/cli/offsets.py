@@ -9,7 +9,7 @@ import click
 from playhead.cli.frame import Face, LazyGroup, folded
 
 if TYPE_CHECKING:
-    from playhead.offsets import Selection
+    from playhead.offsets.select import Selection
     from playhead.render.progress import ProgressLine
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,7 +49,7 @@ class Where:
     via: str | None
 
     def selection(self, face: Face, line: "ProgressLine | None" = None) -> "Selection":
-        from playhead.offsets import Selection
+        from playhead.offsets.select import Selection
         from playhead.stores import Access
 
         access = Access(face.context, face.deadline, line.reading) if line else Access(face.context, face.deadline)

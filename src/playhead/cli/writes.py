@@ -49,6 +49,11 @@ class WriteOptions:
     stop: bool = False
 
 
+def plan_options(command: F) -> F:
+    """The options of a write that has no guard to lift; the command gets them as `options: WriteOptions`."""
+    return folded(command, _OPTIONS[:2], "options", lambda w: WriteOptions(w.pop("execute"), w.pop("save_plan")))
+
+
 def write_options(command: F) -> F:
     """Adds the options of a write; the command gets them as `options: WriteOptions`."""
 
@@ -133,7 +138,8 @@ def outcome_listing(outcomes: "Outcomes") -> Listing:
         | {"result": outcome.result.value, "detail": outcome.detail, "note": outcome.change.note}
         for outcome in outcomes
     ]
-    return Listing(OUTCOME_COLUMNS, rows, name="owner")
+    noted = any(row["note"] for row in rows)
+    return Listing((*OUTCOME_COLUMNS, PLAN_COLUMNS[-1]) if noted else OUTCOME_COLUMNS, rows, name="owner")
 
 
 def _change_row(change: "Change") -> Row:

@@ -5,6 +5,7 @@ producers use it, nothing written to stderr by the library itself.
 """
 
 import logging
+from concurrent.futures import wait as wait_any
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -74,7 +75,8 @@ class Admin:
         patience = Deadline(max(0.7 * deadline.remaining(), deadline.remaining() - 2.0))
         examined = False
         while not future.done():
-            self.raw.poll(0.05)
+            wait_any([future], 0.05)  # not poll(0.05), which the answer does not end
+            self.raw.poll(0)
             if patience.passed or (self._all_down() and not examined):
                 examined = True
                 cause = diagnosis(self.settings, self._errors, deadline)
@@ -135,7 +137,7 @@ def diagnosis(settings: ClientSettings, errors: list[KafkaError], deadline: Dead
     for error in errors:
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):
             return AccessDenied(f"{settings.bootstrap} did not accept the credentials: {_reason(error)}")
-        if error.code() == KafkaError._SSL and "verify failed" in error.str():
+        if "verify failed" in error.str():  # told as an error of TLS, now and then as one of the transport
             return Untrusted(
                 f"the certificate of {settings.bootstrap} is not trusted: {_reason(error)}",
                 "set ssl.ca.location to the authority that signed it",

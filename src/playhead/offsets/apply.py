@@ -41,7 +41,9 @@ def apply_plan(store: Store, plan: Plan, journal: Journal, consent: Consent = Co
     if not wanted:
         return Applied(Outcomes(outcomes[id(change)] for change in plan.changes), None)
     touched = {(change.owner, change.partition) for change in wanted}
-    saved = [entry for entry in before.entries if (entry.position.owner, entry.position.partition) in touched]
+    # A store that cannot write all at once may lose what it only meant to keep: there, everything of the owner is saved.
+    whole = not store.capabilities.atomic
+    saved = [e for e in before.entries if whole or (e.position.owner, e.position.partition) in touched]
     entry = journal.begin(plan, saved, lifted, consent.states)
     written = _written(store, wanted)
     outcomes |= {id(outcome.change): outcome for outcome in _verified(store, written)}
@@ -140,6 +142,11 @@ def plan_undo(entry: Entry, store: Store) -> Plan:
         else:
             note = f"moved on since: the apply had left {shown(change.after)}"
             changes.append(Change(change.owner, change.partition, offset, change.before, note))
+    planned = {(change.owner, change.partition) for change in entry.plan.changes}
+    for lost in entry.saved:
+        place = (lost.owner, Map(lost.partition))
+        if place not in planned and place not in current and lost.offset is not None:
+            changes.append(Change(*place, None, Map(lost.offset), "lost when the apply was cut off"))
     return Plan.of(store.uri, changes, warnings)
 
 
