@@ -40,7 +40,7 @@ def sorted_out(records: Sequence[Record]) -> tuple[list[Row], list[Row]]:
         try:
             invoices.append(order_of(record.value))
         except (ValueError, KeyError, TypeError) as error:
-            where = {"topic": record.topic, "part": record.partition, "position": record.offset}
+            where: Row = {"topic": record.topic, "part": record.partition, "position": record.offset}
             rejects.append({**where, "reason": f"{type(error).__name__}: {error}"})
     return invoices, rejects
 

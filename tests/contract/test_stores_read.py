@@ -160,3 +160,5 @@ def test_twins_are_all_written_and_all_forgotten(settings_of, new_topic, deadlin
     }
     store.write([Change("c", place, Map({"n": 3}), None)])
     assert store.snapshot().entries == ()
+    store.write([Change("c", place, None, Map({"n": 4}))])
+    assert len(store.snapshot().entries) == 1, "only one of the removed twins comes back"

@@ -157,9 +157,10 @@ class Application:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         code = self.process.wait(30)
-        self.said += self.process.stdout.read().decode()
-        self.process.stdin.close()
-        self.process.stdout.close()
+        if not self.process.stdout.closed:
+            self.said += self.process.stdout.read().decode()
+            self.process.stdin.close()
+            self.process.stdout.close()
         return code
 
 

@@ -44,8 +44,7 @@ def start(lab, unique):
 
     yield make
     for application in started:
-        if application.process.poll() is None:
-            application.kill()
+        application.kill()
 
 
 @pytest.fixture

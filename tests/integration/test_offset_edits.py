@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
@@ -87,11 +88,15 @@ def dump(lab, topic="connect-offsets"):
         assert message is not None, "the topic does not end"
         if (error := message.error()) is not None:
             assert error.code() == KafkaError._PARTITION_EOF, error
-            ended.add(message.partition())
+            ended.add(cast(int, message.partition()))
         else:
             value = message.value()
             found.append(
-                (message.partition(), (message.key() or b"").decode(), "NULL" if value is None else value.decode())
+                (
+                    cast(int, message.partition()),
+                    (message.key() or b"").decode(),
+                    "NULL" if value is None else value.decode(),
+                )
             )
     consumer.close()
     return sorted(found, key=lambda record: record[0])

@@ -6,7 +6,6 @@ certificate cannot be asked this way; librdkafka's old listing still tells that 
 "share or streams".
 """
 
-import socket
 import struct
 import warnings
 from collections.abc import Iterator
@@ -16,13 +15,12 @@ from playhead.kafka.faults import translated
 from playhead.kafka.groups import CONSUMER_TYPES, GroupListing, list_groups
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import seconds
-from playhead.kafka.versions import _exactly, _Reader, _secured
+from playhead.kafka.wire import UNREADABLE, ask, connected
 from playhead.model import Deadline
 
 UNTOLD = "share or streams"
 _LIST_GROUPS, _VERSION = 16, 5
 _NO_FILTERS = b"\1\1"  # of states and of types: two empty arrays
-_LARGEST_ANSWER = 1 << 26
 
 
 def list_other_groups(admin: Admin, deadline: Deadline) -> list[GroupListing]:
@@ -41,27 +39,19 @@ def _told_types(admin: Admin, deadline: Deadline) -> list[GroupListing] | None:
     try:
         for broker in admin.cluster.brokers:
             found += _ask(admin.settings, broker, max(0.5, min(5.0, deadline.remaining())))
-    except (OSError, struct.error, IndexError, UnicodeDecodeError):
+    except UNREADABLE:
         return None
     return found
 
 
 def _ask(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[GroupListing]:
-    request = struct.pack(">hhih", _LIST_GROUPS, _VERSION, 1, -1) + b"\0" + _NO_FILTERS + b"\0"
-    with socket.create_connection((broker.host, broker.port), timeout=patience) as raw:
-        connection = _secured(raw, settings, broker.host)
-        connection.sendall(struct.pack(">i", len(request)) + request)
-        (size,) = struct.unpack(">i", _exactly(connection, 4))
-        if not 0 < size < _LARGEST_ANSWER:
-            raise IndexError("this is not an answer to ListGroups")
-        answer = _Reader(_exactly(connection, size))
-    answer.take(4)  # correlation id
-    answer.skip_tags()
+    with connected(settings, broker.host, broker.port, patience) as connection:
+        answer = ask(connection, _LIST_GROUPS, _VERSION, _NO_FILTERS)
     _throttle, error = struct.unpack(">ih", answer.take(6))
     if error:
         raise IndexError(f"the broker answered with error {error}")
     for _ in range(answer.varint() - 1):
-        name, protocol, state, kind = (answer.take(answer.varint() - 1).decode() for _ in range(4))
+        name, protocol, state, kind = (answer.text() for _ in range(4))
         answer.skip_tags()
         is_consumer = kind.lower() in CONSUMER_TYPES and protocol in ("", "consumer")
         yield GroupListing(name, kind.lower() if is_consumer or kind.lower() != "classic" else protocol, state.lower())

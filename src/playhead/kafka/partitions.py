@@ -126,6 +126,7 @@ def find_times_at(
         return {}
     consumer = make_consumer(
         admin.settings,
+        isolation_level="read_uncommitted",  # an open transaction must not hide a record that is only asked for its time
         enable_partition_eof=True,
         auto_offset_reset="error",
         queued_min_messages=1,

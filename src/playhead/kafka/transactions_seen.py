@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 from playhead.kafka.client import Admin, Broker
 from playhead.kafka.properties import ClientSettings
-from playhead.kafka.versions import _exactly, _Reader, _secured
+from playhead.kafka.wire import UNREADABLE, Reader, ask, connected
 from playhead.model import Deadline, TopicPartition
 
 _DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS, _VERSION = 65, 66, 0
 _UNDECIDED = ("Ongoing", "PrepareCommit", "PrepareAbort")
-_LARGEST_ANSWER = 1 << 26
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,51 +39,43 @@ def list_open_transactions(admin: Admin, deadline: Deadline) -> list[OpenTransac
     try:
         for broker in admin.cluster.brokers:
             found += _told_by(admin.settings, broker, max(0.5, min(5.0, deadline.remaining())))
-    except (OSError, struct.error, IndexError, UnicodeDecodeError):
+    except UNREADABLE:
         return None
     return sorted(found, key=lambda one: (one.started_ms, one.transactional_id))
 
 
 def _told_by(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[OpenTransaction]:
-    with socket.create_connection((broker.host, broker.port), timeout=patience) as raw:
-        connection = _secured(raw, settings, broker.host)
+    with connected(settings, broker.host, broker.port, patience) as connection:
         ids = _listed(_asked(connection, _LIST_TRANSACTIONS, _strings(_UNDECIDED) + b"\1"))  # of any producer id
         if ids:
             yield from _described(_asked(connection, _DESCRIBE_TRANSACTIONS, _strings(ids)))
 
 
-def _asked(connection: socket.socket, api: int, body: bytes) -> _Reader:
-    request = struct.pack(">hhih", api, _VERSION, 1, -1) + b"\0" + body + b"\0"
-    connection.sendall(struct.pack(">i", len(request)) + request)
-    (size,) = struct.unpack(">i", _exactly(connection, 4))
-    if not 0 < size < _LARGEST_ANSWER:
-        raise IndexError("this is not an answer to a question about transactions")
-    answer = _Reader(_exactly(connection, size))
-    answer.take(4)  # correlation id
-    answer.skip_tags()
+def _asked(connection: socket.socket, api: int, body: bytes) -> Reader:
+    answer = ask(connection, api, _VERSION, body)
     answer.take(4)  # throttle time
     return answer
 
 
-def _listed(answer: _Reader) -> list[str]:
+def _listed(answer: Reader) -> list[str]:
     (error,) = struct.unpack(">h", answer.take(2))
     if error:
         raise IndexError(f"the broker answered with error {error}")
     for _ in range(answer.varint() - 1):
-        _text(answer)  # a state it does not know
+        answer.text()  # a state it does not know
     ids = []
     for _ in range(answer.varint() - 1):
-        ids.append(_text(answer))
+        ids.append(answer.text())
         answer.take(8)  # producer id: told again below
-        _text(answer)
+        answer.text()
         answer.skip_tags()
     return ids
 
 
-def _described(answer: _Reader) -> Iterator[OpenTransaction]:
+def _described(answer: Reader) -> Iterator[OpenTransaction]:
     for _ in range(answer.varint() - 1):
         (error,) = struct.unpack(">h", answer.take(2))
-        transactional_id, state = _text(answer), _text(answer)
+        transactional_id, state = answer.text(), answer.text()
         timeout_ms, started_ms, producer_id, _epoch = struct.unpack(">iqqh", answer.take(22))
         partitions = frozenset(_partitions(answer))
         answer.skip_tags()
@@ -92,17 +83,13 @@ def _described(answer: _Reader) -> Iterator[OpenTransaction]:
             yield OpenTransaction(transactional_id, state, producer_id, started_ms, timeout_ms, partitions)
 
 
-def _partitions(answer: _Reader) -> Collection[TopicPartition]:
+def _partitions(answer: Reader) -> Collection[TopicPartition]:
     found = []
     for _ in range(answer.varint() - 1):
-        topic, count = _text(answer), answer.varint() - 1
+        topic, count = answer.text(), answer.varint() - 1
         found += [TopicPartition(topic, number) for number in struct.unpack(f">{count}i", answer.take(4 * count))]
         answer.skip_tags()
     return found
-
-
-def _text(answer: _Reader) -> str:
-    return answer.take(answer.varint() - 1).decode()
 
 
 def _strings(texts: Sequence[str]) -> bytes:

@@ -159,22 +159,50 @@ def _writes(changes: Sequence[Change], entries: Sequence[Stored], topic: str) ->
     return [write for change in changes for write in _writes_of(change, entries, topic)]
 
 
+class _Copy(NamedTuple):
+    """One stored key of a partition: its bytes, where it lies, since when, and whether it holds a position now."""
+
+    key: bytes
+    partition: int
+    written: str
+    is_live: bool
+
+    @property
+    def is_legacy(self) -> bool:
+        return decode_key(self.key) is None
+
+    @property
+    def is_findable(self) -> bool:
+        key = decode_key(self.key)
+        return key is not None and is_as_connect_writes(self.key, key)
+
+
 def _writes_of(change: Change, entries: Sequence[Stored], topic: str) -> list[Write]:
-    """One record per stored key of the partition, to where it lies; a new key if no stored one would be found."""
-    value = None if change.after is None else encode_map(change.after).encode()
-    wanted = OffsetKey(change.owner, change.partition)
-    writes = []
-    findable = False
-    for entry in entries:
-        if entry.raw is None or (entry.position.owner, entry.position.partition) != (change.owner, change.partition):
-            continue
-        if entry.where.get("topic", topic) != topic or (value is None and entry.raw.value is None):
-            continue
-        key = decode_key(entry.raw.key)
-        if key is None and value is not None:
-            continue  # a legacy record: removed if asked to, but nothing is written in its form
-        findable = findable or (key is not None and is_as_connect_writes(entry.raw.key, key))
-        writes.append(Write(topic, entry.raw.key, value, int(str(entry.where["kafka_partition"]))))
-    if value is not None and not findable:
-        writes.append(Write(topic, encode_new_key(wanted), value, None))
+    """One record for each live key of the partition, to where it lies: whichever a worker reads, it reads the new position.
+
+    Where no worker would find a live one, the newest that was removed comes back, else a new key is made. Bytes that get the
+    value get it in every Kafka partition, as a removal that is read last would hide it.
+    """
+    copies = [copy for entry in entries if (copy := _copy(entry, change, topic)) is not None]
+    if change.after is None:
+        return [Write(topic, copy.key, None, copy.partition) for copy in copies if copy.is_live]
+    value = encode_map(change.after).encode()
+    keys = {copy.key for copy in copies if copy.is_live and not copy.is_legacy}
+    findable = sorted((copy for copy in copies if copy.is_findable), key=lambda copy: copy.written)
+    if findable and not any(copy.key in keys for copy in findable):
+        keys.add(findable[-1].key)
+    writes = [Write(topic, copy.key, value, copy.partition) for copy in copies if copy.key in keys]
+    if not findable:
+        writes.append(Write(topic, encode_new_key(OffsetKey(change.owner, change.partition)), value, None))
     return writes
+
+
+def _copy(entry: Stored, change: Change, topic: str) -> _Copy | None:
+    if (
+        entry.raw is None
+        or _place(entry) != (change.owner, change.partition)
+        or entry.where.get("topic", topic) != topic
+    ):
+        return None
+    partition, written = int(str(entry.where["kafka_partition"])), str(entry.where.get("written", ""))
+    return _Copy(entry.raw.key, partition, written, entry.position.offset is not None)

@@ -1,0 +1,87 @@
+"""Requests of our own in Kafka's protocol, for the few questions that librdkafka does not ask.
+
+Flexible versions only (compact strings, tagged fields). TLS is spoken as far as a certificate authority is all it takes; where
+SASL or a client certificate is wanted, the caller does not come here.
+"""
+
+import socket
+import ssl
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playhead.kafka.properties import ClientSettings
+
+UNREADABLE = (OSError, struct.error, IndexError, UnicodeDecodeError)  # what asking can end in
+_LARGEST_ANSWER = 64 << 20
+
+
+@contextmanager
+def connected(settings: ClientSettings, host: str, port: int, seconds: float) -> Iterator[socket.socket]:
+    with socket.create_connection((host, port), timeout=seconds) as raw:
+        yield _secured(raw, settings, host)
+
+
+def ask(connection: socket.socket, api: int, version: int, body: bytes) -> "Reader":
+    """The answer, behind its correlation id. ApiVersions has no tags in its answer's header, all others do."""
+    request = struct.pack(">hhih", api, version, 1, -1) + b"\0" + body + b"\0"
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    (size,) = struct.unpack(">i", _exactly(connection, 4))
+    if not 0 < size < _LARGEST_ANSWER:
+        raise IndexError("this is not an answer of Kafka")
+    answer = Reader(_exactly(connection, size))
+    answer.take(4)
+    if api != _API_VERSIONS:
+        answer.skip_tags()
+    return answer
+
+
+_API_VERSIONS = 18
+
+
+class Reader:
+    """Walks an answer; one that is shorter than it says is an IndexError."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    def take(self, size: int) -> bytes:
+        if size < 0 or self.at + size > len(self.data):
+            raise IndexError("the answer is shorter than it says")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    def text(self) -> str:
+        return self.take(self.varint() - 1).decode()
+
+    def skip_tags(self) -> None:
+        for _ in range(self.varint()):
+            self.varint()
+            self.take(self.varint())
+
+
+def _secured(raw: socket.socket, settings: ClientSettings, host: str) -> socket.socket:
+    if not str(settings.common.get("security.protocol", "")).upper().endswith("SSL"):
+        return raw
+    ca = settings.common.get("ssl.ca.location")
+    return ssl.create_default_context(cafile=ca if isinstance(ca, str) else None).wrap_socket(raw, server_hostname=host)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        part = connection.recv(size - len(data))
+        if not part:
+            raise ConnectionError("the broker hung up")
+        data += part
+    return bytes(data)
