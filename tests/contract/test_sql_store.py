@@ -179,7 +179,7 @@ def test_a_writer_killed_before_its_commit_leaves_the_old_rows(rows, table, open
     assert store.write([change(5, 6)]).exit_code == 0
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     plans=st.lists(
         st.dictionaries(

@@ -7,8 +7,6 @@ import threading
 from contextlib import closing
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sqlalchemy.exc import DBAPIError
 
 from playhead.config import Context
@@ -233,32 +231,6 @@ def test_a_database_that_somebody_else_writes_is_waited_for_and_then_said(path):
         with pytest.raises(Busy, match="database is locked"):
             store.write([change(5, 6)])
     assert ask(path, "select next_offset from playhead_offsets") == [(5,)]
-
-
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 2), st.one_of(st.none(), st.integers(0, 2**63 - 1))),
-        max_size=6,
-    )
-)
-def test_after_any_writes_the_store_shows_what_was_wanted_and_planning_again_is_empty(tmp_path_factory, wanted):
-    path = tmp_path_factory.mktemp("sql") / "x.db"
-    store = open_store(f"sql+sqlite:///{path}", Access(Context(None), Deadline(10)))
-    expected: dict[tuple[str, int], int] = {}
-    for owner, partition, offset in wanted:
-        place = Map({"kafka_topic": "t", "kafka_partition": partition})
-        outcomes = store.write([change(expected.get((owner, partition)), offset, owner, place)])
-        assert outcomes.exit_code == 0
-        if offset is None:
-            expected.pop((owner, partition), None)
-        else:
-            expected[owner, partition] = offset
-    shown = {
-        (e.position.owner, e.position.partition["kafka_partition"]): e.position.offset["kafka_offset"]
-        for e in store.snapshot().entries
-        if e.position.offset
-    }
-    assert shown == expected
 
 
 # The table, as the consumer uses it

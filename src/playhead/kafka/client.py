@@ -19,8 +19,8 @@ from playhead.model import Deadline, Secret
 from playhead.net import Listener, identify
 
 CLIENT_ID = "playhead"
-_SILENT = logging.getLogger("playhead.librdkafka")
-_SILENT.disabled = True  # what matters of it comes back as an error
+SILENT = logging.getLogger("playhead.librdkafka")
+SILENT.disabled = True  # what matters of it comes back as an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def describe_cluster(settings: ClientSettings, deadline: Deadline) -> Cluster:
 
 def make_admin(settings: ClientSettings, errors: list[KafkaError] | None = None) -> AdminClient:
     with translated("making a Kafka client"):
-        return AdminClient(_config(settings, {}, errors), logger=_SILENT)
+        return AdminClient(client_config(settings, {}, errors), logger=SILENT)
 
 
 def make_consumer(settings: ClientSettings, **own: str | int | bool) -> Consumer:
@@ -111,22 +111,24 @@ def make_consumer(settings: ClientSettings, **own: str | int | bool) -> Consumer
     base = {"group.id": "playhead-reader", "enable.auto.commit": False, "enable.auto.offset.store": False}
     names = {key.replace("_", "."): value for key, value in own.items()}
     with translated("making a Kafka consumer"):
-        return Consumer(_config(settings, {**_plain(settings.consumer), **base, **names}), logger=_SILENT)
+        return Consumer(client_config(settings, {**revealed(settings.consumer), **base, **names}), logger=SILENT)
 
 
 def make_producer(settings: ClientSettings, **own: str | int | bool) -> Producer:
     base = {"partitioner": "murmur2_random", "acks": "all", "enable.idempotence": True}
     names = {key.replace("_", "."): value for key, value in own.items()}
     with translated("making a Kafka producer"):
-        return Producer(_config(settings, {**_plain(settings.producer), **base, **names}), logger=_SILENT)
+        return Producer(client_config(settings, {**revealed(settings.producer), **base, **names}), logger=SILENT)
 
 
-def _config(settings: ClientSettings, own: dict[str, Any], errors: list[KafkaError] | None = None) -> dict[str, Any]:
+def client_config(
+    settings: ClientSettings, own: dict[str, Any], errors: list[KafkaError] | None = None
+) -> dict[str, Any]:
     seen: list[KafkaError] = [] if errors is None else errors
-    return {"client.id": CLIENT_ID, **_plain(settings.common), **own, "error_cb": seen.append}
+    return {"client.id": CLIENT_ID, **revealed(settings.common), **own, "error_cb": seen.append}
 
 
-def _plain(values: dict[str, str | Secret]) -> dict[str, str]:
+def revealed(values: dict[str, str | Secret]) -> dict[str, str]:
     """The one place where secrets leave for the library."""
     return {key: value.reveal() if isinstance(value, Secret) else value for key, value in values.items()}
 

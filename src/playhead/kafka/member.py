@@ -17,7 +17,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 from confluent_kafka import TopicPartition as RawPartition
 
 from playhead.errors import Busy, PlayheadError, TimedOut, Unreachable
-from playhead.kafka.client import _SILENT, _config, _plain  # of one package: every client is configured there
+from playhead.kafka.client import SILENT, client_config, revealed  # of one package: every client is configured there
 from playhead.kafka.faults import code_of, fault_of, translated
 from playhead.kafka.properties import ClientSettings
 from playhead.model import TopicPartition
@@ -108,9 +108,9 @@ class Member:
         self._incremental = own.get("group.protocol") == "consumer" or "cooperative" in str(
             own.get("partition.assignment.strategy", "")
         )
-        config = _config(settings, {**_plain(settings.consumer), **own}, self._errors)
+        config = client_config(settings, {**revealed(settings.consumer), **own}, self._errors)
         with translated("making a Kafka consumer"):
-            self._consumer: Consumer | None = Consumer({**config, "on_commit": self._committed}, logger=_SILENT)
+            self._consumer: Consumer | None = Consumer({**config, "on_commit": self._committed}, logger=SILENT)
 
     @property
     def consumer(self) -> Consumer:
