@@ -1,5 +1,6 @@
 """Values. Frozen, comparable, without I/O; standard library and msgspec only."""
 
+from playhead.model.connector import ConnectorSpec, Engine, Origin, WantedState
 from playhead.model.deadline import Deadline
 from playhead.model.outcome import Outcome, Outcomes, Result
 from playhead.model.plan import Change, Plan
@@ -10,9 +11,12 @@ from playhead.model.topic import TopicPartition
 
 __all__ = [
     "Change",
+    "ConnectorSpec",
     "Deadline",
+    "Engine",
     "Map",
     "OffsetRange",
+    "Origin",
     "Outcome",
     "Outcomes",
     "Plan",
@@ -22,4 +26,5 @@ __all__ = [
     "Result",
     "Secret",
     "TopicPartition",
+    "WantedState",
 ]

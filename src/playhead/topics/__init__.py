@@ -1,0 +1,1 @@
+"""Topics: see, create, alter, delete, and read their records."""
