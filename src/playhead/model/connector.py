@@ -23,7 +23,7 @@ class WantedState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a key was set: the file (or `stdin`, a Python module), its line, and which part: a connector, a template, `common`."""
+    """Where a key was set: the file (or `stdin`, a Python module), its line, and the part: a connector, a template, `common`."""
 
     where: str
     line: int | None = None
