@@ -1,27 +1,45 @@
 """Files replaced whole or not at all: a reader never sees half of one, and a power cut leaves the old or the new."""
 
+import fcntl
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
 def replace_file(path: Path, data: bytes, *, new_mode: int = 0o600) -> None:
-    """The mode of an existing file is kept; a new one gets `new_mode`. A link stays a link: what it leads to is replaced."""
+    """Mode and owner of an existing file are kept; a new one gets `new_mode`. A link stays a link: what it leads to is replaced."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path = path.resolve()
-    mode = path.stat().st_mode & 0o777 if path.exists() else new_mode
+    old = path.stat() if path.exists() else None
+    mode = old.st_mode & 0o777 if old else new_mode
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        if old and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+            with suppress(PermissionError):  # only root may give a file back to its owner
+                os.chown(temporary, old.st_uid, old.st_gid)
         Path(temporary).chmod(mode)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """One at a time of those who ask; the lock goes with the process that holds it and leaves no file behind."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def sync_folder(folder: Path) -> None:

@@ -37,7 +37,7 @@ def store(request, tmp_path):
     for key, value in PAIRS:
         producer.produce(topic, value, key)
     assert producer.flush(20) == 0
-    return OffsetsTopic(settings, topic, True, Deadline(30))
+    return OffsetsTopic(settings, topic, True, Deadline(30), group_id="workers")
 
 
 def shown(snapshot):
@@ -51,17 +51,18 @@ def test_live_positions_are_shown_and_what_is_left_out_is_said(store):
         ("a", '{"filename":"y"}'): Map({"position": 2}),
         ("b", '{"protocol":"1","table":"public.orders"}'): Map({"timestamp_nanos": 789000, "incrementing": 5}),
         ("b", "{}"): Map({"flag": True, "none": None, "share": 0.5}),
+        ("bad", '{"t":1}'): Map({"(unreadable)": '{"nested":{"x":1}}'}),
     }
-    assert [entry.notes for entry in found.entries] == [()] * 4
-    assert [note for note in found.notes if note.startswith("1 record(s) have a key that is not Connect's")]
-    assert [note for note in found.notes if note.startswith('bad {"t":1}')]
-    assert len(found.notes) == 2
+    notes = {entry.position.owner: entry.notes for entry in found.entries}
+    assert "no worker takes this value" in notes.pop("bad")[0]
+    assert set(notes.values()) == {()}
+    assert found.notes == ("1 record(s) have a key that is not Connect's; left out",)
 
 
 def test_only_the_owners_asked_for_are_shown(store):
     assert {owner for owner, _ in shown(store.snapshot(["b"]))} == {"b"}
     assert store.snapshot(["nobody"]).entries == ()
-    assert {owner: len(entries) for owner, entries in store.snapshot().by_owner().items()} == {"a": 2, "b": 2}
+    assert {owner: len(entries) for owner, entries in store.snapshot().by_owner().items()} == {"a": 2, "b": 2, "bad": 1}
 
 
 def test_history_knows_what_was_removed(store):
@@ -162,3 +163,13 @@ def test_twins_are_all_written_and_all_forgotten(settings_of, new_topic, deadlin
     assert store.snapshot().entries == ()
     store.write([Change("c", place, None, Map({"n": 4}))])
     assert len(store.snapshot().entries) == 1, "only one of the removed twins comes back"
+
+
+def test_a_value_that_no_worker_takes_is_removed_and_comes_back_byte_for_byte(store):
+    [bad] = store.snapshot(["bad"]).entries
+    gone = Change("bad", Map({"t": 1}), bad.position.offset, None)
+    assert [outcome.result for outcome in store.write([gone])] == [Result.CHANGED]
+    assert store.snapshot(["bad"]).entries == ()
+    assert [outcome.result for outcome in store.write([gone.reversed()])] == [Result.CHANGED]
+    [back] = store.snapshot(["bad"]).entries
+    assert back.raw == bad.raw

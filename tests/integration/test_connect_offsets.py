@@ -56,7 +56,7 @@ def pairs(tool, name):
 
 def test_what_is_exported_is_imported_without_a_change(tool, orphan, tmp_path):
     file = tmp_path / "offsets.json"
-    assert tool("--connectors", orphan, "--export", str(file)) == (0, "", "")
+    assert tool("--connectors", orphan, "--export", str(file))[:2] == (0, "")
     code, out, err = tool("--import", str(file))
     assert (code, out) == (0, "")
     assert "as wanted already" in err

@@ -143,7 +143,7 @@ def test_a_live_member_is_refused_and_nothing_changes(lab, groups, topic, unique
         consumer.commit(offsets=[RawPartition(topic, 0, 7)], asynchronous=False)
         reset = ["reset", group, "--all-topics", "--to-earliest"]
         assert "is stable with 1 member(s): --execute would be refused" in groups(*reset).exits(0).err
-        assert "is stable with 1 member(s)" in groups(*reset, "--execute", "--force").exits(4).out
+        assert "is stable with 1 member(s)" in groups(*reset, "--execute").exits(4).out
         assert "is stable with 1 member(s)" in groups("delete", group, "--execute").exits(4).out
         assert described(lab, group)[group, TopicPartition(topic, 0)] == 7
         shown = json.loads(groups("describe", group, "-o", "json").exits(0).out)

@@ -237,8 +237,6 @@ def test_without_a_dialect_anything_flat_goes():
         ("abc", "abc"),
         ("NaN", "NaN"),
         ("-Infinity", "-Infinity"),
-        ("[1]", "[1]"),
-        ('{"a":1}', '{"a":1}'),
         ("", ""),
         ('"', '"'),
         ("0/16B3748", "0/16B3748"),

@@ -15,9 +15,9 @@ CHANGES = st.builds(Change, TEXT, MAPS, st.none() | MAPS, st.none() | MAPS, TEXT
 PLANS = st.builds(
     Plan,
     TEXT,
-    st.lists(CHANGES, max_size=3).map(tuple),
+    st.lists(CHANGES, max_size=3, unique_by=lambda change: (change.owner, change.partition)).map(tuple),
     st.lists(TEXT, max_size=2).map(tuple),
-    TEXT,
+    st.text("0123456789abcdef", min_size=1, max_size=12),
     st.datetimes(min_value=datetime(1970, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001  (hypothesis adds the zone)
 )
 
@@ -42,6 +42,18 @@ def test_a_plan_written_is_read_back_equal(plan):
 def test_field_order_survives_the_file(plan):
     read = Plan.from_json(plan.to_json())
     assert [list(c.partition) for c in read.changes] == [list(c.partition) for c in plan.changes]
+
+
+@pytest.mark.parametrize("name", ["", "x/../../y", "a b", "é"])
+def test_an_id_that_could_be_a_path_is_refused(name):
+    with pytest.raises(Invalid, match="is not the id of a plan"):
+        Plan.from_json(document(id=name))
+
+
+def test_a_position_that_is_changed_twice_is_refused():
+    change = {"owner": "c", "partition": {"p": 1}, "before": None, "after": {"x": 1}}
+    with pytest.raises(Invalid, match=r"\$\.changes\[1\].*twice"):
+        Plan.from_json(document(changes=[change, change | {"after": None}]))
 
 
 def test_a_plan_is_made_with_an_id_of_its_own_and_the_time_in_utc():

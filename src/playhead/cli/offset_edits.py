@@ -13,13 +13,15 @@ from playhead.cli.frame import Face, context_options, folded, output_option, pas
 from playhead.cli.offsets import Where, selection_options
 from playhead.cli.reset_words import ResetWords, owner_reset_options
 from playhead.cli.writes import WriteOptions, settle, write_options
-from playhead.errors import Invalid
+from playhead.errors import Invalid, Refused
 
 if TYPE_CHECKING:
     from playhead.model import Plan
+    from playhead.offsets.journal import Entry, Journal
     from playhead.offsets.plan import Which
     from playhead.offsets.select import Target
     from playhead.offsets.stopping import Stopped
+    from playhead.stores import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -146,37 +148,48 @@ def copy(
     from playhead.offsets.plan import Which, plan_copy
     from playhead.offsets.select import select_other
 
-    selection = where.selection(face)
     which = which if which.partition else Which(all=True)
-    with stopped_if_asked(face, options, [new]) as held:
-        source, target = select_other(selection, old), select_other(selection, new, like=old, may_be_new=True)
-        settle(face, target.store, plan_copy(source, target, pairs_of(pairs), which), options, stopped=held)
+
+    def planned() -> "tuple[Store, Plan]":
+        selection = where.selection(face)
+        source = select_other(selection, old)
+        target = select_other(selection, new, like=source)
+        return target.store, plan_copy(source, target, pairs_of(pairs), which)
+
+    _carry_out(face, options, [new], planned)
 
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path))
 @write_options
+@selection_options
 @context_options
 @output_option
 @pass_face
-def apply(face: Face, file: Path, options: WriteOptions) -> None:
+def apply(face: Face, file: Path, where: Where, options: WriteOptions) -> None:
     """Carry out the plan in FILE, saved by --save-plan. What moved since it was made is refused, item by item."""
     from playhead.model import Plan
+    from playhead.offsets.checks import review_plan
 
     plan = Plan.from_json(bytes_of(file), str(file))
     owners = list(dict.fromkeys(change.owner for change in plan.changes))
-    with stopped_if_asked(face, options, owners) as held:
-        settle(face, _store_of(face, plan), plan, options, stopped=held)
+
+    def planned() -> "tuple[Store, Plan]":
+        target = _target_of(face, plan, where)
+        return target.store, review_plan(target, plan)
+
+    _carry_out(face, options, owners, planned)
 
 
 @click.command()
 @click.argument("entry_id", required=False, metavar="[ID]")
 @write_options
+@selection_options
 @context_options
 @output_option
 @pass_face
-def undo(face: Face, entry_id: str | None, options: WriteOptions) -> None:
-    """Take back what an apply did: ID is one of `offsets journal`, by default the newest.
+def undo(face: Face, entry_id: str | None, where: Where, options: WriteOptions) -> None:
+    """Take back what an apply did: ID is one of `offsets journal`, by default the newest that changed something here.
 
     The undo is a plan like any other: it is shown, compared and journalled, and can be undone.
     """
@@ -184,49 +197,79 @@ def undo(face: Face, entry_id: str | None, options: WriteOptions) -> None:
     from playhead.offsets.journal import Journal
 
     book = Journal.of_context(face.context)
-    if entry_id is None:
-        entries, _ = book.list()
-        if not entries:
-            raise Invalid(f"nothing was changed yet, so there is nothing to undo: {book.folder} is empty")
-        entry_id = entries[0].id
-    entry = book.get(entry_id)
+    entry = book.get(entry_id) if entry_id else _newest(face, book)
     say(f"undoing {entry.id} of {entry.started:%Y-%m-%d %H:%M:%SZ} by {entry.who}")
-    with stopped_if_asked(face, options, entry.owners) as held:
-        store = _store_of(face, entry.plan)
-        settle(face, store, plan_undo(entry, store), options, stopped=held)
+    for name, state in (entry.states or {}).items():
+        if state != "STOPPED" and entry.outcomes is None:
+            say(f"note: {name} was {state} when that apply was cut off; it may have been left STOPPED")
+
+    def planned() -> "tuple[Store, Plan]":
+        store = _target_of(face, entry.plan, where).store
+        return store, plan_undo(entry, store)
+
+    _carry_out(face, options, entry.owners, planned)
 
 
-def _edit(
-    face: Face,
-    options: WriteOptions,
-    where: Where,
-    owner: str,
-    plan_of: "Callable[[Target], Plan]",
-) -> None:
+def _newest(face: Face, book: "Journal") -> "Entry":
+    """The newest apply that may have changed something in a store of this context."""
+    from playhead.stores.opening import is_of_context
+
+    entries, _ = book.list()
+    for entry in entries:
+        if entry.may_have_changed and is_of_context(entry.plan.store, face.context):
+            return entry
+    raise Invalid(
+        f"{book.folder} holds nothing that was changed in the stores of this context", "name one: `offsets journal`"
+    )
+
+
+def _edit(face: Face, options: WriteOptions, where: Where, owner: str, plan_of: "Callable[[Target], Plan]") -> None:
     from playhead.offsets.select import select_owner
 
-    with stopped_if_asked(face, options, [owner]) as held:
+    def planned() -> "tuple[Store, Plan]":
         target = select_owner(where.selection(face), owner)
-        settle(face, target.store, plan_of(target), options, stopped=held)
+        return target.store, plan_of(target)
+
+    _carry_out(face, options, [owner], planned)
+
+
+def _carry_out(
+    face: Face, options: WriteOptions, owners: Sequence[str], planned: "Callable[[], tuple[Store, Plan]]"
+) -> None:
+    """Plans and settles. With --stop the plan is made twice: before, so that a slip stops nothing, and after the stop."""
+    first = planned()
+    with stopped_if_asked(face, options, owners) as held:
+        store, plan = first if held is None else planned()
+        settle(face, store, plan, options, stopped=held)
 
 
 @contextmanager
 def stopped_if_asked(face: Face, options: WriteOptions, owners: Sequence[str]) -> "Iterator[Stopped | None]":
     """With --stop and --execute: the plan is made from what is stored after the connector has stopped."""
-    if not (options.stop and options.execute):
+    names = [owner for owner in owners if not owner.startswith("group:")]
+    if not (options.stop and options.execute and names):
         yield None
         return
     from playhead.offsets.stopping import stopped
 
-    with stopped(face.context, owners, face.deadline, say) as held:
+    with stopped(face.context, names, face.deadline, say) as held:
         yield held
 
 
-def _store_of(face: Face, plan: "Plan") -> Any:
+def _target_of(face: Face, plan: "Plan", where: Where) -> "Target":
+    """The store of a plan. It may come from somebody else: the context's credentials go only to the context's own servers."""
+    from playhead.offsets.select import Target, select_store
     from playhead.stores import Access
-    from playhead.stores.opening import open_store
+    from playhead.stores.opening import is_of_context, open_store
 
-    return open_store(plan.store, Access(face.context, face.deadline))
+    access = Access(face.context, face.deadline)
+    if where.uri is None and where.via is None and not is_of_context(plan.store, face.context):
+        raise Refused(
+            f"the plan is for {plan.store}, which is not a store of this context",
+            f"agree to it with --store '{plan.store}'",
+        )
+    store = select_store(where.selection(face)) if where.uri or where.via else open_store(plan.store, access)
+    return Target(store, "", access=access)
 
 
 def pairs_of(words: Sequence[str]) -> dict[str, str]:
@@ -242,4 +285,7 @@ def pairs_of(words: Sequence[str]) -> dict[str, str]:
 
 
 def bytes_of(file: Path) -> bytes:
-    return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    try:
+        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise Invalid(f"{file} cannot be read: {error.strerror}") from None

@@ -1,5 +1,6 @@
 """The verbs of `playhead offsets` that read or write files of positions."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,12 +10,14 @@ from playhead.cli.complete import connector_names
 from playhead.cli.frame import Face, context_options, debug_option, output_option, pass_face, say, write
 from playhead.cli.offset_edits import bytes_of, pairs_of, stopped_if_asked
 from playhead.cli.offsets import Where, selection_options
-from playhead.cli.writes import WriteOptions, plan_listing, settle, write_options
+from playhead.cli.writes import WriteOptions, plan_listing, settle_all, write_options
+from playhead.errors import Invalid
 
 if TYPE_CHECKING:
     from playhead.model import Positions
 
 FORMS = ("connect", "kip199", "csv", "rpk", "yelp", "kcat", "spark")
+FORMS_OF_GROUPS = ("csv", "rpk", "yelp", "spark")
 FILE = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 _form = click.option("--from", "form", type=click.Choice(FORMS), help="The form of the file [default: recognised].")
 _owner = click.option("--owner", metavar="OWNER", help="Whose positions these are, where the file does not say.")
@@ -35,6 +38,8 @@ def export(face: Face, owners: tuple[str, ...], form: str, file: Path, where: Wh
 
     found, _ = select_entries(where.selection(face), owners)
     positions = Positions(entry.position for entry in found.current().values())
+    if form in FORMS_OF_GROUPS:  # these name groups as Kafka does
+        positions = Positions(replace(p, owner=p.owner.removeprefix("group:")) for p in positions)
     _deliver(write_positions(positions, form), file)
     for note in found.notes:
         say(f"note: {note}")
@@ -58,13 +63,19 @@ def import_(
     options: WriteOptions,
 ) -> None:
     """Make positions what FILE says: null forgets one, partitions it does not name stay as they are."""
-    from playhead.offsets.plan import plan_positions
+    from playhead.offsets.plan import plan_import
     from playhead.offsets.select import select_for
 
     wanted = _positions(file, form, owner)
+    plans = plan_import(select_for(where.selection(face), wanted))
+    if options.save_plan is not None and len(plans) > 1:
+        raise Invalid(
+            "these positions are kept in several stores, and a plan is for one", "import their owners one by one"
+        )
     with stopped_if_asked(face, options, wanted.owners) as held:
-        target, wanted = select_for(where.selection(face), wanted)
-        settle(face, target.store, plan_positions(target, wanted), options, stopped=held)
+        if held is not None:
+            plans = plan_import(select_for(where.selection(face), wanted))
+        settle_all(face, plans, options, stopped=held)
 
 
 @click.command()
@@ -88,6 +99,7 @@ def diff(
 
     Owners that FILE does not name are left out.
     """
+    from playhead.model import Positions
     from playhead.offsets.plan import diff_positions, positions_of
     from playhead.offsets.select import select_for
 
@@ -95,8 +107,9 @@ def diff(
     if other is not None:
         left, right = right, _positions(other, form, owner)
     else:
-        target, right = select_for(where.selection(face), right)
-        left = positions_of(target.store, right.owners)
+        targets = select_for(where.selection(face), right)
+        left = Positions(p for target, _ in targets for p in positions_of(target.store, [target.owner]))
+        right = Positions(p for _, own in targets for p in own)
     changes = diff_positions(left, right)
     face.show(plan_listing(changes, empty="no difference"))
     if changes:

@@ -3,6 +3,7 @@
 Without `--execute` the plan is shown and nothing is changed.
 """
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from playhead.cli.frame import Face, folded, program, say
-from playhead.errors import Refused
+from playhead.files import replace_file
 from playhead.render import Column, Listing, plain
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 Row = dict[str, Any]
-OF_CONNECTORS = ("connect+", "kafka:")
+ALIVE = " task(s)"  # of a refusal because a connector runs
 CONSENTS = ("--force", "--worker-is-down", "--query-is-stopped")
 
 PLAN_COLUMNS = (
@@ -92,39 +93,73 @@ def settle(
 
     `show` prints the plan in a command's own columns instead of the common ones.
     """
-    for warning in plan.warnings:
-        say(f"warning: {warning}", style="yellow")
-    if options.save_plan is not None:
-        options.save_plan.write_bytes(plan.to_json())
-        say(f"plan saved: {program()} offsets apply {options.save_plan}")
-    if plan.is_empty:
-        face.show(plan_listing(()))
-        return
-    if not options.execute:
-        (show or (lambda: face.show(plan_listing(plan.changes))))()
-        say(f"dry run: nothing was changed ({len(plan.changes)} planned); add --execute")
-        return
-    outcomes = _apply(face, store, plan, options, stopped)
-    if outcomes.exit_code == Refused.exit_code and not options.stop and store.uri.startswith(OF_CONNECTORS):
-        say("  --stop stops the connector for the edit and puts it back into its state afterwards")
+    outcomes = _settled(face, store, plan, options, stopped, show)
     if outcomes.exit_code:
         raise click.exceptions.Exit(outcomes.exit_code)
 
 
+def settle_all(
+    face: Face, plans: "Sequence[tuple[Store, Plan]]", options: WriteOptions, *, stopped: "Stopped | None" = None
+) -> None:
+    """Several plans, for as many stores, one after the other; the command ends by the worst outcome of all."""
+    outcomes = [outcome for store, plan in plans for outcome in _settled(face, store, plan, options, stopped)]
+    from playhead.model import Outcomes
+
+    if code := Outcomes(outcomes).exit_code:
+        raise click.exceptions.Exit(code)
+
+
+def _settled(
+    face: Face,
+    store: "Store",
+    plan: "Plan",
+    options: WriteOptions,
+    stopped: "Stopped | None" = None,
+    show: Callable[[], None] | None = None,
+) -> "Outcomes":
+    from playhead.model import Outcomes
+
+    say(f"store: {plan.store}")
+    for warning in plan.warnings:
+        say(f"warning: {warning}", style="yellow")
+    if options.save_plan is not None:
+        replace_file(options.save_plan, plan.to_json())
+        say(f"plan saved: {program()} offsets apply {shlex.quote(str(options.save_plan))}")
+    if plan.is_empty:
+        face.show(plan_listing(()))
+        return Outcomes()
+    if not options.execute:
+        (show or (lambda: face.show(plan_listing(plan.changes))))()
+        say(f"dry run: nothing was changed ({len(plan.changes)} planned); add --execute")
+        return Outcomes()
+    return _apply(face, store, plan, options, stopped)
+
+
 def _apply(face: Face, store: "Store", plan: "Plan", options: WriteOptions, stopped: "Stopped | None") -> "Outcomes":
     from playhead.offsets.apply import Consent, apply_plan
-    from playhead.offsets.journal import Journal
+    from playhead.offsets.journal import Entry, Journal
 
+    begun: list[Entry] = []
     consent = Consent(options.consents, stopped.states if stopped else {})
     if stopped:
         stopped.may_restore = False
-    applied = apply_plan(store, plan, Journal.of_context(face.context), consent)
-    face.show(outcome_listing(applied.outcomes))
-    if applied.entry is not None:
+    try:
+        applied = apply_plan(store, plan, Journal.of_context(face.context), consent, begun.append)
+    except KeyboardInterrupt:
+        if begun:
+            say(f"interrupted while writing: see what was done with {program()} offsets undo {begun[0].id}")
+        raise
+    outcomes = applied.outcomes
+    face.show(outcome_listing(outcomes))
+    if applied.entry is not None and applied.entry.may_have_changed:
         say(f"journal: {applied.entry.id}; take it back with: {program()} offsets undo {applied.entry.id}")
+    if applied.warning:
+        say(f"warning: {applied.warning}", style="yellow")
+    if not options.stop and any(ALIVE in outcome.detail for outcome in outcomes):
+        say("  --stop stops the connector for the edit and puts it back into its state afterwards")
     if stopped:
-        stopped.may_restore = applied.outcomes.exit_code in (0, 4)
-    return applied.outcomes
+        stopped.may_restore = outcomes.exit_code in (0, 4)
+    return outcomes
 
 
 def plan_listing(changes: "Sequence[Change]", empty: str = "nothing to change: it is as wanted already") -> Listing:

@@ -308,7 +308,15 @@ def open_context(name: str | None = None, flags: Mapping[str, str] | None = None
         settings[key] = Setting(as_value(key, value), FLAGS.get(key, "-X"))
     for key, setting in settings.items():
         check_value(key, setting.text)
-    return Context(chosen, settings)
+    return Context(chosen, _of_one_cluster(settings))
+
+
+def _of_one_cluster(settings: dict[str, Setting]) -> dict[str, Setting]:
+    """A worker file that is named on a higher level than the workers leads to another cluster: they are not its workers."""
+    file, workers = settings.get("worker-config"), settings.get("connect")
+    if file is None or workers is None or file.level <= workers.level:
+        return settings
+    return {key: setting for key, setting in settings.items() if key != "connect"}
 
 
 FLAGS = {

@@ -3,6 +3,7 @@
 What does not decode is somebody else's: shown as foreign, never touched.
 """
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -92,6 +93,25 @@ def decode_value(raw: bytes) -> Map:
         return _refused_value(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(f"the value is not a JSON object: {error}") from None
+
+
+UNREADABLE = "(unreadable)"
+
+
+def unreadable(raw: bytes) -> Map:
+    """What stands for a value that Connect would refuse, so that it can be seen, removed, and put back byte for byte."""
+    try:
+        return Map({UNREADABLE: raw.decode()})
+    except UnicodeDecodeError:
+        return Map({UNREADABLE: "base64:" + b64encode(raw).decode()})
+
+
+def encode_value(offset: Map) -> bytes:
+    """The bytes Connect writes for this offset."""
+    if set(offset) != {UNREADABLE}:
+        return encode_map(offset).encode()
+    text = str(offset[UNREADABLE])
+    return b64decode(text.removeprefix("base64:")) if text.startswith("base64:") else text.encode()
 
 
 def _refused_value(raw: bytes) -> Map:

@@ -1,5 +1,102 @@
-"""Connectors: what runs, in which state. The same functions serve the command line and a Python prompt."""
+"""Connectors from files to their last breath. The names below serve a script, a notebook and the command line alike:
 
-from playhead.connectors.status import ConnectorRow, list_connectors, list_names, show_connector
+    from playhead import connectors
+    connectors.list("orders*")
+    connectors.plan("connectors.yaml")
+    connectors.restart("orders*", only_failed=True, execute=True)
 
-__all__ = ["ConnectorRow", "list_connectors", "list_names", "show_connector"]
+They are loaded on first use, so that reading a file of connectors does not load an HTTP client.
+"""
+
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from playhead.connectors.api import Answer as Answer
+    from playhead.connectors.api import Answers as Answers
+    from playhead.connectors.api import delete as delete
+    from playhead.connectors.api import list_ as list  # noqa: A004
+    from playhead.connectors.api import pause as pause
+    from playhead.connectors.api import restart as restart
+    from playhead.connectors.api import resume as resume
+    from playhead.connectors.api import show as show
+    from playhead.connectors.api import stop as stop
+    from playhead.connectors.api_files import AppliedPlan as AppliedPlan
+    from playhead.connectors.api_files import apply as apply
+    from playhead.connectors.api_files import plan as plan
+    from playhead.connectors.status import ConnectorList as ConnectorList
+    from playhead.connectors.status import ConnectorRow as ConnectorRow
+    from playhead.connectors.status import ShownConnector as ShownConnector
+    from playhead.connectors.status import list_connectors as list_connectors
+    from playhead.connectors.status import list_names as list_names
+    from playhead.connectors.status import show_connector as show_connector
+    from playhead.model import ConnectorSpec as ConnectorSpec
+
+_API, _FILES, _STATUS = "playhead.connectors.api", "playhead.connectors.api_files", "playhead.connectors.status"
+_HOME = {
+    "list": _API,
+    "show": _API,
+    "pause": _API,
+    "resume": _API,
+    "stop": _API,
+    "restart": _API,
+    "delete": _API,
+    "plan": _FILES,
+    "apply": _FILES,
+    "ConnectorSpec": "playhead.model",
+    "Answer": _API,
+    "Answers": _API,
+    "AppliedPlan": _FILES,
+    "ConnectorList": _STATUS,
+    "ConnectorRow": _STATUS,
+    "ShownConnector": _STATUS,
+    "list_connectors": _STATUS,
+    "list_names": _STATUS,
+    "show_connector": _STATUS,
+}
+__all__ = [
+    "Answer",
+    "Answers",
+    "AppliedPlan",
+    "ConnectorList",
+    "ConnectorRow",
+    "ConnectorSpec",
+    "ShownConnector",
+    "apply",
+    "delete",
+    "list",
+    "list_connectors",
+    "list_names",
+    "pause",
+    "plan",
+    "restart",
+    "resume",
+    "show",
+    "show_connector",
+    "stop",
+]
+_OTHERWISE_NAMED = {"list": "list_"}  # a builtin where it is defined
+
+
+class _Package(ModuleType):
+    """Keeps `plan` and `apply` the functions. Python would put the modules of these names in their place once they are loaded."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'playhead.connectors' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), _OTHERWISE_NAMED.get(name, name))
+
+
+def __dir__() -> Iterable[str]:
+    return sorted(__all__)

@@ -1,18 +1,32 @@
-"""The state of connectors as a person means it: RUNNING with a failed task is not running."""
+"""The state of connectors as a person means it: RUNNING with a failed task is not running.
+
+Reads only. What a connector was configured with is shown without its secrets, and so are traces, which like to quote them.
+"""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, overload
 
 from playhead.config import Context
-from playhead.connect.answers import ConnectorInfo, ConnectorStatus
+from playhead.connect.answers import ConnectorInfo, ConnectorStatus, TaskState
 from playhead.connect.rest import Rest, open_rest
-from playhead.errors import NotFound
-from playhead.model import Deadline
+from playhead.connectors.causes import cause_first, cause_of
+from playhead.connectors.names import choose_names
+from playhead.connectors.secrets import SecretKeys, masked_config, scrub_of
+from playhead.connectors.shown import table
+from playhead.errors import NotFound, PlayheadError
+from playhead.model import Deadline, Engine
+
+Config = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectorRow:
-    """`state` is one phrase: `running`, `running, 2 of 3 tasks failed`, `running without tasks`, `stopped`, ..."""
+    """`state` is one phrase: `running`, `running, 2 of 3 tasks failed`, `running without tasks`, `stopped`, ...
+
+    `lag` (sinks, in records) and `position` (sources, in words) are there only when they were asked for and can be told.
+    """
 
     name: str
     type: str
@@ -21,6 +35,88 @@ class ConnectorRow:
     connector_class: str
     worker: str
     trace: str | None = None
+    engine: str = Engine.CONNECT.value
+    lag: int | None = None
+    position: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRow:
+    id: int
+    state: str
+    worker: str
+    cause: str | None = None
+    trace: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRow:
+    position: str
+    partition: dict[str, Any]
+    offset: dict[str, Any] | None
+    lag: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class ConnectorList(Sequence[ConnectorRow]):
+    """Connectors as a table in the prompt, as a sequence in a program."""
+
+    rows: tuple[ConnectorRow, ...]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, at: int) -> ConnectorRow: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[ConnectorRow]: ...
+    def __getitem__(self, at: int | slice) -> ConnectorRow | Sequence[ConnectorRow]:
+        return self.rows[at]
+
+    def __repr__(self) -> str:
+        placed = any(row.lag is not None or row.position for row in self.rows)
+        titles = ["CONNECTOR", "TYPE", "ENGINE", "STATE", "TASKS", *(["LAG", "POSITION"] if placed else [])]
+        rows = [
+            [r.name, r.type, r.engine, r.state, r.tasks, *([r.lag, r.position] if placed else [])] for r in self.rows
+        ]
+        return "\n".join([table(titles, rows, "no connectors"), *(f"note: {note}" for note in self.notes)])
+
+
+@dataclass(frozen=True, repr=False)
+class ShownConnector:
+    """One connector, whole. `config` and traces are without secrets."""
+
+    row: ConnectorRow
+    config: dict[str, str]
+    tasks: tuple[TaskRow, ...]
+    topics: tuple[str, ...] = ()
+    positions: tuple[PositionRow, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def name(self) -> str:
+        return self.row.name
+
+    @property
+    def state(self) -> str:
+        return self.row.state
+
+    def __repr__(self) -> str:
+        row = {key: value for key, value in asdict(self.row).items() if key not in ("trace", "tasks")}
+        about = [(key, value) for key, value in row.items() if value is not None]
+        about += [("topics", ", ".join(self.topics) or None)]
+        parts = [table(("WHAT", "IS"), about, "")]
+        parts += [
+            table(
+                ("TASK", "STATE", "WORKER", "CAUSE"),
+                [(t.id, t.state, t.worker, t.cause) for t in self.tasks],
+                "no tasks",
+            )
+        ]
+        parts += [table(("POSITION", "LAG"), [(p.position, p.lag) for p in self.positions], "no position")]
+        parts += [table(("KEY", "VALUE"), sorted(self.config.items()), "")]
+        return "\n\n".join(parts) + "".join(f"\nnote: {note}" for note in self.notes)
 
 
 def list_names(context: Context, deadline: Deadline) -> list[str]:
@@ -28,40 +124,88 @@ def list_names(context: Context, deadline: Deadline) -> list[str]:
         return sorted(rest.list_connectors())
 
 
-def list_connectors(context: Context, deadline: Deadline) -> list[ConnectorRow]:
-    """Every connector, also one so new that it has no status yet: the worker leaves those out of its expanded list."""
+def list_connectors(
+    context: Context, deadline: Deadline, words: Sequence[str] = (), *, positions: bool = False
+) -> ConnectorList:
+    """All of them, or those that the words mean; with `positions` also how far each is."""
     with open_rest(context, deadline) as rest:
-        names = sorted(rest.list_connectors())
-        expanded = rest.expand_connectors()
-        rows = []
-        for name in names:
-            entry = expanded.get(name)
-            if entry and entry.info:
-                rows.append(_row(entry.info, entry.status))
-            elif found := _find(rest, name):
-                rows.append(found)
-        return rows
+        found = find_all(rest, words)
+        rows = [_row(info, status) for info, status in found]
+        if not positions:
+            return ConnectorList(tuple(rows))
+        from playhead.connectors.positions import find_places
+        from playhead.offsets.workers import Connector
+
+        connectors = [Connector.of(info.name, info.config) for info, _ in found]
+        places = find_places(context, rest, connectors, deadline)
+        placed = [replace(row, lag=places.lags.get(row.name), position=places.words.get(row.name)) for row in rows]
+        return ConnectorList(tuple(placed), tuple(places.notes))
 
 
-def show_connector(context: Context, name: str, deadline: Deadline) -> ConnectorRow:
+def find_all(rest: Rest, words: Sequence[str] = ()) -> list[tuple[ConnectorInfo, ConnectorStatus | None]]:
+    """Every connector meant, also one so new that it has no status yet: the worker leaves those out of its expanded list."""
+    names = choose_names(words, rest.list_connectors())
+    expanded = rest.expand_connectors()
+    found = []
+    for name in names:
+        entry = expanded.get(name)
+        if entry and entry.info:
+            found.append((entry.info, entry.status))
+        elif one := _find(rest, name):
+            found.append(one)
+    return found
+
+
+def show_connector(context: Context, name: str, deadline: Deadline) -> ShownConnector:
     with open_rest(context, deadline) as rest:
         found = _find(rest, name)
         if found is None:
             raise NotFound("connector", name, rest.list_connectors())
-        return found
+        info, status = found
+        topics, notes = _topics(rest, name)
+        keys = secret_keys(rest, info.config)
+    positions, said = _positions(context, name, deadline)
+    lags = [position.lag for position in positions if position.lag is not None]
+    row = replace(_row(info, status, keys), lag=sum(lags) if lags else None)
+    tasks = [_task(task, info.config, keys) for task in status.tasks] if status else []
+    config = masked_config(info.config, keys.passwords, keys.plain)
+    return ShownConnector(row, config, tuple(tasks), tuple(topics), tuple(positions), (*notes, *said))
 
 
-def _find(rest: Rest, name: str) -> ConnectorRow | None:
+def _topics(rest: Rest, name: str) -> tuple[list[str], list[str]]:
+    try:
+        return rest.get_active_topics(name), []
+    except PlayheadError as error:
+        return [], [f"the topics it used are not known: {error.what}"]
+
+
+def _positions(context: Context, name: str, deadline: Deadline) -> tuple[list[PositionRow], list[str]]:
+    from playhead.offsets.select import Selection
+    from playhead.offsets.show import show_owner
+    from playhead.stores import Access
+
+    try:
+        shown = show_owner(Selection(Access(context, deadline)), name)
+    except PlayheadError as error:
+        return [], [f"its position is not known: {error.what}"]
+    rows = []
+    for item in shown.positions:
+        at = item.entry.position
+        offset = at.offset.to_dict() if at.offset is not None else None
+        rows.append(PositionRow(item.readable, at.partition.to_dict(), offset, item.lag))
+    return rows, list(shown.notes)
+
+
+def _find(rest: Rest, name: str) -> tuple[ConnectorInfo, ConnectorStatus | None] | None:
     """None when it is not there, or was deleted while we looked."""
     try:
-        return _row(rest.get_connector(name), rest.find_status(name))
+        return rest.get_connector(name), rest.find_status(name)
     except NotFound:
         return None
 
 
-def _row(info: ConnectorInfo, status: ConnectorStatus | None) -> ConnectorRow:
-    failed = [task for task in status.tasks if task.state == "FAILED"] if status else []
-    trace = status.connector.trace if status else None
+def _row(info: ConnectorInfo, status: ConnectorStatus | None, keys: SecretKeys = SecretKeys()) -> ConnectorRow:
+    traces = failed_traces(status)
     return ConnectorRow(
         info.name,
         info.type,
@@ -69,8 +213,22 @@ def _row(info: ConnectorInfo, status: ConnectorStatus | None) -> ConnectorRow:
         len(status.tasks) if status else 0,
         info.config.get("connector.class") or "",
         status.connector.worker_id if status else "",
-        trace or (failed[0].trace if failed else None),
+        cause_first(hidden(traces[0], info.config, keys)) if traces else None,
     )
+
+
+def _task(task: TaskState, config: Config, keys: SecretKeys) -> TaskRow:
+    trace = hidden(task.trace, config, keys) if task.trace else None
+    return TaskRow(task.id, task.state.lower(), task.worker_id, cause_of(trace), cause_first(trace))
+
+
+def failed_traces(status: ConnectorStatus | None) -> list[str]:
+    """The traces of what failed: the connector first, then its tasks."""
+    if status is None:
+        return []
+    own = [status.connector.trace] if status.connector.state == "FAILED" else []
+    of_tasks = [task.trace for task in status.tasks if task.state == "FAILED"]
+    return [trace for trace in (*own, *of_tasks) if trace]
 
 
 def phrase(status: ConnectorStatus | None) -> str:
@@ -82,3 +240,21 @@ def phrase(status: ConnectorStatus | None) -> str:
         return "running without tasks"
     odd = [f"{counts[s]} of {len(status.tasks)} tasks {s.lower()}" for s in sorted(counts) if s.lower() != state]
     return ", ".join([state, *odd])
+
+
+# What must not be shown
+
+
+def secret_keys(rest: Rest, config: Config) -> SecretKeys:
+    """What the worker's own definitions call a password, besides what is named like one. Names alone where it cannot tell."""
+    connector_class = config.get("connector.class")
+    try:
+        types = {key.name: key.type for key in rest.get_plugin_keys(connector_class)} if connector_class else {}
+    except PlayheadError:  # the plugin is gone, or the worker too old to tell
+        return SecretKeys()
+    return SecretKeys.of_types(types)
+
+
+def hidden(text: str, config: Config, keys: SecretKeys = SecretKeys()) -> str:
+    """A trace without the secrets of the connector's config, wherever it quotes them, and without logins in URLs."""
+    return scrub_of((keys, {key: value for key, value in config.items() if value is not None}))(text)

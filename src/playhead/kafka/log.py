@@ -8,9 +8,9 @@ there and says so, it neither hangs nor shows undecided records.
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, cast
 
 from confluent_kafka import Consumer, KafkaError
@@ -38,6 +38,7 @@ class RawMessage(Protocol):
     def timestamp(self) -> tuple[int, int]: ...
     def key(self) -> bytes | None: ...
     def value(self) -> bytes | None: ...
+    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
 
 
 class Record(NamedTuple):
@@ -70,14 +71,25 @@ class Captured:
         """Offsets to pass. At most so many records are there."""
         return sum(self.end_of(p) - ends.start for p, ends in self.ends.items())
 
+    def narrowed(self, ranges: Mapping[int, tuple[int, int]]) -> "Captured":
+        """Only these partitions, each only from the one offset to before the other; never more than was captured."""
+        ends = {}
+        for partition, (start, end) in ranges.items():
+            last = max(start, min(end, self.end_of(partition)))
+            ends[partition] = Ends(max(start, self.ends[partition].start), last, last)
+        return replace(self, ends=ends)
 
-def capture(admin: Admin, topic: str, deadline: Deadline, *, committed: bool = True) -> Captured:
-    """The ends to read to. A transaction that is being committed is given a moment to show.
+
+def capture(
+    admin: Admin, topic: str, deadline: Deadline, *, committed: bool = True, partitions: Collection[int] | None = None
+) -> Captured:
+    """The ends to read to, of all partitions or of some. A transaction that is being committed is given a moment to show.
 
     A commit is acknowledged before its markers are written: read at once, the topic would not show what was just written.
     """
     found = get_topic(admin, topic, deadline)
-    partitions = [partition.id for partition in found.partitions]
+    if partitions is None:
+        partitions = [partition.id for partition in found.partitions]
     settled = deadline.within(SETTLE_SECONDS)
     while True:
         captured = Captured(found, topic_ends(admin, topic, partitions, deadline), committed)
@@ -88,7 +100,7 @@ def capture(admin: Admin, topic: str, deadline: Deadline, *, committed: bool = T
 
 def read_messages(
     admin: Admin, captured: Captured, deadline: Deadline, progress: Progress = lambda done, total: None
-) -> Iterator[list[RawMessage]]:
+) -> Generator[list[RawMessage]]:
     """Batches of messages below the captured end, in offset order within each partition."""
     waiting = {p: captured.end_of(p) for p, ends in captured.ends.items() if captured.end_of(p) > ends.start}
     if not waiting:

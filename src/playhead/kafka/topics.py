@@ -1,4 +1,4 @@
-"""Topics: list, look up, create, delete, and the offsets at their ends.
+"""Topics: list, look up, create, widen, delete, and the offsets at their ends.
 
 Looked up with DescribeTopics, never with a plain metadata request, which would create the topic it asks about on a broker
 with auto.create.topics.enable.
@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as RawPartition
-from confluent_kafka.admin import NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from playhead.errors import NotFound, TimedOut
 from playhead.kafka.client import Admin
@@ -21,6 +21,7 @@ from playhead.model import Deadline, TopicPartition
 
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,14 @@ class Partition:
     leader: int | None
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
+
+    @property
+    def is_offline(self) -> bool:
+        return self.leader is None
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return len(self.in_sync) < len(self.replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +67,33 @@ def list_topics(admin: Admin, deadline: Deadline) -> list[str]:
 
 
 def get_topic(admin: Admin, name: str, deadline: Deadline) -> Topic:
-    future = admin.raw.describe_topics(TopicCollection([name]), request_timeout=seconds(deadline))[name]
+    found = describe_topics(admin, [name], deadline)[name]
+    if found is None:
+        raise NotFound("topic", name, list_topics(admin, deadline))
+    return found
+
+
+def describe_topics(admin: Admin, names: Iterable[str], deadline: Deadline) -> dict[str, Topic | None]:
+    """Several topics, asked together. One that is not there, or whose name cannot be, is None."""
+    unique = list(dict.fromkeys(names))
+    wanted = [name for name in unique if name]
+    if not wanted:
+        return dict.fromkeys(unique)
+    futures = admin.raw.describe_topics(TopicCollection(wanted), request_timeout=seconds(deadline))
+    return dict.fromkeys(unique) | {name: _described(name, future, deadline) for name, future in futures.items()}
+
+
+def _described(name: str, future: "Future[Any]", deadline: Deadline) -> Topic | None:
     try:
         found = answer(future, f"describing {name}", deadline)
     except KafkaException as error:
-        if code_of(error).code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION):
-            raise NotFound("topic", name, list_topics(admin, deadline)) from None
+        if code_of(error).code() in _ABSENT:
+            return None
         raise fault_of(code_of(error), f"describing {name}") from None
     partitions = tuple(
         Partition(
             p.id,
-            p.leader.id if p.leader is not None else None,
+            p.leader.id if p.leader is not None and p.leader.id >= 0 else None,
             tuple(node.id for node in p.replicas),
             tuple(node.id for node in p.isr),
         )
@@ -86,11 +111,22 @@ def create_topic(
     *,
     copies: int = -1,
     config: Mapping[str, str] | None = None,
+    validate_only: bool = False,
 ) -> None:
-    """`copies` -1: as the broker likes. Returns when the broker has created it."""
+    """`partitions` or `copies` -1: as the broker likes. Returns when the broker has created it, or only checked it."""
     topic = NewTopic(name, num_partitions=partitions, replication_factor=copies, config=dict(config or {}))
     with translated(f"creating {name}"):
-        answer(admin.raw.create_topics([topic], request_timeout=seconds(deadline))[name], f"creating {name}", deadline)
+        futures = admin.raw.create_topics([topic], request_timeout=seconds(deadline), validate_only=validate_only)
+        answer(futures[name], f"creating {name}", deadline)
+
+
+def add_partitions(admin: Admin, name: str, total: int, deadline: Deadline, *, validate_only: bool = False) -> None:
+    """Widens the topic to `total` partitions; Kafka knows no way back."""
+    doing = f"adding partitions to {name}"
+    with translated(doing):
+        wanted = [NewPartitions(name, total)]
+        futures = admin.raw.create_partitions(wanted, request_timeout=seconds(deadline), validate_only=validate_only)
+        answer(futures[name], doing, deadline)
 
 
 def delete_topic(admin: Admin, name: str, deadline: Deadline) -> None:

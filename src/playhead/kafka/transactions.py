@@ -31,7 +31,11 @@ class TransactionalProducer:
         self._producer: Producer = make_producer(
             settings, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, linger_ms=5
         )
-        self._step("initialising", lambda: self._producer.init_transactions(deadline.remaining()))
+        try:
+            self._step("initialising", lambda: self._producer.init_transactions(deadline.remaining()))
+        except BaseException:
+            del self._producer  # the error may be kept; the client must not be kept with it
+            raise
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -85,10 +89,18 @@ class TransactionalProducer:
         try:
             yield
         except (KafkaException, SystemError) as error:
-            cause = error if isinstance(error, KafkaException) else error.__cause__
+            cause = error if isinstance(error, KafkaException) else error.__cause__ or self._fatal_cause()
             if not isinstance(cause, KafkaException):
                 raise
             raise transaction_fault(code_of(cause), self.transactional_id, doing) from None
+
+    def _fatal_cause(self) -> KafkaException | None:
+        """After a fatal error every call of a transaction fails with it."""
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as error:
+            return error
+        return None
 
     def commit(self) -> None:
         """Raises before committing if any record was not delivered."""
@@ -149,10 +161,17 @@ class PlainProducer:
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, *, partition: int | None = None) -> None:
         """`partition` None: by murmur2 of the key."""
-        with translated("producing"):
-            self._producer.produce(
-                topic, value, key, -1 if partition is None else partition, on_delivery=self._delivered
-            )
+        while True:
+            try:
+                with translated("producing"):
+                    self._producer.produce(
+                        topic, value, key, -1 if partition is None else partition, on_delivery=self._delivered
+                    )
+            except BufferError:
+                self._deadline.check("producing")
+                self._producer.poll(0.1)
+            else:
+                return
 
     def _delivered(self, error: KafkaError | None, _message: object) -> None:
         if error is not None:

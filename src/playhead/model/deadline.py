@@ -36,6 +36,10 @@ class Deadline:
         """A shorter deadline for one step, never longer than this one."""
         return Deadline(min(seconds, self.remaining()))
 
+    def share(self) -> "Deadline":
+        """A part of the time, for asking somebody who may not answer: enough is left to go another way."""
+        return Deadline(min(self.remaining(), max(2.0, self.remaining() / 4)))
+
     def wait_for(self, condition: Callable[[], T | None], doing: str, every: float = 0.1) -> T:
         """The first truthy answer of `condition`, asked again and again; `TimedOut` when there is none in time."""
         while True:

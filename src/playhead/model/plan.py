@@ -4,6 +4,7 @@ A plan names every change with its before and after. The file is what a colleagu
 version or a field this program does not know is refused, never skipped.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from playhead.errors import Invalid
 from playhead.model.position import Map
 
 PLAN_VERSION = 1
+_ID = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class Plan:
             document = msgspec.json.decode(data, type=_PlanFile)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise Invalid(f"{where}: {error}") from None
+        if not _ID.fullmatch(document.id):
+            raise Invalid(f"{where}: $.id: {document.id!r} is not the id of a plan")
         changes = tuple(
             Change(
                 c.owner,
@@ -80,6 +84,11 @@ class Plan:
             )
             for i, c in enumerate(document.changes)
         )
+        seen: set[tuple[str, Map]] = set()
+        for i, change in enumerate(changes):
+            if (change.owner, change.partition) in seen:
+                raise Invalid(f"{where}: $.changes[{i}]: {change.owner} {change.partition} is changed twice")
+            seen.add((change.owner, change.partition))
         return cls(document.store, changes, tuple(document.warnings), document.id, document.created)
 
 

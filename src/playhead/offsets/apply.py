@@ -4,13 +4,13 @@ Nothing else calls `Store.write`. A refusal or a position that moved since the p
 owner. Outcomes come back in the order of the plan's changes, one for each.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from playhead.errors import OutcomeUnknown, PlayheadError, Unreachable
+from playhead.errors import Invalid, OutcomeUnknown, PlayheadError
 from playhead.model import Change, Map, Outcome, Outcomes, Plan, Result
 from playhead.offsets.journal import Entry, Journal
-from playhead.stores import Snapshot, Store
+from playhead.stores import Snapshot, Store, moved_since, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,19 +23,28 @@ class Consent:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
+    """`entry` None: nothing was written, so nothing was journalled. `warning`: what went wrong after the writing."""
+
     outcomes: Outcomes
     entry: Entry | None
+    warning: str = ""
 
 
-def apply_plan(store: Store, plan: Plan, journal: Journal, consent: Consent = Consent()) -> Applied:
-    """Carries the plan out. Raises only while nothing was written."""
+def apply_plan(
+    store: Store,
+    plan: Plan,
+    journal: Journal,
+    consent: Consent = Consent(),
+    on_begin: Callable[[Entry], None] = lambda entry: None,
+) -> Applied:
+    """Carries the plan out. Raises only while nothing was written. `on_begin` hears of the journal's entry before that."""
     if plan.is_empty:
         return Applied(Outcomes(), None)
     owners = list(dict.fromkeys(change.owner for change in plan.changes))
     refused, lifted = _guarded(store, owners, consent)
     allowed = [owner for owner in owners if owner not in refused]
     before = store.snapshot(allowed) if allowed else Snapshot(())
-    refused |= _moved(before, [change for change in plan.changes if change.owner in allowed])
+    refused |= find_moved(before, [change for change in plan.changes if change.owner in allowed])
     wanted = [change for change in plan.changes if change.owner not in refused]
     outcomes = {id(c): Outcome(c, Result.REFUSED, refused[c.owner]) for c in plan.changes if c.owner in refused}
     if not wanted:
@@ -45,10 +54,14 @@ def apply_plan(store: Store, plan: Plan, journal: Journal, consent: Consent = Co
     whole = not store.capabilities.atomic
     saved = [e for e in before.entries if whole or (e.position.owner, e.position.partition) in touched]
     entry = journal.begin(plan, saved, lifted, consent.states)
+    on_begin(entry)
     written = _written(store, wanted)
     outcomes |= {id(outcome.change): outcome for outcome in _verified(store, written)}
     result = Outcomes(outcomes[id(change)] for change in plan.changes)
-    return Applied(result, journal.finish(entry, result))
+    try:
+        return Applied(result, journal.finish(entry, result))
+    except Invalid as error:  # written all the same: the outcomes must be told, and the entry stands as not finished
+        return Applied(result, entry, f"the outcomes are not in the journal: {error.what}")
 
 
 def _guarded(store: Store, owners: Sequence[str], consent: Consent) -> tuple[dict[str, str], list[str]]:
@@ -65,19 +78,14 @@ def _guarded(store: Store, owners: Sequence[str], consent: Consent) -> tuple[dic
     return refused, lifted
 
 
-def _moved(now: Snapshot, changes: Iterable[Change]) -> dict[str, str]:
-    """Owners of which a position is no longer what the plan starts from. One that already is as wanted has not moved."""
+def find_moved(now: Snapshot, changes: Sequence[Change]) -> dict[str, str]:
+    """Owners of which a position is no longer what the plan starts from, with a sentence."""
     current = now.current()
     moved: dict[str, str] = {}
-    for change in changes:
-        found = current.get((change.owner, change.partition))
-        offset = found.position.offset if found else None
-        if offset not in (change.before, change.after):
-            moved.setdefault(
-                change.owner,
-                f"{change.partition} moved since the plan was made: it was {shown(change.before)} and is {shown(offset)}; "
-                "plan again",
-            )
+    for owner in dict.fromkeys(change.owner for change in changes):
+        own = {partition: e.position.offset for (name, partition), e in current.items() if name == owner}
+        if sentence := moved_since((change for change in changes if change.owner == owner), own):
+            moved[owner] = sentence
     return moved
 
 
@@ -99,7 +107,7 @@ def _verified(store: Store, written: Outcomes) -> list[Outcome]:
         return list(written)
     try:
         current = store.snapshot(owners).current()
-    except Unreachable as error:
+    except PlayheadError as error:
         return [
             replace(o, result=Result.UNKNOWN, detail=f"written, but not read back: {error.what}")
             if o.result is Result.CHANGED
@@ -124,10 +132,6 @@ def _judged(outcome: Outcome, positions: Mapping[tuple[str, Map], Map | None]) -
     return replace(outcome, result=Result.FAILED, detail=detail)
 
 
-def shown(offset: Map | None) -> str:
-    return "nothing" if offset is None else offset.to_json()
-
-
 def plan_undo(entry: Entry, store: Store) -> Plan:
     """The plan that puts back what an apply overwrote, seen from what the store holds now."""
     current = store.snapshot(entry.owners).current()
@@ -140,7 +144,12 @@ def plan_undo(entry: Entry, store: Store) -> Plan:
         elif offset == change.after:
             changes.append(change.reversed())
         else:
-            note = f"moved on since: the apply had left {shown(change.after)}"
+            left = (
+                f"the apply had left {shown(change.after)}"
+                if entry.outcomes
+                else "the apply was cut off, perhaps before it"
+            )
+            note = f"moved on since: {left}"
             changes.append(Change(change.owner, change.partition, offset, change.before, note))
     planned = {(change.owner, change.partition) for change in entry.plan.changes}
     for lost in entry.saved:

@@ -80,6 +80,12 @@ class Entry:
         return ", ".join(f"{count} {result.value}" for result, count in counts.items() if count) or "nothing to do"
 
     @property
+    def may_have_changed(self) -> bool:
+        """False when every change was refused or failed."""
+        outcomes = self.outcomes
+        return outcomes is None or bool(outcomes.count(Result.CHANGED) or outcomes.count(Result.UNKNOWN))
+
+    @property
     def owners(self) -> list[str]:
         return list(dict.fromkeys(change.owner for change in self.plan.changes))
 
@@ -98,7 +104,7 @@ class Journal:
         """On disk when this returns: only then may the store be touched."""
         started = datetime.now(UTC)
         entry = Entry(
-            id=f"{started:%Y%m%dT%H%M%S}-{plan.id[:8]}-{os.urandom(2).hex()}",
+            id=f"{started:%Y%m%dT%H%M%S}{started.microsecond // 1000:03d}-{plan.id[:8]}-{os.urandom(2).hex()}",
             who=_who(),
             started=started,
             plan=plan,
@@ -124,6 +130,7 @@ class Journal:
                 entries.append(_load(path))
             except Invalid as error:
                 faults.append(error.what)
+        entries.sort(key=lambda entry: entry.started, reverse=True)
         return entries, faults
 
     def get(self, entry_id: str) -> Entry:

@@ -3,25 +3,26 @@
 A value that the connector would choke on is refused here with its path; what only looks strange becomes a warning of the plan.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 import msgspec
 
 from playhead.config import Context
-from playhead.connect.dialects import Dialect, find_dialect, parse_literal
-from playhead.connect.dialects.jdbc import same_table
-from playhead.connect.javajson import hash_map_order
-from playhead.connect.keys import find_field_order
+from playhead.connect.dialects import PLAIN, parse_literal
+from playhead.connect.keys import UNREADABLE
 from playhead.errors import Invalid, NotFound, Refused
 from playhead.kafka.properties import client_settings, settings_at
 from playhead.model import Change, Deadline, Map, Plan, Position, Positions
+from playhead.offsets.checks import checked_plan, dialect_of, sink_warnings
 from playhead.offsets.reset import plan_reset
 from playhead.offsets.reset_words import Reset, Word
 from playhead.offsets.select import Target
 from playhead.stores import Snapshot, Store
 from playhead.stores.spark_checkpoint import SparkCheckpoint
 
+NEW_BY_IMPORT = "`playhead offsets import FILE`"
 ResetOf = Callable[[Store, Sequence[str]], Reset]
 
 
@@ -40,15 +41,10 @@ def plan_set(target: Target, texts: Mapping[str, str], which: Which, *, replace_
     changes = []
     for partition in _chosen(now, target.owner, which, may_be_new=True):
         before = current.get(partition)
-        base = None if replace_all else before
-        dialect = dialect_of(target, partition, before)
-        if dialect is not None:
-            completed = dialect.parse_fields(texts, base)
-            after, notes = completed.offset, completed.notes
-        else:
-            after, notes = Map({**(base or {}), **{name: parse_literal(text) for name, text in texts.items()}}), ()
-        if before != after:
-            changes.append(Change(target.owner, partition, before, after, "; ".join(notes)))
+        base = None if replace_all or (before is not None and UNREADABLE in before) else before
+        completed = (dialect_of(target, partition, before) or PLAIN).parse_fields(texts, base)
+        if before != completed.offset:
+            changes.append(Change(target.owner, partition, before, completed.offset, "; ".join(completed.notes)))
     return checked_plan(target, now, changes, ())
 
 
@@ -58,17 +54,13 @@ def plan_delete(target: Target, which: Which) -> Plan:
     current = _offsets(now, target.owner)
     chosen = _chosen(now, target.owner, which, may_be_new=False)
     changes = [Change(target.owner, partition, current[partition], None) for partition in chosen]
-    changes += [
-        Change(
-            target.owner,
-            other,
-            current[other],
-            None,
-            "another form of the same table: it would bring the old position back",
-        )
-        for other in current
-        if other not in chosen and any(same_table(other, partition) for partition in chosen)
-    ]
+    forgotten = set(chosen)
+    for partition in chosen:
+        dialect = dialect_of(target, partition, current[partition])
+        for other in dialect.also_forget(partition, [o for o in current if o not in forgotten]) if dialect else ():
+            note = "the old form of the same table: left behind, it would bring the old position back"
+            changes.append(Change(target.owner, other, current[other], None, note))
+            forgotten.add(other)
     dialect = dialect_of(target, chosen[0], changes[0].before) if chosen else None
     warnings = [f"what starting over means with {dialect.name}: {dialect.start_over}"] if dialect and changes else []
     return checked_plan(target, now, changes, warnings)
@@ -90,7 +82,7 @@ def plan_reset_of(target: Target, words: ResetOf, context: Context, deadline: De
     elsewhere = connector.cluster if connector else None
     settings = settings_at(context, elsewhere) if elsewhere else client_settings(context)
     planned = plan_reset(target.store, [target.owner], reset, settings, deadline).plan
-    warnings = (*target.notes, *planned.warnings, *(_warnings_of(target.store) if planned.changes else ()))
+    warnings = (*target.notes, *planned.warnings, *(sink_warnings(target.store) if planned.changes else ()))
     return replace(planned, warnings=warnings)
 
 
@@ -99,12 +91,7 @@ def plan_rewind(store: Store, batch: int) -> Plan:
     if not isinstance(store, SparkCheckpoint):
         raise Invalid(f"{store.uri} has no batches", "--to-batch is for --store checkpoint:path")
     changes = store.rewind(batch)
-    return Plan.of(store.uri, changes, _warnings_of(store) if changes else ())
-
-
-def _warnings_of(store: Store) -> list[str]:
-    """What a move means for what comes after the store: the sinks of a Spark query."""
-    return store.sink_warnings() if isinstance(store, SparkCheckpoint) else []
+    return Plan.of(store.uri, changes, sink_warnings(store) if changes else ())
 
 
 def plan_positions(target: Target, wanted: Positions) -> Plan:
@@ -112,6 +99,22 @@ def plan_positions(target: Target, wanted: Positions) -> Plan:
     now = target.store.snapshot(wanted.owners)
     current = Positions(entry.position for entry in now.current().values())
     return checked_plan(target, now, current.diff(wanted), [])
+
+
+def plan_import(targets: Sequence[tuple[Target, Positions]]) -> list[tuple[Store, Plan]]:
+    """One plan for each store in which positions are wanted; each store is read once."""
+    by_store: dict[str, list[tuple[Target, Positions]]] = {}
+    for target, wanted in targets:
+        by_store.setdefault(target.store.uri, []).append((target, wanted))
+    plans = []
+    for uri, some in by_store.items():
+        store = some[0][0].store
+        now = store.snapshot([target.owner for target, _ in some])
+        current = Positions(entry.position for entry in now.current().values())
+        parts = [checked_plan(target, now, current.diff(wanted)) for target, wanted in some]
+        changes = [change for part in parts for change in part.changes]
+        plans.append((store, Plan.of(uri, changes, dict.fromkeys(w for part in parts for w in part.warnings))))
+    return plans
 
 
 def plan_copy(source: Target, target: Target, mapping: Mapping[str, str], which: Which = Which(all=True)) -> Plan:
@@ -122,7 +125,7 @@ def plan_copy(source: Target, target: Target, mapping: Mapping[str, str], which:
     for partition in _chosen(there, source.owner, which, may_be_new=False):
         offset = current[partition]
         dialect = dialect_of(source, partition, offset)
-        renamed = dialect.renamed(partition, mapping) if dialect else _renamed(partition, mapping)
+        renamed = (dialect or PLAIN).renamed(partition, mapping)
         if mapping and renamed == partition:
             warnings.append(f"--map does not change {partition}")
         wanted.append(Position(target.owner, renamed, offset))
@@ -130,41 +133,6 @@ def plan_copy(source: Target, target: Target, mapping: Mapping[str, str], which:
         raise NotFound("position of", source.owner)
     plan = plan_positions(target, Positions(wanted))
     return replace(plan, warnings=(*warnings, *plan.warnings))
-
-
-def checked_plan(target: Target, now: Snapshot, changes: Sequence[Change], warnings: Iterable[str]) -> Plan:
-    """Refuses what the connector would choke on; says what is new, stored twice, or known to nobody."""
-    stored = {(entry.position.owner, entry.position.partition): entry for entry in now.entries}
-    said = [*warnings, *target.notes, *(_warnings_of(target.store) if changes else ())]
-    fatal: list[str] = []
-    checked: list[Change] = []
-    unknown: set[str] = set()
-    for change in changes:
-        dialect = dialect_of(target, change.partition, change.before or change.after)
-        notes = [change.note] if change.note else []
-        if dialect is None and change.after is not None:
-            unknown.add(change.owner)
-        for problem in dialect.check(change.partition, change.after) if dialect else ():
-            (fatal if problem.fatal else notes).append(f"{problem}")
-        notes += _stored_notes(change, stored)
-        checked.append(replace(change, note="; ".join(notes)))
-    if fatal:
-        raise Invalid("; ".join(dict.fromkeys(fatal)), "nothing was changed")
-    for owner in sorted(unknown):
-        what = target.connector.connector_class if target.connector else None
-        said.append(f"no dialect knows {what or f'the connector of {owner}'}: its fields are not checked")
-    return Plan.of(target.store.uri, checked, dict.fromkeys(said))
-
-
-def _stored_notes(change: Change, stored: Mapping[tuple[str, Map], object]) -> list[str]:
-    if (change.owner, change.partition) in stored or change.after is None:
-        return []
-    if "kafka_topic" in change.partition or len(change.partition) < 2 or find_field_order(change.partition):
-        return []
-    order = ", ".join(hash_map_order(list(change.partition)))
-    return [
-        f"a new key whose order of fields is not known; {order}, as a Java HashMap has it: check what the connector writes"
-    ]
 
 
 def parse_partition(text: str) -> Map:
@@ -180,19 +148,10 @@ def parse_partition(text: str) -> Map:
         raise Invalid(f"--partition: {error}") from None
 
 
-def dialect_of(target: Target, partition: Map, offset: Map | None) -> Dialect | None:
-    return find_dialect(target.connector.connector_class if target.connector else None, partition, offset)
-
-
 def _chosen(now: Snapshot, owner: str, which: Which, *, may_be_new: bool) -> list[Map]:
     there = list(dict.fromkeys(entry.position.partition for entry in now.entries if entry.position.owner == owner))
     if which.partition is not None:
-        found = [partition for partition in there if _names(which.partition, partition)]
-        if len(found) > 1:
-            raise Refused(f"{which.partition} fits {len(found)} partitions of {owner}: {_listed(found)}")
-        if not found and not may_be_new:
-            raise NotFound("partition", which.partition.to_json(), [p.to_json() for p in there])
-        return found or [which.partition]
+        return [_named(which.partition, there, owner, may_be_new=may_be_new)]
     if which.all or len(there) == 1:
         return there
     if there:
@@ -204,6 +163,22 @@ def _chosen(now: Snapshot, owner: str, which: Which, *, may_be_new: bool) -> lis
             f"{owner} has no position yet", 'name the partition to make with --partition \'{"field": "value"}\''
         )
     return []
+
+
+def _named(asked: Map, there: Sequence[Map], owner: str, *, may_be_new: bool) -> Map:
+    """The partition asked for: in full, or by enough of its fields. A new one must not look like a typo of a stored one."""
+    found = [asked] if asked in there else [partition for partition in there if _names(asked, partition)]
+    if len(found) > 1:
+        raise Refused(f"{asked} fits {len(found)} partitions of {owner}: {_listed(found)}", "name all of its fields")
+    if found:
+        return found[0]
+    known = [partition.to_json() for partition in there]
+    near = get_close_matches(asked.to_json(), known, n=1, cutoff=0.8)
+    if not may_be_new or near:
+        hint = f"to make a new one all the same, import it: {NEW_BY_IMPORT}" if may_be_new else None
+        missing = NotFound("partition", asked.to_json(), known)
+        raise NotFound("partition", asked.to_json(), known, f"{missing.hint}; {hint}" if hint else missing.hint)
+    return asked
 
 
 def _names(asked: Map, partition: Map) -> bool:
@@ -218,10 +193,6 @@ def _listed(partitions: Sequence[Map]) -> str:
 
 def _offsets(now: Snapshot, owner: str) -> dict[Map, Map | None]:
     return {partition: e.position.offset for (name, partition), e in now.current().items() if name == owner}
-
-
-def _renamed(partition: Map, mapping: Mapping[str, str]) -> Map:
-    return Map({k: mapping.get(v, v) if isinstance(v, str) else v for k, v in partition.items()})
 
 
 def diff_positions(left: Positions, right: Positions) -> list[Change]:
@@ -243,5 +214,5 @@ def positions_of(store: Store, owners: Sequence[str] | None = None) -> Positions
 def renamed_positions(positions: Positions, mapping: Mapping[str, str]) -> Positions:
     """Other names for owners and for whole values inside partitions, e.g. topics."""
     return Positions(
-        Position(mapping.get(p.owner, p.owner), _renamed(p.partition, mapping), p.offset) for p in positions
+        Position(mapping.get(p.owner, p.owner), PLAIN.renamed(p.partition, mapping), p.offset) for p in positions
     )

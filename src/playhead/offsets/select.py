@@ -1,22 +1,23 @@
 """Which store holds an owner's position, and by which way it is best changed: decided by files and workers, never guessed.
 
 A connector goes through REST when a worker answers, the connector exists and its stored keys lie in the order in which REST would
-write them; else straight to where the offsets lie. `group:NAME` is a consumer group. Any store can be named by its URI.
+write them; else straight to where the offsets lie. A sink's position lies in its consumer group, never in an offsets topic.
+`group:NAME` is a consumer group. Any store can be named by its URI.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from playhead.config import Context, Setting
 from playhead.connect.javajson import hash_map_order
 from playhead.connect.keys import OffsetKey, encode_key
-from playhead.connect.rest import open_rest
-from playhead.errors import Invalid, NotFound, Unreachable
+from playhead.errors import Invalid, NotFound, Refused, Unreachable
 from playhead.kafka.properties import client_settings
 from playhead.model import Deadline, Positions
-from playhead.offsets.workers import Connector, Worker, list_configured, worker_of
-from playhead.stores import Access, Progress, Snapshot, Store
+from playhead.offsets.workers import Connector, Known, Worker, know_connectors, worker_of
+from playhead.stores import Access, Progress, Snapshot, Store, Stored, is_kafka_place
 from playhead.stores.config_topic import read_connector_configs
 from playhead.stores.opening import is_store, open_store
 
@@ -33,25 +34,50 @@ class Target:
     owner: str
     connector: Connector | None = None
     notes: tuple[str, ...] = ()
+    access: Access | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Selection:
-    """What a command line says about where to look: the context, `--store`, `--via`."""
+    """What a command line says about where to look: the context, `--store`, `--via`. What it finds out it keeps."""
 
-    access: Access
-    uri: str | None = None
-    via: str | None = None
+    def __init__(self, access: Access, uri: str | None = None, via: str | None = None) -> None:
+        self.access = access
+        self.uri = uri
+        self.via = via
 
     @property
     def context(self) -> Context:
         return self.access.context
 
+    @cached_property
+    def worker(self) -> Worker | None:
+        return worker_of(self.context)
+
+    @cached_property
+    def known(self) -> Known:
+        """The connectors that exist. With `--via topic` the workers are not asked."""
+        return know_connectors(self.context, self.access.deadline, ask_workers=self.via != TOPIC)
+
+    @cached_property
+    def direct(self) -> Store:
+        if self.worker is None:
+            raise _no_worker_file()
+        return _direct(self.access, self.worker, self.context.path("worker-config"))
+
+    @cached_property
+    def rest(self) -> Store:
+        if not self.context.connect_urls:
+            raise Invalid("no Connect worker is named", "give --connect URL, or connect in the context")
+        return open_store("connect+" + ",".join(self.context.connect_urls), self.access)
+
+    def groups(self, cluster: str | None = None) -> Store:
+        return open_store(f"groups://{cluster or client_settings(self.context).bootstrap}", self.access)
+
 
 def store_of_worker(path: Path, deadline: Deadline, progress: Progress = lambda done, total: None) -> Store:
     """The store of the worker that this file starts. The file alone decides: a context would lead to another cluster."""
     worker = Worker.read(path)
-    settings = {"worker-config": Setting(str(path), "--config"), "connect": Setting(worker.url, str(path))}
+    settings = {"worker-config": Setting(str(path), "--config"), "connect": Setting(worker.url, "--config")}
     return _direct(Access(Context(None, settings), deadline, progress), worker, path)
 
 
@@ -59,26 +85,66 @@ def select_store(selection: Selection) -> Store:
     """The store that shows most: the offsets themselves where the worker file is known, else what the workers tell."""
     if selection.uri:
         return open_store(selection.uri, selection.access)
-    worker = worker_of(selection.context)
-    if selection.via != REST and worker is not None:
-        return _direct(selection.access, worker, selection.context.path("worker-config"))
-    if selection.via != TOPIC and selection.context.connect_urls:
-        return _rest(selection.access)
-    raise _no_worker_file()
+    if selection.via == REST or (selection.via is None and selection.worker is None and selection.context.connect_urls):
+        return selection.rest
+    return selection.direct
 
 
-def select_owner(selection: Selection, name: str) -> Target:
-    """Where `name` is kept, and how to reach it for a change. A connector that nobody knows is an error with near names."""
+def select_owner(selection: Selection, name: str, *, may_be_new: bool = False) -> Target:
+    """Where `name` is kept, and how to reach it for a change.
+
+    A name that neither is a connector nor has a position is an error with near names, unless it `may_be_new`: then it is
+    written where source connectors without a worker are.
+    """
     if name.startswith(GROUP):
-        return Target(_groups(selection.access), name.removeprefix(GROUP))
+        return Target(selection.groups(), name.removeprefix(GROUP), access=selection.access)
     if selection.uri:
-        return Target(open_store(selection.uri, selection.access), name)
-    connectors = list_configured(selection.context, selection.access.deadline)
-    connector = (connectors or {}).get(name)
-    if selection.via is not None:
-        store = _rest(selection.access) if selection.via == REST else select_store(selection)
-        return _checked(Target(store, name, connector), connectors)
-    return _checked(_best_way(selection, name, connector), connectors)
+        return Target(open_store(selection.uri, selection.access), name, access=selection.access)
+    connector = (selection.known.connectors or {}).get(name)
+    target = replace(_home(selection, name, connector), access=selection.access)
+    if connector is None:
+        stored = target.store.snapshot(None).by_owner()
+        if target.owner not in stored and not may_be_new:
+            raise NotFound("owner", name, sorted({*stored, *(selection.known.connectors or ())}))
+        if target.owner not in stored:
+            note = f"{name} is neither a connector nor has it a position yet: check its name"
+            return replace(target, notes=(*target.notes, note))
+    return target
+
+
+def _home(selection: Selection, name: str, connector: Connector | None) -> Target:
+    if connector is not None and connector.is_sink:
+        return _home_of_sink(selection, connector)
+    answers = selection.known.answers
+    if selection.via == REST:
+        return Target(selection.rest, name, connector)
+    if connector is not None and answers and selection.via is None:
+        if selection.worker is None:
+            return Target(selection.rest, name, connector)
+        if connector.cluster is not None:
+            note = f"its offsets are on another cluster ({connector.cluster}): the worker is asked"
+            return Target(selection.rest, name, connector, (note,))
+        if _in_order_of_rest(selection.direct, name):
+            return Target(selection.rest, name, connector)
+        note = "its keys are stored in an order that the workers' REST API would not find: the topic is written"
+        return Target(selection.direct, name, connector, (note,))
+    if connector is not None and connector.cluster is not None:
+        raise Refused(
+            f"the offsets of {name} are on another cluster ({connector.cluster})", "a worker has to be up for them"
+        )
+    if selection.worker is None and answers:
+        return Target(selection.rest, name)
+    return Target(selection.direct, name, connector)
+
+
+def _home_of_sink(selection: Selection, connector: Connector) -> Target:
+    if selection.via == TOPIC:
+        raise Invalid(
+            f"{connector.name} is a sink: its position lies in the consumer group {connector.group}", "leave --via out"
+        )
+    if selection.known.answers:
+        return Target(selection.rest, connector.name, connector)
+    return Target(selection.groups(connector.cluster), connector.group, connector)
 
 
 def select_entries(selection: Selection, names: Sequence[str], *, history: bool = False) -> tuple[Snapshot, str]:
@@ -87,7 +153,8 @@ def select_entries(selection: Selection, names: Sequence[str], *, history: bool 
     others = [name for name in names if not name.startswith(GROUP)]
     parts, places = [], []
     if groups:
-        parts.append(_read(_groups(selection.access), groups, history=history))
+        found = _read(selection.groups(), groups, history=history)
+        parts.append(replace(found, entries=tuple(_as_group(entry) for entry in found.entries)))
         places.append("the consumer groups")
     if others or not names:
         store = select_store(selection)
@@ -98,7 +165,25 @@ def select_entries(selection: Selection, names: Sequence[str], *, history: bool 
     entries = [entry for part in parts for entry in part.entries]
     if not history:
         entries.sort(key=lambda entry: entry.position.owner)
+        _check_names(selection, names, {entry.position.owner for entry in entries})
     return Snapshot(tuple(entries), tuple(n for part in parts for n in part.notes)), " and ".join(places)
+
+
+def _as_group(entry: Stored) -> Stored:
+    return replace(entry, position=replace(entry.position, owner=GROUP + entry.position.owner))
+
+
+def _check_names(selection: Selection, names: Sequence[str], found: Collection[str]) -> None:
+    """A connector may have no position yet; a name that nobody knows is a typo."""
+    missing = [name for name in names if name not in found]
+    if not missing or selection.uri:
+        return
+    connectors = selection.known.connectors or {}
+    for name in missing:
+        if name not in connectors and not name.startswith(GROUP):
+            stored = select_store(selection).snapshot().by_owner()
+            if name not in stored:
+                raise NotFound("owner", name, sorted({*stored, *connectors}))
 
 
 def _read(store: Store, owners: Collection[str] | None, *, history: bool) -> Snapshot:
@@ -109,21 +194,23 @@ def _with_what_workers_know(selection: Selection, names: Sequence[str], stored: 
     """Marks orphans, and adds the sink connectors, whose positions lie in consumer groups. Only where workers are named."""
     if not selection.context.connect_urls:
         return [stored]
+    known = selection.known
+    if not known.answers or known.connectors is None:
+        return [stored, Snapshot((), (f"sink connectors and orphans are not told: {known.why}",))]
+    sinks = [c.name for c in known.connectors.values() if c.is_sink and (not names or c.name in names)]
     try:
-        connectors = list_configured(selection.context, selection.access.deadline) or {}
-        sinks = [c.name for c in connectors.values() if c.is_sink and (not names or c.name in names)]
-        shown = _rest(selection.access).snapshot(sinks) if sinks else Snapshot(())
+        shown = selection.rest.snapshot(sinks) if sinks else Snapshot(())
     except Unreachable as error:
-        return [stored, Snapshot((), (f"sink connectors and orphans are not told: {error.what}",))]
+        shown = Snapshot((), (f"sink connectors are not told: {error.what}",))
     entries = tuple(
-        entry if entry.position.owner in connectors else replace(entry, notes=(*entry.notes, ORPHAN))
+        entry if entry.position.owner in known.connectors else replace(entry, notes=(*entry.notes, ORPHAN))
         for entry in stored.entries
     )
     return [replace(stored, entries=entries), shown]
 
 
-def select_other(selection: Selection, name: str, like: str | None = None, *, may_be_new: bool = False) -> Target:
-    """An owner, or the one owner of a store named by its URI. `may_be_new`: a name that has no position yet is fine."""
+def select_other(selection: Selection, name: str, like: Target | None = None) -> Target:
+    """An owner, or the one owner of a store named by its URI. `like`: whose position it gets, so that it may be new."""
     if is_store(name):
         store = open_store(name, selection.access)
         owners = list(store.snapshot().by_owner())
@@ -131,91 +218,31 @@ def select_other(selection: Selection, name: str, like: str | None = None, *, ma
             raise Invalid(
                 f"{name} holds {len(owners)} owners: {', '.join(owners[:8])}", "name one with --store and its name"
             )
-        return Target(store, owners[0] if owners else "source-0")
-    if not may_be_new or name.startswith(GROUP):
+        return Target(store, owners[0] if owners else "source-0", access=selection.access)
+    if like is None or name.startswith(GROUP):
         return select_owner(selection, name)
-    try:
-        return select_owner(selection, name)
-    except NotFound:
-        if like is None or like.startswith(GROUP) or is_store(like):
-            raise
-    # A connector that does not exist yet, or never ran: it is written where the old one lies, without its worker.
-    return Target(select_store(replace(selection, via=selection.via or _direct_way(selection))), name)
+    if like.connector is not None and like.connector.is_sink and name not in (selection.known.connectors or {}):
+        note = f"the sink connector {name} does not exist yet: the group it will have is written"
+        return Target(
+            selection.groups(like.connector.cluster), f"connect-{name}", notes=(note,), access=selection.access
+        )
+    return select_owner(selection, name, may_be_new=True)
 
 
-def select_for(selection: Selection, wanted: Positions) -> tuple[Target, Positions]:
-    """The one store in which all owners of `wanted` are written, and `wanted` under the names they have there.
-
-    One plan is for one store: connectors go through REST only when each of them can.
-    """
+def select_for(selection: Selection, wanted: Positions) -> list[tuple[Target, Positions]]:
+    """For every owner of `wanted` where it is written, and its positions under the name it has there."""
     if not wanted.owners:
         raise Invalid("there is no position to import")
-    groups = [owner for owner in wanted.owners if owner.startswith(GROUP)]
-    if groups and len(groups) == len(wanted.owners):
-        plain = Positions(replace(p, owner=p.owner.removeprefix(GROUP)) for p in wanted)
-        return Target(_groups(selection.access), ""), plain
-    if groups:
-        raise Invalid("connectors and groups are kept in different stores", "import them one after the other")
-    if selection.uri:
-        return Target(open_store(selection.uri, selection.access), ""), wanted
-    if len(wanted.owners) == 1:
-        return select_other(selection, wanted.owners[0], like=wanted.owners[0], may_be_new=True), wanted
-    targets = [select_other(selection, owner, like=owner, may_be_new=True) for owner in wanted.owners]
-    stores = {target.store.uri: target.store for target in targets}
-    if len(stores) == 1:
-        return Target(targets[0].store, ""), wanted
-    if any(target.connector and target.connector.is_sink for target in targets):
-        raise Invalid("source and sink connectors are kept in different stores", "import them one after the other")
-    return Target(select_store(replace(selection, via=TOPIC)), ""), wanted
-
-
-def _direct_way(selection: Selection) -> str | None:
-    return TOPIC if selection.context.path("worker-config") is not None else None
-
-
-def _best_way(selection: Selection, name: str, connector: Connector | None) -> Target:
-    worker = worker_of(selection.context)
-    answers = bool(selection.context.connect_urls) and _workers_answer(selection)
-    if connector is not None and answers:
-        if connector.is_sink or worker is None:
-            return Target(_rest(selection.access), name, connector)
-        direct = _direct(selection.access, worker, selection.context.path("worker-config"))
-        if connector.cluster is not None:
-            note = f"its offsets are on another cluster ({connector.cluster}): the worker is asked"
-            return Target(_rest(selection.access), name, connector, (note,))
-        if _in_order_of_rest(direct, name):
-            return Target(_rest(selection.access), name, connector)
-        note = (
-            "its keys are stored in an order that the worker's REST API would not find: the topic is written directly"
-        )
-        return Target(direct, name, connector, (note,))
-    if connector is not None and connector.is_sink:
-        return Target(_groups(selection.access), connector.group, connector)
-    if worker is None:
-        if answers:
-            return Target(_rest(selection.access), name)
-        raise _no_worker_file()
-    return Target(_direct(selection.access, worker, selection.context.path("worker-config")), name, connector)
-
-
-def _checked(target: Target, connectors: Mapping[str, Connector] | None) -> Target:
-    """A name that neither is a connector nor has offsets stored is a typo."""
-    if target.connector is None:
-        stored = target.store.snapshot(None).by_owner()
-        if target.owner not in stored:
-            raise NotFound("owner", target.owner, sorted({*stored, *(connectors or ())}))
-    return target
-
-
-def _workers_answer(selection: Selection) -> bool:
-    try:
-        with open_rest(selection.context, selection.access.deadline) as rest:
-            rest.worker()
-    except Unreachable:
-        if selection.via == REST or worker_of(selection.context) is None:
-            raise
-        return False
-    return True
+    found = []
+    for owner in wanted.owners:
+        own = wanted.for_owner(owner)
+        target = select_owner(selection, owner, may_be_new=True)
+        is_strange = target.connector is None and not owner.startswith(GROUP) and not selection.uri
+        if is_strange and any(is_kafka_place(position.partition) for position in own):
+            known = list(selection.known.connectors or ())
+            raise NotFound("sink connector", owner, known, f"a consumer group is named group:{owner}")
+        found.append((target, Positions(replace(position, owner=target.owner) for position in own)))
+    return found
 
 
 def _in_order_of_rest(direct: Store, owner: str) -> bool:
@@ -230,19 +257,13 @@ def _as_rest_writes(key: OffsetKey) -> bytes:
     return encode_key(key, hash_map_order(list(key.partition)))
 
 
-def _rest(access: Access) -> Store:
-    return open_store("connect+" + ",".join(access.context.connect_urls), access)
-
-
-def _groups(access: Access) -> Store:
-    return open_store(f"groups://{client_settings(access.context).bootstrap}", access)
-
-
 def _direct(access: Access, worker: Worker, path: Path | None) -> Store:
     from playhead.stores.offsets_topic import OffsetsTopic
     from playhead.stores.standalone_file import StandaloneFile
 
     if topic := worker.get("offset.storage.topic"):
+        connectors = _configured(access, worker)
+        own = {c.name: c.own_topic for c in connectors if c.own_topic and c.own_topic != topic and c.cluster is None}
         return OffsetsTopic(
             client_settings(access.context),
             topic,
@@ -250,26 +271,25 @@ def _direct(access: Access, worker: Worker, path: Path | None) -> Store:
             access.deadline,
             access.progress,
             worker.get("group.id"),
-            _own_topics(access, worker, topic),
+            own,
             access.context,
+            frozenset(connector.name for connector in connectors),
         )
     if file := worker.get("offset.storage.file.filename"):
         _, host, port = worker.listener
-        return StandaloneFile(Path(file), (host, port))
+        return StandaloneFile(Path(file).absolute(), (host, port))
     raise Invalid(
         f"{path} names neither offset.storage.topic nor offset.storage.file.filename",
         "name the properties file of a distributed or a standalone worker",
     )
 
 
-def _own_topics(access: Access, worker: Worker, topic: str) -> dict[str, str]:
-    """Connectors with an offsets topic of their own on the same cluster."""
-    config_topic = worker.get("config.storage.topic")
-    if not config_topic:
-        return {}
-    configs = read_connector_configs(client_settings(access.context), config_topic, access.deadline)
-    found = [Connector.of(name, config) for name, config in configs.items()]
-    return {c.name: c.own_topic for c in found if c.own_topic and c.own_topic != topic and c.cluster is None}
+def _configured(access: Access, worker: Worker) -> list[Connector]:
+    topic = worker.get("config.storage.topic")
+    if not topic:
+        return []
+    configs = read_connector_configs(client_settings(access.context), topic, access.deadline)
+    return [Connector.of(name, config) for name, config in configs.items()]
 
 
 def _no_worker_file() -> Invalid:

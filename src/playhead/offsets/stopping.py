@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from playhead.config import Context
 from playhead.connect.answers import ConnectorInfo
 from playhead.connect.rest import Rest, open_rest
-from playhead.errors import NotFound
+from playhead.errors import NotFound, PlayheadError
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import get_group
 from playhead.kafka.properties import client_settings
 from playhead.model import Deadline
+from playhead.offsets.workers import Connector
 
 STOPPED = "STOPPED"
 Tell = Callable[[str], None]
@@ -45,8 +46,12 @@ def stopped(context: Context, names: Sequence[str], deadline: Deadline, tell: Te
         yield held
     finally:
         if held.may_restore:
-            with open_rest(context, Deadline(max(10.0, deadline.remaining()))) as rest:
-                _restore(rest, held, tell)
+            try:
+                with open_rest(context, Deadline(max(10.0, deadline.remaining()))) as rest:
+                    _restore(rest, held, tell)
+            except PlayheadError:
+                _tell_left(held, tell)
+                raise
         else:
             _tell_left(held, tell)
 
@@ -68,21 +73,13 @@ def _await_stop(context: Context, rest: Rest, name: str, deadline: Deadline) -> 
         )
 
     deadline.wait_for(is_stopped, f"stopping {name}")
-    info = rest.get_connector(name)
-    if info.type == "sink" and context.get("bootstrap-servers") and not _is_elsewhere(info):
+    connector = Connector.of(name, rest.get_config(name))
+    if connector.is_sink and context.get("bootstrap-servers") and connector.cluster is None:
         with Admin(client_settings(context), deadline) as admin:
-            group = sink_group(info)
+            group = connector.group
             deadline.wait_for(
                 lambda: not get_group(admin, group, deadline).members, f"waiting for group {group} to empty"
             )
-
-
-def sink_group(info: ConnectorInfo) -> str:
-    return info.config.get("consumer.override.group.id") or f"connect-{info.name}"
-
-
-def _is_elsewhere(info: ConnectorInfo) -> bool:
-    return "consumer.override.bootstrap.servers" in info.config
 
 
 def _restore(rest: Rest, held: Stopped, tell: Tell) -> None:
@@ -99,3 +96,7 @@ def _tell_left(held: Stopped, tell: Tell) -> None:
     for name, state in held.states.items():
         if state != STOPPED:
             tell(f"{name} was {state} and is left STOPPED: look at its position before you resume it")
+
+
+def sink_group(info: ConnectorInfo) -> str:
+    return Connector.of(info.name, info.config).group

@@ -74,22 +74,38 @@ def worker_of(context: Context) -> Worker | None:
     return None if path is None else Worker.read(path)
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """`connectors` None: nobody can tell. `answers`: a worker told it. `why`: what a worker that was asked said instead."""
+
+    connectors: dict[str, Connector] | None
+    answers: bool
+    why: str = ""
+
+
 def list_configured(context: Context, deadline: Deadline) -> dict[str, Connector] | None:
     """The connectors that exist. None when nobody can tell: no worker answers and no config topic is known."""
-    if context.connect_urls:
+    return know_connectors(context, deadline).connectors
+
+
+def know_connectors(context: Context, deadline: Deadline, *, ask_workers: bool = True) -> Known:
+    """The workers get a part of the time: one that hangs must not keep us from the topic."""
+    worker = worker_of(context)
+    topic = worker.get("config.storage.topic") if worker else None
+    why = ""
+    if ask_workers and context.connect_urls:
         try:
-            with open_rest(context, deadline) as rest:
+            with open_rest(context, deadline.share() if topic else deadline) as rest:
                 found = rest.expand_connectors()
                 missing = set(rest.list_connectors()) - set(found)
                 configs = {name: entry.info.config for name, entry in found.items() if entry.info}
                 configs |= {name: rest.get_config(name) for name in missing}
-        except Unreachable:
-            pass
-        else:
-            return {name: Connector.of(name, config) for name, config in configs.items()}
-    worker = worker_of(context)
-    topic = worker.get("config.storage.topic") if worker else None
+            return Known({name: Connector.of(name, config) for name, config in configs.items()}, True)
+        except Unreachable as error:
+            if worker is None:
+                raise
+            why = error.what
     if not topic:
-        return None
+        return Known(None, False, why)
     stored = read_connector_configs(client_settings(context), topic, deadline)
-    return {name: Connector.of(name, config) for name, config in stored.items()}
+    return Known({name: Connector.of(name, config) for name, config in stored.items()}, False, why)

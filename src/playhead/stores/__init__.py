@@ -6,7 +6,7 @@ answers for every change. Asking before a write (the guard), the journal and the
 `offsets.apply`, which is the only caller of `write`.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -59,6 +59,27 @@ class Snapshot:
 
 def _age(entry: Stored) -> str:
     return str(entry.where.get("written", ""))
+
+
+def moved_since(changes: Iterable[Change], current: Mapping[Map, Map | None]) -> str | None:
+    """A sentence when a position is neither what the plan starts from nor already what it wants."""
+    for change in changes:
+        found = current.get(change.partition)
+        if found not in (change.before, change.after):
+            return (
+                f"{change.partition} moved since the plan was made: it was {shown(change.before)} and is {shown(found)}; "
+                "plan again"
+            )
+    return None
+
+
+def shown(offset: Map | None) -> str:
+    return "nothing" if offset is None else offset.to_json()
+
+
+def is_kafka_place(partition: Map) -> bool:
+    """A partition of a topic, as groups, sink connectors and Spark queries have it."""
+    return set(partition) == {"kafka_topic", "kafka_partition"}
 
 
 @dataclass(frozen=True, slots=True)

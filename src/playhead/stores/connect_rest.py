@@ -12,7 +12,7 @@ from playhead.connect.answers import OffsetEntry
 from playhead.connect.rest import Rest, open_rest
 from playhead.errors import Invalid, NotFound, OutcomeUnknown, PlayheadError
 from playhead.model import Change, Map, Outcome, Outcomes, Position, Result
-from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
+from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored, moved_since
 
 SCHEME = "connect+"
 
@@ -72,9 +72,8 @@ class ConnectRest:
 def _alter(rest: Rest, owner: str, changes: Sequence[Change]) -> tuple[Result, str]:
     try:
         current = {Map(entry.partition): _map(entry.offset) for entry in rest.get_offsets(owner)}
-        moved = [c for c in changes if current.get(c.partition) not in (c.before, c.after)]
-        if moved:
-            return Result.REFUSED, f"{moved[0].partition} moved since the plan was made; plan again"
+        if moved := moved_since(changes, current):
+            return Result.REFUSED, moved
         forgotten = {change.partition for change in changes if change.after is None}
         if forgotten and len(forgotten) == len(changes) and forgotten >= set(current):
             said = rest.delete_offsets(owner)

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from playhead.connect.keys import OffsetKey, decode_key, decode_legacy_key, decode_value, without_envelope
+from playhead.connect.keys import OffsetKey, decode_key, decode_legacy_key, decode_value, unreadable, without_envelope
 from playhead.errors import Invalid
-from playhead.model import Position
+from playhead.model import Map, Position
 from playhead.model.position import Scalar
 from playhead.stores import Raw, Stored
 
@@ -35,9 +35,8 @@ def decode_pairs(
     removed: bool,
     notes_on: Callable[[bytes, OffsetKey, RawPair], tuple[str, ...]] = lambda raw, key, pair: (),
 ) -> Decoded:
-    """`removed`: keep pairs whose value is null. What is not Connect's is counted; what Connect would refuse is named."""
+    """`removed`: keep pairs whose value is null. What is not Connect's is counted; what Connect would refuse is shown as such."""
     entries: list[Stored] = []
-    notes: list[str] = []
     foreign = 0
     for pair in pairs:
         raw = pair.key
@@ -47,17 +46,25 @@ def decode_pairs(
             key = decode_legacy_key(raw)
         if raw is None or key is None:
             foreign += 1
-        elif (owners is None or key.connector in owners) and (removed or pair.value is not None):
-            try:
-                offset = (
-                    None if pair.value is None else decode_value(without_envelope(pair.value) if legacy else pair.value)
-                )
-            except Invalid as error:
-                notes.append(f"{key.connector} {key.partition}: {error.what}; left out")
-                continue
+        elif (owners is None or key.connector in owners) and (removed or not _is_nothing(pair.value)):
             said = (LEGACY,) if legacy else notes_on(raw, key, pair)
+            offset, fault = _offset(pair.value, legacy=legacy)
             position = Position(key.connector, key.partition, offset)
-            entries.append(Stored(position, pair.where, said, Raw(raw, pair.value)))
-    if foreign:
-        notes.append(f"{foreign} record(s) have a key that is not Connect's; left out")
+            entries.append(Stored(position, pair.where, (*said, fault) if fault else said, Raw(raw, pair.value)))
+    notes = [f"{foreign} record(s) have a key that is not Connect's; left out"] if foreign else []
     return Decoded(entries, notes)
+
+
+def _offset(value: bytes | None, *, legacy: bool) -> tuple[Map | None, str]:
+    """The offset, and a sentence if Connect would not take it; then it stands for itself, to be seen and removed."""
+    if value is None or _is_nothing(value):
+        return None, ""
+    try:
+        return decode_value(without_envelope(value) if legacy else value), ""
+    except Invalid as error:
+        return unreadable(value), f"no worker takes this value, the connector starts over there: {error.what}"
+
+
+def _is_nothing(value: bytes | None) -> bool:
+    """A removal, or a JSON null, which Connect reads as one."""
+    return value is None or value == b"null"

@@ -20,10 +20,10 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from playhead.config import Context
 from playhead.connect.keys import OffsetKey, is_as_connect_writes
-from playhead.connect.rest import open_rest
+from playhead.connect.rest import Rest, open_rest
 from playhead.errors import Invalid, Unreachable
 from playhead.kafka.client import Admin
-from playhead.kafka.groups import get_group
+from playhead.kafka.groups import count_members
 from playhead.kafka.log import Captured, Record, capture, read_latest, read_records
 from playhead.kafka.murmur2 import partitions_of
 from playhead.kafka.properties import ClientSettings, settings_at
@@ -34,11 +34,13 @@ from playhead.stores.decoding import RawPair, decode_pairs
 from playhead.stores.topic_writer import Places, TopicWriter
 
 FORCE = "--force"
+STRANGERS = "name the workers of this cluster with --connect"
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsTopic:
-    """`group_id`: of the workers, needed to write. `own_topics`: connector -> its `offsets.storage.topic`."""
+    """`group_id`: of the workers, needed to write. `own_topics`: connector -> its `offsets.storage.topic`. `configured`:
+    the connectors that the config topic knows."""
 
     settings: ClientSettings
     topic: str
@@ -48,10 +50,11 @@ class OffsetsTopic:
     group_id: str | None = None
     own_topics: Mapping[str, str] = field(default_factory=dict)
     context: Context | None = None
+    configured: Collection[str] = ()
 
     @property
     def uri(self) -> str:
-        words = [("committed", "true")] if self.committed else []
+        words = [] if self.committed else [("committed", "false")]
         words += [("group.id", self.group_id)] if self.group_id else []
         words += [("own", f"{connector}={topic}") for connector, topic in self.own_topics.items()]
         query = f"?{urlencode(words)}" if words else ""
@@ -79,12 +82,9 @@ class OffsetsTopic:
             hint = "name the worker's properties with --worker-config, or add ?group.id=... to the URI"
             what = "the group.id of the workers is not known, and with it not whom to fence"
             return [Refusal(owner, what, hint) for owner in owners]
-        if self.context is not None and self.context.connect_urls:
-            try:
-                return self._asked_workers(self.context, owners)
-            except Unreachable:
-                pass  # no worker answers; whether one is up all the same, the broker knows
-        return self._asked_group(self.group_id, owners)
+        with Admin(self.settings, self.deadline) as admin:
+            told = self._asked_workers(self.context, admin.cluster.id, owners) if self.context else None
+            return told if told is not None else self._asked_group(admin, self.group_id, owners)
 
     def write(self, changes: Sequence[Change]) -> Outcomes:
         if self.group_id is None:
@@ -98,21 +98,37 @@ class OffsetsTopic:
             entries = _joined([found for _, found in read]).entries
             return writer.write(changes, entries, Places(self.topic, self.own_topics, undecided))
 
-    def _asked_workers(self, context: Context, owners: Collection[str]) -> list[Refusal]:
-        refusals = []
-        with open_rest(context, self.deadline) as rest:
-            known = set(rest.list_connectors())
-            for owner in (owner for owner in owners if owner in known):
-                status, tasks = rest.find_status(owner), len(rest.list_tasks(owner))
-                state = status.connector.state if status else "UNASSIGNED"
-                if state != "STOPPED" or tasks:
-                    what = f"{owner} is {state} with {tasks} task(s) and would overwrite the edit"
-                    refusals.append(Refusal(owner, what, "stop it first", FORCE))
+    def _asked_workers(self, context: Context, cluster_id: str, owners: Collection[str]) -> list[Refusal] | None:
+        """None when no worker of this cluster answers; whether one is up all the same, the broker knows."""
+        if not context.connect_urls:
+            return None
+        try:
+            with open_rest(context, self.deadline.share()) as rest:
+                if rest.worker().kafka_cluster_id not in (None, cluster_id):
+                    return None  # workers of another cluster: what they do not know may well run here
+                return self._told_by(rest, owners)
+        except Unreachable:
+            return None
+
+    def _told_by(self, rest: Rest, owners: Collection[str]) -> list[Refusal]:
+        known = set(rest.list_connectors())
+        refusals = [
+            Refusal(
+                owner, f"the workers named by --connect do not know {owner}, the config topic does", STRANGERS, FORCE
+            )
+            for owner in owners
+            if owner not in known and owner in self.configured
+        ]
+        for owner in (owner for owner in owners if owner in known):
+            status, tasks = rest.find_status(owner), len(rest.list_tasks(owner))
+            state = status.connector.state if status else "UNASSIGNED"
+            if state != "STOPPED" or tasks:
+                what = f"{owner} is {state} with {tasks} task(s) and would overwrite the edit"
+                refusals.append(Refusal(owner, what, "stop it first", FORCE))
         return refusals
 
-    def _asked_group(self, group_id: str, owners: Collection[str]) -> list[Refusal]:
-        with Admin(self.settings, self.deadline) as admin:
-            members = len(get_group(admin, group_id, self.deadline).members)
+    def _asked_group(self, admin: Admin, group_id: str, owners: Collection[str]) -> list[Refusal]:
+        members = count_members(admin, group_id, self.deadline)
         what = (
             f"{members} worker(s) of {group_id} are up, and whether they run this connector cannot be told without REST"
         )
@@ -246,7 +262,7 @@ def open_uri(uri: str, access: Access) -> OffsetsTopic:
     return OffsetsTopic(
         settings,
         unquote(topic),
-        plain.get("committed", "").lower() == "true",
+        plain.get("committed", "true").lower() != "false",
         access.deadline,
         access.progress,
         plain.get("group.id"),

@@ -1,7 +1,9 @@
 """Any store by its URI. Each kind is imported when it is opened."""
 
 from importlib import import_module
+from urllib.parse import urlsplit
 
+from playhead.config import Context
 from playhead.errors import Invalid, near_names
 from playhead.stores import Access, Store
 
@@ -22,6 +24,33 @@ _HOMES = {
 def is_store(text: str) -> bool:
     """True when this is the URI of a store rather than a name."""
     return text.partition(":")[0] in _HOMES and ":" in text
+
+
+def is_of_context(uri: str, context: Context) -> bool:
+    """True when a store is a file of this machine, or on the servers that the context names."""
+    scheme, _, rest = uri.partition(":")
+    if scheme in ("file", "checkpoint", "sql+sqlite", "memory"):
+        return True
+    if scheme.startswith("connect+"):
+        known = {_address(url) for url in context.connect_urls}
+        return {_address(url) for url in uri.removeprefix("connect+").split(",")} <= known
+    if scheme in ("kafka", "groups"):
+        servers = {server.strip() for server in rest.removeprefix("//").partition("/")[0].split(",")}
+        return servers <= {server.strip() for server in _brokers(context).split(",")}
+    return False
+
+
+def _address(url: str) -> str:
+    return urlsplit(url.strip()).netloc.rpartition("@")[2].lower()
+
+
+def _brokers(context: Context) -> str:
+    from playhead.kafka.properties import client_settings
+
+    try:
+        return client_settings(context).bootstrap
+    except Invalid:
+        return ""
 
 
 def open_store(uri: str, access: Access) -> Store:

@@ -14,13 +14,12 @@ from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote
 
 from playhead.connect.javafile import CorruptFile, Entry, decode_file, encode_file
-from playhead.connect.javajson import encode_map
-from playhead.connect.keys import OffsetKey, decode_key, encode_new_key
+from playhead.connect.keys import OffsetKey, decode_key, encode_new_key, encode_value
 from playhead.errors import Invalid
-from playhead.files import replace_file
+from playhead.files import locked_folder, replace_file
 from playhead.model import Change, Map, Outcome, Outcomes, Result
 from playhead.net import Listener, identify
-from playhead.stores import Access, Capabilities, Refusal, Snapshot
+from playhead.stores import Access, Capabilities, Refusal, Snapshot, is_kafka_place, moved_since
 from playhead.stores.decoding import RawPair, decode_pairs
 from playhead.stores.standalone_workers import StandaloneWorker, list_standalone_workers
 
@@ -56,7 +55,13 @@ class StandaloneFile:
         return [Refusal(owner, *verdict) for owner in owners] if verdict else []
 
     def write(self, changes: Sequence[Change]) -> Outcomes:
-        entries = decode_file(self._bytes() or encode_file([]))
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with locked_folder(self.path.parent):
+            return self._write(changes)
+
+    def _write(self, changes: Sequence[Change]) -> Outcomes:
+        data = self._bytes()
+        entries = [] if data is None else decode_file(data)
         before = list(entries)
         outcomes = []
         for owner in dict.fromkeys(change.owner for change in changes):
@@ -148,12 +153,12 @@ def _refusal(entries: Sequence[Entry], changes: Sequence[Change]) -> str | None:
     pairs = decode_pairs((RawPair(e.key, e.value, {}) for e in entries), {changes[0].owner}, removed=False)
     current: Mapping[Map, Map | None] = {stored.position.partition: stored.position.offset for stored in pairs.entries}
     for change in changes:
+        if is_kafka_place(change.partition):
+            return "a position in a Kafka topic belongs to a consumer group, not into an offset file"
         places = [entries[place].key for place in _found(entries, change)]
         if len(set(places)) < len(places):
             return TWICE
-        if current.get(change.partition) not in (change.before, change.after):
-            return f"{change.partition} moved since the plan was made; plan again"
-    return None
+    return moved_since(changes, current)
 
 
 def _put(entries: list[Entry], change: Change) -> None:
@@ -163,7 +168,7 @@ def _put(entries: list[Entry], change: Change) -> None:
         for place in reversed(places):
             del entries[place]
         return
-    value = encode_map(change.after).encode()
+    value = encode_value(change.after)
     for place in places:
         entries[place] = Entry(entries[place].key, value)
     if not places:
@@ -182,8 +187,8 @@ def open_uri(uri: str, _access: Access) -> StandaloneFile:
         path = path[2:]
     asked = parse_qs(query).get("listener")
     if not asked:
-        return StandaloneFile(Path(unquote(path)))
+        return StandaloneFile(Path(unquote(path)).absolute())
     host, _, port = asked[0].rpartition(":")
     if not port.isdigit():
         raise Invalid(f"{uri}: the listener must be host:port")
-    return StandaloneFile(Path(unquote(path)), (host, int(port)))
+    return StandaloneFile(Path(unquote(path)).absolute(), (host, int(port)))

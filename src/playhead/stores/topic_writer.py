@@ -9,13 +9,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from playhead.connect.javajson import encode_map
-from playhead.connect.keys import OffsetKey, decode_key, encode_new_key, is_as_connect_writes
+from playhead.connect.keys import OffsetKey, decode_key, encode_new_key, encode_value, is_as_connect_writes
 from playhead.errors import AccessDenied, OutcomeUnknown, PlayheadError
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import PlainProducer, TransactionalProducer
 from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Result, TopicPartition
-from playhead.stores import Snapshot, Stored
+from playhead.stores import Snapshot, Stored, is_kafka_place, moved_since
 
 
 class Write(NamedTuple):
@@ -48,7 +47,8 @@ class TopicWriter:
         self._deadline = deadline
         self._stack = ExitStack()
         self._producers: dict[str, TransactionalProducer] = {}
-        self._unfenced: dict[str, PlayheadError] = {}
+        self._unfenced: dict[str, str] = {}
+        self._denied: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -63,7 +63,9 @@ class TopicWriter:
         try:
             producer = TransactionalProducer(self._settings, transactional_id, self._deadline)
         except PlayheadError as error:
-            self._unfenced[owner] = error
+            self._unfenced[owner] = error.what
+            if isinstance(error, AccessDenied):
+                self._denied.add(owner)
         else:
             self._producers[owner] = self._stack.enter_context(producer)
 
@@ -80,20 +82,14 @@ class TopicWriter:
         self, owner: str, changes: Sequence[Change], entries: Sequence[Stored], places: Places
     ) -> tuple[Result, str]:
         topic, own_topic = places.topic, places.own_topics.get(owner)
-        if hidden := places.hidden(_writes(changes, entries, own_topic or topic)):
-            return (
-                Result.REFUSED,
-                f"{hidden} has an open transaction, which hides what was written since; try again later",
-            )
-        current = _current(entries, own_topic)
-        moved = [c for c in changes if current.get((owner, c.partition)) not in (c.before, c.after)]
-        if moved:
-            return Result.REFUSED, f"{moved[0].partition} moved since the plan was made; plan again"
-        changes = [c for c in changes if current.get((owner, c.partition)) != c.after]
+        current = _current(owner, entries, own_topic)
+        if refusal := _refusal(changes, current, places.hidden(_writes(changes, entries, own_topic or topic))):
+            return Result.REFUSED, refusal
+        changes = [change for change in changes if current.get(change.partition) != change.after]
         if not changes:
             return Result.UNCHANGED, ""
-        if owner in self._unfenced and not isinstance(self._unfenced[owner], AccessDenied):
-            return Result.FAILED, self._unfenced[owner].what
+        if owner in self._unfenced and owner not in self._denied:
+            return Result.FAILED, self._unfenced[owner]
         try:
             if own_topic is None:
                 return Result.CHANGED, self._commit(owner, _writes(changes, entries, topic))
@@ -126,7 +122,7 @@ class TopicWriter:
         producer = self._producers.get(owner)
         if producer is None:
             self._plainly(writes)
-            return f"written without fencing: {self._unfenced[owner].what}"
+            return f"written without fencing: {self._unfenced[owner]}"
         with producer.transaction():
             _produce(producer.produce, writes)
         return ""
@@ -142,13 +138,21 @@ def _produce(produce: Callable[..., None], writes: Sequence[Write]) -> None:
         produce(write.topic, write.key, write.value, partition=write.partition)
 
 
-def _current(entries: Sequence[Stored], own_topic: str | None) -> dict[tuple[str, Map], Map | None]:
+def _refusal(changes: Sequence[Change], current: Mapping[Map, Map | None], hidden: TopicPartition | None) -> str | None:
+    if any(is_kafka_place(change.partition) for change in changes):
+        return "a position in a Kafka topic belongs to a consumer group, not into an offsets topic"
+    if hidden:
+        return f"{hidden} has an open transaction, which hides what was written since; try again later"
+    return moved_since(changes, current)
+
+
+def _current(owner: str, entries: Sequence[Stored], own_topic: str | None) -> dict[Map, Map | None]:
     """What counts for each partition; where a connector has its own topic, that one wins over the worker's."""
-    live = [entry for entry in entries if entry.position.offset is not None]
+    live = [entry for entry in entries if entry.position.offset is not None and entry.position.owner == owner]
     if own_topic is not None:
         in_own = {_place(entry) for entry in live if entry.where.get("topic") == own_topic}
         live = [entry for entry in live if entry.where.get("topic") == own_topic or _place(entry) not in in_own]
-    return {place: entry.position.offset for place, entry in Snapshot(tuple(live)).current().items()}
+    return {partition: e.position.offset for (_, partition), e in Snapshot(tuple(live)).current().items()}
 
 
 def _place(entry: Stored) -> tuple[str, Map]:
@@ -186,7 +190,7 @@ def _writes_of(change: Change, entries: Sequence[Stored], topic: str) -> list[Wr
     copies = [copy for entry in entries if (copy := _copy(entry, change, topic)) is not None]
     if change.after is None:
         return [Write(topic, copy.key, None, copy.partition) for copy in copies if copy.is_live]
-    value = encode_map(change.after).encode()
+    value = encode_value(change.after)
     keys = {copy.key for copy in copies if copy.is_live and not copy.is_legacy}
     findable = sorted((copy for copy in copies if copy.is_findable), key=lambda copy: copy.written)
     if findable and not any(copy.key in keys for copy in findable):

@@ -1,1 +1,1 @@
-"""Topics: see, create, alter, delete, and read their records."""
+"""Topics: which there are, what is in them, who uses them, and how to make, change and delete them."""

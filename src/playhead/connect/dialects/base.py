@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from playhead.connect.dialects.notation import WHOLE, Notation, as_int
 from playhead.connect.javajson import hash_map_order
@@ -162,6 +162,10 @@ class Dialect:
         """-1, 0 or 1 as `a` lies before, at or after `b`; None when that cannot be told."""
         return 0 if a == b else None
 
+    def also_forget(self, partition: Map, others: Iterable[Map]) -> list[Map]:  # noqa: ARG002
+        """Which of the other stored partitions would bring the position back if only this one were forgotten."""
+        return []
+
     def renamed(self, partition: Map, mapping: Mapping[str, str]) -> Map:
         """The partition under other names, e.g. of another server: whole values are replaced."""
         return Map(
@@ -193,14 +197,19 @@ def find_field(fields: Sequence[Field], name: str) -> Field | None:
 
 
 def parse_literal(text: str) -> Scalar:
-    """JSON if it is a scalar of JSON, else the text itself."""
+    """JSON if it is a scalar of JSON, else the text itself. What is nested is refused: Connect would refuse it, too."""
+    value: Scalar | list[object] | dict[str, object] = _parsed(text)
+    if isinstance(value, list | dict):
+        raise Invalid(f"{text}: a nested value is not allowed; Connect takes only flat ones", "a text stands in quotes")
+    return value
+
+
+def _parsed(text: str) -> Any:
     try:
         value = json.loads(text, parse_constant=str)
     except (ValueError, RecursionError):
         return text
-    if isinstance(value, str):
-        return value if text.lstrip().startswith('"') else text
-    return text if isinstance(value, list | dict) else value
+    return text if isinstance(value, str) and not text.lstrip().startswith('"') else value
 
 
 def compare_keys(a: tuple[int | str, ...], b: tuple[int | str, ...]) -> int:
@@ -208,7 +217,7 @@ def compare_keys(a: tuple[int | str, ...], b: tuple[int | str, ...]) -> int:
 
 
 def _unquoted(text: str) -> str:
-    value = parse_literal(text)
+    value = _parsed(text)
     return value if isinstance(value, str) else text
 
 

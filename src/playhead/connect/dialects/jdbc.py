@@ -8,7 +8,7 @@ and driver version (`public.orders` or `shop.public.orders`), and only one form 
 win, so the two must agree.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from playhead.connect.dialects.base import Completed, Dialect, Field, Kind, Problem, compare_keys, merged
@@ -88,6 +88,10 @@ class Jdbc(Dialect):
             parts.append(show_instant(moment))
         others = [name for name in offset if name not in _ORDER or (moment is None and name != "incrementing")]
         return ", ".join(parts + [f"{name} {self.in_words(name, offset[name])}" for name in others])
+
+    def also_forget(self, partition: Map, others: Iterable[Map]) -> list[Map]:
+        """V0 of the same table: it is read as soon as no V1 is found. Forgetting V0 alone leaves V1 as it is."""
+        return [] if is_v0(partition) else [other for other in others if is_v0(other) and same_table(other, partition)]
 
     def compare(self, a: Map, b: Map) -> int | None:
         """By timestamp, then by id, as the connector's own query does. Positions of two modes have no order."""

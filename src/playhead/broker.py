@@ -1,0 +1,234 @@
+"""Topics at a Python prompt: `from playhead import broker`, then `broker.show_topics()`.
+
+    broker.show_topics("shop-*")                     a table; also a list of rows
+    broker.show_topic("orders")                      one topic in full
+    broker.show_records("orders", last=5)            its newest records
+    broker.create_topic("orders", partitions=3)      the plan; with execute=True it is carried out
+    broker.alter_topic("orders", partitions=6)
+    broker.delete_topic("orders")
+
+Every function takes `context`: the name of a context of playhead.toml, a `Context`, or nothing for the one in force. The rules
+and errors are those of the command line: nothing is changed without `execute=True`. What comes back prints itself as a table.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from playhead.config import Context, open_context
+from playhead.model import Deadline
+from playhead.render import Listing, clean, render
+from playhead.render.topics import outcome_listing, plan_listing, record_listing, topic_details, topic_listing
+
+if TYPE_CHECKING:
+    from playhead.topics.listing import TopicRow
+    from playhead.topics.plan import TopicOutcome, TopicPlan
+    from playhead.topics.records import TopicRecord
+    from playhead.topics.session import Session
+    from playhead.topics.show import ShownTopic
+
+__all__ = ["alter_topic", "create_topic", "delete_topic", "show_records", "show_topic", "show_topics"]
+
+T = TypeVar("T")
+DEFAULT_LAST = 10
+
+
+class Shown(Sequence[T], Generic[T]):
+    """A row of things that prints itself as a table. `notes` are what there is to say about the whole."""
+
+    def __init__(
+        self, things: Sequence[T], listing: Callable[[Sequence[T]], Listing], notes: Sequence[str] = ()
+    ) -> None:
+        self._things = tuple(things)
+        self._listing = listing
+        self.notes = tuple(notes)
+
+    def __len__(self) -> int:
+        return len(self._things)
+
+    @overload
+    def __getitem__(self, at: int) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> "Shown[T]": ...
+    def __getitem__(self, at: int | slice) -> "T | Shown[T]":
+        if isinstance(at, slice):
+            return Shown(self._things[at], self._listing, self.notes)
+        return self._things[at]
+
+    def __repr__(self) -> str:
+        listing = self._listing(self._things)
+        return _with_notes(render(listing, "table") if self._things else listing.empty + "\n", self.notes)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TopicDetails:
+    """One topic; every field of `topic` is an attribute of this one too."""
+
+    topic: "ShownTopic"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.topic, name)
+
+    def __repr__(self) -> str:
+        return _with_notes(render(topic_details(self.topic), "table"), self.topic.notes)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Planned:
+    """What would be done. Call the function again with `execute=True` to have it done."""
+
+    plan: "TopicPlan"
+
+    @property
+    def is_empty(self) -> bool:
+        return self.plan.is_empty
+
+    def __repr__(self) -> str:
+        listing = plan_listing(self.plan)
+        text = render(listing, "table") if listing.rows else listing.empty + "\n"
+        said = [f"warning: {warning}" for warning in self.plan.warnings]
+        said += [f"would be refused: {objection.what}; {objection.hint}" for objection in self.plan.objections]
+        said += [] if self.plan.is_empty else ["planned only: nothing was changed; execute=True carries it out"]
+        return text + "\n".join(clean(line) for line in said)
+
+
+def show_topics(*patterns: str, internal: bool = False, context: str | Context | None = None) -> "Shown[TopicRow]":
+    """All topics, or those of these names and patterns. `internal`: Kafka's own, too."""
+    from playhead.topics.listing import list_topic_rows
+
+    with _session(context) as session:
+        found = list_topic_rows(session, patterns, internal=internal)
+    return Shown(found.rows, topic_listing, found.notes)
+
+
+def show_topic(name: str, *, context: str | Context | None = None) -> TopicDetails:
+    """One topic in full: partitions, settings, times, and who uses it."""
+    from playhead.topics.show import show_topic as shown
+
+    with _session(context) as session:
+        return TopicDetails(shown(session, name))
+
+
+def create_topic(
+    name: str,
+    *,
+    partitions: int | None = None,
+    replication_factor: int | None = None,
+    config: Mapping[str, object] | None = None,
+    execute: bool = False,
+    context: str | Context | None = None,
+) -> "Planned | Shown[TopicOutcome]":
+    """Make a topic; what is not said is the broker's choice. Nothing to do where it is there as wanted."""
+    from playhead.topics.admin import WantedTopic, plan_create
+
+    wanted = WantedTopic(name, partitions, replication_factor, _texts(config))
+    with _session(context) as session:
+        return _settled(session, plan_create(session, wanted), execute=execute)
+
+
+def alter_topic(
+    name: str,
+    *,
+    partitions: int | None = None,
+    config: Mapping[str, object] | None = None,
+    delete_config: Collection[str] = (),
+    execute: bool = False,
+    force: bool = False,
+    context: str | Context | None = None,
+) -> "Planned | Shown[TopicOutcome]":
+    """More partitions, other settings. `delete_config`: settings to leave to the broker again."""
+    from playhead.topics.admin import WantedTopic, plan_alter
+
+    wanted = WantedTopic(name, partitions, None, _texts(config), tuple(delete_config))
+    with _session(context) as session:
+        return _settled(session, plan_alter(session, wanted), execute=execute, force=force)
+
+
+def delete_topic(
+    *names: str, execute: bool = False, force: bool = False, context: str | Context | None = None
+) -> "Planned | Shown[TopicOutcome]":
+    """Delete topics by name or pattern, records included. Refused while somebody alive uses one, unless forced."""
+    from playhead.topics.admin import plan_delete
+
+    with _session(context) as session:
+        return _settled(session, plan_delete(session, names), execute=execute, force=force)
+
+
+def show_records(  # noqa: PLR0913  (at a prompt every option should be offered by its name)
+    topic: str,
+    *,
+    last: int | None = None,
+    partition: int | Collection[int] = (),
+    from_offset: int | None = None,
+    to_offset: int | None = None,
+    from_time: str | datetime | None = None,
+    to_time: str | datetime | None = None,
+    key: str | bytes | None = None,
+    grep: str | None = None,
+    limit: int | None = None,
+    committed: bool = True,
+    context: str | Context | None = None,
+) -> "Shown[TopicRecord]":
+    """Records of a topic; the newest 10 unless it is said where to begin. All that are asked for are held in memory."""
+    from playhead.topics.records import Query, compile_grep, open_reading
+
+    if (last, from_offset, from_time, limit) == (None, None, None, None):
+        last = DEFAULT_LAST
+    query = Query(
+        topic,
+        (partition,) if isinstance(partition, int) else tuple(partition),
+        from_offset,
+        to_offset,
+        moment_of(from_time),
+        moment_of(to_time),
+        last,
+        key.encode() if isinstance(key, str) else key,
+        None if grep is None else compile_grep(grep),
+        limit,
+        committed=committed,
+    )
+    with _session(context) as session:
+        reading = open_reading(session, query)
+        return Shown([record for batch in reading.batches() for record in batch], record_listing, reading.notes)
+
+
+def moment_of(given: str | datetime | None) -> datetime | None:
+    """A time, or how long ago it was: 2026-01-31T08:00:00, in UTC unless it has a zone, or PT1H30M."""
+    from playhead.offsets.reset_words import parse_duration, parse_time
+
+    if given is None or isinstance(given, datetime):
+        return given if given is None or given.tzinfo else given.replace(tzinfo=UTC)
+    if given.strip().upper().startswith("P"):
+        return datetime.now(UTC) - parse_duration(given)
+    return parse_time(given)
+
+
+@contextmanager
+def _session(context: str | Context | None) -> "Iterator[Session]":
+    from playhead.topics.session import open_session
+
+    found = context if isinstance(context, Context) else open_context(context)
+    with open_session(found, Deadline(found.timeout_seconds)) as session:
+        yield session
+
+
+def _settled(
+    session: "Session", plan: "TopicPlan", *, execute: bool, force: bool = False
+) -> "Planned | Shown[TopicOutcome]":
+    from playhead.topics.apply import apply_plan
+
+    if not execute or plan.is_empty:
+        return Planned(plan)
+    done = apply_plan(session, plan, force=force)
+    return Shown(done.outcomes, outcome_listing, plan.warnings)
+
+
+def _texts(config: Mapping[str, object] | None) -> dict[str, str]:
+    """As Kafka writes them: `False` is false."""
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (config or {}).items()}
+
+
+def _with_notes(text: str, notes: Sequence[str]) -> str:
+    return text.rstrip("\n") + "".join(f"\nnote: {clean(note)}" for note in notes)

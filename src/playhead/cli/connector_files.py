@@ -1,0 +1,285 @@
+"""The verbs of `playhead connectors` that work with connector files: plan, apply, validate, export."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from playhead.cli.complete import connector_names
+from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, program, say, write
+from playhead.render import Column, Listing, clean
+
+if TYPE_CHECKING:
+    from playhead.connectors.apply import Applied
+    from playhead.connectors.plan import ConnectorsPlan
+    from playhead.connectors.settling import Wait
+    from playhead.model import ConnectorSpec
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PLAN_COLUMNS = (
+    Column("name", "CONNECTOR"),
+    Column("action", "ACTION"),
+    Column("connector_class", "CLASS"),
+    Column("state", "STATE"),
+    Column("changes", "CHANGES"),
+    Column("effects", "EFFECTS"),
+    Column("findings", "FINDINGS"),
+)
+OUTCOME_COLUMNS = (
+    Column("name", "CONNECTOR"),
+    Column("action", "ACTION"),
+    Column("result", "RESULT"),
+    Column("state", "STATE"),
+    Column("detail", "DETAIL"),
+)
+FINDING_COLUMNS = (
+    Column("name", "CONNECTOR"),
+    Column("level", "LEVEL"),
+    Column("key", "KEY"),
+    Column("what", "WHAT"),
+    Column("origin", "WHERE", wide=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What to read, and which connectors outside of it are concerned."""
+
+    paths: tuple[str, ...]
+    shared_topics: bool
+    prune: str | None = None
+    show_origin: bool = False
+
+    def read(self) -> "list[ConnectorSpec]":
+        from playhead.connectors.manifest import read_specs
+
+        stdin = sys.stdin.buffer.read() if "-" in self.paths else None
+        return read_specs(self.paths, stdin=stdin, shared_topics=self.shared_topics)
+
+
+_FILE_OPTIONS = (
+    click.option(
+        "-f",
+        "--file",
+        "paths",
+        multiple=True,
+        metavar="PATH",
+        type=click.Path(allow_dash=True),
+        help="A connector file (YAML, JSON, .properties, .py), a folder of them, or - for stdin; repeatable.",
+    ),
+    click.option("--shared-topics", is_flag=True, help="Several sources may fill one topic."),
+)
+_PLAN_OPTIONS = (
+    click.option("--prune", is_flag=True, help="Delete connectors that no file names; only inside of --scope."),
+    click.option("--scope", metavar="PATTERN", help="The names that --prune may delete, like 'orders-*'."),
+    click.option("--show-origin", is_flag=True, help="Say which file, template or common block set a key."),
+)
+_SAVE = click.option(
+    "--save-plan",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Keep the plan for review and `playhead connectors apply FILE`.",
+)
+
+
+def _fold(words: dict[str, Any]) -> Files:
+    prune, scope = words.pop("prune", False), words.pop("scope", None)
+    if prune and not scope:
+        raise click.UsageError("--prune needs a --scope: the pattern of names that it may delete")
+    if scope and not prune:
+        raise click.UsageError("--scope is for --prune")
+    return Files(words.pop("paths"), words.pop("shared_topics"), scope, words.pop("show_origin", False))
+
+
+def _file_options(command: F) -> F:
+    return folded(command, _FILE_OPTIONS, "files", _fold)
+
+
+def _plan_options(command: F) -> F:
+    return folded(command, (*_FILE_OPTIONS, *_PLAN_OPTIONS), "files", _fold)
+
+
+def _wait_options(command: F) -> F:
+    """Adds `--wait` and `--settle`; the command gets them as `wait: Wait`."""
+
+    def fold(words: dict[str, Any]) -> "Wait":
+        from playhead.config.contexts import parse_duration
+        from playhead.connectors.settling import Wait
+
+        return Wait(parse_duration(words.pop("settle")), parse_duration(words.pop("wait")))
+
+    options = (
+        click.option(
+            "--wait", default="60s", show_default=True, metavar="TIME", help="How long to wait for running tasks."
+        ),
+        click.option("--settle", default="2s", show_default=True, metavar="TIME", help="How long they must stay so."),
+    )
+    return folded(command, options, "wait", fold)
+
+
+@click.command()
+@_plan_options
+@_SAVE
+@context_options
+@output_option
+@pass_face
+def plan(face: Face, files: Files, save_plan: Path | None) -> None:
+    """Show what applying connector files would change: keys, state, effect, and what the worker says about it.
+
+    Exit code 0: the cluster is as the files say; 1: it differs, or something is in the way. Nothing is changed.
+    """
+    found = _planned(face, files)
+    _show_plan(face, found, files)
+    _save_plan(found, save_plan)
+    say(found.summary)
+    if not found.is_clean:
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@click.argument("plan_file", required=False, metavar="[PLAN]", type=click.Path(dir_okay=False, path_type=Path))
+@_plan_options
+@_SAVE
+@click.option("--execute", is_flag=True, help="Carry the plan out. Without it nothing is changed.")
+@_wait_options
+@context_options
+@output_option
+@pass_face
+def apply(
+    face: Face, plan_file: Path | None, files: Files, save_plan: Path | None, execute: bool, wait: "Wait"
+) -> None:
+    """Make the cluster what connector files say, or carry out the PLAN that --save-plan kept, refused if the cluster moved.
+
+    Every connector gets an answer; the command waits until all of them run, with tasks, without a failure.
+    """
+    if (plan_file is None) == (not files.paths):
+        raise click.UsageError("give connector files with -f, or a saved PLAN")
+    found = _planned(face, files) if plan_file is None else _planned_again(face, plan_file)
+    _save_plan(found, save_plan)
+    if not execute:
+        _show_plan(face, found, files)
+        say(found.summary)
+        say("dry run: nothing was changed; add --execute" if not found.is_empty else "nothing to change")
+        return
+    _show_outcomes(face, _applied(face, found, wait))
+
+
+@click.command()
+@_file_options
+@click.option("--strict", is_flag=True, help="Warnings count, too: exit code 1.")
+@context_options
+@output_option
+@pass_face
+def validate(face: Face, files: Files, strict: bool) -> None:
+    """Check connector files: what the worker says about each key, keys that nobody reads, masks in place of secrets.
+
+    Exit code 1 when there is an error. What runs is not looked at.
+    """
+    from playhead.connectors.lint import Level
+    from playhead.connectors.plan import finding_row
+    from playhead.connectors.planning import check_connectors
+
+    specs = _specs(files)
+    checks = check_connectors(face.context, specs, face.deadline)
+    rows = [{"name": name} | finding_row(finding) for name, check in checks.items() for finding in check.findings]
+    face.show(Listing(FINDING_COLUMNS, rows, empty=f"{len(specs)} connector(s) checked: nothing is wrong"))
+    counted = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
+    if any(row["level"] in counted for row in rows):
+        raise click.exceptions.Exit(1)
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=connector_names)
+@click.option(
+    "-o", "--output", "form", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="The form."
+)
+@click.option(
+    "--file",
+    type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
+    default="-",
+    help="Where to write to [default: stdout].",
+)
+@context_options
+@pass_face
+def export(face: Face, names: tuple[str, ...], form: str, file: Path) -> None:
+    """Write running connectors to a file that applies back with an empty plan.
+
+    NAME is a name or a pattern in quotes; without one all are written. Literal secrets become references like
+    ${env:NAME_KEY}: give the workers these variables before the file is applied.
+    """
+    from playhead.connectors.export import export_connectors
+    from playhead.connectors.manifest import write_specs
+
+    found = export_connectors(face.context, names, face.deadline)
+    text = write_specs(found.specs, "json" if form == "json" else "yaml")
+    if str(file) == "-":
+        write(text)
+    else:
+        file.write_text(text, "utf-8")
+        say(f"{len(found.specs)} connector(s) written to {file}")
+    for item in found.replaced:
+        why = "the server shows a mask" if item.masked else "a literal secret"
+        say(f"note: {item.name}: {item.key} is {why}, written as {item.reference}")
+
+
+def _specs(files: Files) -> "list[ConnectorSpec]":
+    if not files.paths:
+        raise click.UsageError("give connector files with -f")
+    return files.read()
+
+
+def _planned(face: Face, files: Files) -> "ConnectorsPlan":
+    from playhead.connectors.planning import plan_connectors
+
+    return plan_connectors(face.context, _specs(files), face.deadline, prune=files.prune)
+
+
+def _planned_again(face: Face, path: Path) -> "ConnectorsPlan":
+    from playhead.connectors.plan_file import from_json, plan_again
+
+    return plan_again(face.context, from_json(path.read_bytes(), str(path)), face.deadline)
+
+
+def _save_plan(found: "ConnectorsPlan", path: Path | None) -> None:
+    if path is None:
+        return
+    from playhead.connectors.plan_file import to_json
+    from playhead.files import replace_file
+
+    replace_file(path, to_json(found))
+    say(f"plan saved: {program()} connectors apply {path}")
+
+
+def _show_plan(face: Face, found: "ConnectorsPlan", files: Files) -> None:
+    from playhead.connectors.plan_text import plan_text
+
+    if face.form in ("table", "wide"):
+        write(clean(plan_text(found, show_origin=files.show_origin or face.form == "wide"), keep="\n"))
+    else:
+        face.show(Listing(PLAN_COLUMNS, [row.to_row() for row in found.rows]))
+    for note in found.notes:
+        say(f"note: {note}")
+
+
+def _applied(face: Face, found: "ConnectorsPlan", wait: "Wait") -> "Applied":
+    from playhead.connectors.apply import apply_connectors
+    from playhead.render.progress import ProgressLine
+
+    line = ProgressLine(sys.stderr)
+    try:
+        return apply_connectors(face.context, found, wait, line.update)
+    finally:
+        line.clear()
+
+
+def _show_outcomes(face: Face, applied: "Applied") -> None:
+    rows: Sequence[dict[str, Any]] = [outcome.to_row() for outcome in applied.outcomes]
+    face.show(Listing(OUTCOME_COLUMNS, rows, empty="the files hold no connector"))
+    if applied.record is not None:
+        say(f"journal: {applied.record.id}")
+    if applied.exit_code:
+        raise click.exceptions.Exit(applied.exit_code)

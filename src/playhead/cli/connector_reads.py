@@ -1,0 +1,109 @@
+"""The reading verbs of `playhead connectors`."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from playhead.cli.complete import connector_names
+from playhead.cli.frame import Face, context_options, output_option, pass_face, say
+from playhead.render import Column, Details, Listing
+
+if TYPE_CHECKING:
+    from playhead.connectors import ShownConnector
+
+COLUMNS = (
+    Column("name", "CONNECTOR"),
+    Column("type", "TYPE"),
+    Column("engine", "ENGINE"),
+    Column("state", "STATE"),
+    Column("tasks", "TASKS", right=True),
+)
+PLACE_COLUMNS = (Column("lag", "LAG", right=True), Column("position", "POSITION"))
+WIDE_COLUMNS = (Column("connector_class", "CLASS", wide=True), Column("worker", "WORKER", wide=True))
+TASK_COLUMNS = (
+    Column("id", "TASK", right=True),
+    Column("state", "STATE"),
+    Column("worker", "WORKER"),
+    Column("cause", "CAUSE"),
+)
+POSITION_COLUMNS = (
+    Column("position", "POSITION"),
+    Column("partition", "PARTITION", wide=True),
+    Column("offset", "OFFSET", wide=True),
+    Column("lag", "LAG", right=True),
+)
+CONFIG_COLUMNS = (Column("key", "KEY"), Column("value", "VALUE"))
+PLUGIN_COLUMNS = (Column("class", "CLASS"), Column("type", "TYPE"), Column("version", "VERSION"))
+
+
+@click.command("list")
+@click.argument("patterns", nargs=-1, metavar="[NAME]...", shell_complete=connector_names)
+@click.option(
+    "--positions", is_flag=True, help="Also the lag of sinks and the position of sources; so do -o wide and -o json."
+)
+@context_options
+@output_option
+@pass_face
+def list_(face: Face, patterns: tuple[str, ...], positions: bool) -> None:
+    """List the connectors of the cluster, or those that NAME means: a name, or a pattern in quotes like 'orders-*'.
+
+    STATE is that of the whole: `running, 1 of 3 tasks failed` is not running. LAG counts the records between a sink's
+    commits and the ends of its topics.
+    """
+    from playhead.connectors import list_connectors
+
+    positions = positions or face.form in ("wide", "json")
+    found = list_connectors(face.context, face.deadline, patterns, positions=positions)
+    columns = (*COLUMNS, *(PLACE_COLUMNS if positions else ()), *WIDE_COLUMNS)
+    face.show(Listing(columns, [asdict(row) for row in found], empty="the cluster has no connector"))
+    for note in found.notes:
+        say(f"note: {note}")
+
+
+@click.command()
+@click.argument("name", shell_complete=connector_names)
+@context_options
+@output_option
+@pass_face
+def show(face: Face, name: str) -> None:
+    """Show one connector: its config without secrets, its tasks and why they failed, the topics it used, where it is."""
+    from playhead.connectors import show_connector
+
+    shown = show_connector(face.context, name, face.deadline)
+    face.show(Details(_fields(shown, for_people=face.form in ("table", "wide"))))
+    for note in shown.notes:
+        say(f"note: {note}")
+
+
+def _fields(shown: "ShownConnector", *, for_people: bool) -> dict[str, Any]:
+    found = asdict(shown.row)
+    row = {key: found[key] for key in ("name", "type", "engine", "state", "connector_class", "worker", "lag", "trace")}
+    if for_people:
+        row = {key: value for key, value in row.items() if value is not None}
+    trace = {"trace": row.pop("trace", None)} if row.get("trace") or not for_people else {}
+    config: Any = shown.config
+    if for_people:
+        config = Listing(CONFIG_COLUMNS, [{"key": k, "value": v} for k, v in sorted(shown.config.items())])
+    return {
+        **row,
+        "topics": ", ".join(shown.topics) or None if for_people else list(shown.topics),
+        **trace,
+        "tasks": Listing(TASK_COLUMNS, [asdict(task) for task in shown.tasks], name="id"),
+        "positions": Listing(POSITION_COLUMNS, [asdict(one) for one in shown.positions], name="position"),
+        "config": config,
+    }
+
+
+@click.command()
+@click.option("--all", "everything", is_flag=True, help="Converters, transforms and predicates too.")
+@context_options
+@output_option
+@pass_face
+def plugins(face: Face, everything: bool) -> None:
+    """List the connector classes that the answering worker has. Another worker of the cluster may have others."""
+    from playhead.connectors.worker import list_plugins
+
+    found = list_plugins(face.context, face.deadline, everything=everything)
+    rows = [{"class": one.class_name, "type": one.type, "version": one.version} for one in found]
+    face.show(Listing(PLUGIN_COLUMNS, rows, name="class", empty="the worker has no plugin"))

@@ -1,0 +1,253 @@
+"""The verbs of `playhead connectors` that change something: they show what would happen, and do it with --execute."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from playhead.cli.complete import connector_names
+from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say, write
+from playhead.errors import Invalid
+from playhead.render import Column, Listing
+
+if TYPE_CHECKING:
+    from playhead.connectors import Answers
+
+F = TypeVar("F", bound=Callable[..., Any])
+WOULD_COLUMNS = (
+    Column("name", "CONNECTOR"),
+    Column("before", "STATE"),
+    Column("does", "WOULD"),
+    Column("detail", "NOTE"),
+)
+DID_COLUMNS = (
+    Column("name", "CONNECTOR"),
+    Column("before", "BEFORE"),
+    Column("after", "AFTER", show=lambda state: state or "-"),
+    Column("result", "RESULT"),
+    Column("detail", "DETAIL"),
+)
+LOGGER_COLUMNS = (Column("logger", "LOGGER"), Column("level", "LEVEL"), Column("modified", "MODIFIED"))
+LEVEL_COLUMNS = (
+    Column("logger", "LOGGER"),
+    Column("before", "BEFORE"),
+    Column("after", "AFTER"),
+    Column("scope", "SCOPE"),
+    Column("loggers", "CHANGED", show=lambda names: "-" if not names else str(len(names))),
+)
+_NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=connector_names)
+_EXECUTE = click.option("--execute", is_flag=True, help="Do it. Without it nothing is changed.")
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """Whether to do it, and for how many seconds to wait until it is true; None: not at all."""
+
+    execute: bool
+    wait: float | None
+
+
+def _doing(words: dict[str, Any]) -> Doing:
+    from playhead.config.contexts import parse_duration
+
+    no_wait, wait = words.pop("no_wait"), words.pop("wait")
+    if no_wait and wait is not None:
+        raise click.UsageError("--wait and --no-wait exclude each other")
+    return Doing(words.pop("execute"), None if no_wait else parse_duration(wait or "60s"))
+
+
+def doing_options(command: F) -> F:
+    """Adds --execute, --wait and --no-wait; the command gets them as `doing: Doing`."""
+    options = (
+        _EXECUTE,
+        click.option("--wait", metavar="TIME", help="How long to wait until it is true [default: 60s]."),
+        click.option("--no-wait", is_flag=True, help="Do not wait: accepted is enough."),
+    )
+    return folded(command, options, "doing", _doing)
+
+
+@click.command()
+@_NAMES
+@doing_options
+@context_options
+@output_option
+@pass_face
+def pause(face: Face, names: tuple[str, ...], doing: Doing) -> None:
+    """Pause connectors: tasks stay where they are and move nothing.
+
+    A connector that has failed does not pause: Connect takes note, and it is paused when it is restarted.
+    """
+    _settle(face, "pause", names, doing)
+
+
+@click.command()
+@_NAMES
+@doing_options
+@context_options
+@output_option
+@pass_face
+def resume(face: Face, names: tuple[str, ...], doing: Doing) -> None:
+    """Let paused or stopped connectors run again, and wait until every task does. What has failed needs `restart`."""
+    _settle(face, "resume", names, doing)
+
+
+@click.command()
+@_NAMES
+@doing_options
+@context_options
+@output_option
+@pass_face
+def stop(face: Face, names: tuple[str, ...], doing: Doing) -> None:
+    """Stop connectors: their tasks are shut down, config and offsets stay. Works on failed ones too."""
+    _settle(face, "stop", names, doing)
+
+
+@click.command()
+@_NAMES
+@click.option("--only-failed", is_flag=True, help="Only the connectors and tasks that have failed.")
+@doing_options
+@context_options
+@output_option
+@pass_face
+def restart(face: Face, names: tuple[str, ...], only_failed: bool, doing: Doing) -> None:
+    """Restart connectors with all of their tasks, and wait until they run.
+
+    A paused one stays paused. Of a stopped one nothing restarts: resume it.
+    """
+    _settle(face, "restart", names, doing, only_failed=only_failed)
+
+
+def _settle(face: Face, verb: str, names: tuple[str, ...], doing: Doing, *, only_failed: bool = False) -> None:
+    from playhead.connectors.api import run_verb
+    from playhead.connectors.verbs import Verb
+
+    answers = run_verb(
+        Verb(verb), names, only_failed=only_failed, execute=doing.execute, wait=doing.wait, context=face.context
+    )
+    _show(face, answers)
+
+
+def _show(face: Face, answers: "Answers") -> None:
+    """Ends the command with the exit code of the worst."""
+    rows = [asdict(answer) for answer in answers]
+    face.show(Listing(DID_COLUMNS if answers.executed else WOULD_COLUMNS, rows))
+    if not answers.executed:
+        say("dry run: nothing was changed; add --execute")
+    if answers.exit_code:
+        raise click.exceptions.Exit(answers.exit_code)
+
+
+@click.command()
+@_NAMES
+@click.option(
+    "--offsets",
+    type=click.Choice(["keep", "delete"]),
+    default="keep",
+    show_default=True,
+    help="What becomes of its offsets, for a sink of its group.",
+)
+@_EXECUTE
+@context_options
+@output_option
+@pass_face
+def delete(face: Face, names: tuple[str, ...], offsets: str, execute: bool) -> None:
+    """Delete connectors. Their offsets stay, and a new connector of the same name goes on from there.
+
+    With --offsets delete the connector is stopped, its offsets are deleted (the journal keeps them), then it goes.
+    """
+    from playhead.connectors.api import delete as delete_connectors
+
+    _show(face, delete_connectors(*names, offsets=offsets, execute=execute, context=face.context, tell=say))
+
+
+@click.command()
+@click.argument("patterns", nargs=-1, metavar="[NAME]...", shell_complete=connector_names)
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    type=click.Path(allow_dash=True),
+    metavar="PATH",
+    help="Connector files that say which connectors to keep, on which engine, in which state; - for stdin.",
+)
+@click.option("--once", is_flag=True, help="Look once: exit code 0 when all is well, 1 when not.")
+@click.option("--interval", default="10s", show_default=True, metavar="TIME", help="Between two looks.")
+@click.option(
+    "--max-restarts", type=click.IntRange(0), default=5, show_default=True, help="In a row, of one connector."
+)
+@click.option("--execute", is_flag=True, help="Restart what has failed. Without it only told what would be restarted.")
+@context_options
+@pass_face
+def watch(
+    face: Face,
+    patterns: tuple[str, ...],
+    files: tuple[str, ...],
+    once: bool,
+    interval: str,
+    max_restarts: int,
+    execute: bool,
+) -> None:
+    """Keep connectors running: restart the connectors and tasks that have FAILED, all or those that NAME means.
+
+    What is paused or stopped stays so, and what a file gives to Spark is not touched. After each restart the pause before
+    the next doubles; it ends after --max-restarts, and at once where a restart cannot help: a class is missing, access
+    is denied, the configuration is wrong, another producer has taken over.
+
+    Every change is one line of JSON on stdout: time, connector, task, event, cause, attempt, next_try.
+    """
+    from playhead.config.contexts import parse_duration
+    from playhead.connectors.watch import Policy, Watch
+    from playhead.connectors.watching import RestCluster, wishes_of
+
+    cluster = RestCluster(face.context, patterns)
+    stdin = _stdin() if "-" in files else None
+    keeper = Watch(
+        cluster,
+        Policy(parse_duration(interval), max_restarts, execute),
+        lambda event: write(event.to_json() + "\n"),
+        wishes_of([Path(f) if f != "-" else f for f in files], stdin, cluster.watches) if files else None,
+    )
+    if once:
+        raise click.exceptions.Exit(0 if keeper.check() else 1)
+    if not execute:
+        say("dry run: nothing is restarted; add --execute")
+    keeper.run()
+
+
+def _stdin() -> bytes:
+    if sys.stdin is None:
+        raise Invalid("stdin is closed: there is nothing to read")
+    return sys.stdin.buffer.read()
+
+
+@click.command("log-level")
+@click.argument("logger", required=False)
+@click.argument("level", required=False)
+@click.option("--cluster", is_flag=True, help="Of every worker, not only of the one that answers.")
+@_EXECUTE
+@context_options
+@output_option
+@pass_face
+def log_level(face: Face, logger: str | None, level: str | None, cluster: bool, execute: bool) -> None:
+    """See the log levels of the worker; with LOGGER and LEVEL set one, for it and all loggers below it.
+
+    LEVEL is TRACE, DEBUG, INFO, WARN, ERROR, FATAL or OFF. It lasts until the worker is started again.
+    """
+    from playhead.connectors.worker import apply_level, list_loggers, plan_level
+
+    if logger is None or level is None:
+        if execute or cluster:
+            raise click.UsageError("name the LOGGER and the LEVEL to set")
+        found = list_loggers(face.context, face.deadline, [logger] if logger else [])
+        face.show(Listing(LOGGER_COLUMNS, [asdict(row) for row in found], name="logger"))
+        return
+    change = plan_level(face.context, logger, level, face.deadline, cluster=cluster)
+    if execute:
+        change = apply_level(face.context, change, face.deadline)
+    face.show(Listing(LEVEL_COLUMNS, [asdict(change)], name="logger"))
+    if not execute:
+        say("dry run: nothing was changed; add --execute")

@@ -1,0 +1,279 @@
+"""`playhead topics records`: records as they are read, none of them kept.
+
+stdout gets each batch at once. On a terminal nothing in a record can move the cursor or fake a prompt: not even with `-o raw`,
+which is byte for byte everywhere else.
+"""
+
+import base64
+import csv
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+import msgspec
+
+from playhead.cli.frame import Face, context_options, folded, pass_face, say, write
+from playhead.cli.topics import opened, topic_names
+from playhead.errors import Invalid, PlayheadError
+from playhead.render import clean
+from playhead.render.clean import clean_json
+from playhead.render.topics import LONGEST, RECORD_COLUMNS, encoded, record_cells, time_of
+
+if TYPE_CHECKING:
+    from playhead.topics.records import Query, TopicRecord
+
+FORMS = ("table", "wide", "json", "csv", "raw")
+CSV_FIELDS = ("partition", "offset", "timestamp", "key", "key_encoding", "value", "value_encoding", "headers")
+
+
+def _remember(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.ensure_object(Face).form = value
+
+
+_RANGE = (
+    click.option(
+        "--partition", "partitions", multiple=True, type=click.IntRange(min=0), help="Only this; may be repeated."
+    ),
+    click.option(
+        "--from-offset", type=click.IntRange(min=0), metavar="N", help="From this offset on, in every partition."
+    ),
+    click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="Stop before this offset."),
+    click.option("--from-time", metavar="T", help="From the first record of T or later on."),
+    click.option("--to-time", metavar="T", help="Stop before the first record of T or later."),
+    click.option("--last", type=click.IntRange(min=1), metavar="N", help="The newest N of all partitions together."),
+    click.option("--key", metavar="K", help="Only records whose key is exactly this text."),
+    click.option("--grep", metavar="REGEX", help="Only records with a match in value, key or a header."),
+    click.option("--max", "limit", type=click.IntRange(min=1), metavar="N", help="Stop after N records."),
+    click.option("--follow", "-f", is_flag=True, help="Go on as records arrive, until Ctrl-C."),
+    click.option(
+        "--committed/--uncommitted",
+        default=True,
+        help="Without or with records of open and aborted transactions [default: --committed].",
+    ),
+)
+
+
+def query_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command gets them as `query`: what makes a `Query` of the topic's name."""
+    names = ("partitions", "from_offset", "to_offset", "from_time", "to_time", "last", "key", "grep", "limit", "follow")
+
+    def fold(words: dict[str, Any]) -> Callable[[str], "Query"]:
+        given = {name: words.pop(name) for name in (*names, "committed")}
+        return lambda topic: _query(topic, given)
+
+    return folded(command, _RANGE, "query", fold)
+
+
+def _query(topic: str, given: dict[str, Any]) -> "Query":
+    from playhead.broker import moment_of
+    from playhead.topics.records import Query, compile_grep
+
+    made = {
+        "from_time": moment_of(given["from_time"]),
+        "to_time": moment_of(given["to_time"]),
+        "key": None if given["key"] is None else given["key"].encode(errors="surrogateescape"),
+        "grep": None if given["grep"] is None else compile_grep(given["grep"]),
+    }
+    return Query(topic, **{**given, **made})
+
+
+@click.command()
+@click.argument("name", shell_complete=topic_names)
+@query_options
+@click.option(
+    "--json", "decode", is_flag=True, help="With -o json: keys and values that are JSON as JSON, not as text."
+)
+@context_options
+@click.option(
+    "-o",
+    "--output",
+    callback=_remember,
+    expose_value=False,
+    type=click.Choice(FORMS),
+    help="How to print records [default: table]. json: one object a line. raw: the bytes of each value and a line break.",
+)
+@pass_face
+def records(face: Face, name: str, query: "Callable[[str], Query]", decode: bool) -> None:
+    """Print the records of a topic, from its start to where it ends now.
+
+    T is a time like 2026-01-31T08:00:00 (UTC, or with a zone like +09:00), or how long ago, like PT1H30M. A tombstone, a record
+    without a value, is shown as such. In JSON, bytes that are no text are {"base64": ...}. Nothing is committed. --timeout
+    counts from the last record on.
+    """
+    from playhead.topics.records import open_reading
+
+    if decode and face.form != "json":
+        raise click.UsageError("--json goes with -o json")
+    with opened(face) as session:
+        reading = open_reading(session, query(name))
+        for note in reading.notes:
+            say(f"note: {note}")
+        form = form_of(face.form, decode=decode, widest_offset=reading.widest_offset)
+        count = 0
+        for batch in reading.batches():
+            count += len(batch)
+            form.put(batch)
+    if not count and face.form in ("table", "wide"):
+        say("no record")
+    for note in form.notes():
+        say(f"note: {note}")
+
+
+class Form(Protocol):
+    def put(self, batch: "Sequence[TopicRecord]") -> None: ...
+
+    def notes(self) -> list[str]: ...
+
+
+def form_of(name: str, *, decode: bool = False, widest_offset: int = 0) -> Form:
+    match name:
+        case "json":
+            return JsonLines(decode=decode)
+        case "csv":
+            return Csv()
+        case "raw":
+            return RawValues()
+        case "table" | "wide":
+            return Table(wide=name == "wide", widest_offset=widest_offset)
+    raise Invalid(f"records cannot be printed as {name}", f"choose one of {', '.join(FORMS)}")
+
+
+class JsonLines:
+    def __init__(self, *, decode: bool) -> None:
+        self._content = _decoded if decode else encoded
+        self._encoder = msgspec.json.Encoder()
+
+    def put(self, batch: "Sequence[TopicRecord]") -> None:
+        lines = b"".join([self._encoder.encode(self._object(record)) + b"\n" for record in batch])
+        write(clean_json(lines.decode()))
+
+    def _object(self, record: "TopicRecord") -> dict[str, Any]:
+        return {
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": time_of(record.timestamp_ms),
+            "timestamp_ms": record.timestamp_ms,
+            "timestamp_type": record.time_type,
+            "key": self._content(record.key),
+            "value": self._content(record.value),
+            "headers": [{"key": name, "value": encoded(value)} for name, value in record.headers],
+        }
+
+    def notes(self) -> list[str]:
+        return []
+
+
+def _decoded(data: bytes | None) -> Any:
+    """JSON as it was written, numbers to the last digit; on one line. What is no JSON stays text."""
+    text = encoded(data)
+    if data is None or not isinstance(text, str):
+        return text
+    try:
+        msgspec.json.decode(data)
+        return msgspec.Raw(msgspec.json.format(data, indent=-1))
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+class _Lines(list[str]):
+    """Lines that end in a line feed, though csv is told both: only then does it quote a carriage return."""
+
+    def write(self, line: str) -> None:
+        self.append(line.removesuffix("\r\n") + "\n")
+
+
+class Csv:
+    """`*_encoding` is text, base64 or empty: a record without a key or value."""
+
+    def __init__(self) -> None:
+        self._begun = False
+
+    def put(self, batch: "Sequence[TopicRecord]") -> None:
+        lines = _Lines()
+        writer = csv.writer(lines, lineterminator="\r\n")
+        if not self._begun:
+            writer.writerow(CSV_FIELDS)
+            self._begun = True
+        writer.writerows(map(self._cells, batch))
+        text = "".join(lines)
+        write(clean(text, keep="\n") if sys.stdout.isatty() else text)
+
+    @staticmethod
+    def _cells(record: "TopicRecord") -> list[Any]:
+        headers = [{"key": name, "value": encoded(value)} for name, value in record.headers]
+        return [
+            record.partition,
+            record.offset,
+            time_of(record.timestamp_ms),
+            *_csv_content(record.key),
+            *_csv_content(record.value),
+            msgspec.json.encode(headers).decode() if headers else "",
+        ]
+
+    def notes(self) -> list[str]:
+        return []
+
+
+def _csv_content(data: bytes | None) -> tuple[str, str]:
+    if data is None:
+        return "", ""
+    try:
+        return data.decode(), "text"
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode(), "base64"
+
+
+class RawValues:
+    def __init__(self) -> None:
+        self._tombstones = 0
+
+    def put(self, batch: "Sequence[TopicRecord]") -> None:
+        self._tombstones += sum(record.value is None for record in batch)
+        data = b"".join([(record.value or b"") + b"\n" for record in batch])
+        if sys.stdout is None:
+            raise PlayheadError("there is nowhere to write to: stdout is closed")
+        if sys.stdout.isatty():
+            write(clean(data.decode("utf-8", "backslashreplace"), keep="\n\t"))
+        else:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+
+    def notes(self) -> list[str]:
+        return [f"{self._tombstones} of the lines are tombstones, and empty"] if self._tombstones else []
+
+
+class Table:
+    """Columns as wide as the first batch needs; a wider cell later on widens what follows."""
+
+    def __init__(self, *, wide: bool, widest_offset: int) -> None:
+        self._longest = None if wide else LONGEST
+        self._widths = [len(column.title) for column in RECORD_COLUMNS]
+        self._widths[1] = max(self._widths[1], len(str(widest_offset)))
+        self._begun = False
+        self._cut = False
+
+    def put(self, batch: "Sequence[TopicRecord]") -> None:
+        rows = [self._row(record) for record in batch]
+        for index, column in enumerate(zip(*(row[:-1] for row in rows), strict=True)):
+            self._widths[index] = max(self._widths[index], *map(len, column))
+        if not self._begun:
+            rows.insert(0, [column.title for column in RECORD_COLUMNS])
+            self._begun = True
+        write("".join([self._line(row) for row in rows]))
+
+    def _row(self, record: "TopicRecord") -> list[str]:
+        cells = record_cells(record, self._longest)
+        texts = ["-" if cell is None else str(cell) for cell in cells.values()]
+        self._cut = self._cut or any(len(text) == self._longest and text.endswith("...") for text in texts)
+        return [text if text.isprintable() else clean(text) for text in texts]
+
+    def _line(self, row: Sequence[str]) -> str:
+        partition, offset, *others, last = row
+        first, second, *rest, _ = self._widths
+        padded = [partition.rjust(first), offset.rjust(second), *map(str.ljust, others, rest), last]
+        return "  ".join(padded).rstrip() + "\n"
+
+    def notes(self) -> list[str]:
+        return ["long keys or values are cut; -o wide shows them whole"] if self._cut else []

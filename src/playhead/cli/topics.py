@@ -1,0 +1,204 @@
+"""`playhead topics`: what is in the cluster, who uses it, and what to make, change or delete."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from playhead.cli.complete import SECONDS, _matching
+from playhead.cli.frame import Face, LazyGroup, context_options, output_option, pass_face, say
+from playhead.render.topics import outcome_listing, plan_listing, topic_details, topic_listing
+
+if TYPE_CHECKING:
+    from playhead.topics.plan import TopicPlan
+    from playhead.topics.session import Session
+
+
+def topic_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    def names() -> list[str]:
+        from playhead.model import Deadline
+        from playhead.topics.names import list_topic_names
+        from playhead.topics.session import open_session
+
+        face = ctx.find_object(Face) or Face()
+        with open_session(face.context, Deadline(SECONDS)) as session:
+            return list_topic_names(session)
+
+    return _matching(names, incomplete)
+
+
+@contextmanager
+def opened(face: Face) -> "Iterator[Session]":
+    from playhead.topics.session import open_session
+
+    with open_session(face.context, face.deadline) as session:
+        for note in session.notes:
+            say(f"note: {note}")
+        yield session
+
+
+def settings_of(words: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key.strip():
+            raise click.UsageError(f"--config {word!r} is not key=value")
+        if key.strip() in found:
+            raise click.UsageError(f"--config {key.strip()} is given twice")
+        found[key.strip()] = value
+    return found
+
+
+config_option = click.option(
+    "--config", "config", multiple=True, metavar="KEY=VALUE", help="A setting of the topic; may be repeated."
+)
+execute_option = click.option("--execute", is_flag=True, help="Carry the plan out. Without it nothing is changed.")
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={"records": ("playhead.cli.topic_records:records", "Print the records of a topic, or follow it.")},
+)
+def topics() -> None:
+    """Topics: list, show, create, alter, delete, and their records."""
+
+
+@topics.command("list")
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...", shell_complete=topic_names)
+@click.option("--internal", is_flag=True, help="Kafka's own topics, too.")
+@context_options
+@output_option
+@pass_face
+def list_(face: Face, patterns: tuple[str, ...], internal: bool) -> None:
+    """List topics: all, or by name or pattern in quotes, like 'shop-*'.
+
+    OFFSETS is the log end less the log start, over all partitions: at most so many records are there, for offsets may have holes.
+    SIZE is what the leaders hold; -o wide adds what all replicas take.
+    """
+    from playhead.topics.listing import list_topic_rows
+
+    with opened(face) as session:
+        found = list_topic_rows(session, patterns, internal=internal)
+    face.show(topic_listing(found.rows))
+    for note in found.notes:
+        say(f"note: {note}")
+
+
+@topics.command()
+@click.argument("name", shell_complete=topic_names)
+@context_options
+@output_option
+@pass_face
+def show(face: Face, name: str) -> None:
+    """Show one topic: partitions, settings that differ from Kafka's default, times, and who uses it.
+
+    The first time is that of the oldest record that comes first in a partition, the newest the largest time of all. Connectors
+    are told where --connect is known.
+    """
+    from playhead.topics.show import show_topic
+
+    with opened(face) as session:
+        found = show_topic(session, name)
+    face.show(topic_details(found))
+    for note in found.notes:
+        say(f"note: {note}")
+
+
+@topics.command()
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(min=1), help="How many [default: the broker decides].")
+@click.option("--replication-factor", type=click.IntRange(1, 32767), help="How many [default: the broker decides].")
+@config_option
+@execute_option
+@context_options
+@output_option
+@pass_face
+def create(
+    face: Face,
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    config: tuple[str, ...],
+    execute: bool,
+) -> None:
+    """Create a topic. One that is there as wanted is nothing to do; one that differs is an error that says how."""
+    from playhead.topics.admin import WantedTopic, plan_create
+
+    wanted = WantedTopic(name, partitions, replication_factor, settings_of(config))
+    with opened(face) as session:
+        settle_topics(face, session, plan_create(session, wanted), execute=execute)
+
+
+@topics.command()
+@click.argument("name", shell_complete=topic_names)
+@click.option("--partitions", type=click.IntRange(min=1), help="How many there shall be; only more than now.")
+@config_option
+@click.option("--delete-config", multiple=True, metavar="KEY", help="Leave a setting to the broker again.")
+@execute_option
+@click.option("--force", is_flag=True, help="Widen a topic of Kafka or Connect itself all the same.")
+@context_options
+@output_option
+@pass_face
+def alter(
+    face: Face,
+    name: str,
+    partitions: int | None,
+    config: tuple[str, ...],
+    delete_config: tuple[str, ...],
+    execute: bool,
+    force: bool,
+) -> None:
+    """Add partitions to a topic, or change its settings.
+
+    With more partitions a part of the keys goes elsewhere; the plan says how many and whom it concerns.
+    """
+    from playhead.topics.admin import WantedTopic, plan_alter
+
+    wanted = WantedTopic(name, partitions, None, settings_of(config), delete_config)
+    if wanted.partitions is None and not wanted.config and not wanted.unset:
+        raise click.UsageError("nothing to alter is named: give --partitions, --config or --delete-config")
+    with opened(face) as session:
+        settle_topics(face, session, plan_alter(session, wanted), execute=execute, force=force)
+
+
+@topics.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=topic_names)
+@execute_option
+@click.option("--force", is_flag=True, help="Delete even what is in use, or belongs to Kafka or Connect itself.")
+@context_options
+@output_option
+@pass_face
+def delete(face: Face, names: tuple[str, ...], execute: bool, force: bool) -> None:
+    """Delete topics with all of their records. NAME is a name, or a pattern in quotes like 'test-*'.
+
+    Who uses them is listed first. While a group reads one or a connector runs on it, this is refused.
+    """
+    from playhead.topics.admin import plan_delete
+
+    with opened(face) as session:
+        settle_topics(face, session, plan_delete(session, names), execute=execute, force=force)
+
+
+def settle_topics(face: Face, session: "Session", plan: "TopicPlan", *, execute: bool, force: bool = False) -> None:
+    """Shows the plan; with --execute carries it out, shows the outcomes and ends the command by them."""
+    from playhead.topics.apply import apply_plan
+
+    for warning in plan.warnings:
+        say(f"warning: {warning}", style="yellow")
+    if plan.is_empty or not execute:
+        face.show(plan_listing(plan))
+        if not plan.is_empty:
+            _say_dry(plan, force=force)
+        return
+    outcomes = apply_plan(session, plan, force=force)
+    face.show(outcome_listing(outcomes.outcomes))
+    if outcomes.exit_code:
+        raise click.exceptions.Exit(outcomes.exit_code)
+
+
+def _say_dry(plan: "TopicPlan", *, force: bool) -> None:
+    if not force:
+        for objection in plan.objections:
+            say(f"warning: {objection.what}: --execute would be refused; {objection.hint}", style="yellow")
+    say(f"dry run: nothing was changed ({len(plan.changes)} planned); add --execute")

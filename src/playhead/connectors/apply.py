@@ -1,0 +1,230 @@
+"""Carries a plan of connectors out: one after the other, on after a failure, an answer for each; then waits for all of them.
+
+Config and state go together: a connector that is to stop is stopped before it gets its new config, one that is to run is resumed
+after. A new one with a start position is created stopped, set, and only then let go. What is blocked by a finding is not sent.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from playhead.config import Context
+from playhead.connect.answers import OffsetEntry
+from playhead.connect.rest import Rest, open_rest
+from playhead.connectors.diff import normalised
+from playhead.connectors.plan import Action, ConnectorsPlan, Row
+from playhead.connectors.record import Book, Record
+from playhead.connectors.settling import Wait, Watched, await_states
+from playhead.connectors.verbs import exit_code_of
+from playhead.errors import AlreadyExists, OutcomeUnknown, PlayheadError, Refused, Unreachable
+from playhead.model import Deadline, Result
+from playhead.model.connector import ConnectorSpec, Engine, WantedState
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one connector. `state` is the phrase of its state at the end."""
+
+    name: str
+    action: Action
+    result: Result
+    state: str = ""
+    detail: str = ""
+
+    def to_row(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "action": self.action.value,
+            "result": self.result.value,
+            "state": self.state,
+            "detail": self.detail,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    outcomes: tuple[Outcome, ...]
+    record: Record | None
+
+    @property
+    def exit_code(self) -> int:
+        return exit_code_of([outcome.result for outcome in self.outcomes])
+
+
+def apply_connectors(
+    context: Context, plan: ConnectorsPlan, wait: Wait = Wait(), tell: Tell = lambda words: None
+) -> Applied:
+    """Each connector may take the time of `--timeout`; then all together the time of `wait`."""
+    book = Book.of_context(context)
+    sendable = [row for row in plan.rows if row.action not in (Action.SAME, Action.LEAVE) and not row.blocked_by]
+    record = book.begin(plan) if sendable else None
+    with open_rest(context, Deadline(context.timeout_seconds)) as rest:
+        outcomes = _sent(rest, plan.rows, context.timeout_seconds, tell)
+        outcomes = _awaited(rest, plan.rows, outcomes, wait, tell)
+    if record is not None:
+        record = book.finish(record, {name: (o.result.value, o.detail) for name, o in outcomes.items()})
+    return Applied(tuple(outcomes[row.name] for row in plan.rows), record)
+
+
+def _sent(rest: Rest, rows: Sequence[Row], seconds: float, tell: Tell) -> dict[str, Outcome]:
+    """A worker that cannot be reached is not tried again for every connector that is left."""
+    outcomes: dict[str, Outcome] = {}
+    gone: str | None = None
+    for at, row in enumerate(rows, 1):
+        if blocked := row.blocked_by:
+            result = Result.REFUSED if blocked.refuses else Result.FAILED
+            outcomes[row.name] = Outcome(row.name, row.action, result, detail=f"nothing was sent: {blocked}")
+        elif row.action in (Action.SAME, Action.LEAVE):
+            outcomes[row.name] = Outcome(row.name, row.action, Result.UNCHANGED)
+        elif gone:
+            outcomes[row.name] = Outcome(row.name, row.action, Result.FAILED, detail=f"not tried: {gone}")
+        else:
+            tell(f"{at} of {len(rows)}: {row.action} {row.name}")
+            with rest.within(Deadline(seconds)):
+                outcomes[row.name], error = _one(rest, row)
+            gone = row.scrub(error.what) if isinstance(error, Unreachable) else None
+    return outcomes
+
+
+def _one(rest: Rest, row: Row) -> tuple[Outcome, PlayheadError | None]:
+    try:
+        detail = _DO[row.action](rest, row)
+    except PlayheadError as error:
+        said = row.scrub(f"{error.what}; {error.hint}" if error.hint else error.what)
+        return Outcome(row.name, row.action, _result_of(error), detail=said), error
+    return Outcome(row.name, row.action, Result.CHANGED, detail=detail), None
+
+
+def _result_of(error: PlayheadError) -> Result:
+    if isinstance(error, OutcomeUnknown):
+        return Result.UNKNOWN
+    # Somebody else created it since the plan was made: what it would overwrite nobody has seen.
+    return Result.REFUSED if isinstance(error, Refused | AlreadyExists) else Result.FAILED
+
+
+def _create(rest: Rest, row: Row) -> str:
+    spec = _wanted(row)
+    state = row.state or WantedState.RUNNING
+    first = WantedState.STOPPED if spec.offsets else state
+    rest.create_connector(row.name, normalised(spec.config), first.value.upper())
+    if not spec.offsets:
+        return ""
+    entries = [OffsetEntry(p.partition.to_dict(), p.offset.to_dict() if p.offset else None) for p in spec.offsets]
+    try:
+        _await_stop(rest, row.name)
+        rest.alter_offsets(row.name, entries)
+    except PlayheadError as error:
+        what = f"created, but its offsets were not set and it is left stopped: {error.what}"
+        raise type(error)(what) if isinstance(error, OutcomeUnknown) else PlayheadError(what, error.hint) from None
+    _tell_state(rest, row.name, state, WantedState.STOPPED)
+    return f"starts at {len(spec.offsets)} position(s) of the file"
+
+
+def _await_stop(rest: Rest, name: str) -> None:
+    """A worker older than 3.7 knows no initial state and has started it."""
+    watched = Watched(name, WantedState.STOPPED)
+    await_states(rest, [watched], Wait(0, 5))
+    if not watched.good:
+        rest.stop(name)
+        await_states(rest, [watched], Wait(0, 15))
+
+
+def _update(rest: Rest, row: Row) -> str:
+    spec = _wanted(row)
+    current = row.running.state if row.running else WantedState.RUNNING
+    wanted = row.state or current
+    if wanted is not WantedState.RUNNING:
+        _tell_state(rest, row.name, wanted, current)
+    rest.put_config(row.name, normalised(spec.config) | {"name": row.name})
+    if wanted is WantedState.RUNNING:
+        _tell_state(rest, row.name, wanted, current)
+    return ""
+
+
+def _change_state(rest: Rest, row: Row) -> str:
+    if row.state and row.running:
+        _tell_state(rest, row.name, row.state, row.running.state)
+        if row.state is WantedState.PAUSED and row.running.is_failed:
+            # Connect takes note of the pause of a failed connector, and carries it out when it is restarted.
+            rest.restart(row.name, only_failed=True)
+    return ""
+
+
+def _delete(rest: Rest, row: Row) -> str:
+    rest.delete_connector(row.name)
+    return "offsets kept"
+
+
+_DO: Mapping[Action, Callable[[Rest, Row], str]] = {
+    Action.CREATE: _create,
+    Action.UPDATE: _update,
+    Action.STATE: _change_state,
+    Action.DELETE: _delete,
+}
+
+
+def _tell_state(rest: Rest, name: str, wanted: WantedState, current: WantedState) -> None:
+    if wanted is current:
+        return
+    match wanted:
+        case WantedState.RUNNING:
+            rest.resume(name)
+        case WantedState.PAUSED:
+            rest.pause(name)
+        case WantedState.STOPPED:
+            rest.stop(name)
+
+
+def _wanted(row: Row) -> ConnectorSpec:
+    if row.wanted is None:
+        raise PlayheadError(f"{row.name}: the plan does not say what is wanted")
+    return row.wanted
+
+
+def _awaited(
+    rest: Rest, rows: Sequence[Row], outcomes: Mapping[str, Outcome], wait: Wait, tell: Tell
+) -> dict[str, Outcome]:
+    """Also of what was as wanted already: a deploy is done when everything of it runs."""
+    fine = (Result.CHANGED, Result.UNCHANGED)
+    watched = {row.name: one for row in rows if outcomes[row.name].result in fine and (one := _watch(row))}
+    if not watched:
+        return dict(outcomes)
+    tell(f"waiting for {len(watched)} connector(s) to settle")
+    try:
+        await_states(rest, list(watched.values()), wait)
+    except Unreachable as error:
+        return {
+            name: replace(o, result=Result.UNKNOWN, detail=f"sent; its state could not be read: {error.what}")
+            if name in watched and o.result is Result.CHANGED
+            else o
+            for name, o in outcomes.items()
+        }
+    by_name = {row.name: row for row in rows}
+    return {name: _settled(by_name[name], outcome, watched.get(name), wait) for name, outcome in outcomes.items()}
+
+
+def _watch(row: Row) -> Watched | None:
+    had_failed = row.running is not None and row.running.is_failed
+    if row.action is Action.DELETE:
+        return Watched(row.name, None)
+    if row.wanted and row.wanted.engine is Engine.SPARK:
+        return Watched(row.name, WantedState.STOPPED) if row.action is Action.STATE else None
+    wanted = row.state or (row.running.state if row.running else WantedState.RUNNING)
+    return Watched(row.name, wanted, had_failed and row.action is not Action.SAME)
+
+
+def _settled(row: Row, outcome: Outcome, seen: Watched | None, wait: Wait) -> Outcome:
+    if seen is None:
+        return outcome
+    if seen.good:
+        return replace(outcome, state=seen.words)
+    wanted = seen.wanted.value if seen.wanted else "gone"
+    if seen.failed:
+        detail = row.scrub(seen.cause or "it has failed, without a trace")
+    else:
+        detail = f"is not {wanted} after {wait.wait_seconds:g} s"
+    if row.action is Action.SAME:
+        detail += f"; it was so before: playhead connectors restart {row.name}"
+    return replace(outcome, result=Result.FAILED, state=seen.words, detail=detail)

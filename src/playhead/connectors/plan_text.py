@@ -1,0 +1,47 @@
+"""A plan as a person reads it: a line per connector, under it what changes, what happens then, and what is wrong."""
+
+from collections.abc import Iterator
+
+from playhead.connectors.diff import KeyChange, Kind
+from playhead.connectors.plan import IDLE, ConnectorsPlan, Row
+
+_SIGNS = {Kind.ADDED: "+", Kind.REMOVED: "-", Kind.CHANGED: "~", Kind.UNKNOWN: "?"}
+
+
+def plan_text(plan: ConnectorsPlan, *, show_origin: bool = False) -> str:
+    """Connectors of which there is nothing to say are named in one line at the end."""
+    quiet = [row for row in plan.rows if row.action in IDLE and not row.findings and not row.changes]
+    silent = {row.name for row in quiet}
+    lines = [line for row in plan.rows if row.name not in silent for line in _row_lines(row, show_origin)]
+    for action in IDLE:
+        names = [row.name for row in quiet if row.action is action]
+        if names:
+            lines.append(f"{action}: {', '.join(names)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _row_lines(row: Row, show_origin: bool) -> Iterator[str]:
+    yield "  ".join(part for part in (row.action, row.name, _state_words(row), "; ".join(row.effects)) if part)
+    for change in row.changes:
+        yield f"    {_change_line(change)}" + (f"   # {change.origin}" if show_origin and change.origin else "")
+    for finding in row.findings:
+        yield f"    ! {finding}" + (f"   # {finding.origin}" if show_origin and finding.origin else "")
+
+
+def _state_words(row: Row) -> str:
+    if row.running is None:
+        return f"-> {row.state}" if row.state else ""
+    if row.changes_state:
+        return f"{row.running.state} -> {row.state}"
+    return row.running.state
+
+
+def _change_line(change: KeyChange) -> str:
+    sign = _SIGNS[change.kind]
+    match change.kind:
+        case Kind.ADDED:
+            return f"{sign} {change.key} = {change.words}"
+        case Kind.REMOVED:
+            return f"{sign} {change.key}" + (" (secret)" if change.is_secret else f" = {change.before}")
+        case _:
+            return f"{sign} {change.key}: {change.words}"

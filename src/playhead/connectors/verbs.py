@@ -1,0 +1,257 @@
+"""Pause, resume, stop and restart: what would happen, and making it happen until it is true.
+
+Connect accepts these wishes and carries them out later, or never: a pause of a FAILED connector is accepted, remembered, and not
+carried out until somebody restarts it. So the state is read until it is the wanted one, and stays so for a moment: a task that
+is going to fail is RUNNING first. A restart means the connector and its tasks; of a STOPPED one nothing restarts, and it is
+refused. All wishes are sent before the first is waited for; each connector gets an answer of its own.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from playhead.connect.answers import ConnectorInfo, ConnectorStatus
+from playhead.connect.rest import Rest
+from playhead.connectors.causes import cause_of
+from playhead.connectors.status import failed_traces, find_all, hidden, phrase
+from playhead.errors import NotFound, OutcomeUnknown, PlayheadError, Refused
+from playhead.model import Deadline, Result
+
+SETTLE_SECONDS = 1.5  # how long a state must last to be believed
+UNMOVED_SECONDS = 4.0  # ... when nothing has been seen to move since the wish was sent: it may not have arrived yet
+TASKLESS_SECONDS = 10.0  # how long a running connector may take to get its first task
+POLL_SECONDS = 0.2
+_WORST = ((Result.UNKNOWN, 5), (Result.FAILED, 1), (Result.REFUSED, 4))
+
+
+class Verb(StrEnum):
+    PAUSE = "pause"
+    RESUME = "resume"
+    STOP = "stop"
+    RESTART = "restart"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What was asked of one connector. `refused`, `idle`: it is not sent, because it cannot be, or is true already."""
+
+    info: ConnectorInfo
+    verb: Verb
+    before: str
+    does: str
+    note: str = ""
+    refused: bool = False
+    idle: bool = False
+    only_failed: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of one wish: the state before and after as phrases, and why it is not as wanted."""
+
+    name: str
+    before: str
+    after: str
+    result: Result
+    detail: str = ""
+
+
+def exit_code_of(results: Sequence[Result]) -> int:
+    """That of the worst."""
+    return next((code for worst, code in _WORST if worst in results), 0)
+
+
+def plan_verb(rest: Rest, verb: Verb, words: Sequence[str], *, only_failed: bool = False) -> list[Wish]:
+    found = find_all(rest, words)
+    return [_planned(verb, info, status, only_failed=only_failed) for info, status in found]
+
+
+def _planned(verb: Verb, info: ConnectorInfo, status: ConnectorStatus | None, *, only_failed: bool) -> Wish:
+    wish = Wish(info, verb, phrase(status), f"{verb} it", only_failed=only_failed)
+    if status is None:
+        return replace(wish, note="it has no state yet")
+    if verb is Verb.RESTART:
+        return _planned_restart(wish, status)
+    wanted = _WANTED[verb]
+    if _is(status, wanted):
+        return replace(wish, does="nothing", note=f"it is {wanted.lower()} already", idle=True)
+    state = status.connector.state
+    if verb is Verb.PAUSE and state == "FAILED":
+        note = "it has failed: Connect takes note of the pause, and carries it out only when it is restarted"
+        return replace(wish, note=note)
+    if verb is Verb.PAUSE and state == "STOPPED":
+        return replace(wish, note="it is stopped: paused, it has no tasks before it is resumed")
+    if verb is Verb.RESUME and failed_traces(status):
+        return replace(wish, note=f"what has failed stays so: playhead connectors restart {info.name} --only-failed")
+    return wish
+
+
+def _planned_restart(wish: Wish, status: ConnectorStatus) -> Wish:
+    failed = [f"task {task.id}" for task in status.tasks if task.state == "FAILED"]
+    if status.connector.state == "FAILED":
+        failed.insert(0, "the connector")
+    if wish.only_failed and not failed:
+        return replace(wish, does="nothing", note="nothing of it has failed", idle=True)
+    if status.connector.state == "STOPPED":
+        note = f"it is stopped, nothing restarts: playhead connectors resume {wish.name}"
+        return replace(wish, does="nothing", note=note, refused=True)
+    if wish.only_failed:
+        return replace(wish, does=f"restart {', '.join(failed)}")
+    note = "it stays paused" if status.connector.state == "PAUSED" else ""
+    return replace(wish, does=f"restart the connector and {len(status.tasks)} task(s)", note=note)
+
+
+_WANTED = {Verb.PAUSE: "PAUSED", Verb.RESUME: "RUNNING", Verb.STOP: "STOPPED"}
+
+
+def _is(status: ConnectorStatus, wanted: str) -> bool:
+    """All of it. Stopped is without tasks, running is not."""
+    if status.connector.state != wanted or any(task.state != wanted for task in status.tasks):
+        return False
+    return bool(status.tasks) if wanted == "RUNNING" else not (wanted == "STOPPED" and status.tasks)
+
+
+def apply_verb(rest: Rest, wishes: Sequence[Wish], wait_seconds: float | None) -> list[Done]:
+    """Carries the wishes out; `wait_seconds` None: does not wait for them to come true."""
+    done: dict[str, Done] = {}
+    waiting: list[Wish] = []
+    for wish in wishes:
+        answer = _settled(wish) or _sent(rest, wish)
+        if answer is None and wait_seconds is None:
+            answer = Done(wish.name, wish.before, "", Result.CHANGED, "accepted; not waited for")
+        if answer is None:
+            waiting.append(wish)
+        else:
+            done[wish.name] = answer
+    if waiting and wait_seconds is not None:
+        # Time for the last answer: a deadline that has passed would make an unreachable worker of a slow connector.
+        with rest.within(Deadline(wait_seconds + 5)):
+            done |= _awaited(rest, waiting, Deadline(wait_seconds))
+    return [done[wish.name] for wish in wishes]
+
+
+def _settled(wish: Wish) -> Done | None:
+    """The answer to what need not, or cannot, be sent."""
+    if wish.refused:
+        return Done(wish.name, wish.before, wish.before, Result.REFUSED, wish.note)
+    return Done(wish.name, wish.before, wish.before, Result.UNCHANGED, wish.note) if wish.idle else None
+
+
+def _sent(rest: Rest, wish: Wish) -> Done | None:
+    """None when the worker took it."""
+    send: dict[Verb, Callable[[], object]] = {
+        Verb.PAUSE: lambda: rest.pause(wish.name),
+        Verb.RESUME: lambda: rest.resume(wish.name),
+        Verb.STOP: lambda: rest.stop(wish.name),
+        Verb.RESTART: lambda: rest.restart(wish.name, only_failed=wish.only_failed),
+    }
+    try:
+        send[wish.verb]()
+    except PlayheadError as error:
+        return Done(wish.name, wish.before, "", result_of(error), sentence(error))
+    return None
+
+
+def result_of(error: PlayheadError) -> Result:
+    if isinstance(error, OutcomeUnknown):
+        return Result.UNKNOWN
+    return Result.REFUSED if isinstance(error, Refused) else Result.FAILED
+
+
+def sentence(error: PlayheadError) -> str:
+    return f"{error.what}; {error.hint}" if error.hint else error.what
+
+
+@dataclass
+class _Watched:
+    """The last state seen, and since when it is so."""
+
+    wish: Wish
+    status: ConnectorStatus | None = None
+    since: float = 0.0
+    moved: bool = False
+
+    def lasts(self, seconds: float) -> bool:
+        return time.monotonic() - self.since >= seconds
+
+    @property
+    def is_settled(self) -> bool:
+        if self.wish.verb is Verb.STOP:  # nothing follows it
+            return True
+        may_be_old = self.wish.verb is Verb.RESTART and not self.moved
+        return self.lasts(UNMOVED_SECONDS if may_be_old else SETTLE_SECONDS)
+
+
+def _awaited(rest: Rest, wishes: Sequence[Wish], deadline: Deadline) -> dict[str, Done]:
+    now = time.monotonic()
+    watched = [_Watched(wish, since=now) for wish in wishes]
+    done: dict[str, Done] = {}
+    while watched:
+        for one in watched:
+            if answer := _looked(rest, one, last=deadline.passed):
+                done[one.wish.name] = answer
+        watched = [one for one in watched if one.wish.name not in done]
+        if watched:
+            time.sleep(min(POLL_SECONDS, max(0.01, deadline.remaining())))
+    return done
+
+
+def _looked(rest: Rest, one: _Watched, *, last: bool) -> Done | None:
+    wish = one.wish
+    try:
+        status = rest.find_status(wish.name)
+    except NotFound:
+        return Done(wish.name, wish.before, "", Result.FAILED, "it was deleted meanwhile")
+    except PlayheadError as error:
+        unread = f"accepted, but its state cannot be read: {sentence(error)}"
+        return Done(wish.name, wish.before, "", Result.UNKNOWN, unread)
+    if phrase(status) != (phrase(one.status) if one.status else wish.before):
+        one.since, one.moved = time.monotonic(), True
+    one.status = status
+    return _verdict(one, last=last)
+
+
+def _verdict(one: _Watched, *, last: bool) -> Done | None:
+    """None while it may still come true."""
+    status, wish = one.status, one.wish
+    now = phrase(status)
+    if status is not None and _came_true(wish, status):
+        return Done(wish.name, wish.before, now, Result.CHANGED) if one.is_settled else None
+    if status is not None and failed_traces(status) and one.is_settled and _is_final(wish, status):
+        return Done(wish.name, wish.before, now, Result.FAILED, _why_failed(wish, status))
+    if now == "running without tasks" and one.lasts(TASKLESS_SECONDS) and wish.verb is not Verb.PAUSE:
+        return Done(wish.name, wish.before, now, Result.FAILED, "it runs, but has no task: nothing moves")
+    if last:
+        return Done(wish.name, wish.before, now, Result.FAILED, "it was accepted, but has not happened in time")
+    return None
+
+
+def _came_true(wish: Wish, status: ConnectorStatus) -> bool:
+    if wish.verb is Verb.PAUSE:  # a task that failed stays so, and does nothing either
+        return status.connector.state == "PAUSED" and {t.state for t in status.tasks} <= {"PAUSED", "FAILED"}
+    if wish.verb is Verb.RESTART:
+        # What the connector was told to be cannot be read while it is FAILED: it may come back paused.
+        return _is(status, "RUNNING") or _is(status, "PAUSED")
+    return _is(status, _WANTED[wish.verb])
+
+
+def _is_final(wish: Wish, status: ConnectorStatus) -> bool:
+    """Nothing is on its way any more: what has not failed is where it was told to be."""
+    states = {status.connector.state, *(task.state for task in status.tasks)} - {"FAILED"}
+    resting = {Verb.PAUSE: {"PAUSED"}, Verb.RESUME: {"RUNNING"}, Verb.RESTART: {"RUNNING", "PAUSED"}, Verb.STOP: set()}
+    return states <= resting[wish.verb] and wish.verb is not Verb.STOP
+
+
+def _why_failed(wish: Wish, status: ConnectorStatus) -> str:
+    cause = cause_of(hidden(failed_traces(status)[0], wish.info.config))
+    if wish.verb is Verb.PAUSE:
+        return (
+            "the pause was accepted, but a failed connector does not pause: it will when it is restarted; "
+            f"to end it now: playhead connectors stop {wish.name} ({cause})"
+        )
+    return f"failed: {cause}"

@@ -1,0 +1,86 @@
+"""What the workers themselves have: plugins, and loggers with their levels.
+
+Both are those of the one worker that answers, unless a level is set for the whole cluster.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from playhead.config import Context
+from playhead.connect.rest import open_rest
+from playhead.errors import Invalid, NotFound, near_names
+from playhead.model import Deadline
+
+LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
+
+
+@dataclass(frozen=True, slots=True)
+class PluginRow:
+    class_name: str
+    type: str
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggerRow:
+    """`modified`: when somebody set it; None if it is as the worker started."""
+
+    logger: str
+    level: str | None
+    modified: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LevelChange:
+    """`before` None: the logger has no level of its own. `loggers`: those changed on this worker, it and what is below it."""
+
+    logger: str
+    before: str | None
+    after: str
+    scope: str
+    loggers: tuple[str, ...] = ()
+
+
+def list_plugins(context: Context, deadline: Deadline, *, everything: bool = False) -> list[PluginRow]:
+    """Connectors; with `everything` converters, transforms and predicates too."""
+    with open_rest(context, deadline) as rest:
+        found = rest.list_plugins(connectors_only=not everything)
+    rows = [PluginRow(one.class_, one.type, one.version) for one in found]
+    return sorted(rows, key=lambda row: (row.type, row.class_name))
+
+
+def list_loggers(context: Context, deadline: Deadline, only: Sequence[str] = ()) -> list[LoggerRow]:
+    with open_rest(context, deadline) as rest:
+        found = rest.list_loggers()
+    for name in only:
+        if name not in found:
+            raise NotFound(
+                "logger", name, sorted(found), None if near_names(name, sorted(found)) else "no logger is told"
+            )
+    return [
+        LoggerRow(name, one.level, None if one.last_modified is None else _utc(one.last_modified))
+        for name, one in sorted(found.items())
+        if not only or name in only
+    ]
+
+
+def plan_level(context: Context, logger: str, level: str, deadline: Deadline, *, cluster: bool = False) -> LevelChange:
+    """A logger need not exist yet: Connect makes it."""
+    wanted = level.upper()
+    if wanted not in LEVELS:
+        raise Invalid(f"{level!r} is no log level", f"one of {', '.join(LEVELS)}")
+    with open_rest(context, deadline) as rest:
+        found = rest.list_loggers().get(logger)
+    return LevelChange(logger, found.level if found else None, wanted, "cluster" if cluster else "worker")
+
+
+def apply_level(context: Context, change: LevelChange, deadline: Deadline) -> LevelChange:
+    with open_rest(context, deadline) as rest:
+        changed = rest.set_logger(change.logger, change.after, cluster=change.scope == "cluster")
+    return LevelChange(change.logger, change.before, change.after, change.scope, tuple(changed))
+
+
+def _utc(milliseconds: int) -> str:
+    at = datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return at.isoformat(timespec="seconds").replace("+00:00", "Z")

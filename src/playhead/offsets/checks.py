@@ -1,0 +1,149 @@
+"""What is checked before a plan is shown: the connector's own rules, the log a Kafka position is in, what is stored already.
+
+A value that the connector would choke on, or a topic that is not there, is refused with its path; what only looks strange becomes
+a note on its change or a warning of the plan.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from playhead.connect.dialects import Dialect, find_dialect
+from playhead.connect.javajson import hash_map_order
+from playhead.connect.keys import UNREADABLE, find_field_order
+from playhead.errors import Invalid, Unreachable
+from playhead.kafka.client import Admin
+from playhead.kafka.partitions import Leaders, Span, find_leaders, find_spans
+from playhead.kafka.properties import client_settings, settings_at
+from playhead.model import Change, Map, Plan, TopicPartition
+from playhead.offsets.apply import find_moved
+from playhead.offsets.select import Target
+from playhead.stores import Snapshot, Store, is_kafka_place
+from playhead.stores.spark_checkpoint import SparkCheckpoint
+
+SOURCE_STORES = ("kafka:", "file:")
+
+
+def checked_plan(target: Target, now: Snapshot, changes: Sequence[Change], warnings: Iterable[str] = ()) -> Plan:
+    """The changes as a plan, with what should be known about each; refused whole if one of them cannot be right."""
+    said = [*warnings, *target.notes, *(sink_warnings(target.store) if changes else ())]
+    counts = Counter((entry.position.owner, entry.position.partition) for entry in now.entries)
+    fatal: list[str] = []
+    checked: list[Change] = []
+    for change in changes:
+        notes = [change.note, *_rules(target, change, fatal), *_stored_notes(change, counts)]
+        checked.append(replace(change, note="; ".join(note for note in notes if note)))
+    checked = _in_the_log(target, checked, fatal, said)
+    if fatal:
+        raise Invalid("; ".join(dict.fromkeys(fatal)), "nothing was changed")
+    said += _unknown_owners(target, changes)
+    return Plan.of(target.store.uri, checked, dict.fromkeys(said))
+
+
+def review_plan(target: Target, plan: Plan) -> Plan:
+    """A plan from a file, as it stands now: checked like a new one, with what moved since noted on its owner's changes."""
+    owners = list(dict.fromkeys(change.owner for change in plan.changes))
+    now = target.store.snapshot(owners)
+    moved = find_moved(now, plan.changes)
+    checked_plan(target, now, plan.changes)
+    changes = [replace(c, note=f"will be refused: {moved[c.owner]}") if c.owner in moved else c for c in plan.changes]
+    return replace(plan, changes=tuple(changes))
+
+
+def dialect_of(target: Target, partition: Map, offset: Map | None) -> Dialect | None:
+    return find_dialect(target.connector.connector_class if target.connector else None, partition, offset)
+
+
+def sink_warnings(store: Store) -> list[str]:
+    """What a move means for what comes after the store: the sinks of a Spark query."""
+    return store.sink_warnings() if isinstance(store, SparkCheckpoint) else []
+
+
+def _rules(target: Target, change: Change, fatal: list[str]) -> list[str]:
+    if change.after is None or UNREADABLE in change.after:
+        return []
+    if is_kafka_place(change.partition) and target.store.uri.startswith(SOURCE_STORES):
+        fatal.append(f"{change.owner} {change.partition}: a position in a Kafka topic belongs to a consumer group")
+    dialect = dialect_of(target, change.partition, change.before or change.after)
+    problems = dialect.check(change.partition, change.after) if dialect else []
+    fatal += [str(problem) for problem in problems if problem.fatal]
+    return [str(problem) for problem in problems if not problem.fatal]
+
+
+def _stored_notes(change: Change, counts: Mapping[tuple[str, Map], int]) -> list[str]:
+    stored = counts.get((change.owner, change.partition), 0)
+    if stored > 1:
+        return [
+            f"stored {stored} times, under other key bytes or in another place: all are changed, an undo makes them alike"
+        ]
+    if stored or change.after is None or is_kafka_place(change.partition):
+        return []
+    if len(change.partition) < 2 or find_field_order(change.partition):
+        return ["a new partition"]
+    order = ", ".join(hash_map_order(list(change.partition)))
+    return [
+        f"a new partition whose order of fields is not known: {order} as in a Java HashMap; check what the connector writes"
+    ]
+
+
+def _unknown_owners(target: Target, changes: Sequence[Change]) -> list[str]:
+    known = target.connector.connector_class if target.connector else None
+    owners = {
+        c.owner for c in changes if c.after is not None and dialect_of(target, c.partition, c.before or c.after) is None
+    }
+    return [
+        f"no dialect knows {known or f'the connector of {owner}'}: its fields are not checked"
+        for owner in sorted(owners)
+    ]
+
+
+def _in_the_log(target: Target, changes: list[Change], fatal: list[str], said: list[str]) -> list[Change]:
+    """Kafka positions beside the log they are in, where a broker is known: a topic that is gone, an offset outside."""
+    places = {p for c in changes if c.after is not None and (p := _place(c.partition)) is not None}
+    cluster = target.connector.cluster if target.connector else None
+    access = target.access
+    if not places or access is None or not (cluster or _knows_brokers(target)):
+        return changes
+    settings = settings_at(access.context, cluster) if cluster else client_settings(access.context)
+    try:
+        with Admin(settings, access.deadline) as admin:
+            leaders = find_leaders(admin, {place.topic for place in places}, access.deadline)
+            led = [place for place in places if (leaders.get(place.topic) or {}).get(place.partition) is not None]
+            spans = find_spans(admin, led, access.deadline)
+    except Unreachable as error:
+        said.append(f"whether these offsets lie in their logs is not known: {error.what}")
+        return changes
+    return [_beside_its_log(change, leaders, spans, fatal) for change in changes]
+
+
+def _beside_its_log(
+    change: Change, leaders: Mapping[str, Leaders | None], spans: Mapping[TopicPartition, Span], fatal: list[str]
+) -> Change:
+    place = _place(change.partition)
+    offset = change.after.get("kafka_offset") if change.after else None
+    if place is None or not isinstance(offset, int):
+        return change
+    partitions = leaders.get(place.topic)
+    if partitions is None or place.partition not in partitions:
+        fatal.append(
+            f"{change.owner}: {f'{place} does not exist' if partitions else f'there is no topic {place.topic}'}"
+        )
+        return change
+    span = spans.get(place)
+    if span is None or span.start <= offset <= span.end:
+        return change
+    note = f"outside the log {span.start}..{span.end}: auto.offset.reset will decide"
+    return replace(change, note=f"{change.note}; {note}" if change.note else note)
+
+
+def _place(partition: Map) -> TopicPartition | None:
+    topic, number = partition.get("kafka_topic"), partition.get("kafka_partition")
+    is_place = is_kafka_place(partition) and isinstance(topic, str) and type(number) is int
+    return TopicPartition(str(topic), int(str(number))) if is_place else None
+
+
+def _knows_brokers(target: Target) -> bool:
+    context = target.access.context if target.access else None
+    return context is not None and any(
+        context.get(key) for key in ("bootstrap-servers", "worker-config", "command-config")
+    )

@@ -1,0 +1,197 @@
+"""Who uses topics: groups with commits or live members, connectors by their config and by what the worker saw them touch.
+
+Kafka does not know who writes to a topic, nor who reads it without a group; share and streams groups keep their positions
+elsewhere. So "nobody" means: nobody who can be seen. What cannot be asked is a note, never "nobody".
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from playhead.connect.answers import Expanded
+from playhead.connect.rest import Rest, open_rest
+from playhead.errors import PlayheadError
+from playhead.kafka.group_types import list_other_groups
+from playhead.kafka.groups import IDLE, Commits, Group, describe_groups, list_committed_of, list_groups
+from playhead.topics.names import topics_of_connect
+from playhead.topics.session import Session
+
+_PATIENCE_SECONDS = 8.0
+_NAMED_BY = {"errors.deadletterqueue.topic.name": "dead letter queue", "offsets.storage.topic": "its offsets topic"}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupUse:
+    """`committed`: partitions with a commit. `reading`: partitions that live members hold now."""
+
+    group: str
+    state: str
+    members: int
+    committed: int
+    reading: int
+
+    @property
+    def is_alive(self) -> bool:
+        """While a group rebalances nobody holds anything, so its commits must do."""
+        return self.reading > 0 or (self.members > 0 and self.state not in (*IDLE, "stable") and self.committed > 0)
+
+    def __str__(self) -> str:
+        return f"group {self.group} ({self.state}, {self.members} member(s))"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorUse:
+    """`how`: reads, writes or reads (by what the worker saw), dead letter queue, its offsets topic."""
+
+    connector: str
+    type: str
+    state: str
+    how: str
+
+    @property
+    def is_alive(self) -> bool:
+        """A paused connector keeps its tasks and goes on when it is resumed; only a stopped one has let go."""
+        return self.state != "stopped"
+
+    def __str__(self) -> str:
+        return f"connector {self.connector} ({self.type}, {self.state}): {self.how}"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """`groups` or `connectors` None: nobody could tell. `internal`: whose own topic this is."""
+
+    groups: tuple[GroupUse, ...] | None = ()
+    connectors: tuple[ConnectorUse, ...] | None = ()
+    internal: str | None = None
+
+    @property
+    def alive(self) -> list[str]:
+        uses: list[GroupUse | ConnectorUse] = [*(self.groups or ()), *(self.connectors or ())]
+        return [str(use) for use in uses if use.is_alive]
+
+    @property
+    def idle(self) -> list[str]:
+        uses: list[GroupUse | ConnectorUse] = [*(self.groups or ()), *(self.connectors or ())]
+        return [str(use) for use in uses if not use.is_alive]
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """`notes`: what could not be asked, in sentences."""
+
+    by_topic: Mapping[str, Usage]
+    notes: tuple[str, ...] = ()
+
+
+def find_users(session: Session, topics: Collection[str]) -> Users:
+    notes: list[str] = []
+    groups = _groups(session, topics, notes)
+    connectors = _connectors(session, topics, notes)
+    internal = topics_of_connect(session.context)
+    return Users(
+        {
+            topic: Usage(
+                None if groups is None else tuple(groups[topic]),
+                None if connectors is None else tuple(connectors[topic]),
+                internal.get(topic),
+            )
+            for topic in topics
+        },
+        tuple(notes),
+    )
+
+
+# Groups
+
+
+def _groups(session: Session, topics: Collection[str], notes: list[str]) -> dict[str, list[GroupUse]] | None:
+    admin, deadline = session.admin, session.deadline
+    try:
+        names = [group.name for group in list_groups(admin, deadline)]
+        described = describe_groups(admin, names, deadline)
+        committed = list_committed_of(admin, names, deadline)
+        others = [group for group in list_other_groups(admin, deadline) if group.type != "connect"]
+    except PlayheadError as error:
+        notes.append(f"which groups use it could not be asked: {error.what}")
+        return None
+    if others:
+        notes.append(f"{len(others)} share or streams group(s) are not looked into")
+    return {topic: _of_topic(topic, described, committed) for topic in topics}
+
+
+def _of_topic(topic: str, described: Mapping[str, Group], committed: Mapping[str, Commits]) -> list[GroupUse]:
+    found = []
+    for name, group in described.items():
+        commits = sum(tp.topic == topic for tp in committed[name])
+        held = sum(tp.topic == topic for member in group.members for tp in member.partitions)
+        if commits or held:
+            found.append(GroupUse(name, group.state, len(group.members), commits, held))
+    return found
+
+
+# Connectors
+
+
+def _connectors(session: Session, topics: Collection[str], notes: list[str]) -> dict[str, list[ConnectorUse]] | None:
+    """None also where no Connect is known: then nothing is said about connectors."""
+    if not session.context.connect_urls:
+        return None
+    try:
+        with open_rest(session.context, session.deadline.within(_PATIENCE_SECONDS)) as rest:
+            found = _expanded(rest)
+            touched = _touched(rest, list(found), notes)
+    except PlayheadError as error:
+        notes.append(f"which connectors use it could not be asked: {error.what}")
+        return None
+    return {topic: _users_of(topic, found, touched, notes) for topic in topics}
+
+
+def _expanded(rest: Rest) -> dict[str, Expanded]:
+    """With those that have no status yet, which the one call for all leaves out."""
+    found = rest.expand_connectors()
+    for name in set(rest.list_connectors()) - set(found):
+        found[name] = Expanded(rest.get_connector(name), rest.find_status(name))
+    return found
+
+
+def _touched(rest: Rest, names: Sequence[str], notes: list[str]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for name in names:
+        try:
+            found[name] = frozenset(rest.get_active_topics(name))
+        except PlayheadError as error:
+            notes.append(f"which topics {name} has touched could not be asked: {error.what}")
+            break  # tracking is switched off, or the worker is away: the next would not be told either
+    return found
+
+
+def _users_of(
+    topic: str, found: Mapping[str, Expanded], touched: Mapping[str, frozenset[str]], notes: list[str]
+) -> list[ConnectorUse]:
+    users = []
+    for name in sorted(found):
+        info, status = found[name].info, found[name].status
+        kind = info.type if info else status.type if status else "unknown"
+        state = status.connector.state.lower() if status else "starting"
+        how = _by_config(name, topic, info.config if info else {}, notes)
+        if how is None and topic in touched.get(name, frozenset()):
+            how = "reads it" if kind == "sink" else "writes to it"
+        if how is not None:
+            users.append(ConnectorUse(name, kind, state, how))
+    return users
+
+
+def _by_config(name: str, topic: str, config: Mapping[str, str | None], notes: list[str]) -> str | None:
+    if topic in [word.strip() for word in (config.get("topics") or "").split(",")]:
+        return "reads it"
+    regex = config.get("topics.regex")
+    if regex:
+        try:
+            if re.fullmatch(regex, topic):
+                return "reads it"
+        except re.error:
+            notes.append(
+                f"whether topics.regex of {name} means this topic cannot be told: it is a pattern of Java's own"
+            )
+    return next((what for key, what in _NAMED_BY.items() if config.get(key) == topic), None)

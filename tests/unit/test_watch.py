@@ -1,0 +1,376 @@
+"""The watch, with a cluster and a clock of the test's own: when it restarts, when it waits, when it gives up."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from playhead.connect.answers import ConnectorState, ConnectorStatus, TaskState
+from playhead.connectors.watch import Clock, Event, Kind, Policy, Seen, Watch
+from playhead.errors import AccessDenied, Busy, ConfigInvalid, Fault, NotFound, OutcomeUnknown, Unreachable
+from playhead.model import ConnectorSpec, Engine, WantedState
+
+START = datetime(2026, 1, 31, 8, tzinfo=UTC)
+POISON = "a.ConnectException: x\nCaused by: java.io.IOException: gone"
+FENCED = "a.B: x\nCaused by: org.apache.kafka.common.errors.ProducerFencedException: newer"
+NO_CLASS = "java.lang.ClassNotFoundException: com.acme.Sink"
+
+
+def status(state, *tasks, traces=None):
+    """`tasks` are states, or traces of failed ones."""
+    states = [
+        TaskState(at, task, "w:1") if task.isupper() else TaskState(at, "FAILED", "w:1", task)
+        for at, task in enumerate(tasks)
+    ]
+    shown = ConnectorState(state, "w:1") if state.isupper() else ConnectorState("FAILED", "w:1", state)
+    return Seen(ConnectorStatus("c", shown, states), {"db.password": "canary-pw"})
+
+
+RUNNING = status("RUNNING", "RUNNING")
+FAILED = status("RUNNING", POISON)
+
+
+class World:
+    """A cluster that is what the test says, and a clock that moves when somebody sleeps."""
+
+    def __init__(self, execute=True, max_restarts=5, wishes=None):
+        self.connectors = {"c": RUNNING}
+        self.restarts = []
+        self.told: list[Event] = []
+        self.seconds = 0.0
+        self.outage = None
+        self.decline = None
+        self.script = []
+        clock = Clock(lambda: self.seconds, lambda: START + timedelta(seconds=self.seconds), self.sleep)
+        self.watch = Watch(self, Policy(10, max_restarts, execute), self.told.append, wishes, clock)
+
+    def look(self):
+        if self.outage:
+            raise self.outage
+        return dict(self.connectors)
+
+    def restart(self, name, parts):
+        if self.decline:
+            raise self.decline
+        self.restarts.append((round(self.seconds), name, parts))
+
+    def sleep(self, seconds):
+        self.seconds += seconds
+        if not self.script:
+            raise KeyboardInterrupt
+        self.script.pop(0)()
+
+    def runs(self, *script):
+        """Rounds of ten seconds; between them, what the test does to the cluster."""
+        self.script = list(script)
+        with pytest.raises(KeyboardInterrupt):
+            self.watch.run()
+
+    def becomes(self, seen):
+        return lambda: self.connectors.update(c=seen)
+
+    def stays(self):
+        return lambda: None
+
+    def events(self, *kinds):
+        return [event for event in self.told if not kinds or event.event in kinds]
+
+
+def test_a_healthy_cluster_is_silent():
+    world = World()
+    world.runs(world.stays(), world.stays())
+    assert (world.told, world.restarts) == ([], [])
+    assert world.watch.check() is True
+
+
+def test_a_failed_task_is_restarted_at_once_and_its_recovery_told():
+    world = World()
+    world.connectors["c"] = FAILED
+    world.runs(world.becomes(RUNNING))
+    assert world.restarts == [(0, "c", None)]
+    assert [(event.event, event.task) for event in world.told] == [
+        (Kind.FAILED, 0),
+        (Kind.RESTARTING, None),
+        (Kind.RECOVERED, None),
+    ]
+    failed, restarting, recovered = world.told
+    assert failed.cause == "java.io.IOException: gone"
+    assert (restarting.attempt, restarting.next_try) == (1, START + timedelta(seconds=20))
+    assert recovered.attempt == 1
+
+
+def test_the_pause_doubles_and_the_budget_ends_it():
+    world = World(max_restarts=3)
+    world.connectors["c"] = FAILED
+    world.runs(*[world.stays()] * 30)
+    assert [at for at, _, _ in world.restarts] == [0, 20, 60]  # pauses of 20 and 40 seconds
+    [given_up] = world.events(Kind.GAVE_UP)
+    assert given_up.time == START + timedelta(seconds=70)
+    assert "3 restart(s) have not helped" in str(given_up.cause)
+
+
+def test_the_pause_is_never_longer_than_an_hour():
+    assert [Policy(10).pause_seconds(n) for n in (1, 2, 3, 20, 10_000)] == [20, 40, 80, 3600, 3600]
+
+
+def test_the_count_starts_anew_after_running_longer_than_the_next_pause():
+    world = World(max_restarts=2)
+    world.connectors["c"] = FAILED
+    world.runs(world.becomes(RUNNING), *[world.stays()] * 3, world.becomes(FAILED), world.stays())
+    assert [event.attempt for event in world.events(Kind.RESTARTING)] == [1, 1]
+
+
+def test_running_only_for_a_moment_does_not_give_a_new_budget():
+    world = World(max_restarts=2)
+    world.connectors["c"] = FAILED
+    flapping = [world.becomes(RUNNING), world.becomes(FAILED)] * 15
+    world.runs(*flapping)
+    assert [event.attempt for event in world.events(Kind.RESTARTING)][:2] == [1, 2]
+    assert len(world.events(Kind.RESTARTING)) == 2
+
+
+@pytest.mark.parametrize("trace", [FENCED, NO_CLASS])
+def test_what_a_restart_cannot_cure_is_not_tried_and_told_once(trace):
+    world = World()
+    world.connectors["c"] = status("RUNNING", trace)
+    world.runs(*[world.stays()] * 5)
+    assert world.restarts == []
+    assert [event.event for event in world.told] == [Kind.FAILED, Kind.GAVE_UP]
+    assert "a restart cannot cure it" in str(world.told[1].cause)
+
+
+def test_beside_a_fenced_task_only_the_others_are_restarted():
+    world = World()
+    world.connectors["c"] = status("RUNNING", FENCED, POISON, "RUNNING")
+    world.runs(world.stays())
+    assert world.restarts == [(0, "c", [1])]
+    assert [(event.event, event.task) for event in world.events(Kind.GAVE_UP, Kind.RESTARTING)] == [
+        (Kind.GAVE_UP, 0),
+        (Kind.RESTARTING, 1),
+    ]
+
+
+def test_a_failed_connector_is_restarted_without_its_fenced_task():
+    world = World()
+    world.connectors["c"] = status(POISON, FENCED)
+    world.runs()
+    assert world.restarts == [(0, "c", [None])]
+
+
+def test_another_cause_is_told_and_judged_anew():
+    world = World()
+    world.connectors["c"] = status("RUNNING", NO_CLASS)
+    world.runs(world.becomes(FAILED), world.stays())
+    assert [event.event for event in world.told][:4] == [Kind.FAILED, Kind.GAVE_UP, Kind.FAILED, Kind.RESTARTING]
+
+
+@pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])
+def test_what_somebody_paused_or_stopped_is_left_alone(state):
+    world = World()
+    world.connectors["c"] = status(state) if state == "STOPPED" else status(state, POISON)
+    world.runs(world.stays())
+    assert world.restarts == []
+    assert [(event.event, event.cause) for event in world.told] == [(Kind.LEFT_ALONE, state.lower())]
+    assert world.watch.check() is True
+
+
+def test_without_execute_nothing_is_restarted_and_it_is_said_once():
+    world = World(execute=False)
+    world.connectors["c"] = FAILED
+    world.runs(*[world.stays()] * 3)
+    assert world.restarts == []
+    assert [event.event for event in world.told] == [Kind.FAILED, Kind.WOULD_RESTART]
+
+
+@pytest.mark.parametrize(
+    ("seen", "cause"),
+    [
+        (status("RUNNING"), "running without tasks"),
+        (status("RUNNING", "UNASSIGNED"), "running, 1 of 1 tasks unassigned"),
+        (Seen(None), "starting"),
+    ],
+)
+def test_what_neither_runs_nor_failed_is_told_and_waited_for(seen, cause):
+    world = World()
+    world.connectors["c"] = seen
+    world.runs(world.stays(), world.becomes(RUNNING))
+    assert [(event.event, event.cause) for event in world.told] == [(Kind.NOT_RUNNING, cause), (Kind.RECOVERED, None)]
+    assert world.restarts == []
+    world.connectors["c"] = seen
+    assert world.watch.check() is False
+
+
+def test_a_connector_that_was_deleted_is_forgotten():
+    world = World()
+    world.runs(world.connectors.clear, world.becomes(FAILED))
+    assert [event.event for event in world.told] == [Kind.GONE, Kind.FAILED, Kind.RESTARTING]
+
+
+# The workers
+
+
+def test_an_outage_is_told_once_and_survived():
+    world = World()
+
+    def breaks():
+        world.outage = Unreachable("no answer")
+
+    def rebalances():
+        world.outage = Busy("the workers are rebalancing")
+
+    def mends():
+        world.outage = None
+        world.connectors["c"] = FAILED
+
+    world.runs(breaks, world.stays(), rebalances, mends)
+    assert [event.event for event in world.told] == [
+        Kind.UNREACHABLE,
+        Kind.REACHABLE,
+        Kind.FAILED,
+        Kind.RESTARTING,
+    ]
+    assert world.told[0].cause == "no answer"
+
+
+def test_a_single_check_raises_when_nobody_answers():
+    world = World()
+    world.outage = Unreachable("no answer")
+    with pytest.raises(Unreachable):
+        world.watch.check()
+
+
+def test_wrong_credentials_end_the_watch():
+    world = World()
+    world.outage = AccessDenied("no")
+    with pytest.raises(AccessDenied):
+        world.watch.run()
+
+
+def test_a_restart_that_no_worker_took_does_not_count_and_one_that_may_have_does():
+    world = World()
+    world.connectors["c"] = FAILED
+    world.decline = Busy("the workers are rebalancing")
+
+    def lost():
+        world.decline = OutcomeUnknown("no answer came")
+
+    def taken():
+        world.decline = None
+
+    world.runs(lost, world.stays(), taken, *[world.stays()] * 8)
+    told = [(event.event, event.attempt) for event in world.events(Kind.RESTART_FAILED, Kind.RESTARTING)]
+    assert told[:3] == [(Kind.RESTART_FAILED, 0), (Kind.RESTART_FAILED, 1), (Kind.RESTARTING, 2)]
+
+
+def test_a_connector_deleted_just_before_its_restart_is_no_error():
+    world = World()
+    world.connectors["c"] = FAILED
+    world.decline = NotFound("connector", "c")
+    world.runs(world.connectors.clear)
+    assert [event.event for event in world.told] == [Kind.FAILED, Kind.GONE]
+
+
+# The files
+
+
+def spec(name="c", **more):
+    return ConnectorSpec(name, {"connector.class": "X"}, **more)
+
+
+def test_what_a_file_gives_to_spark_is_not_touched():
+    world = World(wishes=lambda: [spec(engine=Engine.SPARK)])
+    world.connectors["c"] = status("STOPPED")
+    world.runs(world.becomes(FAILED), world.stays())
+    assert world.restarts == []
+    assert [event.event for event in world.told] == [Kind.LEFT_ALONE, Kind.DIFFERS]
+    assert world.watch.check() is False
+    world.connectors.clear()
+    assert world.watch.check() is True
+
+
+def test_only_the_connectors_of_the_files_are_kept():
+    world = World(wishes=lambda: [spec("other")])
+    world.connectors = {"c": FAILED, "other": RUNNING}
+    assert world.watch.check() is True
+    assert world.told == []
+    world.connectors.pop("other")
+    assert world.watch.check() is False
+    assert [(event.event, event.connector) for event in world.told] == [(Kind.MISSING, "other")]
+
+
+@pytest.mark.parametrize(
+    ("wish", "seen", "healthy"),
+    [
+        (WantedState.RUNNING, status("PAUSED", "PAUSED"), False),
+        (WantedState.RUNNING, status("STOPPED"), False),
+        (WantedState.PAUSED, RUNNING, False),
+        (WantedState.STOPPED, FAILED, False),
+        (WantedState.PAUSED, status("PAUSED", "PAUSED"), True),
+        (WantedState.STOPPED, status("STOPPED"), True),
+        (WantedState.RUNNING, RUNNING, True),
+        (None, RUNNING, True),
+        (None, status("STOPPED"), True),
+    ],
+)
+def test_a_difference_between_file_and_cluster_is_told_and_left_to_apply(wish, seen, healthy):
+    world = World(wishes=lambda: [spec(state=wish)])
+    world.connectors["c"] = seen
+    assert world.watch.check() is healthy
+    assert world.restarts == []
+    assert bool(world.events(Kind.DIFFERS)) is not healthy
+
+
+def test_files_are_read_again_and_the_last_good_ones_count():
+    found = [[spec()], ConfigInvalid([Fault("a.yaml", 3, "no")]), [spec(engine=Engine.SPARK)]]
+
+    def wishes():
+        now = found.pop(0) if len(found) > 1 else found[0]
+        if isinstance(now, Exception):
+            raise now
+        return now
+
+    world = World(wishes=wishes)
+    world.connectors["c"] = FAILED
+    world.runs(world.stays(), world.stays(), world.stays())
+    assert [event.event for event in world.told] == [
+        Kind.FAILED,
+        Kind.RESTARTING,
+        Kind.FILES_INVALID,
+        Kind.FAILED,
+        Kind.DIFFERS,
+    ]
+    assert len(world.restarts) == 1
+
+
+def test_files_that_cannot_be_read_at_the_start_are_an_error():
+    def wishes():
+        raise ConfigInvalid([Fault("a.yaml", 3, "no")])
+
+    with pytest.raises(ConfigInvalid):
+        World(wishes=wishes).watch.run()
+
+
+# The lines
+
+
+def test_an_event_is_one_line_of_json_with_every_field():
+    event = Event(START, Kind.FAILED, "c\u202e\n", 1, "x: \x1b[31m\u2028", 2, START + timedelta(seconds=1.5))
+    line = event.to_json()
+    assert line.isascii() and line.isprintable()
+    assert json.loads(line) == {
+        "time": "2026-01-31T08:00:00.000Z",
+        "connector": "c\u202e\n",
+        "task": 1,
+        "event": "failed",
+        "cause": "x: \x1b[31m\u2028",
+        "attempt": 2,
+        "next_try": "2026-01-31T08:00:01.500Z",
+    }
+
+
+def test_a_cause_does_not_tell_the_secrets_of_the_config():
+    world = World()
+    world.connectors["c"] = status("RUNNING", "a.B: login with canary-pw at jdbc:x://u:canary-2@h failed")
+    world.runs()
+    assert "canary" not in "".join(event.to_json() for event in world.told)
+    assert "login with ***" in str(world.told[0].cause)
