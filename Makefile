@@ -35,7 +35,7 @@ lint: setup ## format check, lint, types, layers
 
 .PHONY: test
 test: lint ## lint, then every test on real parts (under 12 minutes)
-	$(BIN)/pytest -m "not soak"
+	$(BIN)/pytest -m "not soak" -n 2 --dist loadfile
 
 .PHONY: soak
 soak: setup ## the long runs: many kills, large grids, many examples

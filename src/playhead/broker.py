@@ -12,7 +12,7 @@ and errors are those of the command line: nothing is changed without `execute=Tr
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
@@ -191,7 +191,8 @@ def show_records(  # noqa: PLR0913  (at a prompt every option should be offered 
     )
     with _session(context) as session:
         reading = open_reading(session, query)
-        return Shown([record for batch in reading.batches() for record in batch], record_listing, reading.notes)
+        with closing(reading.batches()) as batches:
+            return Shown([record for batch in batches for record in batch], record_listing, reading.notes)
 
 
 def moment_of(given: str | datetime | None) -> datetime | None:

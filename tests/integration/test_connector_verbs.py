@@ -198,16 +198,16 @@ def test_a_failed_task_is_shown_with_its_last_cause_first_and_no_secret_anywhere
     cast.settles(name, "RUNNING", "FAILED")
     assert CANARY in cast.ask(path_of(name) + "/status")[1]["tasks"][0]["trace"]  # the worker tells it
     outputs = {
-        (*words, form): run(*words, "-o", form).exits(0).out
-        for words in (("show", name), ("list", name))
+        f"{verb} {form}": run(verb, name, "-o", form).exits(0).out
+        for verb in ("show", "list")
         for form in ("table", "wide", "json", "yaml", "csv")
     }
-    outputs["restart",] = run("restart", name, "--execute").exits(1).out
-    outputs["watch",] = run("watch", name, "--once").exits(1).out
+    outputs["restart"] = run("restart", name, "--execute").exits(1).out
+    outputs["watch"] = run("watch", name, "--once").exits(1).out
     assert [words for words, out in outputs.items() if CANARY in out] == []
-    assert "JsonParseException: Unrecognized token '***'" in outputs["watch",]
+    assert "JsonParseException: Unrecognized token '***'" in outputs["watch"]
 
-    shown = json.loads(outputs["show", name, "json"])
+    shown = json.loads(outputs["show json"])
     assert shown["config"]["db.password"] == "***"
     assert shown["config"]["connection.url"] == "jdbc:x://me:***@db/shop"
     assert shown["trace"].startswith("Caused by: ") and "JsonParseException" in shown["trace"].splitlines()[0]

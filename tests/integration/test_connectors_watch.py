@@ -13,7 +13,7 @@ import pytest
 from contract.workers import HANG_UP, Reply, error, path_of, serving
 from integration.connector_life import TEXT, casting, runner
 from playhead.config import open_context
-from playhead.connectors.watch import Kind, Policy, Watch
+from playhead.connectors.watch import Clock, Event, Kind, Policy, Watch
 from playhead.connectors.watching import RestCluster
 from playhead.kafka.transactions import TransactionalProducer
 from playhead.offsets.workers import Worker
@@ -106,7 +106,7 @@ def test_a_failed_task_is_restarted_until_it_runs_and_an_interrupt_ends_the_watc
     watch.awaits("recovered")
     assert cast.states(name) == ["RUNNING", "RUNNING"]
     code, said = watch.interrupted()
-    assert (code, said) == (130, "interrupted\n")
+    assert (code, said.strip()) == (130, "interrupted")
     run("watch", name, "--once").exits(0)
 
 
@@ -190,12 +190,10 @@ def test_a_worker_that_goes_away_and_comes_back_is_survived():
         if mood["is"] == "over":
             raise KeyboardInterrupt
 
-    from playhead.connectors.watch import Clock
-
     with serving() as start:
         worker = start(answer)
         context = open_context(None, {"connect": worker.url, "timeout": "1s"})
-        told = []
+        told: list[Event] = []
         watch = Watch(RestCluster(context), Policy(0.1, execute=True), told.append, clock=Clock(sleep=next_mood))
         with pytest.raises(KeyboardInterrupt):
             watch.run()

@@ -157,6 +157,12 @@ def test_a_failed_edit_leaves_the_connector_stopped_and_says_so(playhead, source
     spoiled = json.loads(plan.read_text())
     spoiled["changes"][0]["after"] = {"position": -7}
     plan.write_text(json.dumps(spoiled))
+    assert "$.offset.position" in playhead("offsets", "apply", str(plan), "--stop", "--execute", *there).exits(2).err
+    assert source.state() == "RUNNING"
+    spoiled["changes"][0]["after"] = {"position": 2}
+    plan.write_text(json.dumps(spoiled))
+    source.rest.patch_config(source.name, {"file": None})  # then the connector declines every position
+    source.deadline.wait_for(lambda: source.state() in ("RUNNING", "FAILED"), "the new configuration")
     ran = playhead("offsets", "apply", str(plan), "--stop", "--execute", *there).exits(1)
     assert "failed" in ran.out
     assert f"{source.name} was RUNNING and is left STOPPED" in ran.err
@@ -421,6 +427,80 @@ def test_kill_9_leaves_the_old_or_the_new_file(playhead, tmp_path, calls):
     if row["offset"] == {"position": 2}:
         playhead("offsets", "undo", "--execute", "--worker-is-down").exits(0)
     assert file.read_bytes() == old
+
+
+def test_without_rest_a_live_worker_is_seen_by_its_group(playhead, source, lab):
+    """Whether it runs this connector nobody can say then: refused, and forced only by a word."""
+    there = ("--worker-config", str(lab.worker_config))
+    ran = playhead("offsets", "set", source.name, "position=2", "--execute", *there).exits(4)
+    assert "1 worker(s) of lab are up" in ran.out
+    source.at(6)
+
+
+def test_the_position_of_a_sink_never_goes_into_the_offsets_topic(
+    playhead, lab, rest, new_topic, unique, tmp_path, there
+):
+    topic, name, new = new_topic(), unique("sink"), unique("renamed")
+    config = {"connector.class": "FileStreamSink", "file": str(tmp_path / "out"), "topics": topic}
+    rest.create_connector(name, config, initial_state="STOPPED")
+    place = ["--partition", f"kafka_topic={topic},kafka_partition=0"]
+    playhead("offsets", "set", name, "kafka_offset=0", *place, "--execute", *there).exits(0)
+    assert (
+        "consumer group"
+        in playhead("offsets", "set", name, "kafka_offset=0", *place, "--via", "topic", *there).exits(2).err
+    )
+    ran = playhead("offsets", "copy", name, new, "--execute", *there).exits(0)
+    assert "store: groups://" in ran.err
+    [row] = json.loads(playhead("offsets", "list", f"group:connect-{new}", "-o", "json", *there).exits(0).out)
+    assert (row["owner"], row["offset"]) == (f"group:connect-{new}", {"kafka_offset": 0})
+    saved = tmp_path / "group.json"
+    playhead("offsets", "export", f"group:connect-{new}", "--file", str(saved), *there).exits(0)
+    assert "nothing to change" in playhead("offsets", "import", str(saved), *there).exits(0).err
+    gone = playhead(
+        "offsets", "set", name, "kafka_offset=0", "--partition", "kafka_topic=nosuch,kafka_partition=0", *there
+    )
+    assert "there is no topic nosuch" in gone.exits(2).err
+    past = playhead("offsets", "set", name, "kafka_offset=99", "-o", "json", *there).exits(0)
+    assert "outside the log 0..0" in json.loads(past.out)[0]["note"]
+    rest.delete_connector(name)
+
+
+def test_a_slip_does_not_stop_a_connector(playhead, source, there):
+    playhead("offsets", "set", source.name, "position=abc", "--stop", "--execute", *there).exits(2)
+    ran = playhead(
+        "offsets",
+        "set",
+        source.name,
+        "position=1",
+        "--partition",
+        f"filename={source.file}x",
+        "--stop",
+        "--execute",
+        *there,
+    )
+    assert "does not exist" in ran.exits(1).err
+    assert "resumed" not in ran.err
+    assert source.state() == "RUNNING"
+    source.at(6)
+
+
+def test_a_plan_for_another_cluster_is_not_run_with_the_credentials_of_this_one(playhead, source, there, tmp_path):
+    plan = tmp_path / "plan.json"
+    playhead("offsets", "set", source.name, "position=2", "--save-plan", str(plan), *there).exits(0)
+    foreign = json.loads(plan.read_text()) | {"store": "connect+http://127.0.0.1:9"}
+    plan.write_text(json.dumps(foreign))
+    ran = playhead("offsets", "apply", str(plan), "--execute", *there).exits(4)
+    assert "is not a store of this context" in ran.err
+
+
+def test_a_saved_plan_that_moved_says_so_in_its_dry_run(playhead, source, there, tmp_path):
+    plan = tmp_path / "plan.json"
+    playhead("offsets", "set", source.name, "position=2", "--save-plan", str(plan), *there).exits(0)
+    assert plan.stat().st_mode & 0o777 == 0o600
+    changed = json.loads(plan.read_text())
+    changed["changes"][0]["before"] = {"position": 5}
+    plan.write_text(json.dumps(changed))
+    assert "will be refused" in playhead("offsets", "apply", str(plan), *there).exits(0).out
 
 
 KILLER = """

@@ -98,7 +98,9 @@ def test_a_mistake_in_python_is_one_sentence_with_its_line(tmp_path, text, told)
     assert file_faults(program(tmp_path, text))[0] == expected
 
 
-def test_neighbours_are_importable_and_two_folders_may_use_the_same_name(tmp_path):
+def test_neighbours_are_importable_and_two_folders_may_use_the_same_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr(sys, "pycache_prefix", None)
     for name in ("one", "two"):
         folder = tmp_path / name
         (folder / "parts").mkdir(parents=True)

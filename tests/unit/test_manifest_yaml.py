@@ -216,6 +216,10 @@ HINT = "write it like connectors: {orders_src: {config: {...}}}"
         ("connectors:\n  a: \x01\n", ["2: this is not YAML: the character U+0001 must be escaped in double quotes"]),
         ("%YAML 1.1\n---\n" + ONE, ["2: only YAML 1.2 is read here; leave the %YAML line out"]),
         ("connectors: *x\n", ["1: the alias *x has no anchor before it"]),
+        (
+            "common: &x {}\nconnectors: {}\n---\nconnectors: *x\n",
+            ["4: the alias *x has no anchor before it"],
+        ),
         ("connectors: &x {a: *x}\n", ["1: the anchor &x contains itself"]),
         (
             "connectors: {a: {config: {<<: x}}}\n",

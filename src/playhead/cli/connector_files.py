@@ -224,6 +224,10 @@ def export(face: Face, names: tuple[str, ...], form: str, file: Path) -> None:
     for item in found.replaced:
         why = "the server shows a mask" if item.masked else "a literal secret"
         say(f"note: {item.name}: {item.key} is {why}, written as {item.reference}")
+    if found.replaced:
+        say(
+            "note: the workers need these variables, and config.providers=env in their own file, before this is applied"
+        )
 
 
 def _specs(files: Files) -> "list[ConnectorSpec]":
@@ -279,7 +283,7 @@ def _applied(face: Face, found: "ConnectorsPlan", wait: "Wait") -> "Applied":
 def _show_outcomes(face: Face, applied: "Applied") -> None:
     rows: Sequence[dict[str, Any]] = [outcome.to_row() for outcome in applied.outcomes]
     face.show(Listing(OUTCOME_COLUMNS, rows, empty="the files hold no connector"))
-    if applied.record is not None:
-        say(f"journal: {applied.record.id}")
+    if applied.journal is not None:
+        say(f"journal: {applied.journal}")
     if applied.exit_code:
         raise click.exceptions.Exit(applied.exit_code)

@@ -40,7 +40,7 @@ PLUGIN_COLUMNS = (Column("class", "CLASS"), Column("type", "TYPE"), Column("vers
 @click.command("list")
 @click.argument("patterns", nargs=-1, metavar="[NAME]...", shell_complete=connector_names)
 @click.option(
-    "--positions", is_flag=True, help="Also the lag of sinks and the position of sources; so do -o wide and -o json."
+    "--positions", is_flag=True, help="Also the lag of sinks and the position of sources; so do -o wide, json and yaml."
 )
 @context_options
 @output_option
@@ -53,7 +53,7 @@ def list_(face: Face, patterns: tuple[str, ...], positions: bool) -> None:
     """
     from playhead.connectors import list_connectors
 
-    positions = positions or face.form in ("wide", "json")
+    positions = positions or face.form in ("wide", "json", "yaml")
     found = list_connectors(face.context, face.deadline, patterns, positions=positions)
     columns = (*COLUMNS, *(PLACE_COLUMNS if positions else ()), *WIDE_COLUMNS)
     face.show(Listing(columns, [asdict(row) for row in found], empty="the cluster has no connector"))

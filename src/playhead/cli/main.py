@@ -10,7 +10,8 @@ from playhead.cli.frame import LazyGroup, context_options, output_option, run_co
 COMMANDS = {
     "demo": ("playhead.cli.demo:demo", "The whole story on the lab, in one command."),
     "lab": ("playhead.cli.lab:lab", "A real Kafka, Connect worker and PostgreSQL on this machine."),
-    "connectors": ("playhead.cli.connectors:connectors", "Connectors and their state."),
+    "connectors": ("playhead.cli.connectors:connectors", "Connectors: from files, and through their life."),
+    "topics": ("playhead.cli.topics:topics", "Topics: partitions, settings, records, and who uses them."),
     "offsets": ("playhead.cli.offsets:offsets", "Positions: see, plan, move, verify and undo them."),
     "groups": ("playhead.cli.groups:groups", "Consumer groups: lag, reset, delete."),
     "config": ("playhead.cli.config:config", "Contexts and settings, and where each came from."),

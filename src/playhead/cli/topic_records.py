@@ -6,8 +6,12 @@ which is byte for byte everywhere else.
 
 import base64
 import csv
+import os
+import select
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -106,19 +110,42 @@ def records(face: Face, name: str, query: "Callable[[str], Query]", decode: bool
 
     if decode and face.form != "json":
         raise click.UsageError("--json goes with -o json")
-    with opened(face) as session:
+    with opened(face) as session, ending_with_the_reader():
         reading = open_reading(session, query(name))
         for note in reading.notes:
             say(f"note: {note}")
         form = form_of(face.form, decode=decode, widest_offset=reading.widest_offset)
         count = 0
-        for batch in reading.batches():
-            count += len(batch)
-            form.put(batch)
+        with closing(reading.batches(check_reader)) as batches:
+            for batch in batches:
+                count += len(batch)
+                form.put(batch)
     if not count and face.form in ("table", "wide"):
         say("no record")
     for note in form.notes():
         say(f"note: {note}")
+
+
+@contextmanager
+def ending_with_the_reader() -> Iterator[None]:
+    """Whoever read our output went away (| head): nothing more can be said there, not even by the interpreter's own flush."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(128 + signal.SIGPIPE) from None
+
+
+def check_reader() -> None:
+    """While nothing arrives nothing is written, and nothing tells that the reader of a pipe is gone: so it is looked up."""
+    try:
+        looked_at = select.poll()
+        looked_at.register(sys.stdout.fileno(), 0)
+        gone = any(event & select.POLLERR for _, event in looked_at.poll(0))
+    except (AttributeError, OSError):  # no poll on this system, or no real file
+        return
+    if gone:
+        raise BrokenPipeError
 
 
 class Form(Protocol):

@@ -6,6 +6,7 @@ after. A new one with a start position is created stopped, set, and only then le
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from playhead.config import Context
@@ -13,7 +14,7 @@ from playhead.connect.answers import OffsetEntry
 from playhead.connect.rest import Rest, open_rest
 from playhead.connectors.diff import normalised
 from playhead.connectors.plan import Action, ConnectorsPlan, Row
-from playhead.connectors.record import Book, Record
+from playhead.connectors.record import Book
 from playhead.connectors.settling import Wait, Watched, await_states
 from playhead.connectors.verbs import exit_code_of
 from playhead.errors import AlreadyExists, OutcomeUnknown, PlayheadError, Refused, Unreachable
@@ -45,8 +46,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
+    """`journal`: the file with the configs before and after, secrets masked; None when nothing was sent."""
+
     outcomes: tuple[Outcome, ...]
-    record: Record | None
+    journal: Path | None
 
     @property
     def exit_code(self) -> int:
@@ -64,8 +67,9 @@ def apply_connectors(
         outcomes = _sent(rest, plan.rows, context.timeout_seconds, tell)
         outcomes = _awaited(rest, plan.rows, outcomes, wait, tell)
     if record is not None:
-        record = book.finish(record, {name: (o.result.value, o.detail) for name, o in outcomes.items()})
-    return Applied(tuple(outcomes[row.name] for row in plan.rows), record)
+        book.finish(record, {name: (o.result.value, o.detail) for name, o in outcomes.items()})
+    done = tuple(outcomes[row.name] for row in plan.rows)
+    return Applied(done, book.path(record) if record is not None else None)
 
 
 def _sent(rest: Rest, rows: Sequence[Row], seconds: float, tell: Tell) -> dict[str, Outcome]:
@@ -108,7 +112,9 @@ def _create(rest: Rest, row: Row) -> str:
     spec = _wanted(row)
     state = row.state or WantedState.RUNNING
     first = WantedState.STOPPED if spec.offsets else state
-    rest.create_connector(row.name, normalised(spec.config), first.value.upper())
+    # Workers before 3.7 know no initial state, and running is what they do.
+    initial = None if first is WantedState.RUNNING else first.value.upper()
+    rest.create_connector(row.name, normalised(spec.config), initial)
     if not spec.offsets:
         return ""
     entries = [OffsetEntry(p.partition.to_dict(), p.offset.to_dict() if p.offset else None) for p in spec.offsets]

@@ -7,6 +7,7 @@ file shows exactly these keys as changed.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from playhead.config import Context
 from playhead.connect.rest import open_rest
@@ -50,17 +51,35 @@ def export_connectors(context: Context, words: Sequence[str], deadline: Deadline
 
 
 def _exported(running: Running, keys: SecretKeys) -> tuple[ConnectorSpec, list[Replaced]]:
+    names = _Names(running.name)
     config = {}
     replaced = []
     for key, value in running.config.items():
-        reference = f"${{env:{_variable(running.name, key)}}}"
         masked = keys.is_masked(key, value)
-        whole = masked and not keys.has_literal(key, value)
-        config[key] = reference if whole else keys.replaced(key, value, lambda _, to=reference: to)  # type: ignore[misc]
+        if masked and not keys.has_literal(key, value):
+            config[key] = names.reference(key, value)
+        else:
+            config[key] = keys.replaced(key, value, partial(names.reference, key))
         if config[key] != value:
-            replaced.append(Replaced(running.name, key, reference, masked))
+            replaced.append(Replaced(running.name, key, config[key], masked))
     return ConnectorSpec(running.name, config, state=running.state, origin=Origin("export")), replaced
 
 
-def _variable(name: str, key: str) -> str:
-    return re.sub(r"[^A-Z0-9]+", "_", f"{name}_{key}".upper()).strip("_")
+class _Names:
+    """A variable for every secret of a connector: by its key, with a number where one name would stand for two secrets."""
+
+    def __init__(self, connector: str) -> None:
+        self._connector = connector
+        self._taken: dict[str, str] = {}
+
+    def reference(self, key: str, secret: str) -> str:
+        base = re.sub(r"[^A-Z0-9]+", "_", f"{self._connector}_{key}".upper()).strip("_")
+        base = f"_{base}" if base[:1].isdigit() else base
+        number = 1
+        while self._taken.setdefault(_numbered(base, number), f"{key}={secret}") != f"{key}={secret}":
+            number += 1
+        return f"${{env:{_numbered(base, number)}}}"
+
+
+def _numbered(base: str, number: int) -> str:
+    return base if number == 1 else f"{base}_{number}"

@@ -69,7 +69,9 @@ class Row:
 
     @property
     def blocked_by(self) -> Finding | None:
-        return next((finding for finding in self.findings if finding.level is Level.ERROR), None)
+        """Why nothing may be sent. What the worker objects to is in the way of a config only: anything can be stopped."""
+        sends = self.action in (Action.CREATE, Action.UPDATE)
+        return next((f for f in self.findings if f.level is Level.ERROR and (sends or f.refuses)), None)
 
     @property
     def is_undoable(self) -> bool:
@@ -119,8 +121,8 @@ class ConnectorsPlan:
 
     @property
     def is_clean(self) -> bool:
-        """Nothing to do and nothing in the way."""
-        return self.is_empty and not any(row.blocked_by for row in self.rows)
+        """Nothing to do and nothing wrong."""
+        return self.is_empty and all(worst_level(row.findings) is not Level.ERROR for row in self.rows)
 
     def count(self, action: Action) -> int:
         return sum(row.action is action for row in self.rows)

@@ -17,7 +17,12 @@ def plan_text(plan: ConnectorsPlan, *, show_origin: bool = False) -> str:
         names = [row.name for row in quiet if row.action is action]
         if names:
             lines.append(f"{action}: {', '.join(names)}")
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{_printable(line)}\n" for line in lines)
+
+
+def _printable(line: str) -> str:
+    """A line break inside of a value must not begin a line of the plan."""
+    return line if line.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
 
 
 def _row_lines(row: Row, show_origin: bool) -> Iterator[str]:

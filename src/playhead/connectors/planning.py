@@ -43,7 +43,7 @@ def plan_connectors(
     _refuse_twins(specs)
     with open_rest(context, deadline) as rest:
         cluster = Cluster(rest.worker().kafka_cluster_id or "", tuple(context.connect_urls))
-        running = observe(rest)
+        running = observe(rest, None if prune is not None else {spec.name.strip() for spec in specs} | set(doomed))
         plugins = PluginKeys(rest)
         checks = check_specs(rest, specs, plugins)
         rows = [_row(spec, running.get(spec.name.strip()), checks[spec.name.strip()], plugins) for spec in specs]
@@ -61,9 +61,9 @@ def check_connectors(context: Context, specs: Sequence[ConnectorSpec], deadline:
         return check_specs(rest, specs, PluginKeys(rest))
 
 
-def observe(rest: Rest, names: Sequence[str] | None = None) -> dict[str, Running]:
+def observe(rest: Rest, names: Collection[str] | None = None) -> dict[str, Running]:
     """What the worker has, sorted by name. One so new that it has no status yet is missing in the expanded list."""
-    known = sorted(set(rest.list_connectors()) & set(names)) if names is not None else sorted(rest.list_connectors())
+    known = sorted(name for name in rest.list_connectors() if names is None or name in names)
     expanded = rest.expand_connectors() if known else {}
     found = {}
     for name in known:

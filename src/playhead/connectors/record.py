@@ -60,6 +60,9 @@ class Book:
     def of_context(cls, context: Context) -> "Book":
         return cls(Journal.of_context(context).folder / "connectors")
 
+    def path(self, record: Record) -> Path:
+        return self.folder / f"{record.id}.json"
+
     def begin(self, plan: ConnectorsPlan) -> Record:
         """On disk when this returns: only then may anything be sent."""
         started = datetime.now(UTC)
@@ -90,7 +93,7 @@ class Book:
         data = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(self.folder / f"{record.id}.json", data)
+            replace_file(self.path(record), data)
         except OSError as error:
             raise Invalid(
                 f"the journal {self.folder} cannot be written ({error.strerror}), so nothing may be changed",

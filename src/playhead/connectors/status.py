@@ -12,6 +12,7 @@ from playhead.config import Context
 from playhead.connect.answers import ConnectorInfo, ConnectorStatus, TaskState
 from playhead.connect.rest import Rest, open_rest
 from playhead.connectors.causes import cause_first, cause_of
+from playhead.connectors.definitions import PluginKeys
 from playhead.connectors.names import choose_names
 from playhead.connectors.secrets import SecretKeys, masked_config, scrub_of
 from playhead.connectors.shown import table
@@ -130,7 +131,8 @@ def list_connectors(
     """All of them, or those that the words mean; with `positions` also how far each is."""
     with open_rest(context, deadline) as rest:
         found = find_all(rest, words)
-        rows = [_row(info, status) for info, status in found]
+        plugins = PluginKeys(rest)
+        rows = [_row(info, status, keys_for_traces(plugins, info, status)) for info, status in found]
         if not positions:
             return ConnectorList(tuple(rows))
         from playhead.connectors.positions import find_places
@@ -163,7 +165,7 @@ def show_connector(context: Context, name: str, deadline: Deadline) -> ShownConn
             raise NotFound("connector", name, rest.list_connectors())
         info, status = found
         topics, notes = _topics(rest, name)
-        keys = secret_keys(rest, info.config)
+        keys = secret_keys(PluginKeys(rest), info.config)
     positions, said = _positions(context, name, deadline)
     lags = [position.lag for position in positions if position.lag is not None]
     row = replace(_row(info, status, keys), lag=sum(lags) if lags else None)
@@ -204,7 +206,12 @@ def _find(rest: Rest, name: str) -> tuple[ConnectorInfo, ConnectorStatus | None]
         return None
 
 
-def _row(info: ConnectorInfo, status: ConnectorStatus | None, keys: SecretKeys = SecretKeys()) -> ConnectorRow:
+def keys_for_traces(plugins: PluginKeys, info: ConnectorInfo, status: ConnectorStatus | None) -> SecretKeys:
+    """Asked of the worker only where there is a trace to be cleaned."""
+    return secret_keys(plugins, info.config) if failed_traces(status) else SecretKeys()
+
+
+def _row(info: ConnectorInfo, status: ConnectorStatus | None, keys: SecretKeys) -> ConnectorRow:
     traces = failed_traces(status)
     return ConnectorRow(
         info.name,
@@ -245,16 +252,18 @@ def phrase(status: ConnectorStatus | None) -> str:
 # What must not be shown
 
 
-def secret_keys(rest: Rest, config: Config) -> SecretKeys:
+def secret_keys(plugins: PluginKeys, config: Config) -> SecretKeys:
     """What the worker's own definitions call a password, besides what is named like one. Names alone where it cannot tell."""
-    connector_class = config.get("connector.class")
     try:
-        types = {key.name: key.type for key in rest.get_plugin_keys(connector_class)} if connector_class else {}
-    except PlayheadError:  # the plugin is gone, or the worker too old to tell
+        return SecretKeys.of_types(plugins.types_of(_given(config)))
+    except PlayheadError:
         return SecretKeys()
-    return SecretKeys.of_types(types)
 
 
 def hidden(text: str, config: Config, keys: SecretKeys = SecretKeys()) -> str:
     """A trace without the secrets of the connector's config, wherever it quotes them, and without logins in URLs."""
-    return scrub_of((keys, {key: value for key, value in config.items() if value is not None}))(text)
+    return scrub_of((keys, _given(config)))(text)
+
+
+def _given(config: Config) -> dict[str, str]:
+    return {key: value for key, value in config.items() if value is not None}

@@ -14,7 +14,8 @@ from enum import StrEnum
 from playhead.connect.answers import ConnectorInfo, ConnectorStatus
 from playhead.connect.rest import Rest
 from playhead.connectors.causes import cause_of
-from playhead.connectors.status import failed_traces, find_all, hidden, phrase
+from playhead.connectors.definitions import PluginKeys
+from playhead.connectors.status import failed_traces, find_all, hidden, keys_for_traces, phrase
 from playhead.errors import NotFound, OutcomeUnknown, PlayheadError, Refused
 from playhead.model import Deadline, Result
 
@@ -172,6 +173,7 @@ class _Watched:
     """The last state seen, and since when it is so."""
 
     wish: Wish
+    plugins: PluginKeys
     status: ConnectorStatus | None = None
     since: float = 0.0
     moved: bool = False
@@ -188,8 +190,8 @@ class _Watched:
 
 
 def _awaited(rest: Rest, wishes: Sequence[Wish], deadline: Deadline) -> dict[str, Done]:
-    now = time.monotonic()
-    watched = [_Watched(wish, since=now) for wish in wishes]
+    now, plugins = time.monotonic(), PluginKeys(rest)
+    watched = [_Watched(wish, plugins, since=now) for wish in wishes]
     done: dict[str, Done] = {}
     while watched:
         for one in watched:
@@ -223,7 +225,7 @@ def _verdict(one: _Watched, *, last: bool) -> Done | None:
     if status is not None and _came_true(wish, status):
         return Done(wish.name, wish.before, now, Result.CHANGED) if one.is_settled else None
     if status is not None and failed_traces(status) and one.is_settled and _is_final(wish, status):
-        return Done(wish.name, wish.before, now, Result.FAILED, _why_failed(wish, status))
+        return Done(wish.name, wish.before, now, Result.FAILED, _why_failed(one, status))
     if now == "running without tasks" and one.lasts(TASKLESS_SECONDS) and wish.verb is not Verb.PAUSE:
         return Done(wish.name, wish.before, now, Result.FAILED, "it runs, but has no task: nothing moves")
     if last:
@@ -247,8 +249,10 @@ def _is_final(wish: Wish, status: ConnectorStatus) -> bool:
     return states <= resting[wish.verb] and wish.verb is not Verb.STOP
 
 
-def _why_failed(wish: Wish, status: ConnectorStatus) -> str:
-    cause = cause_of(hidden(failed_traces(status)[0], wish.info.config))
+def _why_failed(one: _Watched, status: ConnectorStatus) -> str:
+    wish = one.wish
+    keys = keys_for_traces(one.plugins, wish.info, status)
+    cause = cause_of(hidden(failed_traces(status)[0], wish.info.config, keys))
     if wish.verb is Verb.PAUSE:
         return (
             "the pause was accepted, but a failed connector does not pause: it will when it is restarted; "

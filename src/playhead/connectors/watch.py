@@ -16,6 +16,7 @@ from typing import Protocol
 
 from playhead.connect.answers import ConnectorStatus
 from playhead.connectors.causes import Verdict, cause_of, find_verdict
+from playhead.connectors.secrets import SecretKeys
 from playhead.connectors.status import hidden, phrase
 from playhead.errors import AccessDenied, Busy, Invalid, NotFound, PlayheadError, Unreachable, Untrusted
 from playhead.model import ConnectorSpec, Engine, WantedState
@@ -77,6 +78,7 @@ class Seen:
 
     status: ConnectorStatus | None
     config: Mapping[str, str | None] = field(default_factory=dict)
+    keys: SecretKeys = SecretKeys()
 
 
 class Cluster(Protocol):
@@ -222,7 +224,7 @@ class Watch:
             return self._say(name, care, Kind.DIFFERS, f"the file wants it {wish}, it is {phrase(seen.status)}")
         if failures := _failures(seen):
             care.healthy_since = None
-            self._cure(name, care, failures, whole=_whole(failures, seen.status))
+            self._cure(name, care, failures)
             return False
         return self._runs(name, care, seen.status)
 
@@ -257,7 +259,7 @@ class Watch:
 
     # A failure
 
-    def _cure(self, name: str, care: _Care, failures: Sequence[_Failure], *, whole: bool) -> None:
+    def _cure(self, name: str, care: _Care, failures: Sequence[_Failure]) -> None:
         care.said, care.ill = None, True
         curable = [failure for failure in failures if failure.verdict is None]
         spent = care.attempts >= self._policy.max_restarts
@@ -275,7 +277,9 @@ class Watch:
             elif spent:
                 self._give_up(name, care, failure.part, f"{care.attempts} restart(s) have not helped")
         if curable and not spent and not waiting:
-            self._restart(name, care, None if whole else [failure.part for failure in curable])
+            # All of it by one request, unless there is something that must not be restarted.
+            parts = None if len(curable) == len(failures) else [failure.part for failure in curable]
+            self._restart(name, care, parts)
 
     def _give_up(self, name: str, care: _Care, part: Part, why: str) -> None:
         if care.given_up.get(part) != why:
@@ -339,11 +343,6 @@ def _failures(seen: Seen) -> list[_Failure]:
     found = []
     for part, state, trace in parts:
         if state == "FAILED":
-            cause = cause_of(hidden(trace, seen.config)) if trace else None
+            cause = cause_of(hidden(trace, seen.config, seen.keys)) if trace else None
             found.append(_Failure(part, cause, find_verdict(trace)))
     return found
-
-
-def _whole(failures: Sequence[_Failure], status: ConnectorStatus) -> bool:
-    """True when everything that failed may be restarted, so that one request does it."""
-    return all(failure.verdict is None for failure in failures) and bool(status)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from playhead.config import Context
 from playhead.connect.rest import Rest, open_rest
-from playhead.connectors.status import find_all
+from playhead.connectors.definitions import PluginKeys
+from playhead.connectors.status import find_all, keys_for_traces
 from playhead.connectors.watch import Part, Seen
 from playhead.model import ConnectorSpec, Deadline
 
@@ -21,8 +22,10 @@ class RestCluster:
 
     def look(self) -> Mapping[str, Seen]:
         with self._rest() as rest:
-            found = find_all(rest)
-        return {info.name: Seen(status, info.config) for info, status in found if self.watches(info.name)}
+            found = [(info, status) for info, status in find_all(rest) if self.watches(info.name)]
+            plugins = PluginKeys(rest)
+            keys = {info.name: keys_for_traces(plugins, info, status) for info, status in found}
+        return {info.name: Seen(status, info.config, keys[info.name]) for info, status in found}
 
     def watches(self, name: str) -> bool:
         return not self.words or any(name == word or fnmatchcase(name, word) for word in self.words)

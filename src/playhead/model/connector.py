@@ -43,7 +43,7 @@ class ConnectorSpec:
     engine: Engine = Engine.CONNECT
     state: WantedState | None = None
     offsets: Positions | None = None
-    origin: Origin = Origin("")
+    origin: Origin = field(default=Origin(""), compare=False)
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
 
     @property

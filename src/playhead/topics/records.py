@@ -10,7 +10,7 @@ import heapq
 import re
 import time
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -117,14 +117,20 @@ class Reading:
     def widest_offset(self) -> int:
         return max((end for _, end in self.ranges.values()), default=0)
 
-    def batches(self) -> Generator[list[TopicRecord]]:
-        """Records in batches, in offset order within each partition; `last` in the order of time. Never an empty batch."""
+    def batches(self, idle: Callable[[], None] = lambda: None) -> Generator[list[TopicRecord]]:
+        """Records in batches, in offset order within each partition; `last` in the order of time. Never an empty batch.
+
+        `idle` is called now and then while nothing arrives, and may end the reading by what it raises. Close what you do not
+        read to its end.
+        """
         left = self.query.limit
         with closing(self._all()) as source:
             for batch in source:
                 kept = batch if left is None else batch[:left]
                 if kept:
                     yield kept
+                else:
+                    idle()
                 if left is not None:
                     left -= len(kept)
                     if not left:
