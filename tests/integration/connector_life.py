@@ -44,7 +44,7 @@ class Cast:
         return [said["connector"]["state"], *(task["state"] for task in said["tasks"])] if code == 200 else []
 
     def exists(self, name: str) -> bool:
-        return self.ask(path_of(name))[0] == 200
+        return bool(self.ask(path_of(name))[0] == 200)
 
     def settles(self, name: str, *states: str) -> None:
         self.deadline.wait_for(lambda: self.states(name) == list(states), f"{name} to be {states}")

@@ -51,7 +51,7 @@ class Watching:
         self._reader.start()
 
     def _read(self):
-        for line in self.process.stdout:
+        for line in self.process.stdout or ():
             self.events.append(json.loads(line))
 
     def awaits(self, kind):
@@ -65,7 +65,8 @@ class Watching:
         self.process.send_signal(signal.SIGINT)
         self._reader.join(30)
         with self.process:
-            return self.process.wait(30), self.process.stderr.read()
+            said = self.process.stderr.read() if self.process.stderr else ""
+            return self.process.wait(30), said
 
     def close(self):
         if self.process.poll() is None:

@@ -84,6 +84,8 @@ def _export(
     for note in found.notes:
         say(f"note: {note}")
     entries = found.entries if from_beginning else tuple(found.current().values())
+    for name in sorted((owners or set()) - {entry.position.owner for entry in entries}):
+        say(f"note: there are no offsets of {name}")
     document: dict[str, list[dict[str, dict[str, Scalar] | None]]] = {}
     for position in (entry.position for entry in entries):
         document.setdefault(position.owner, []).append(

@@ -78,7 +78,7 @@ class Seen:
 
     status: ConnectorStatus | None
     config: Mapping[str, str | None] = field(default_factory=dict)
-    keys: SecretKeys = SecretKeys()
+    keys: SecretKeys = field(default_factory=SecretKeys)
 
 
 class Cluster(Protocol):

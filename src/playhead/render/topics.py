@@ -122,7 +122,8 @@ def plan_listing(plan: "TopicPlan") -> Listing:
 
 def outcome_listing(outcomes: "Sequence[TopicOutcome]") -> Listing:
     rows = [asdict(one.change) | {"result": one.result.value, "detail": one.detail} for one in outcomes]
-    return Listing(OUTCOME_COLUMNS, rows, name="topic")
+    noted = any(row["note"] for row in rows)
+    return Listing((*OUTCOME_COLUMNS, PLAN_COLUMNS[-1]) if noted else OUTCOME_COLUMNS, rows, name="topic")
 
 
 def record_listing(records: "Sequence[TopicRecord]") -> Listing:
