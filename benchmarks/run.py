@@ -10,11 +10,17 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import connectors_plan
 import group_reset
 import latest_per_key
 import startup
 
-BENCHMARKS = {"startup": startup.measure, "latest_per_key": latest_per_key.measure, "group_reset": group_reset.measure}
+BENCHMARKS = {
+    "startup": startup.measure,
+    "latest_per_key": latest_per_key.measure,
+    "group_reset": group_reset.measure,
+    "connectors_plan": connectors_plan.measure,
+}
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
 

@@ -30,8 +30,8 @@ def test_connectors_are_listed_in_every_format(playhead, lab, file_source, uniqu
     name, _path = file_source
     there = ["connectors", "list", "--connect", lab.connect_urls[0]]
     table = playhead(*there).exits(0).out
-    assert table.splitlines()[0].split() == ["CONNECTOR", "TYPE", "STATE", "TASKS"]
-    assert [name, "source", "running", "1"] in [line.split() for line in table.splitlines()]
+    assert table.splitlines()[0].split() == ["CONNECTOR", "TYPE", "ENGINE", "STATE", "TASKS"]
+    assert [name, "source", "connect", "running", "1"] in [line.split() for line in table.splitlines()]
     assert "FileStreamSource" in playhead(*there, "-o", "wide").exits(0).out
     assert name in playhead(*there, "-o", "name").exits(0).out.split()
     [row] = [row for row in json.loads(playhead(*there, "-o", "json").exits(0).out) if row["name"] == name]

@@ -2,6 +2,7 @@
 
 import select
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -10,13 +11,13 @@ import msgspec
 
 from playhead.cli.frame import debug_option, run_command, say, write
 from playhead.model import Deadline, Map
-from playhead.model.position import Scalar
+from playhead.model.position import UNREADABLE, Scalar
 from playhead.render.clean import clean, clean_json
 from playhead.render.progress import ProgressLine
 
 if TYPE_CHECKING:
     from playhead.model import Plan
-    from playhead.stores import Store
+    from playhead.stores import Store, Stored
 
 
 PIPE_SECONDS = 10.0
@@ -83,7 +84,7 @@ def _export(
     line.clear()
     for note in found.notes:
         say(f"note: {note}")
-    entries = found.entries if from_beginning else tuple(found.current().values())
+    entries = [e for e in (found.entries if from_beginning else found.current().values()) if not _is_unreadable(e, say)]
     for name in sorted((owners or set()) - {entry.position.owner for entry in entries}):
         say(f"note: there are no offsets of {name}")
     document: dict[str, list[dict[str, dict[str, Scalar] | None]]] = {}
@@ -96,6 +97,15 @@ def _export(
         write(clean_json(data.decode()))
     else:
         Path(str(target)).write_bytes(data)
+
+
+def _is_unreadable(entry: "Stored", tell: Callable[[str], None]) -> bool:
+    """A value that no worker takes is not one to hand on."""
+    offset = entry.position.offset
+    if offset is None or UNREADABLE not in offset:
+        return False
+    tell(f"note: {entry.position.owner} {entry.position.partition}: {entry.notes[-1]}; left out")
+    return True
 
 
 def _import(

@@ -106,7 +106,9 @@ class KeyValue(msgspec.Struct, frozen=True):
 
 
 class ValidatedKey(msgspec.Struct, frozen=True):
-    definition: KeyDefinition
+    """`definition` is null for a client override that the worker does not know."""
+
+    definition: KeyDefinition | None
     value: KeyValue
 
 

@@ -13,7 +13,7 @@ from playhead.connect.dialects import find_dialect
 from playhead.connect.javajson import encode_map, encode_string, hash_map_order
 from playhead.errors import Invalid
 from playhead.model import Map
-from playhead.model.position import FIELDS
+from playhead.model.position import FIELDS, UNREADABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +93,6 @@ def decode_value(raw: bytes) -> Map:
         return _refused_value(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(f"the value is not a JSON object: {error}") from None
-
-
-UNREADABLE = "(unreadable)"
 
 
 def unreadable(raw: bytes) -> Map:

@@ -95,8 +95,9 @@ def _override(key: str) -> Finding:
     """Which settings its clients have the worker does not tell, only which one they have not."""
     prefix = next(start for start in OVERRIDES if key.startswith(start))
     near = get_close_matches(key.removeprefix(prefix), _CLIENT_NAMES, n=1, cutoff=0.7)
-    said = f"; did you mean {prefix}{near[0]}?" if near else ""
-    return Finding(Level.WARNING, key, f"no Kafka client knows this setting{said}")
+    if not near:  # an interceptor or a login module may read it
+        return Finding(Level.NOTE, key, "no Kafka client knows this setting")
+    return Finding(Level.WARNING, key, f"no Kafka client knows this setting; did you mean {prefix}{near[0]}?")
 
 
 def _creation(key: str, config: Mapping[str, str]) -> Iterator[Finding]:

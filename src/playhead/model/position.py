@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Scalar = None | bool | int | float | str
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+UNREADABLE = "(unreadable)"  # the one field of what stands for a stored value that Connect itself would not take
 # The same rules as `Map`'s own, for a msgspec decoder.
 FIELDS = dict[str, bool | Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)] | float | str | None]
 

@@ -10,12 +10,13 @@ from dataclasses import replace
 
 from playhead.connect.dialects import Dialect, find_dialect
 from playhead.connect.javajson import hash_map_order
-from playhead.connect.keys import UNREADABLE, find_field_order
+from playhead.connect.keys import find_field_order
 from playhead.errors import Invalid, Unreachable
 from playhead.kafka.client import Admin
 from playhead.kafka.partitions import Leaders, Span, find_leaders, find_spans
 from playhead.kafka.properties import client_settings, settings_at
 from playhead.model import Change, Map, Plan, TopicPartition
+from playhead.model.position import UNREADABLE
 from playhead.offsets.apply import find_moved
 from playhead.offsets.select import Target
 from playhead.stores import Snapshot, Store, is_kafka_place

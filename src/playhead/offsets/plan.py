@@ -11,10 +11,10 @@ import msgspec
 
 from playhead.config import Context
 from playhead.connect.dialects import PLAIN, parse_literal
-from playhead.connect.keys import UNREADABLE
 from playhead.errors import Invalid, NotFound, Refused
 from playhead.kafka.properties import client_settings, settings_at
 from playhead.model import Change, Deadline, Map, Plan, Position, Positions
+from playhead.model.position import UNREADABLE
 from playhead.offsets.checks import checked_plan, dialect_of, sink_warnings
 from playhead.offsets.reset import plan_reset
 from playhead.offsets.reset_words import Reset, Word

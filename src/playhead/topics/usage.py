@@ -13,10 +13,10 @@ from playhead.connect.rest import Rest, open_rest
 from playhead.errors import PlayheadError
 from playhead.kafka.group_types import list_other_groups
 from playhead.kafka.groups import IDLE, Commits, Group, describe_groups, list_committed_of, list_groups
+from playhead.model import Deadline
 from playhead.topics.names import topics_of_connect
 from playhead.topics.session import Session
 
-_PATIENCE_SECONDS = 8.0
 _NAMED_BY = {"errors.deadletterqueue.topic.name": "dead letter queue", "offsets.storage.topic": "its offsets topic"}
 
 
@@ -102,11 +102,16 @@ def find_users(session: Session, topics: Collection[str]) -> Users:
     )
 
 
+def _half(deadline: Deadline) -> Deadline:
+    """A broker or worker that is away must not take the time of all other questions."""
+    return deadline.within(deadline.remaining() / 2)
+
+
 # Groups
 
 
 def _groups(session: Session, topics: Collection[str], notes: list[str]) -> dict[str, list[GroupUse]] | None:
-    admin, deadline = session.admin, session.deadline
+    admin, deadline = session.admin, _half(session.deadline)
     try:
         names = [group.name for group in list_groups(admin, deadline)]
         described = describe_groups(admin, names, deadline)
@@ -138,7 +143,7 @@ def _connectors(session: Session, topics: Collection[str], notes: list[str]) -> 
     if not session.context.connect_urls:
         return None
     try:
-        with open_rest(session.context, session.deadline.within(_PATIENCE_SECONDS)) as rest:
+        with open_rest(session.context, _half(session.deadline)) as rest:
             found = _expanded(rest)
             touched = _touched(rest, list(found), notes)
     except PlayheadError as error:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from playhead.connectors.manifest.body import CLASS
-from playhead.connectors.manifest.templates import escape, fields_of
+from playhead.connectors.manifest.templates import escape
 from playhead.model import ConnectorSpec, Engine
 from playhead.model.position import Map, Scalar
 
@@ -54,8 +54,8 @@ def _yaml(specs: Sequence[ConnectorSpec]) -> str:
 
 
 def _connector(spec: ConnectorSpec) -> list[str]:
-    # A name with `{word}` in it can only be written as a template, so this connector becomes one, without fields.
-    is_template = bool(fields_of(spec.name))
+    # A name with braces in it is written as a template without fields: no two names can then be written alike.
+    is_template = "{" in spec.name or "}" in spec.name
     text = escape if is_template else str
     lines = [f"  {_key(text(spec.name), 2)}\n"]
     if is_template:
