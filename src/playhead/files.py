@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def replace_file(path: Path, data: bytes, *, new_mode: int = 0o600) -> None:
-    """Mode and owner of an existing file are kept; a new one gets `new_mode`. A link stays a link: what it leads to is replaced."""
+    """Mode and owner of an existing file are kept; a new one gets `new_mode`. What a link leads to is replaced, not the link."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path = path.resolve()
     old = path.stat() if path.exists() else None
