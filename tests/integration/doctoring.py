@@ -76,7 +76,7 @@ def topic_uri(lab, new_topic):
 
     def make(*, committed: bool = False) -> tuple[str, str]:
         topic = new_topic(5, cleanup_policy="compact")
-        return topic, f"kafka://{lab.bootstrap_servers}/{topic}?{'committed=true&' if committed else ''}group.id=lab"
+        return topic, f"kafka://{lab.bootstrap_servers}/{topic}?{'' if committed else 'committed=false&'}group.id=lab"
 
     return make
 

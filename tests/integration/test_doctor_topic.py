@@ -209,7 +209,7 @@ def test_an_aborted_position_is_found_where_a_worker_would_read_it(
     transaction(unique("tx"), topic, (key, b'{"position":7}'), (other, b'{"position":8}')).abort_transaction(10)
     found = doctor(uri)
     assert kinds(found) == [("aborted-newest", "c")] * 2
-    exactly_once = doctor(uri + "&committed=true")
+    exactly_once = doctor(uri.replace("committed=false", "committed=true"))
     assert exactly_once.findings == ()
     assert [note for note in exactly_once.notes if note.startswith("the newest record of 2 key(s) is aborted (c)")]
     for finding in found.findings:

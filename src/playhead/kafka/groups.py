@@ -83,7 +83,8 @@ def _list_groups(admin: Admin, deadline: Deadline) -> list[GroupListing]:
             admin.raw.list_consumer_groups(request_timeout=seconds(deadline)), "listing consumer groups", deadline
         )
     if found.errors:
-        raise fault_of(found.errors[0].args[0], "listing consumer groups")
+        first = found.errors[0]  # an error or an exception that holds one, depending on the release of the client
+        raise fault_of(first if isinstance(first, KafkaError) else first.args[0], "listing consumer groups")
     return sorted(
         (GroupListing(g.group_id, g.type.name.lower(), g.state.name.lower()) for g in found.valid),
         key=lambda group: group.name,
