@@ -218,6 +218,7 @@ def test_the_broker_at_a_python_prompt_keeps_the_same_rules(lab, unique, kafka, 
     assert name not in kafka(TOPICS, "--list").split()
 
 
+@pytest.mark.soak
 def test_topics_with_lost_replicas_are_marked_as_kafka_marks_them(make_lab, playhead):
     lab = make_lab(LabOptions(brokers=3, workers=0, postgres=False))
     here, deadline = open_context(None, {"bootstrap-servers": lab.bootstrap_servers.split(",")[0]}), Deadline(90)
