@@ -7,6 +7,7 @@ date, the machine and the command.
 import os
 import platform
 import sys
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,6 +26,7 @@ RESULTS = Path(__file__).parent / "RESULTS.md"
 
 
 def main() -> None:
+    os.environ["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp()  # no context of whoever runs this
     words = sys.argv[1:]
     names = [word for word in words if not word.startswith("--")] or list(BENCHMARKS)
     lines: list[str] = []
