@@ -39,25 +39,25 @@ def decode_pairs(
     entries: list[Stored] = []
     foreign = 0
     for pair in pairs:
-        raw = pair.key
+        raw, value, where, _ = pair
         key = decode_key(raw) if raw is not None else None
         legacy = raw is not None and key is None
         if raw is not None and key is None:
             key = decode_legacy_key(raw)
         if raw is None or key is None:
             foreign += 1
-        elif (owners is None or key.connector in owners) and (removed or not _is_nothing(pair.value)):
+        elif (owners is None or key.connector in owners) and (removed or not _is_nothing(value)):
             said = (LEGACY,) if legacy else notes_on(raw, key, pair)
-            offset, fault = _offset(pair.value, legacy=legacy)
+            offset, fault = _offset(value, legacy=legacy)
             position = Position(key.connector, key.partition, offset)
-            entries.append(Stored(position, pair.where, (*said, fault) if fault else said, Raw(raw, pair.value)))
+            entries.append(Stored(position, where, (*said, fault) if fault else said, Raw(raw, value)))
     notes = [f"{foreign} record(s) have a key that is not Connect's; left out"] if foreign else []
     return Decoded(entries, notes)
 
 
 def _offset(value: bytes | None, *, legacy: bool) -> tuple[Map | None, str]:
     """The offset, and a sentence if Connect would not take it; then it stands for itself, to be seen and removed."""
-    if value is None or _is_nothing(value):
+    if value is None or value == b"null":
         return None, ""
     try:
         return decode_value(without_envelope(value) if legacy else value), ""

@@ -200,17 +200,14 @@ def _joined(parts: Sequence[Snapshot]) -> Snapshot:
 
 
 def _pair(record: Record, named: Mapping[str, Scalar], home: int) -> RawPair:
-    where: dict[str, Scalar] = {
-        **named,
-        "kafka_partition": record.partition,
-        "kafka_offset": record.offset,
-        "written": _written(record.timestamp_ms),
-    }
-    return RawPair(record.key, record.value, where, None if home == record.partition else home)
+    partition, offset, timestamp_ms, key, value = record
+    where: dict[str, Scalar] = {"kafka_partition": partition, "kafka_offset": offset, "written": _written(timestamp_ms)}
+    return RawPair(key, value, {**named, **where} if named else where, None if home == partition else home)
 
 
 def _written(timestamp_ms: int) -> str:
-    return f"{_second(timestamp_ms // 1000)}.{timestamp_ms % 1000:03d}Z"
+    seconds, rest = divmod(timestamp_ms, 1000)
+    return f"{_second(seconds)}.{rest:03d}Z"
 
 
 @lru_cache(maxsize=4096)
