@@ -88,7 +88,9 @@ def test_a_failed_task_is_restarted_when_its_cause_is_gone_and_told_when_it_is_n
 
 
 def test_a_failed_connector_does_not_pause_and_that_is_said(cast, unique, context):
-    name = cast.make(unique("mock"), MOCK_SOURCE, {"mock_mode": "connector-failure", "delay_ms": "0"})
+    name = cast.make(
+        unique("mock"), MOCK_SOURCE, {"mock_mode": "connector-failure", "delay_ms": "1500"}
+    )  # after it is RUNNING
     cast.deadline.wait_for(
         lambda: cast.states(name)[:1] == ["FAILED"], "the connector failing"
     )  # before or after its task

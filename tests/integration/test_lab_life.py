@@ -104,7 +104,7 @@ def test_what_a_crashed_starter_left_is_found_adopted_and_stopped_by_the_next_on
 
 def test_a_paused_part_is_called_paused_and_resumes(small_lab):
     small_lab.pause("broker-1")
-    assert states(small_lab)["broker-1"] == "paused"
+    Deadline(20).wait_for(lambda: states(small_lab)["broker-1"] == "paused", "the broker after SIGSTOP")
     small_lab.resume("broker-1")
     Deadline(20).wait_for(lambda: states(small_lab)["broker-1"] == "up", "the broker after SIGCONT")
     small_lab.down()
