@@ -1,5 +1,6 @@
 """The reading verbs of `playhead offsets`."""
 
+import gc
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,7 @@ def history(face: Face, owners: tuple[str, ...], where: Where) -> None:
 def _show(face: Face, owners: tuple[str, ...], where: Where, *, history: bool) -> None:
     from playhead.offsets.select import select_entries
 
+    gc.disable()  # hundreds of thousands of entries and not one cycle: collecting would only walk them again and again
     line = ProgressLine(sys.stderr)
     found, place = select_entries(where.selection(face, line), owners, history=history)
     line.clear()

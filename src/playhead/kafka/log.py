@@ -24,7 +24,7 @@ from playhead.kafka.faults import fault_of, translated
 from playhead.kafka.topics import Ends, Topic, get_topic, topic_ends
 from playhead.model import Deadline, TopicPartition
 
-BATCH = 4_000
+BATCH = 10_000
 SETTLE_SECONDS = 1.0
 POLL_SECONDS = 0.05  # `consume` fills its batch or waits this long; a short topic should not wait at all
 
@@ -206,7 +206,7 @@ class _Reader:
             isolation_level="read_committed" if captured.committed else "read_uncommitted",
             enable_partition_eof=True,
             auto_offset_reset="earliest",  # retention may move the log start while we read
-            queued_min_messages=100_000,
+            queued_min_messages=500_000,
             fetch_max_bytes=64 * 1024 * 1024,
             max_partition_fetch_bytes=16 * 1024 * 1024,
             check_crcs=False,
