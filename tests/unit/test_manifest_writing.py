@@ -63,7 +63,7 @@ def test_json_reads_back_to_the_same_connectors(many):
     assert read_back(write_specs(many, "json")) == many
 
 
-@given(specs().filter(lambda spec: "{" not in spec.name))
+@given(specs().filter(lambda spec: not {"{", "}"} & set(spec.name)))  # braces are doubled there
 def test_another_reader_of_yaml_old_or_new_sees_the_same_texts(spec):
     for version in ((1, 1), (1, 2)):
         reader = YAML(typ="safe", pure=True)

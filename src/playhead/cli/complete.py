@@ -10,7 +10,7 @@ from playhead.errors import PlayheadError
 SECONDS = 2.0
 
 
-def _matching(names: Callable[[], Iterable[str]], incomplete: str) -> list[str]:
+def matching(names: Callable[[], Iterable[str]], incomplete: str) -> list[str]:
     try:
         return [name for name in names() if name.startswith(incomplete)]
     except PlayheadError:
@@ -18,7 +18,7 @@ def _matching(names: Callable[[], Iterable[str]], incomplete: str) -> list[str]:
 
 
 def context_names(incomplete: str) -> list[str]:
-    return _matching(lambda: sorted({name for file in load_files() for name in file.contexts}), incomplete)
+    return matching(lambda: sorted({name for file in load_files() for name in file.contexts}), incomplete)
 
 
 def connector_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -27,7 +27,7 @@ def connector_names(ctx: click.Context, _param: click.Parameter, incomplete: str
     from playhead.model import Deadline
 
     face = ctx.find_object(Face) or Face()
-    return _matching(lambda: list_names(face.context, Deadline(SECONDS)), incomplete)
+    return matching(lambda: list_names(face.context, Deadline(SECONDS)), incomplete)
 
 
 def lab_parts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -36,4 +36,4 @@ def lab_parts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
     from playhead.lab import Lab
 
     folder = ctx.params.get("folder")
-    return _matching(lambda: Lab(Path(folder) if folder else None).part_names(), incomplete)
+    return matching(lambda: Lab(Path(folder) if folder else None).part_names(), incomplete)

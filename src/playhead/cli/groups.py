@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from playhead.cli.complete import SECONDS, _matching
+from playhead.cli.complete import SECONDS, matching
 from playhead.cli.frame import Face, LazyGroup, context_options, output_option, pass_face, say, write
 from playhead.cli.reset_words import ResetWords, reset_options
 from playhead.cli.writes import WriteOptions, plan_options, settle
@@ -77,7 +77,7 @@ def group_names(ctx: click.Context, _param: click.Parameter, incomplete: str) ->
         face = ctx.find_object(Face) or Face()
         return list_group_names(open_groups(face.context, Deadline(SECONDS)))
 
-    return _matching(names, incomplete)
+    return matching(names, incomplete)
 
 
 def _store(face: Face) -> "GroupsStore":

@@ -12,20 +12,24 @@ from playhead.cli.offset_edits import bytes_of, pairs_of, stopped_if_asked
 from playhead.cli.offsets import Where, selection_options
 from playhead.cli.writes import WriteOptions, plan_listing, settle_all, write_options
 from playhead.errors import Invalid
+from playhead.offsets.formats import FORMS
 
 if TYPE_CHECKING:
     from playhead.model import Positions
 
-FORMS = ("connect", "kip199", "csv", "rpk", "yelp", "kcat", "spark")
 FORMS_OF_GROUPS = ("csv", "rpk", "yelp", "spark")
 FILE = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
-_form = click.option("--from", "form", type=click.Choice(FORMS), help="The form of the file [default: recognised].")
+_form = click.option(
+    "--from", "form", type=click.Choice(list(FORMS)), help="The form of the file [default: recognised]."
+)
 _owner = click.option("--owner", metavar="OWNER", help="Whose positions these are, where the file does not say.")
 
 
 @click.command()
 @click.argument("owners", nargs=-1, metavar="[OWNER]...", shell_complete=connector_names)
-@click.option("--to", "form", type=click.Choice(FORMS), default="kip199", show_default=True, help="The form to write.")
+@click.option(
+    "--to", "form", type=click.Choice(list(FORMS)), default="kip199", show_default=True, help="The form to write."
+)
 @click.option("--file", "file", type=FILE, default="-", help="Where to write to [default: stdout].")
 @selection_options
 @context_options
@@ -118,7 +122,7 @@ def diff(
 
 @click.command()
 @click.argument("file", type=FILE)
-@click.option("--to", "target", type=click.Choice(FORMS), required=True, help="The form to write.")
+@click.option("--to", "target", type=click.Choice(list(FORMS)), required=True, help="The form to write.")
 @click.option("--file", "output", type=FILE, default="-", help="Where to write to [default: stdout].")
 @click.option("--map", "pairs", multiple=True, metavar="OLD=NEW", help="Another name of an owner or topic; repeatable.")
 @_form

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from playhead.cli.complete import SECONDS, _matching
+from playhead.cli.complete import SECONDS, matching
 from playhead.cli.frame import Face, LazyGroup, context_options, output_option, pass_face, say
 from playhead.render.topics import outcome_listing, plan_listing, topic_details, topic_listing
 
@@ -25,7 +25,7 @@ def topic_names(ctx: click.Context, _param: click.Parameter, incomplete: str) ->
         with open_session(face.context, Deadline(SECONDS)) as session:
             return list_topic_names(session)
 
-    return _matching(names, incomplete)
+    return matching(names, incomplete)
 
 
 @contextmanager

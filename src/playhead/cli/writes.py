@@ -102,9 +102,9 @@ def settle_all(
     face: Face, plans: "Sequence[tuple[Store, Plan]]", options: WriteOptions, *, stopped: "Stopped | None" = None
 ) -> None:
     """Several plans, for as many stores, one after the other; the command ends by the worst outcome of all."""
-    outcomes = [outcome for store, plan in plans for outcome in _settled(face, store, plan, options, stopped)]
     from playhead.model import Outcomes
 
+    outcomes = [outcome for store, plan in plans for outcome in _settled(face, store, plan, options, stopped)]
     if code := Outcomes(outcomes).exit_code:
         raise click.exceptions.Exit(code)
 

@@ -20,7 +20,8 @@ from playhead.offsets.apply import Consent, apply_plan
 from playhead.offsets.journal import Journal
 from playhead.offsets.plan import Which, plan_delete
 from playhead.offsets.select import Selection, Target, select_owner
-from playhead.offsets.stopping import Stopped, sink_group, stopped
+from playhead.offsets.stopping import Stopped, stopped
+from playhead.offsets.workers import Connector
 from playhead.stores import Access
 
 Tell = Callable[[str], None]
@@ -64,13 +65,17 @@ def _planned(rest: Rest, info: ConnectorInfo, before: str, offsets: Offsets) -> 
         note = (
             KEPT
             if info.type != "sink"
-            else f"its group {sink_group(info)} stays: a new one of this name goes on from there"
+            else f"its group {_group(info)} stays: a new one of this name goes on from there"
         )
     else:
-        whose = f" in group {sink_group(info)}" if info.type == "sink" else ""
+        whose = f" in group {_group(info)}" if info.type == "sink" else ""
         count = "its" if positions is None else f"its {positions}"
         note = f"it is stopped, {count} offset(s){whose} are deleted and kept in the journal, then it goes"
     return Deletion(info, before, offsets, positions, unread + note)
+
+
+def _group(info: ConnectorInfo) -> str:
+    return Connector.of(info.name, info.config).group
 
 
 def apply_deletions(context: Context, deletions: Sequence[Deletion], seconds: float, tell: Tell) -> list[Done]:

@@ -4,9 +4,7 @@ Beside the journal of positions, in a folder of its own. Secrets are masked in i
 cannot be put back from here, and the plan said so.
 """
 
-import getpass
 import os
-import socket
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +16,7 @@ from playhead.config import Context
 from playhead.connectors.plan import IDLE, ConnectorsPlan, Row
 from playhead.errors import Invalid
 from playhead.files import replace_file
-from playhead.offsets.journal import Journal
+from playhead.offsets.journal import Journal, who_am_i
 
 RECORD_VERSION = 1
 
@@ -69,7 +67,7 @@ class Book:
         record = Record(
             RECORD_VERSION,
             f"{started:%Y%m%dT%H%M%S}-{os.urandom(3).hex()}",
-            _who(),
+            who_am_i(),
             f"playhead {__version__}",
             started,
             plan.cluster.kafka_cluster_id,
@@ -109,11 +107,3 @@ def _entry(row: Row) -> Entry:
 
 def _masked(row: Row, config: Mapping[str, str]) -> dict[str, str]:
     return {key: row.secrets.masked(key, value) for key, value in config.items()}
-
-
-def _who() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container without an entry for this user
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"

@@ -15,7 +15,7 @@ from playhead.kafka.faults import translated
 from playhead.kafka.groups import CONSUMER_TYPES, GroupListing, list_groups
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import seconds
-from playhead.kafka.wire import UNREADABLE, ask, connected
+from playhead.kafka.wire import ask, ask_brokers, connected
 from playhead.model import Deadline
 
 UNTOLD = "share or streams"
@@ -33,15 +33,8 @@ def list_other_groups(admin: Admin, deadline: Deadline) -> list[GroupListing]:
 
 def _told_types(admin: Admin, deadline: Deadline) -> list[GroupListing] | None:
     """Every group, as the brokers themselves tell; None where one of them cannot be asked."""
-    if "SASL" in str(admin.settings.common.get("security.protocol", "")).upper():
-        return None
-    found: list[GroupListing] = []
-    try:
-        for broker in admin.cluster.brokers:
-            found += _ask(admin.settings, broker, max(0.5, min(5.0, deadline.remaining())))
-    except UNREADABLE:
-        return None
-    return found
+    found = ask_brokers(admin, deadline, _ask)
+    return None if found is None else [group for told in found.values() for group in told]
 
 
 def _ask(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[GroupListing]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from playhead.kafka.client import Admin, Broker
 from playhead.kafka.properties import ClientSettings
-from playhead.kafka.wire import UNREADABLE, Reader, ask, connected
+from playhead.kafka.wire import Reader, ask, ask_brokers, connected
 from playhead.model import Deadline, TopicPartition
 
 _DESCRIBE_LOG_DIRS, _VERSION = 35, 3
@@ -31,18 +31,11 @@ def list_replicas(
     admin: Admin, deadline: Deadline, topics: Collection[str] | None = None
 ) -> dict[int, list[Replica]] | None:
     """Broker -> its replicas, of all topics or of some. None where a broker cannot be asked or does not tell."""
-    if "SASL" in str(admin.settings.common.get("security.protocol", "")).upper():
-        return None
-    wanted = None if topics is None else set(topics)
-    found: dict[int, list[Replica]] = {}
-    try:
-        for broker in admin.cluster.brokers:
-            patience = max(0.5, min(5.0, deadline.remaining()))
-            told = _told_by(admin.settings, broker, patience)
-            found[broker.id] = [replica for replica in told if wanted is None or replica.partition.topic in wanted]
-    except UNREADABLE:
-        return None
-    return found
+    found = ask_brokers(admin, deadline, _told_by)
+    if found is None or topics is None:
+        return found
+    wanted = set(topics)
+    return {id_: [replica for replica in told if replica.partition.topic in wanted] for id_, told in found.items()}
 
 
 def _told_by(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[Replica]:

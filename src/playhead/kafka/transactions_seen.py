@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from playhead.kafka.client import Admin, Broker
 from playhead.kafka.properties import ClientSettings
-from playhead.kafka.wire import UNREADABLE, Reader, ask, connected
+from playhead.kafka.wire import Reader, ask, ask_brokers, connected
 from playhead.model import Deadline, TopicPartition
 
 _DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS, _VERSION = 65, 66, 0
@@ -33,15 +33,12 @@ class OpenTransaction:
 
 def list_open_transactions(admin: Admin, deadline: Deadline) -> list[OpenTransaction] | None:
     """Every transaction that is neither committed nor aborted yet. None where a broker cannot be asked."""
-    if "SASL" in str(admin.settings.common.get("security.protocol", "")).upper():
+    found = ask_brokers(admin, deadline, _told_by)
+    if found is None:
         return None
-    found: list[OpenTransaction] = []
-    try:
-        for broker in admin.cluster.brokers:
-            found += _told_by(admin.settings, broker, max(0.5, min(5.0, deadline.remaining())))
-    except UNREADABLE:
-        return None
-    return sorted(found, key=lambda one: (one.started_ms, one.transactional_id))
+    return sorted(
+        (one for told in found.values() for one in told), key=lambda one: (one.started_ms, one.transactional_id)
+    )
 
 
 def _told_by(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[OpenTransaction]:

@@ -7,13 +7,33 @@ SASL or a client certificate is wanted, the caller does not come here.
 import socket
 import ssl
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
+from playhead.kafka.client import Admin, Broker
 from playhead.kafka.properties import ClientSettings
+from playhead.model import Deadline
+
+T = TypeVar("T")
 
 UNREADABLE = (OSError, struct.error, IndexError, UnicodeDecodeError)  # what asking can end in
 _LARGEST_ANSWER = 64 << 20
+
+
+def ask_brokers(
+    admin: Admin, deadline: Deadline, told_by: Callable[[ClientSettings, Broker, float], Iterable[T]]
+) -> dict[int, list[T]] | None:
+    """Broker -> what `told_by` learns from it in the time it gets. None where one of them cannot be asked, or does not tell."""
+    if "SASL" in str(admin.settings.common.get("security.protocol", "")).upper():
+        return None
+    found: dict[int, list[T]] = {}
+    try:
+        for broker in admin.cluster.brokers:
+            found[broker.id] = list(told_by(admin.settings, broker, max(0.5, min(5.0, deadline.remaining()))))
+    except UNREADABLE:
+        return None
+    return found
 
 
 @contextmanager

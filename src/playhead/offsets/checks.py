@@ -11,13 +11,11 @@ from dataclasses import replace
 from playhead.connect.dialects import Dialect, find_dialect
 from playhead.connect.javajson import hash_map_order
 from playhead.connect.keys import find_field_order
-from playhead.errors import Invalid, Unreachable
-from playhead.kafka.client import Admin
-from playhead.kafka.partitions import Leaders, Span, find_leaders, find_spans
-from playhead.kafka.properties import client_settings, settings_at
-from playhead.model import Change, Map, Plan, TopicPartition
+from playhead.errors import Invalid
+from playhead.model import Change, Map, Plan
 from playhead.model.position import UNREADABLE
 from playhead.offsets.apply import find_moved
+from playhead.offsets.logs import Logs, find_logs, place_of
 from playhead.offsets.select import Target
 from playhead.stores import Snapshot, Store, is_kafka_place
 from playhead.stores.spark_checkpoint import SparkCheckpoint
@@ -100,51 +98,30 @@ def _unknown_owners(target: Target, changes: Sequence[Change]) -> list[str]:
 
 def _in_the_log(target: Target, changes: list[Change], fatal: list[str], said: list[str]) -> list[Change]:
     """Kafka positions beside the log they are in, where a broker is known: a topic that is gone, an offset outside."""
-    places = {p for c in changes if c.after is not None and (p := _place(c.partition)) is not None}
+    places = {place for c in changes if c.after is not None and (place := place_of(c.partition)) is not None}
     cluster = target.connector.cluster if target.connector else None
-    access = target.access
-    if not places or access is None or not (cluster or _knows_brokers(target)):
+    logs = find_logs(target.access, places, cluster) if target.access else None
+    if logs is None:
         return changes
-    settings = settings_at(access.context, cluster) if cluster else client_settings(access.context)
-    try:
-        with Admin(settings, access.deadline) as admin:
-            leaders = find_leaders(admin, {place.topic for place in places}, access.deadline)
-            led = [place for place in places if (leaders.get(place.topic) or {}).get(place.partition) is not None]
-            spans = find_spans(admin, led, access.deadline)
-    except Unreachable as error:
-        said.append(f"whether these offsets lie in their logs is not known: {error.what}")
+    if logs.why:
+        said.append(f"whether these offsets lie in their logs is not known: {logs.why}")
         return changes
-    return [_beside_its_log(change, leaders, spans, fatal) for change in changes]
+    return [_beside_its_log(change, logs, fatal) for change in changes]
 
 
-def _beside_its_log(
-    change: Change, leaders: Mapping[str, Leaders | None], spans: Mapping[TopicPartition, Span], fatal: list[str]
-) -> Change:
-    place = _place(change.partition)
+def _beside_its_log(change: Change, logs: Logs, fatal: list[str]) -> Change:
+    place = place_of(change.partition)
     offset = change.after.get("kafka_offset") if change.after else None
     if place is None or not isinstance(offset, int):
         return change
-    partitions = leaders.get(place.topic)
+    partitions = logs.leaders.get(place.topic)
     if partitions is None or place.partition not in partitions:
         fatal.append(
             f"{change.owner}: {f'{place} does not exist' if partitions else f'there is no topic {place.topic}'}"
         )
         return change
-    span = spans.get(place)
+    span = logs.spans.get(place)
     if span is None or span.start <= offset <= span.end:
         return change
     note = f"outside the log {span.start}..{span.end}: auto.offset.reset will decide"
     return replace(change, note=f"{change.note}; {note}" if change.note else note)
-
-
-def _place(partition: Map) -> TopicPartition | None:
-    topic, number = partition.get("kafka_topic"), partition.get("kafka_partition")
-    is_place = is_kafka_place(partition) and isinstance(topic, str) and type(number) is int
-    return TopicPartition(str(topic), int(str(number))) if is_place else None
-
-
-def _knows_brokers(target: Target) -> bool:
-    context = target.access.context if target.access else None
-    return context is not None and any(
-        context.get(key) for key in ("bootstrap-servers", "worker-config", "command-config")
-    )

@@ -105,7 +105,7 @@ class Journal:
         started = datetime.now(UTC)
         entry = Entry(
             id=f"{started:%Y%m%dT%H%M%S}{started.microsecond // 1000:03d}-{plan.id[:8]}-{os.urandom(2).hex()}",
-            who=_who(),
+            who=who_am_i(),
             started=started,
             plan=plan,
             saved=tuple(_saved(item) for item in saved),
@@ -155,7 +155,7 @@ def _default_folder() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "playhead" / "journal"
 
 
-def _who() -> str:
+def who_am_i() -> str:
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container without an entry for this user

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from playhead.config import Context
-from playhead.connect.answers import ConnectorInfo
 from playhead.connect.rest import Rest, open_rest
 from playhead.errors import NotFound, PlayheadError
 from playhead.kafka.client import Admin
@@ -96,7 +95,3 @@ def _tell_left(held: Stopped, tell: Tell) -> None:
     for name, state in held.states.items():
         if state != STOPPED:
             tell(f"{name} was {state} and is left STOPPED: look at its position before you resume it")
-
-
-def sink_group(info: ConnectorInfo) -> str:
-    return Connector.of(info.name, info.config).group

@@ -27,6 +27,7 @@ from uuid import uuid4
 
 from playhead.config import Context
 from playhead.errors import AccessDenied, Invalid, MissingExtra, PlayheadError, Unreachable
+from playhead.files import sync_folder
 from playhead.model import Deadline
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.DOTALL)
@@ -118,7 +119,7 @@ class LocalFolder:
                 with suppress(FileNotFoundError):
                     temporary.unlink()
                 raise
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
 
     def remove(self, path: str) -> None:
         target = self.root / path
@@ -127,7 +128,7 @@ class LocalFolder:
                 target.unlink()
             except FileNotFoundError:
                 return
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -293,14 +294,6 @@ def _give(path: Path, model: os.stat_result) -> None:
     if (own.st_uid, own.st_gid) != (model.st_uid, model.st_gid):
         with suppress(PermissionError):  # only root may give files away; others keep what they make
             os.chown(path, model.st_uid, model.st_gid)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _stat(path: Path) -> os.stat_result | None:
