@@ -5,7 +5,7 @@ What does not decode is somebody else's: shown as foreign, never touched.
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,8 +16,7 @@ from playhead.model import Map
 from playhead.model.position import FIELDS, UNREADABLE
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetKey:
+class OffsetKey(NamedTuple):
     connector: str
     partition: Map
 

@@ -206,9 +206,10 @@ class _Reader:
             isolation_level="read_committed" if captured.committed else "read_uncommitted",
             enable_partition_eof=True,
             auto_offset_reset="earliest",  # retention may move the log start while we read
-            queued_min_messages=500_000,
+            queued_min_messages=100_000,
             fetch_max_bytes=64 * 1024 * 1024,
-            max_partition_fetch_bytes=16 * 1024 * 1024,
+            max_partition_fetch_bytes=2 * 1024 * 1024,
+            fetch_queue_backoff_ms=5,  # once enough is queued, librdkafka rests for a second by default: half of the time
             check_crcs=False,
             fetch_wait_max_ms=10,  # the end-of-partition event comes with an empty answer: do not let it wait for data
         )

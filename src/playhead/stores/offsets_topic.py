@@ -205,14 +205,10 @@ def _pair(record: Record, named: Mapping[str, Scalar], home: int) -> RawPair:
     return RawPair(key, value, {**named, **where} if named else where, None if home == partition else home)
 
 
+@lru_cache(maxsize=65_536)  # a worker writes many keys in one flush
 def _written(timestamp_ms: int) -> str:
     seconds, rest = divmod(timestamp_ms, 1000)
-    return f"{_second(seconds)}.{rest:03d}Z"
-
-
-@lru_cache(maxsize=4096)
-def _second(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
 
 
 def _with_twins_noted(entries: Sequence[Stored]) -> tuple[Stored, ...]:
