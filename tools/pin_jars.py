@@ -37,9 +37,10 @@ ROOTS = {
         "org.apache.kafka:kafka-clients:3.9.1",
         "org.apache.commons:commons-pool2:2.12.0",
     ],
+    "jdbc": ["org.postgresql:postgresql:42.7.12", "org.xerial:sqlite-jdbc:3.50.3.0"],
 }
 # These are whole as named: a plugin archive, and what PySpark's own jar folder lacks.
-EXACT = {"debezium", "spark-kafka"}
+EXACT = {"debezium", "spark-kafka", "jdbc"}
 
 
 def pin(jar_set: str) -> None:

@@ -1,0 +1,1 @@
+"""Rows -> the bytes that Connect's converters write, as columns of Spark: no line of Python per record."""

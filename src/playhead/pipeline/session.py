@@ -1,0 +1,115 @@
+"""The one Spark session of a run, and its slots.
+
+Times are UTC in every JVM and in SQL: the databases' own zone is an option of the connector (`db.timezone`), not of the machine.
+Spark must not repeat a task by itself: a repeated task would write again what its first attempt may have committed, so the run's
+own loop plans anew instead. Executors that come and go would starve a barrier stage: dynamic allocation is refused.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from playhead.errors import Invalid, MissingExtra
+from playhead.pipeline.jars import check_java, fetch_jars
+
+try:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+except ImportError:
+    raise MissingExtra("spark", "pyspark") from None
+
+JAR_SETS = ("spark-kafka", "jdbc")
+_UTC = "-Duser.timezone=UTC"
+_FIXED = {
+    "spark.task.maxFailures": "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
+    "spark.speculation": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "10",
+    "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """`settings`: Spark's own, as given by the user. `jars`: the user's, beside the pinned ones."""
+
+    master: str = "local[*]"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    jars: Sequence[Path] = ()
+
+    @property
+    def is_local(self) -> bool:
+        """One machine: what lies in its files, an SQLite ledger say, is there for every task."""
+        return self.master.startswith("local") and not self.master.startswith("local-cluster")
+
+
+@contextmanager
+def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
+    """A session that ends with its JVM, so that nothing of it is inherited."""
+    check_java()
+    settings = {**_DEFAULTS, **options.settings}
+    _refuse(settings)
+    jars = [*(path for jar_set in JAR_SETS for path in fetch_jars(jar_set)), *options.jars]
+    for jar in options.jars:
+        if not jar.is_file():
+            raise Invalid(f"there is no jar {jar}")
+    named = ",".join(map(str, jars))
+    settings["spark.jars"] = ",".join(part for part in (settings.get("spark.jars", ""), named) if part)
+    # The driver asks databases itself, through the class path of its own JVM; executors get the jars with their tasks.
+    settings["spark.driver.extraClassPath"] = os.pathsep.join(
+        part for part in (settings.get("spark.driver.extraClassPath", ""), *map(str, jars)) if part
+    )
+    for side in ("driver", "executor"):
+        name = f"spark.{side}.extraJavaOptions"
+        settings[name] = f"{settings.get(name, '')} {_UTC}".strip()
+    settings |= _FIXED
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(options.master).appName("playhead")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+        _end_jvm()
+
+
+def count_slots(session: SparkSession) -> int:
+    """Tasks that can run at the same time, now."""
+    context = session.sparkContext._jsc.sc()
+    profile = context.resourceProfileManager().defaultResourceProfile()
+    return max(1, int(context.maxNumConcurrentTasks(profile)))
+
+
+def _refuse(settings: Mapping[str, str]) -> None:
+    if settings.get("spark.dynamicAllocation.enabled", "false").lower() == "true":
+        raise Invalid(
+            "dynamic allocation lets executors go that a step is waiting for",
+            "set spark.dynamicAllocation.enabled=false and a fixed spark.executor.instances",
+        )
+    for name, value in _FIXED.items():
+        if settings.get(name, value) != value:
+            raise Invalid(f"{name} must be {value} here", "leave it out: the run plans a failed step anew by itself")
+
+
+def _end_jvm() -> None:
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    process = getattr(gateway, "proc", None)
+    gateway.shutdown()
+    if process is not None:
+        process.stdin.close()
+        process.wait(30)
+    SparkContext._gateway = SparkContext._jvm = None
