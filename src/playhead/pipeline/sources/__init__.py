@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 VALUE, HASH, KEY, CURSOR_ID, CURSOR_TIME = "value", "hash", "key", "cursor_id", "cursor_time"
-"""Columns of a step's frame: record value (string or binary, null for a tombstone), its xxhash64, record key (null mostly), and
-the cursor of the row: the incrementing column (bigint) and the timestamp in microseconds since the epoch, null if not of the mode."""
+# A step's frame: the record's value (null for a tombstone), its xxhash64, its key (mostly null), and the cursor of the row as far
+# as the mode has one: the incrementing column as bigint, the timestamp as microseconds since the epoch.
 
 
 @dataclass(frozen=True, slots=True)
