@@ -13,16 +13,17 @@ if TYPE_CHECKING:
     from playhead.stores.opening import open_store as open_store
 
 _HOME = {"consume": "playhead.consumer", "open_context": "playhead.config", "open_store": "playhead.stores.opening"}
+_MODULES = ("broker", "connectors")
 
-__all__ = ["__version__", "consume", "open_context", "open_store"]
+__all__ = ["__version__", "broker", "connectors", "consume", "open_context", "open_store"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _HOME and name not in _MODULES:
         raise AttributeError(f"module 'playhead' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOME[name]), name)
+    return import_module(f"playhead.{name}") if name in _MODULES else getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -9,6 +9,11 @@ def main() -> None:
 
         try:
             print(f"playhead {__version__}", flush=True)  # noqa: T201  (no face is loaded yet)
+        except BrokenPipeError:  # the reader went away: as the other commands end then
+            import os
+
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(141)
         except OSError as error:
             sys.exit(f"error: stdout: {error.strerror}")
         return

@@ -1,88 +1,19 @@
-"""Connector files against a real worker: plan, apply, plan again is empty; what goes wrong is said, and no secret is.
+"""Connector files against a real worker: plan, apply, plan again is empty; what goes wrong is said.
 
 The oracle is the worker itself, asked by the standard library, and Kafka's own consumer.
 """
 
 import json
-import threading
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
-import pytest
-
-from contract.workers import Reply, ask, consumed, own_worker, path_of, serving
+from contract.workers import ask, consumed, path_of
+from integration.connector_cluster import SINK, SOURCE, cluster  # noqa: F401
 from playhead.config import open_context
-from playhead.config.java_properties import parse_properties
-from playhead.connectors.apply import apply_connectors
-from playhead.connectors.export import export_connectors
-from playhead.connectors.manifest import read_specs, write_specs
+from playhead.connectors.manifest import read_specs
 from playhead.connectors.plan import Action
-from playhead.connectors.plan_file import from_json, plan_again, to_json
-from playhead.connectors.planning import check_connectors, plan_connectors
-from playhead.connectors.settling import Wait
-from playhead.errors import Refused
+from playhead.connectors.planning import plan_connectors
 from playhead.model import Deadline, Result
 from playhead.model.connector import ConnectorSpec, Engine, WantedState
-
-CANARY = "c4n4ry-s3cret"
-SOURCE, SINK, MOCK = "FileStreamSource", "FileStreamSink", "org.apache.kafka.connect.tools.MockSourceConnector"
-QUICK = Wait(0.4, 40)
-
-
-class Cluster:
-    """The lab seen by files: specs in, plans and outcomes out, and the worker's own word on what is there."""
-
-    def __init__(self, lab, folder, unique: Callable[[str], str]) -> None:
-        self.url = lab.connect_urls[0]
-        self.lab, self.folder, self.unique = lab, folder, unique
-        self.names: set[str] = set()
-        self.context = open_context(None, lab.context())
-
-    def name(self, prefix: str) -> str:
-        self.names.add(name := self.unique(prefix))
-        return name
-
-    def source(self, name: str, **more: str) -> ConnectorSpec:
-        """Of an empty file, unless the test wrote one: a source with records for a topic that is not there stops slowly."""
-        file = self.folder / f"{name}.txt"
-        file.touch()
-        config = {"connector.class": SOURCE, "file": str(file), "topic": f"{name}-t"}
-        return ConnectorSpec(name, config | {key.replace("_", "."): value for key, value in more.items()})
-
-    def file(self, *specs: ConnectorSpec) -> str:
-        path = self.folder / f"{self.unique('specs')}.yaml"
-        path.write_text(write_specs(specs, "yaml"))
-        return str(path)
-
-    def plan(self, *specs: ConnectorSpec, **more):
-        return plan_connectors(self.context, specs, Deadline(30), **more)
-
-    def actions(self, *specs: ConnectorSpec, **more):
-        return [row.action for row in self.plan(*specs, **more).rows]
-
-    def apply(self, *specs: ConnectorSpec, **more):
-        return apply_connectors(self.context, self.plan(*specs, **more), QUICK)
-
-    def results(self, *specs: ConnectorSpec, **more):
-        return [outcome.result for outcome in self.apply(*specs, **more).outcomes]
-
-    def config(self, name: str):
-        code, body = ask(f"{self.url}{path_of(name)}/config")
-        return body if code == 200 else None
-
-    def state(self, name: str):
-        code, body = ask(f"{self.url}{path_of(name)}/status")
-        return (body["connector"]["state"], len(body["tasks"])) if code == 200 else None
-
-
-@pytest.fixture
-def cluster(lab, tmp_path, unique):
-    made = Cluster(lab, tmp_path, unique)
-    yield made
-    for name in made.names:
-        gone = partial(lambda url: ask(url, "DELETE")[0] in (204, 404), made.url + path_of(name))
-        Deadline(30).wait_for(gone, f"deleting {name}")
 
 
 def test_what_is_applied_is_what_the_worker_has_and_a_second_plan_is_empty(cluster, playhead):
@@ -226,36 +157,6 @@ def test_prune_deletes_inside_of_its_scope_only(cluster, playhead):
     assert (cluster.config(drop), cluster.state(keep), cluster.state(other)) == (None, ("RUNNING", 1), ("RUNNING", 1))
 
 
-def test_a_saved_plan_is_applied_later(cluster, playhead):
-    spec = cluster.source(cluster.name("saved"))
-    plan, where = str(cluster.folder / "plan.json"), ("--connect", cluster.url)
-    playhead("connectors", "plan", "-f", cluster.file(spec), "--save-plan", plan, *where).exits(1)
-    playhead("connectors", "apply", plan, "--execute", "--settle", "300ms", *where).exits(0)
-    assert cluster.state(spec.name) == ("RUNNING", 1)
-    # What is as wanted already has not moved: the same plan once more does nothing.
-    assert plan_again(cluster.context, from_json((cluster.folder / "plan.json").read_bytes()), Deadline(20)).is_clean
-
-
-def test_a_saved_plan_is_refused_if_the_cluster_moved(cluster, playhead):
-    name = cluster.name("moved")
-    spec = cluster.source(name)
-    cluster.apply(spec)
-    data = to_json(cluster.plan(replace(spec, config={**spec.config, "batch.size": "5"})))
-    ask(f"{cluster.url}{path_of(name)}/config", "PUT", {**spec.config, "name": name, "batch.size": "9"})
-    file = cluster.folder / "plan.json"
-    file.write_bytes(data)
-    ran = playhead("connectors", "apply", str(file), "--execute", "--connect", cluster.url).exits(4)
-    assert f"the config of {name} was changed" in ran.err
-    assert cluster.config(name)["batch.size"] == "9"
-    ask(f"{cluster.url}{path_of(name)}/config", "PUT", {**spec.config, "name": name})
-    ask(f"{cluster.url}{path_of(name)}/pause", "PUT")
-    Deadline(20).wait_for(lambda: cluster.state(name) == ("PAUSED", 1), "the pause")
-    other = json.dumps(json.loads(data) | {"kafka_cluster_id": "another"}).encode()
-    for found, said in ((data, f"{name} was running, and is paused"), (other, "is for the cluster another")):
-        with pytest.raises(Refused, match=said):
-            plan_again(cluster.context, from_json(found), Deadline(20))
-
-
 def test_a_connector_of_spark_is_stopped_in_connect_or_left_alone(cluster):
     spec = cluster.source(cluster.name("spark"))
     absent = replace(spec, engine=Engine.SPARK, config={"connector.class": "not.on.Worker"})
@@ -269,151 +170,3 @@ def test_a_connector_of_spark_is_stopped_in_connect_or_left_alone(cluster):
     assert cluster.state(spec.name) == ("STOPPED", 0)
     assert "batch.size" not in cluster.config(spec.name)
     assert cluster.plan(on_spark).is_clean
-
-
-def test_what_is_exported_applies_back_with_an_empty_plan(cluster, playhead):
-    first, second = cluster.source(cluster.name("exp")), cluster.source(cluster.name("exp"), batch_size="3")
-    cluster.apply(first, replace(second, state=WantedState.PAUSED))
-    names = (first.name, second.name)
-    for form in ("yaml", "json"):
-        path = cluster.folder / f"export.{form}"
-        playhead("connectors", "export", *names, "-o", form, "--file", str(path), "--connect", cluster.url).exits(0)
-        assert cluster.actions(*read_specs([path])) == [Action.SAME, Action.SAME]
-    found = export_connectors(cluster.context, [f"{second.name[:-1]}*"], Deadline(20))
-    assert [(spec.name, spec.state) for spec in found.specs] == [(second.name, WantedState.PAUSED)]
-
-
-def secret_spec(cluster, name: str) -> ConnectorSpec:
-    """The password stands in a key, in a URL, in a JAAS string, and, because the file cannot be written, in a trace."""
-    jaas = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="{CANARY}";'
-    config = {
-        "connector.class": SINK,
-        "topics": "t",
-        "file": f"http://app:{CANARY}@host/x",
-        "db.password": CANARY,
-        "jdbc.url": f"jdbc:postgresql://db/x?user=a&password={CANARY}",
-        "consumer.override.sasl.jaas.config": jaas,
-        "errors.retry.timeout": "0",
-    }
-    return ConnectorSpec(name, config)
-
-
-def test_a_canary_password_appears_nowhere(cluster, playhead):
-    spec = secret_spec(cluster, cluster.name("canary"))
-    where = ("--connect", cluster.url, "--debug")
-    path, plan = cluster.file(spec), cluster.folder / "plan.json"
-    state = {"XDG_STATE_HOME": str(cluster.folder / "state")}
-    louder = replace(spec, config={**spec.config, "db.password": f"{CANARY}2"})
-    asked = (
-        ("plan", "-f", path, "--show-origin"),
-        ("validate", "-f", path),
-        ("apply", "-f", path, "--execute", "--settle", "300ms", "-o", "json"),
-        ("export", spec.name),
-        ("plan", "-f", cluster.file(louder)),
-    )
-    seen = [playhead("connectors", *words, *where, env=state) for words in asked]
-    refused = playhead("connectors", "plan", "-f", path, "--save-plan", str(plan), *where).exits(4)
-    assert "db.password" in refused.err
-    assert not plan.exists()
-    assert [ran.code for ran in seen] == [1, 0, 1, 0, 1]
-    assert "NoSuchFileException: http:/app:***@host" in seen[2].out  # the trace did hold it
-    assert "~ db.password: changed (secret)" in seen[4].out
-    assert "not undoable: secret" in seen[4].out
-    [journal] = [file.read_text() for file in (cluster.folder / "state").rglob("*.json")]
-    assert '"db.password": "***"' in journal
-    plan = cluster.plan(louder)
-    texts = [ran.out + ran.err for ran in [*seen, refused]] + [
-        journal,
-        repr(plan),
-        str([row.to_row() for row in plan.rows]),
-    ]
-    assert [text for text in texts if CANARY in text] == []
-
-
-def test_an_export_of_secrets_holds_references_and_the_plan_shows_only_these(cluster, playhead):
-    spec = secret_spec(cluster, cluster.name("refs"))
-    cluster.apply(replace(spec, state=WantedState.STOPPED))
-    ran = playhead("connectors", "export", spec.name, "--connect", cluster.url).exits(0)
-    assert "db.password is a literal secret, written as ${env:REFS_" in ran.err
-    path = cluster.folder / "refs.yaml"
-    path.write_text(ran.out)
-    [row] = plan_connectors(cluster.context, read_specs([path]), Deadline(20)).rows
-    changed = {"file", "db.password", "jdbc.url", "consumer.override.sasl.jaas.config"}
-    assert {change.key for change in row.changes} == changed
-    assert all("${env:REFS_" in (change.after or "") for change in row.changes)
-
-
-def test_a_mask_is_never_sent_back(cluster, playhead):
-    spec = cluster.source(cluster.name("mask"), db_password="real")
-    cluster.apply(spec)
-
-    def masking(request):
-        body = json.loads(request.body) if request.body else None
-        code, answer = ask(cluster.url + request.path, request.method, body)
-        text = json.dumps(answer).replace('"db.password": "real"', '"db.password": "******"')
-        return Reply(code, json.loads(text) if answer != "" else b"", {"Content-Type": "application/json"})
-
-    with serving() as start:
-        where = ("--connect", start(masking).url)
-        same = plan_connectors(open_context(None, {"connect": where[1]}), [spec], Deadline(20))
-        assert same.is_clean
-        assert "? db.password: unknown (masked by the server)" in repr(same)
-        mask = replace(spec, config={**spec.config, "db.password": "******", "batch.size": "4"})
-        ran = playhead("connectors", "apply", "-f", cluster.file(mask), "--execute", *where).exits(4)
-        assert "db.password: holds a mask" in ran.out
-        exported = playhead("connectors", "export", spec.name, *where).exits(0)
-        assert "******" not in exported.out
-        assert "the server shows a mask" in exported.err
-    assert cluster.config(spec.name)["db.password"] == "real"
-    assert "batch.size" not in cluster.config(spec.name)
-
-
-def test_validate_tells_what_is_wrong_and_looks_at_nothing_else(cluster, playhead):
-    name = cluster.unique("check")
-    spec = cluster.source(name, transforms="t", transforms_t_type="org.apache.kafka.connect.transforms.RegexRouter")
-    typo = replace(spec, config={**spec.config, "transforms.t.regx": "a", "transforms.t.replacement": "b"})
-    ran = playhead("connectors", "validate", "-f", cluster.file(typo), "--connect", cluster.url).exits(1)
-    assert 'transforms.t.regex  Missing required configuration "transforms.t.regex"' in ran.out
-    assert "did you mean transforms.t.regex?" in ran.out
-    fine = cluster.source(cluster.unique("fine"), tasks_mx="1")
-    where = ("-f", cluster.file(fine), "--connect", cluster.url)
-    playhead("connectors", "validate", *where).exits(0)
-    playhead("connectors", "validate", *where, "--strict").exits(1)
-    checks = check_connectors(cluster.context, [ConnectorSpec("x/y", {"file": "x"})], Deadline(20))
-    assert [finding.key for finding in checks["x/y"].findings] == ["", "connector.class"]
-    assert cluster.config(name) is None
-
-
-def apply_while_a_worker_comes_and_goes(cluster, tmp_path, count: int) -> None:
-    """The apply begins when the second worker is about to join; it leaves when half of the connectors are there."""
-    lab, log = cluster.lab, tmp_path / "worker.log"
-    properties = {entry.key: entry.value for entry in parse_properties(lab.worker_config.read_text(), "worker")}
-    specs = [cluster.source(cluster.name("many")) for _ in range(count)]
-    applied = []
-
-    def run() -> None:
-        plan = plan_connectors(cluster.context, specs, Deadline(60))
-        applied.append(apply_connectors(cluster.context, plan, Wait(1, 120)))
-
-    thread = threading.Thread(target=run)
-    with own_worker(lab, tmp_path, {**properties, "listeners": "http://127.0.0.1:0"}):
-        Deadline(90).wait_for(lambda: "Herder starting" in log.read_text(), "the worker starting")
-        thread.start()
-        half = {spec.name for spec in specs[: count // 2]}
-        Deadline(90).wait_for(lambda: "Joined group" in log.read_text(), "the worker joining")
-        Deadline(90).wait_for(lambda: half <= set(ask(f"{cluster.url}/connectors")[1]), "half of them being there")
-    thread.join(180)
-    assert [outcome for outcome in applied[0].outcomes if outcome.result is not Result.CHANGED] == []
-    # The worker may have left after the last of them had settled: its share moves once more.
-    running = [("RUNNING", 1)] * count
-    Deadline(60).wait_for(lambda: [cluster.state(spec.name) for spec in specs] == running, "all of them running")
-    assert cluster.plan(*specs).is_clean
-
-
-def test_six_connectors_land_while_a_worker_comes_and_goes(cluster, tmp_path):
-    apply_while_a_worker_comes_and_goes(cluster, tmp_path, 6)
-
-
-@pytest.mark.soak
-def test_fifty_connectors_land_while_a_worker_comes_and_goes(cluster, tmp_path):
-    apply_while_a_worker_comes_and_goes(cluster, tmp_path, 50)

@@ -162,6 +162,18 @@ def test_pauses_stops_and_what_files_give_to_spark_are_left_alone(run, cast, new
     assert cast.states(f"{prefix}-spark") == ["RUNNING", "FAILED"]
 
 
+def test_files_are_read_as_the_other_commands_read_them(run, unique, tmp_path):
+    one, two = unique("one"), unique("two")
+    body = f"{{config: {{connector.class: {SOURCE}, topic: both, file: x}}}}"
+    file = tmp_path / "connectors.yaml"
+    file.write_text(f"connectors:\n  {one}: {body}\n  {two}: {body}\n")
+    for command in (["watch", "--once"], ["plan"]):
+        assert "write to the same topic 'both'" in run(*command, "-f", str(file)).exits(2).err
+    ran = run("watch", "--once", "-f", str(file), "--shared-topics").exits(1)
+    told = [json.loads(line) for line in ran.out.splitlines()]
+    assert [(event["connector"], event["event"]) for event in told] == [(one, "missing"), (two, "missing")]
+
+
 def test_a_worker_that_goes_away_and_comes_back_is_survived():
     """By a worker of our own, which hangs up, rebalances, and answers again."""
     running = {

@@ -3,7 +3,7 @@
 The commands of the findings are run word for word by a shell, with Kafka's own tools on its path.
 """
 
-# ruff: noqa: F811  (fixtures are imported, and asked for by their names)
+
 import shutil
 
 import pytest

@@ -7,7 +7,7 @@ import pytest
 from playhead.connect.answers import ConnectorState, ConnectorStatus, TaskState
 from playhead.connectors import settling
 from playhead.connectors.diff import diff_config
-from playhead.connectors.export import _exported
+from playhead.connectors.export import exported
 from playhead.connectors.lint import Finding, Level
 from playhead.connectors.plan import Action, Cluster, ConnectorsPlan, Row, Running
 from playhead.connectors.plan_file import from_json, to_json
@@ -161,7 +161,7 @@ def test_an_export_names_every_secret_by_itself():
         "pin.": "******",
         "topic": "t",
     }
-    spec, replaced = _exported(Running("9 orders-é", config, WantedState.PAUSED), KEYS)
+    spec, replaced = exported(Running("9 orders-é", config, WantedState.PAUSED), KEYS)
     first, second = "${env:_9_ORDERS_A_B_2}", "${env:_9_ORDERS_A_B}"
     assert spec.config == {
         "a.b": f"http://u:{second}@h,http://u:{first}@i,http://u:{second}@j",

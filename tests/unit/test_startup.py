@@ -43,12 +43,40 @@ def test_importing_playhead_loads_nothing_of_it_and_dir_names_the_public_api():
     assert "playhead.config" in loaded
 
 
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [("broker", "playhead.broker"), ("connectors", "playhead.connectors"), ("consume", "playhead.consumer")],
+)
+def test_the_public_names_are_loaded_when_they_are_asked_for(name, module):
+    assert module not in modules_after("import playhead")
+    loaded = modules_after(f"import playhead; assert playhead.{name} is playhead.{name}; dir(playhead.{name})")
+    assert module in loaded
+    assert module in modules_after(f"from playhead import {name}")
+    assert "pyspark" not in loaded
+
+
+def test_the_public_modules_are_the_ones_that_an_import_gives():
+    code = """
+import playhead
+assert callable(playhead.connectors.plan) and callable(playhead.broker.show_topics)
+from playhead import broker, connectors
+assert (playhead.broker, playhead.connectors) == (broker, connectors)
+"""
+    loaded = modules_after(code)
+    assert "pyspark" not in loaded
+
+
+def test_the_version_loads_nothing_but_the_way_to_it():
+    code = "import sys\nfrom playhead.__main__ import main\nsys.argv = ['playhead', '--version']\nmain()"
+    assert {name for name in modules_after(code) if name.startswith("playhead.")} == {"playhead.__main__"}
+
+
 def test_an_unknown_public_name_is_an_attribute_error():
     import playhead
 
     with pytest.raises(AttributeError, match="nothing_like_that"):
         _ = playhead.nothing_like_that
-    assert "open_context" in dir(playhead)
+    assert {"broker", "connectors", "consume", "open_context"} <= set(dir(playhead))
 
 
 @pytest.mark.parametrize(("module", "extra"), [("psutil", "lab"), ("pyspark", "lab")])

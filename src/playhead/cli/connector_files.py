@@ -10,10 +10,12 @@ import click
 
 from playhead.cli.complete import connector_names
 from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, program, say, write
+from playhead.errors import Invalid
 from playhead.render import Column, Listing, clean
 
 if TYPE_CHECKING:
     from playhead.connectors.apply import Applied
+    from playhead.connectors.export import Replaced
     from playhead.connectors.plan import ConnectorsPlan
     from playhead.connectors.settling import Wait
     from playhead.model import ConnectorSpec
@@ -57,8 +59,15 @@ class Files:
     def read(self) -> "list[ConnectorSpec]":
         from playhead.connectors.manifest import read_specs
 
-        stdin = sys.stdin.buffer.read() if "-" in self.paths else None
-        return read_specs(self.paths, stdin=stdin, shared_topics=self.shared_topics)
+        return read_specs(self.paths, stdin=self.stdin(), shared_topics=self.shared_topics)
+
+    def stdin(self) -> bytes | None:
+        """All of it, if one of the paths is `-`."""
+        if "-" not in self.paths:
+            return None
+        if sys.stdin is None:
+            raise Invalid("stdin is closed: there is nothing to read")
+        return sys.stdin.buffer.read()
 
 
 _FILE_OPTIONS = (
@@ -95,7 +104,8 @@ def _fold(words: dict[str, Any]) -> Files:
     return Files(words.pop("paths"), words.pop("shared_topics"), scope, words.pop("show_origin", False))
 
 
-def _file_options(command: F) -> F:
+def file_options(command: F) -> F:
+    """Adds `-f` and `--shared-topics`; the command gets them as `files: Files`."""
     return folded(command, _FILE_OPTIONS, "files", _fold)
 
 
@@ -169,7 +179,7 @@ def apply(
 
 
 @click.command()
-@_file_options
+@file_options
 @click.option("--strict", is_flag=True, help="Warnings count, too: exit code 1.")
 @context_options
 @output_option
@@ -203,14 +213,28 @@ def validate(face: Face, files: Files, strict: bool) -> None:
     default="-",
     help="Where to write to [default: stdout].",
 )
+@click.option(
+    "--into",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A YAML file to edit instead: only keys that differ, comments stay. Shows the diff; --execute writes it.",
+)
+@click.option("--execute", is_flag=True, help="With --into: write the file. Without it nothing is changed.")
 @context_options
 @pass_face
-def export(face: Face, names: tuple[str, ...], form: str, file: Path) -> None:
-    """Write running connectors to a file that applies back with an empty plan.
+def export(face: Face, names: tuple[str, ...], form: str, file: Path, into: Path | None, execute: bool) -> None:
+    """Write running connectors to a file that applies back with an empty plan, or take them into one that is there.
 
     NAME is a name or a pattern in quotes; without one all are written. Literal secrets become references like
     ${env:NAME_KEY}: give the workers these variables before the file is applied.
     """
+    if into is not None:
+        if form == "json" or str(file) != "-":
+            raise click.UsageError("--into edits a YAML file; it excludes --file and -o json")
+        _export_into(face, names, into, execute=execute)
+        return
+    if execute:
+        raise click.UsageError("--execute is for --into")
     from playhead.connectors.export import export_connectors
     from playhead.connectors.manifest import write_specs
 
@@ -221,10 +245,33 @@ def export(face: Face, names: tuple[str, ...], form: str, file: Path) -> None:
     else:
         file.write_text(text, "utf-8")
         say(f"{len(found.specs)} connector(s) written to {file}")
-    for item in found.replaced:
+    _say_replaced(found.replaced)
+
+
+def _export_into(face: Face, names: tuple[str, ...], into: Path, *, execute: bool) -> None:
+    from playhead.connectors.export_into import apply_into_file, plan_into_file
+
+    edit = plan_into_file(face.context, names, into, face.deadline)
+    write(clean(edit.diff, keep="\n"))
+    _say_replaced(edit.replaced)
+    for note in edit.notes:
+        say(f"note: {note}")
+    if edit.is_empty:
+        say(f"nothing to change in {into}")
+        return
+    say(f"{len(edit.changed)} connector(s) changed, {len(edit.added)} added")
+    if execute:
+        apply_into_file(edit)
+        say(f"written to {into}")
+    else:
+        say("dry run: nothing was changed; add --execute")
+
+
+def _say_replaced(replaced: "Sequence[Replaced]") -> None:
+    for item in replaced:
         why = "the server shows a mask" if item.masked else "a literal secret"
         say(f"note: {item.name}: {item.key} is {why}, written as {item.reference}")
-    if found.replaced:
+    if replaced:
         say(
             "note: the workers need these variables, and config.providers=env in their own file, before this is applied"
         )

@@ -1,20 +1,19 @@
 """The verbs of `playhead connectors` that change something: they show what would happen, and do it with --execute."""
 
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from playhead.cli.complete import connector_names
+from playhead.cli.connector_files import Files, file_options
 from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say, write
-from playhead.errors import Invalid
 from playhead.render import Column, Listing
 
 if TYPE_CHECKING:
     from playhead.connectors import Answers
+    from playhead.connectors.watch import Policy
 
 F = TypeVar("F", bound=Callable[..., Any])
 WOULD_COLUMNS = (
@@ -163,65 +162,55 @@ def delete(face: Face, names: tuple[str, ...], offsets: str, execute: bool) -> N
     _show(face, delete_connectors(*names, offsets=offsets, execute=execute, context=face.context, tell=say))
 
 
+def _policy_options(command: F) -> F:
+    """Adds --interval, --max-restarts and --execute; the command gets them as `policy: Policy`."""
+
+    def fold(words: dict[str, Any]) -> "Policy":
+        from playhead.config.contexts import parse_duration
+        from playhead.connectors.watch import Policy
+
+        return Policy(parse_duration(words.pop("interval")), words.pop("max_restarts"), words.pop("execute"))
+
+    options = (
+        click.option("--interval", default="10s", show_default=True, metavar="TIME", help="Between two looks."),
+        click.option(
+            "--max-restarts", type=click.IntRange(0), default=5, show_default=True, help="In a row, of one connector."
+        ),
+        click.option(
+            "--execute", is_flag=True, help="Restart what has failed. Without it only told what would be restarted."
+        ),
+    )
+    return folded(command, options, "policy", fold)
+
+
 @click.command()
 @click.argument("patterns", nargs=-1, metavar="[NAME]...", shell_complete=connector_names)
-@click.option(
-    "-f",
-    "--file",
-    "files",
-    multiple=True,
-    type=click.Path(allow_dash=True),
-    metavar="PATH",
-    help="Connector files that say which connectors to keep, on which engine, in which state; - for stdin.",
-)
+@file_options
 @click.option("--once", is_flag=True, help="Look once: exit code 0 when all is well, 1 when not.")
-@click.option("--interval", default="10s", show_default=True, metavar="TIME", help="Between two looks.")
-@click.option(
-    "--max-restarts", type=click.IntRange(0), default=5, show_default=True, help="In a row, of one connector."
-)
-@click.option("--execute", is_flag=True, help="Restart what has failed. Without it only told what would be restarted.")
+@_policy_options
 @context_options
 @pass_face
-def watch(
-    face: Face,
-    patterns: tuple[str, ...],
-    files: tuple[str, ...],
-    once: bool,
-    interval: str,
-    max_restarts: int,
-    execute: bool,
-) -> None:
+def watch(face: Face, patterns: tuple[str, ...], files: Files, once: bool, policy: "Policy") -> None:
     """Keep connectors running: restart the connectors and tasks that have FAILED, all or those that NAME means.
 
-    What is paused or stopped stays so, and what a file gives to Spark is not touched. After each restart the pause before
-    the next doubles; it ends after --max-restarts, and at once where a restart cannot help: a class is missing, access
-    is denied, the configuration is wrong, another producer has taken over.
+    Connector files say which ones to keep, on which engine, in which state. What is paused or stopped stays so, and what a
+    file gives to Spark is not touched. After each restart the pause before the next doubles; it ends after --max-restarts,
+    and at once where a restart cannot help: a class is missing, access is denied, the configuration is wrong, another
+    producer has taken over.
 
     Every change is one line of JSON on stdout: time, connector, task, event, cause, attempt, next_try.
     """
-    from playhead.config.contexts import parse_duration
-    from playhead.connectors.watch import Policy, Watch
+    from playhead.connectors.watch import Watch
     from playhead.connectors.watching import RestCluster, wishes_of
 
     cluster = RestCluster(face.context, patterns)
-    stdin = _stdin() if "-" in files else None
-    keeper = Watch(
-        cluster,
-        Policy(parse_duration(interval), max_restarts, execute),
-        lambda event: write(event.to_json() + "\n"),
-        wishes_of([Path(f) if f != "-" else f for f in files], stdin, cluster.watches) if files else None,
-    )
+    wishes = wishes_of(files.paths, files.stdin(), cluster.watches, shared_topics=files.shared_topics)
+    keeper = Watch(cluster, policy, lambda event: write(event.to_json() + "\n"), wishes if files.paths else None)
     if once:
         raise click.exceptions.Exit(0 if keeper.check() else 1)
-    if not execute:
+    if not policy.execute:
         say("dry run: nothing is restarted; add --execute")
     keeper.run()
-
-
-def _stdin() -> bytes:
-    if sys.stdin is None:
-        raise Invalid("stdin is closed: there is nothing to read")
-    return sys.stdin.buffer.read()
 
 
 @click.command("log-level")

@@ -25,6 +25,7 @@ from playhead.render.listing import FORMATS
 
 F = TypeVar("F", bound=Callable[..., Any])
 ALIASES = {"describe": "show"}
+READER_GONE = 141  # as a shell tells the end by SIGPIPE
 
 
 class LazyGroup(click.Group):
@@ -267,6 +268,21 @@ def run_command(command: click.Command, name: str) -> NoReturn:
     gc.set_threshold(
         200_000
     )  # a command makes many values and few cycles; by default the collector takes a third of the time
+    stdout = sys.stdout
+    try:
+        code = _code_of(command, name, face)
+    except BrokenPipeError:
+        code = READER_GONE
+    except SystemExit:
+        if sys.stdout is stdout:
+            raise
+        code = READER_GONE  # click makes exit code 1 of a broken pipe, and wraps the streams to keep them quiet
+    if code == READER_GONE:
+        silence()
+    sys.exit(code)
+
+
+def _code_of(command: click.Command, name: str, face: Face) -> int:
     try:
         code = command.main(prog_name=name, standalone_mode=False, obj=face)
     except click.exceptions.Exit as error:
@@ -277,9 +293,7 @@ def run_command(command: click.Command, name: str) -> NoReturn:
         say("interrupted")
         code = 130
     except BrokenPipeError:
-        # The reader went away (| head). Nothing more can be said on stdout, not even by the interpreter's own flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 141
+        raise
     except PlayheadError as error:
         code = _error(error, debug=face.debug)
     except OSError as error:
@@ -290,7 +304,15 @@ def run_command(command: click.Command, name: str) -> NoReturn:
         code = 1
     except Exception as error:  # noqa: BLE001  (the last resort: a sentence instead of a trace)
         code = _surprise(error, name, debug=face.debug)
-    sys.exit(code if isinstance(code, int) else 0)
+    return code if isinstance(code, int) else 0
+
+
+def silence() -> None:
+    """The reader went away (| head). Nothing more can be said to it, not even by the interpreter's own flush at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            os.dup2(nowhere, stream.fileno())
 
 
 def _surprise(error: Exception, name: str, *, debug: bool) -> int:

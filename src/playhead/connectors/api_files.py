@@ -1,6 +1,10 @@
-"""Plan and apply from Python: the same files as on the command line, or connectors made by a script, or both."""
+"""Plan and apply from Python: the same files as on the command line, connectors made by a script, or both.
 
-from collections.abc import Iterable, Sequence
+A connector is a `ConnectorSpec`, or a dict: Connect's own body `{"name": ..., "config": {...}}`, also with `engine`, `state` and
+`offsets`, or a map `{name: config}` of many. In dicts numbers, booleans and lists become text by the rules of connector files.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,15 +12,18 @@ from playhead.config import Context
 from playhead.connectors.api import Where, opened
 from playhead.connectors.apply import Applied, Outcome, apply_connectors
 from playhead.connectors.manifest.crossing import cross_faults
+from playhead.connectors.manifest.nodes import Page
+from playhead.connectors.manifest.python_values import bodies_of, read_values
 from playhead.connectors.manifest.reading import read_specs
 from playhead.connectors.plan import IDLE, ConnectorsPlan, Running
 from playhead.connectors.planning import plan_connectors
 from playhead.connectors.settling import Wait
 from playhead.connectors.shown import table
-from playhead.errors import ConfigInvalid, Invalid, Refused
+from playhead.errors import ConfigInvalid, Fault, Invalid, Refused
 from playhead.model import ConnectorSpec, Deadline
 
-Given = str | Path | ConnectorSpec | Iterable[ConnectorSpec]
+One = str | Path | ConnectorSpec | Mapping[str, object]
+Given = One | Iterable[One]
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,9 +54,9 @@ class AppliedPlan:
 
 
 def plan(*what: Given, prune: str | None = None, shared_topics: bool = False, context: Where = None) -> ConnectorsPlan:
-    """What applying these files, folders and connectors would change. `prune`: the pattern of names that may be deleted."""
+    """What applying these files, folders, specs and dicts would change. `prune`: the pattern of names that may be deleted."""
     place, deadline = opened(context)
-    return plan_connectors(place, _specs(what, shared_topics=shared_topics), deadline, prune=prune)
+    return plan_connectors(place, specs_of(what, shared_topics=shared_topics), deadline, prune=prune)
 
 
 def apply(
@@ -60,7 +67,7 @@ def apply(
     wait: Wait = Wait(),
     context: Where = None,
 ) -> AppliedPlan:
-    """Makes the cluster what these files and connectors say, or carries out the one plan that is given."""
+    """Makes the cluster what these files, specs and dicts say, or carries out the one plan that is given."""
     place, deadline = opened(context)
     if len(what) == 1 and isinstance(what[0], ConnectorsPlan):
         planned = _planned_again(place, what[0], deadline)
@@ -68,7 +75,7 @@ def apply(
         given = [one for one in what if not isinstance(one, ConnectorsPlan)]
         if len(given) < len(what):
             raise Invalid("a plan is applied alone", "make one plan of all files")
-        planned = plan_connectors(place, _specs(given, shared_topics=shared_topics), deadline, prune=prune)
+        planned = plan_connectors(place, specs_of(given, shared_topics=shared_topics), deadline, prune=prune)
     return AppliedPlan(planned, apply_connectors(place, planned, wait) if execute else None)
 
 
@@ -93,22 +100,38 @@ def _same(old: Running | None, new: Running | None) -> bool:
     return (old.config, old.state) == (new.config, new.state)
 
 
-def _specs(what: Sequence[Given], *, shared_topics: bool) -> list[ConnectorSpec]:
-    if not what:
+def specs_of(what: Sequence[Given], *, shared_topics: bool) -> list[ConnectorSpec]:
+    """All faults of all files and dicts at once."""
+    ones = list(_each(what))
+    if not ones:
         raise Invalid("no file and no connector is given")
-    paths = [one for one in what if isinstance(one, str | Path)]
     given: list[ConnectorSpec] = []
-    for one in what:
+    faults: list[Fault] = []
+    for where, one in ones:
         if isinstance(one, ConnectorSpec):
+            _check_text(one)
             given.append(one)
         elif not isinstance(one, str | Path):
-            given.extend(one)
-    for spec in given:
-        _check_text(spec)
-    read = read_specs(paths, shared_topics=shared_topics) if paths else []
-    if given and (faults := cross_faults([*read, *given], shared_topics=shared_topics)):
+            page = Page(where)
+            given += read_values(page, bodies_of(one) if isinstance(one, Mapping) else [one])
+            faults += page.faults
+    paths = [one for _, one in ones if isinstance(one, str | Path)]
+    try:
+        read = read_specs(paths, shared_topics=shared_topics) if paths else []
+    except ConfigInvalid as error:
+        raise ConfigInvalid([*error.faults, *faults]) from None
+    if faults or (given and (faults := cross_faults([*read, *given], shared_topics=shared_topics))):
         raise ConfigInvalid(faults)
     return [*read, *given]
+
+
+def _each(what: Sequence[Given]) -> Iterator[tuple[str, One]]:
+    """Every single thing, with the place it has in the call."""
+    for number, given in enumerate(what, 1):
+        if isinstance(given, str | Path | ConnectorSpec | Mapping):
+            yield f"argument {number}", given
+        else:
+            yield from ((f"argument {number}, item {at}", one) for at, one in enumerate(given, 1))
 
 
 def _check_text(spec: ConnectorSpec) -> None:

@@ -58,13 +58,13 @@ def diff_config(
     changes = []
     for key, value in wanted.items():
         before = running.get(key)
-        if before is None or not _same(before, value):
+        if before is None or not same_value(before, value):
             changes.append(_change(key, before, value, keys, places.get(key, "")))
     removed = [key for key in running if key not in wanted]
     return changes + [_change(key, running[key], None, keys, "") for key in sorted(removed)]
 
 
-def _same(left: str, right: str) -> bool:
+def same_value(left: str, right: str) -> bool:
     return compare_digest(left.strip().encode("utf-8", "surrogatepass"), right.strip().encode("utf-8", "surrogatepass"))
 
 

@@ -44,13 +44,13 @@ def export_connectors(context: Context, words: Sequence[str], deadline: Deadline
         specs, replaced = [], []
         for name in choose_names(words, running):
             keys = SecretKeys.of_types(plugins.types_of(running[name].config))
-            spec, found = _exported(running[name], keys)
+            spec, found = exported(running[name], keys)
             specs.append(spec)
             replaced += found
     return Export(tuple(specs), tuple(replaced))
 
 
-def _exported(running: Running, keys: SecretKeys) -> tuple[ConnectorSpec, list[Replaced]]:
+def exported(running: Running, keys: SecretKeys) -> tuple[ConnectorSpec, list[Replaced]]:
     names = _Names(running.name)
     config = {}
     replaced = []

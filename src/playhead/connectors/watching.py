@@ -46,9 +46,9 @@ class RestCluster:
 
 
 def wishes_of(
-    paths: Sequence[Path | str], stdin: bytes | None, watches: Callable[[str], bool]
+    paths: Sequence[Path | str], stdin: bytes | None, watches: Callable[[str], bool], *, shared_topics: bool = False
 ) -> Callable[[], Iterable[ConnectorSpec]]:
     """Reads the files each time it is called."""
     from playhead.connectors.manifest.reading import read_specs
 
-    return lambda: [spec for spec in read_specs(paths, stdin=stdin) if watches(spec.name)]
+    return lambda: [spec for spec in read_specs(paths, stdin=stdin, shared_topics=shared_topics) if watches(spec.name)]

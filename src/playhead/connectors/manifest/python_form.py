@@ -12,8 +12,8 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 
-from playhead.connectors.manifest.documents import read_bodies
-from playhead.connectors.manifest.nodes import Entry, Items, Node, Page, Table, text_leaf, value_leaf
+from playhead.connectors.manifest.nodes import Page
+from playhead.connectors.manifest.python_values import kind_of_value, read_values
 from playhead.errors import PlayheadError
 from playhead.model import ConnectorSpec
 
@@ -29,8 +29,7 @@ def read_python(page: Page, path: Path) -> list[ConnectorSpec]:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the code is the user's; whatever it raises is told in a sentence
         page.fault(_line_in(error, path), _sentence(error))
         return []
-    tables = [_table(page, thing, line) for thing in found]
-    return read_bodies(page, [table for table in tables if table], f"{FUNCTION}()")
+    return read_values(page, found, f"{FUNCTION}()", line)
 
 
 def _load(name: str, path: Path) -> ModuleType:
@@ -52,7 +51,7 @@ def _call(page: Page, module: ModuleType) -> tuple[list[object], int | None]:
     line = code.co_firstlineno if code and code.co_filename == module.__file__ else None
     answer = function()
     if not isinstance(answer, Iterable) or isinstance(answer, (Mapping, str, bytes)):
-        page.fault(line, f"{FUNCTION}() returned {_kind(answer)}", "return a list of connectors, or yield them")
+        page.fault(line, f"{FUNCTION}() returned {kind_of_value(answer)}", "return a list of connectors, or yield them")
         return [], line
     return list(answer), line
 
@@ -95,46 +94,3 @@ def _sentence(error: BaseException) -> str:
     told = error.what if isinstance(error, PlayheadError) else str(error)
     first = told.strip().split("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
-
-
-def _kind(value: object) -> str:
-    return "nothing" if value is None else f"a {type(value).__name__}"
-
-
-def _table(page: Page, thing: object, line: int | None) -> Table | None:
-    if isinstance(thing, ConnectorSpec):
-        thing = _fields(thing)
-    if isinstance(thing, Mapping):
-        node = _node(page, thing, line, "a connector")
-        return node if isinstance(node, Table) else None
-    page.fault(line, f"{FUNCTION}() gave {_kind(thing)}", "a connector is a dict or a ConnectorSpec")
-    return None
-
-
-def _fields(spec: ConnectorSpec) -> dict[str, object]:
-    fields: dict[str, object] = {"name": spec.name, "config": spec.config, "engine": spec.engine}
-    if spec.state is not None:
-        fields["state"] = spec.state
-    if spec.offsets is not None:
-        fields["offsets"] = [{"partition": p.partition, "offset": p.offset} for p in spec.offsets]
-    return fields
-
-
-def _node(page: Page, value: object, line: int | None, path: str) -> Node:
-    """Plain values of Python. A set has no order, and what another object would look like as text is anybody's guess."""
-    if isinstance(value, str):
-        return text_leaf(str.__str__(value), line)  # also of an enumeration
-    if value is None or isinstance(value, bool | int | float):
-        return value_leaf(int(value) if isinstance(value, int) and not isinstance(value, bool) else value, line)
-    if isinstance(value, Mapping):
-        entries = {}
-        for key, inner in value.items():
-            if isinstance(key, str):
-                entries[str.__str__(key)] = Entry(line, _node(page, inner, line, f"{path}, key {key!r}"))
-            else:
-                page.fault(line, f"{path}: the key {key!r} is not text")
-        return Table(line, entries)
-    if isinstance(value, list | tuple):
-        return Items(line, tuple(_node(page, item, line, path) for item in value))
-    page.fault(line, f"{path}: {_kind(value)} is no value for a connector", "use text, numbers, True, False or a list")
-    return text_leaf("", line)

@@ -15,7 +15,7 @@ from playhead.model import ConnectorSpec, Engine
 from playhead.model.position import Map, Scalar
 
 _BARE = re.compile(r"[A-Za-z_/][A-Za-z0-9_./-]*(?::[A-Za-z0-9_./-]+)*", re.ASCII)
-_WORDS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null", "none", "nan", "inf"}
+MANY_READINGS = {"true", "false", "yes", "no", "on", "off", "y", "n", "null", "none", "nan", "inf"}
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _LONGEST_KEY = 512  # YAML looks for the colon of a key within 1024 characters; an escape takes up to ten
 
@@ -65,7 +65,7 @@ def _connector(spec: ConnectorSpec) -> list[str]:
     if spec.state is not None:
         lines.append(f"    state: {spec.state.value}\n")
     lines.append("    config:\n" if spec.config else "    config: {}\n")
-    lines += [f"      {_key(key, 6)} {_quoted(text(value))}\n" for key, value in _config(spec)]
+    lines += [f"      {_key(key, 6)} {quoted(text(value))}\n" for key, value in _config(spec)]
     if spec.offsets:
         lines.append("    offsets:\n")
         for position in spec.offsets:
@@ -75,27 +75,27 @@ def _connector(spec: ConnectorSpec) -> list[str]:
 
 
 def _key(key: str, indent: int) -> str:
-    return f"{_quoted(key)}:" if len(key) < _LONGEST_KEY else f"? {_quoted(key)}\n{' ' * indent}:"
+    return f"{quoted(key)}:" if len(key) < _LONGEST_KEY else f"? {quoted(key)}\n{' ' * indent}:"
 
 
 def _flow(fields: Map | Mapping[str, Scalar], *, escaped: bool) -> str:
-    return "{" + ", ".join(f"{_always(key)}: {_scalar(value, escaped)}" for key, value in fields.items()) + "}"
+    return "{" + ", ".join(f"{in_quotes(key)}: {_scalar(value, escaped)}" for key, value in fields.items()) + "}"
 
 
 def _scalar(value: Scalar, escaped: bool) -> str:
     if isinstance(value, str):
-        return _always(escape(value) if escaped else value)
+        return in_quotes(escape(value) if escaped else value)
     if isinstance(value, float):
         number = repr(value)  # to YAML 1.1 a number with an exponent is one only with a dot before it
         return number if "." in number else number.replace("e", ".0e")
     return json.dumps(value)
 
 
-def _quoted(text: str) -> str:
-    return text if _BARE.fullmatch(text) and text.lower() not in _WORDS else _always(text)
+def quoted(text: str) -> str:
+    return text if _BARE.fullmatch(text) and text.lower() not in MANY_READINGS else in_quotes(text)
 
 
-def _always(text: str) -> str:
+def in_quotes(text: str) -> str:
     return '"' + "".join(map(_character, text)) + '"'
 
 

@@ -1,0 +1,103 @@
+"""Edits in the offsets topic itself: key bytes, transactions and zombies, as plain clients of Kafka see them."""
+
+import subprocess
+import sys
+
+import pytest
+
+from integration.file_source import dump, source, there  # noqa: F401
+from playhead.connect.answers import OffsetEntry
+from playhead.kafka.client import make_producer
+from playhead.kafka.murmur2 import partition_of
+from playhead.kafka.transactions import TransactionalProducer
+from playhead.model import Deadline
+
+
+def test_a_direct_edit_keeps_key_bytes_and_partition_and_the_connector_resumes_there(playhead, source, there, lab):
+    source.stop()
+    playhead("offsets", "set", source.name, "position=4", "--execute", "--via", "topic", *there).exits(0)
+    key = f'["{source.name}",{{"filename":"{source.file}"}}]'
+    written = [(partition, value) for partition, found, value in dump(lab) if found == key]
+    assert written[-1] == (partition_of(key.encode(), 5), '{"position":4}')
+    assert len({partition for partition, _ in written}) == 1
+    source.at(4)  # the worker sees it without a restart
+    source.rest.resume(source.name)
+    source.at(6)
+    assert source.records() == ["a", "b", "c", "c"]
+
+
+def test_an_own_offsets_topic_is_written_in_connects_order(playhead, lab, rest, source, unique, there, deadline):
+    own, name = unique("own-offsets"), unique("own")
+    config = rest.get_config(source.name) | {"name": name, "offsets.storage.topic": own}
+    rest.create_connector(name, config)
+    partition = {"filename": str(source.file)}
+    deadline.wait_for(lambda: rest.get_offsets(name) == [OffsetEntry(partition, {"position": 6})], "reading the file")
+    playhead("offsets", "set", name, "position=2", "--stop", "--execute", "--via", "topic", *there).exits(0)
+    key = f'["{name}",{{"filename":"{source.file}"}}]'
+    deadline.wait_for(lambda: rest.get_offsets(name) == [OffsetEntry(partition, {"position": 6})], "reading on")
+    assert source.records() == ["a", "b", "c"] * 2 + ["b", "c"]
+    assert '{"position":2}' in [value for _, found, value in dump(lab, own) if found == key]
+    assert '{"position":2}' in [value for _, found, value in dump(lab) if found == key]
+    rest.stop(name)
+    deadline.wait_for(lambda: not rest.list_tasks(name), "stopping")
+    playhead("offsets", "delete", name, "--execute", "--via", "topic", *there).exits(0)
+    assert [value for _, found, value in dump(lab, own) if found == key][-1] == "NULL"
+    assert [value for _, found, value in dump(lab) if found == key][-1] == "NULL"
+    assert rest.get_offsets(name) == []
+    rest.delete_connector(name)
+
+
+def test_a_zombie_of_the_first_task_is_fenced_by_a_direct_edit(playhead, source, there, lab, settings_of):
+    source.stop()
+    with TransactionalProducer(settings_of, f"lab-{source.name}-0", Deadline(20)) as zombie:
+        playhead("offsets", "set", source.name, "position=2", "--execute", "--via", "topic", *there).exits(0)
+        with pytest.raises(Exception, match="another producer took over"), zombie.transaction():
+            zombie.produce(
+                "connect-offsets", f'["{source.name}",{{"filename":"{source.file}"}}]'.encode(), b'{"position":6}'
+            )
+    source.at(2)
+
+
+def test_what_an_open_transaction_hides_is_not_written_over(playhead, lab, settings_of, unique, there):
+    """Behind it may lie a newer position, which a reader of committed records cannot see yet."""
+    owner, holder = unique("orphan"), unique("holder")
+    key = f'["{owner}",{{"filename":"/x"}}]'.encode()
+    partition = partition_of(key, 5)
+    producer = make_producer(settings_of)
+    producer.produce("connect-offsets", b'{"position":1}', key, partition)
+    assert producer.flush(10) == 0
+    with TransactionalProducer(settings_of, holder, Deadline(30)) as open_one:
+        open_one._step("beginning", open_one._producer.begin_transaction)
+        open_one.produce("connect-offsets", f'["{holder}",{{}}]'.encode(), b'{"n":1}', partition=partition)
+        assert open_one._producer.flush(10) == 0
+        ran = playhead("offsets", "set", owner, "position=5", "--execute", *there).exits(4)
+        assert "has an open transaction" in ran.out
+        assert "has an open transaction" in playhead("offsets", "list", owner, *there).exits(0).err
+        open_one.abort()
+    playhead("offsets", "set", owner, "position=5", "--execute", *there).exits(0)
+
+
+def test_many_partitions_of_one_connector_change_together(playhead, lab, settings_of, unique, there):
+    owner = unique("many")
+    producer = make_producer(settings_of)
+    for n in range(60):
+        producer.produce("connect-offsets", b'{"position":0}', f'["{owner}",{{"filename":"/{n}"}}]'.encode())
+    assert producer.flush(10) == 0
+    words = [sys.executable, "-m", "playhead", "offsets", "set", owner, "position=1", "--all", "--execute", *there]
+    mixtures = []
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as edit:
+        while edit.poll() is None:
+            latest = {key: value for _, key, value in dump(lab) if key.startswith(f'["{owner}"')}
+            mixtures.append(len(set(latest.values())))
+        assert edit.stdout is not None
+        assert edit.stdout.read().count(b"changed") == 60
+    assert set(mixtures) == {1}
+    assert set({k: v for _, k, v in dump(lab) if k.startswith(f'["{owner}"')}.values()) == {'{"position":1}'}
+
+
+def test_without_rest_a_live_worker_is_seen_by_its_group(playhead, source, lab):
+    """Whether it runs this connector nobody can say then: refused, and forced only by a word."""
+    there = ("--worker-config", str(lab.worker_config))
+    ran = playhead("offsets", "set", source.name, "position=2", "--execute", *there).exits(4)
+    assert "1 worker(s) of lab are up" in ran.out
+    source.at(6)
