@@ -37,6 +37,7 @@ KEYS = (
     "connect-password",
     "connect-token",
     "timeout",
+    "ledger",
     *PATH_KEYS,
 )
 TABLES = ("kafka", "spark")
@@ -52,6 +53,7 @@ ENVIRONMENT = {
     "command-config": "PLAYHEAD_COMMAND_CONFIG",
     "timeout": "PLAYHEAD_TIMEOUT",
     "journal": "PLAYHEAD_JOURNAL",
+    "ledger": "PLAYHEAD_LEDGER",
 }
 _SENSITIVE = re.compile(
     r"password|passphrase|secret|token(?!\.endpoint)|jaas|credential|user\.info|authorization|\.pem$"
@@ -61,6 +63,7 @@ _SENSITIVE = re.compile(
 _ONE_REFERENCE = re.compile(rf"\$\{{({'|'.join(PLAIN_PROVIDERS)}):[^}}]+\}}")
 _DURATION = re.compile(r"^(\d+(?:\.\d+)?)\s*(ms|s|m|h)?$")
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+_LEDGER = re.compile(r"(?:sql\+)?(?:sqlite:///(?P<file>.+)|postgresql(?:\+psycopg)?://.+)", re.DOTALL)
 _USERINFO = re.compile(r"(://)[^\s,]*@")
 
 
@@ -245,6 +248,8 @@ class _FileReader:
     def value_of(self, key: str, text: str) -> str | Secret:
         if key in PATH_KEYS and not text.startswith("${"):
             return str(self.path.parent / Path(text).expanduser())
+        if key == "ledger" and (found := _LEDGER.fullmatch(text)) and found["file"]:
+            return text[: found.start("file")] + str(self.path.parent / Path(found["file"]).expanduser())
         return as_value(key, text)
 
     def where(self, at: KeyPath) -> str:
@@ -267,6 +272,11 @@ def check_value(key: str, text: str) -> None:
         parse_duration(text)
     if key == "connect":
         check_connect(text)
+    if key == "ledger" and not _LEDGER.fullmatch(text):
+        raise Invalid(
+            f"{masked(text)!r} is not the URL of a ledger",
+            "write it like sqlite:///ledger.db or postgresql://user@host/db",
+        )
 
 
 def check_connect(text: str) -> None:
@@ -325,6 +335,7 @@ FLAGS = {
     "worker-config": "--worker-config",
     "command-config": "--command-config",
     "timeout": "--timeout",
+    "ledger": "--ledger",
 }
 
 

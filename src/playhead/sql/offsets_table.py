@@ -24,8 +24,6 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
-    DateTime,
-    Dialect,
     Integer,
     MetaData,
     Select,
@@ -41,11 +39,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql import quoted_name
-from sqlalchemy.types import TypeDecorator
 
 from playhead.errors import Invalid
 from playhead.model import TopicPartition
 from playhead.sql.address import TableName
+from playhead.sql.times import Utc
 
 LEASE_SECONDS = 30.0
 _CREATION_LOCK = 0x706C6179  # any number, the same for everybody who makes such a table
@@ -86,23 +84,6 @@ class Move(NamedTuple):
     after: int
 
 
-class _Utc(TypeDecorator[datetime]):
-    """Aware UTC in Python, on both databases; SQLite keeps no zone and is given the time of Greenwich."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None or dialect.name != "sqlite":
-            return value
-        return value.astimezone(UTC).replace(tzinfo=None)
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
 class OffsetsTable:
     def __init__(self, name: TableName) -> None:
         self.name = name
@@ -116,8 +97,8 @@ class OffsetsTable:
             Column("next_offset", BigInteger, nullable=False),
             Column("epoch", BigInteger, nullable=False),
             Column("holder", Text),
-            Column("held_until", _Utc),
-            Column("written", _Utc, nullable=False),
+            Column("held_until", Utc),
+            Column("written", Utc, nullable=False),
             Column("written_by", Text, nullable=False),
         )
 

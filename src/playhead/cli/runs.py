@@ -1,0 +1,233 @@
+"""`playhead runs`: what runs on Spark, where, and since when; told by the ledger that those runs write to."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from playhead.cli.complete import SECONDS, matching
+from playhead.cli.connector_verbs import Doing, doing_options
+from playhead.cli.frame import Face, LazyGroup, context_options, output_option, pass_face, say
+from playhead.cli.groups import words_of
+from playhead.render import Column, Details, Listing
+
+if TYPE_CHECKING:
+    from playhead.sql.ledger import Ledger
+    from playhead.sql.ledger_values import RecordedChunk, Run
+
+F = TypeVar("F", bound=Callable[..., Any])
+LIST_COLUMNS = (
+    Column("pipeline", "PIPELINE"),
+    Column("status", "STATE"),
+    Column("host", "HOST"),
+    Column("started", "SINCE"),
+    Column("rows", "ROWS", right=True),
+    Column("stream", "STREAM"),
+    Column("position", "POSITION"),
+    Column("cluster", "CLUSTER", wide=True),
+    Column("run", "RUN", wide=True, right=True),
+    Column("pid", "PID", wide=True, right=True),
+    Column("user", "USER", wide=True),
+    Column("heartbeat", "HEARTBEAT", wide=True),
+    Column("settings", "SETTINGS", wide=True),
+    Column("detail", "DETAIL", wide=True),
+)
+CHUNK_COLUMNS = (
+    Column("committed_at", "COMMITTED"),
+    Column("stream", "STREAM"),
+    Column("seq", "SEQ", right=True),
+    Column("run", "RUN", right=True),
+    Column("source_range", "RANGE"),
+    Column("end_position", "POSITION"),
+    Column("topic", "TOPIC"),
+    Column("offsets", "OFFSETS"),
+    Column("count", "ROWS", right=True),
+    Column("start_position", "FROM", wide=True),
+    Column("generation", "GENERATION", wide=True, right=True),
+    Column("state", "STATE", wide=True),
+    Column("hash_xor", "XOR", wide=True, right=True),
+    Column("hash_sum", "SUM", wide=True, right=True),
+)
+STOP_COLUMNS = (
+    Column("pipeline", "PIPELINE"),
+    Column("status", "STATE"),
+    Column("does", "WOULD"),
+    Column("note", "NOTE"),
+)
+STOPPED_COLUMNS = (
+    Column("pipeline", "PIPELINE"),
+    Column("before", "BEFORE"),
+    Column("after", "AFTER"),
+    Column("result", "RESULT"),
+    Column("detail", "DETAIL"),
+)
+
+
+def _remember_ledger(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.ensure_object(Face).flags["ledger"] = value
+
+
+def ledger_option(command: F) -> F:
+    """For commands that read or write the ledger: which one."""
+    return click.option(
+        "--ledger",
+        callback=_remember_ledger,
+        expose_value=False,
+        metavar="URL",
+        help="sqlite:///FILE or postgresql://USER@HOST/DB [default: a file of your own].",
+    )(command)
+
+
+def run_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    def names() -> list[str]:
+        from playhead.pipeline.runs import open_context_ledger
+
+        face = ctx.find_object(Face) or Face()
+        with open_context_ledger(face.context, SECONDS) as ledger:
+            return [run.pipeline for run in ledger.list_runs()]
+
+    return matching(names, incomplete)
+
+
+_NAME = click.argument("name", shell_complete=run_names)
+_CLUSTER = click.option("--cluster", metavar="ID", help="The Kafka cluster, where several have a run of that name.")
+
+
+@click.group(cls=LazyGroup)
+def runs() -> None:
+    """Runs on Spark: who runs what, since when; stop one."""
+
+
+@runs.command("list")
+@ledger_option
+@context_options
+@output_option
+@pass_face
+def list_(face: Face) -> None:
+    """List the newest run of every pipeline, those of other hosts that share the ledger too.
+
+    ROWS are those of this run. STREAM and POSITION are of the last chunk that was committed.
+    """
+    with _ledger(face) as ledger:
+        rows = [_run_row(run) for run in ledger.list_runs()]
+    face.show(Listing(LIST_COLUMNS, rows, name="pipeline", empty=f"nothing has run with {ledger.place} yet"))
+
+
+@runs.command()
+@_NAME
+@_CLUSTER
+@click.option("--chunks", type=click.IntRange(min=0), default=20, show_default=True, help="So many, the newest first.")
+@ledger_option
+@context_options
+@output_option
+@pass_face
+def show(face: Face, name: str, cluster: str | None, chunks: int) -> None:
+    """Show all that the ledger knows about the run NAME, and the chunks that were committed for it."""
+    from playhead.pipeline.runs import find_run, list_run_chunks
+
+    with _ledger(face) as ledger:
+        run = find_run(ledger, name, cluster)
+        rows = [_chunk_row(chunk) for chunk in list_run_chunks(ledger, run, chunks)]
+    listing = Listing(CHUNK_COLUMNS, rows, name="stream", empty="no chunk was committed")
+    fields = {**_run_row(run), "ledger": ledger.place.removeprefix("the ledger "), "chunks": listing}
+    face.show(listing if face.form == "csv" else Details(fields, name="pipeline"))
+
+
+@runs.command()
+@_NAME
+@_CLUSTER
+@doing_options
+@ledger_option
+@context_options
+@output_option
+@pass_face
+def stop(face: Face, name: str, cluster: str | None, doing: Doing) -> None:
+    """Ask the run NAME to end after its open step, and wait until it has. Nothing is lost: the next run goes on from there."""
+    from playhead.pipeline.runs import find_run, plan_stop, stop_run
+
+    with _ledger(face) as ledger:
+        plan = plan_stop(find_run(ledger, name, cluster))
+        if not doing.execute:
+            row = {"pipeline": name, "status": _status(plan.run), "does": plan.does, "note": plan.note}
+            face.show(Listing(STOP_COLUMNS, [row], name="pipeline"))
+            say("dry run: nothing was changed; add --execute")
+            return
+        done = stop_run(ledger, plan, doing.wait)
+    row = {
+        "pipeline": name,
+        "before": _status(done.before),
+        "after": _status(done.after),
+        "result": done.result.value,
+        "detail": done.detail,
+    }
+    face.show(Listing(STOPPED_COLUMNS, [row], name="pipeline"))
+    if done.exit_code:
+        raise click.exceptions.Exit(done.exit_code)
+
+
+def _ledger(face: Face) -> "Ledger":
+    from playhead.pipeline.runs import open_context_ledger
+
+    return open_context_ledger(face.context, face.deadline.remaining())
+
+
+def _status(run: "Run") -> str:
+    """The state in words. What a run says of itself is believed only while it speaks."""
+    if not run.is_running:
+        return run.state.value
+    said = "stopping" if run.stop else "running"
+    if run.is_silent:
+        said = f"silent for {words_of(int(run.silent_seconds))}" + (", asked to stop" if run.stop else "")
+    if run.silent_seconds < -1:
+        said += f" (its clock is {words_of(int(-run.silent_seconds))} ahead)"
+    return said
+
+
+def _run_row(run: "Run") -> dict[str, Any]:
+    stop = None if run.stop is None else {"who": run.stop.who, "at": _iso(run.stop.at)}
+    return {
+        "pipeline": run.pipeline,
+        "cluster": run.cluster,
+        "state": run.state.value,
+        "status": _status(run),
+        "run": run.epoch,
+        "host": run.host.name,
+        "pid": run.host.pid,
+        "user": run.host.user,
+        "started": _iso(run.started),
+        "heartbeat": _iso(run.heartbeat),
+        "silent_seconds": round(run.silent_seconds, 3) if run.is_running else None,
+        "stop_requested": stop,
+        "settings": dict(run.settings),
+        "transactional_ids": run.transactional_ids,
+        "rows": run.records,
+        "stream": run.last_stream,
+        "position": None if run.last_position is None else run.last_position.to_dict(),
+        "detail": run.detail or None,
+    }
+
+
+def _chunk_row(found: "RecordedChunk") -> dict[str, Any]:
+    chunk = found.chunk
+    return {
+        "committed_at": _iso(found.committed_at),
+        "stream": chunk.stream,
+        "seq": found.seq,
+        "run": found.epoch,
+        "source_range": chunk.source_range,
+        "start_position": None if chunk.start_position is None else chunk.start_position.to_dict(),
+        "end_position": None if chunk.end_position is None else chunk.end_position.to_dict(),
+        "topic": chunk.topic,
+        "offsets": {str(partition): list(ends) for partition, ends in chunk.offsets.items()},
+        "count": chunk.count,
+        "generation": chunk.generation,
+        "state": found.state,
+        "hash_xor": chunk.hash_xor,
+        "hash_sum": chunk.hash_sum,
+    }
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

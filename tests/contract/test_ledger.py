@@ -1,0 +1,452 @@
+"""One suite over both databases of the ledger. The rows are looked at with psql and with the sqlite3 module."""
+
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from datetime import UTC, datetime
+
+import pytest
+
+from integration.consuming import team_lab
+from integration.ledgers import HERE, LOCAL, THERE, Place, chunk
+from playhead.errors import AccessDenied, Busy, Fenced, Invalid, NotFound, Refused, Rejected, Unreachable
+from playhead.model import Map
+from playhead.sql.ledger import default_ledger_url, open_ledger
+from playhead.sql.ledger_values import Claim, RunState, TakenOver
+
+
+@pytest.fixture(scope="module")
+def lab(make_lab):
+    return team_lab(make_lab)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request, tmp_path, unique):
+    name = unique("ledger").replace("-", "_")
+    return Place(request.param, tmp_path, lambda: request.getfixturevalue("lab"), name)
+
+
+@pytest.fixture
+def ledger(place):
+    with place.open() as opened:
+        yield opened
+
+
+only_sqlite = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+only_postgresql = pytest.mark.parametrize("place", ["postgresql"], indirect=True)
+
+
+def claimed(ledger, who=HERE, pipeline="orders"):
+    return ledger.claim("c1", pipeline, who, LOCAL)
+
+
+def test_a_reader_makes_nothing(place, ledger):
+    assert ledger.list_runs() == []
+    assert ledger.list_chunks("c1", "orders") == []
+    assert ledger.last_chunk("c1", "orders", "public.orders") is None
+    assert ledger.ids_used("c1", "orders") == 0
+    with pytest.raises(NotFound, match="'orders' does not exist"):
+        ledger.get_run("c1", "orders")
+    if place.kind == "sqlite":
+        assert not place.path.exists()
+    assert place.tables() == set()
+
+
+def test_what_is_recorded_is_what_the_databases_own_client_shows(place, ledger):
+    claim = claimed(ledger)
+    ledger.record(claim, [chunk(0), chunk(1, hash_xor=-(2**63), offsets={1: (5, 9), 0: (10, 14)})])
+    rows = place.ask(
+        "select seq, epoch, start_position, end_position, offsets, hash_xor, hash_sum from playhead_chunks"
+    )
+    assert sorted(rows) == [
+        ("1", "1", "", '{"incrementing":10}', '{"0":[0,9]}', "0", "9223372036854775807"),
+        (
+            "2",
+            "1",
+            '{"incrementing":10}',
+            '{"incrementing":20}',
+            '{"0":[10,14],"1":[5,9]}',
+            str(-(2**63)),
+            str(2**63 - 1),
+        ),
+    ]
+    asked = "select cluster, pipeline, epoch, host, pid, username, state, settings, records from playhead_runs"
+    assert place.ask(asked) == [("c1", "orders", "1", "here", "11", "me", "running", '{"master":"local[2]"}', "20")]
+    assert place.ask("select name, version from playhead_ledger") == [("ledger", "1")]
+    found = ledger.last_chunk("c1", "orders", "public.orders")
+    assert found.chunk == chunk(1, hash_xor=-(2**63), offsets={0: (10, 14), 1: (5, 9)})
+    assert (found.seq, found.epoch, found.state) == (2, 1, "committed")
+    assert abs((datetime.now(UTC) - found.committed_at).total_seconds()) < 60
+
+
+def test_whoever_claims_takes_over_and_the_older_run_learns_it_at_its_next_word(place, ledger):
+    first, second = claimed(ledger), claimed(ledger, THERE)
+    assert (first.epoch, second.epoch) == (1, 2)
+    words = (
+        lambda: ledger.beat(first),
+        lambda: ledger.record(first, [chunk(0)]),
+        lambda: ledger.set_ids(first, 9),
+        lambda: ledger.finish(first, RunState.FAILED, "too late"),
+    )
+    for word in words:
+        with pytest.raises(TakenOver, match=r"run 2 by you@there \(pid 22\) took over from run 1") as raised:
+            word()
+        assert isinstance(raised.value, Fenced)
+        assert raised.value.exit_code == 4
+    assert place.ask("select count(*) from playhead_chunks") == [("0",)]
+    assert ledger.beat(second) is False
+    assert ledger.get_run("c1", "orders").state is RunState.RUNNING
+    assert claimed(ledger, pipeline="other").epoch == 1
+
+
+def test_a_chunk_is_recorded_once_however_often_it_is_told(place, ledger):
+    claim = claimed(ledger)
+    both = Map({"timestamp": 1, "incrementing": 10})
+    ledger.record(claim, [chunk(0, end_position=both), chunk(1)])
+    turned = Map({"incrementing": 10, "timestamp": 1})
+    ledger.record(claim, [chunk(0, end_position=turned), chunk(1), chunk(2)])
+    ledger.record(claimed(ledger), [chunk(2)])
+    assert [found.seq for found in ledger.list_chunks("c1", "orders")] == [3, 2, 1]
+    assert ledger.get_run("c1", "orders").records == 0
+    # The same rows at other offsets are another chunk: they were sent again.
+    ledger.record(Claim("c1", "orders", 2), [chunk(2, offsets={0: (90, 99)})])
+    ledger.record(
+        Claim("c1", "orders", 2), [chunk(2, offsets={0: (90, 99)}, start_position=Map({"incrementing": 20.0}))]
+    )
+    assert place.ask("select count(*) from playhead_chunks") == [("5",)]
+    assert ledger.get_run("c1", "orders").records == 20
+
+
+def test_chunks_are_numbered_by_stream_and_listed_newest_first(ledger):
+    claim = claimed(ledger)
+    ledger.record(claim, [chunk(0, "a"), chunk(0, "b"), chunk(1, "a")])
+    ledger.record(claim, [chunk(1, "b", end_position=None)])
+    assert ledger.last_chunk("c1", "orders", "a").seq == 2
+    newest = ledger.list_chunks("c1", "orders", limit=1)
+    assert [(found.chunk.stream, found.seq, found.chunk.end_position) for found in newest] == [("b", 2, None)]
+    assert [found.seq for found in ledger.list_chunks("c1", "orders", "a")] == [2, 1]
+    run = ledger.get_run("c1", "orders")
+    assert (run.records, run.last_stream, run.last_position) == (40, "b", None)
+
+
+def test_one_chunk_that_cannot_be_written_takes_the_others_with_it(place, ledger):
+    claim = claimed(ledger)
+    with pytest.raises((OverflowError, Rejected)):
+        ledger.record(claim, [chunk(0), chunk(1, hash_sum=2**70)])
+    assert place.ask("select count(*) from playhead_chunks") == [("0",)]
+    assert ledger.get_run("c1", "orders").records == 0
+
+
+def test_a_stop_is_heard_at_the_next_beat_and_forgotten_by_the_next_run(ledger):
+    claim = claimed(ledger)
+    assert ledger.beat(claim) is False
+    assert ledger.request_stop("c1", "orders", THERE).stop.who == "you@there"
+    assert ledger.request_stop("c1", "orders", HERE).stop.who == "you@there"
+    assert ledger.beat(claim) is True
+    ledger.finish(claim, RunState.STOPPED, "odd \0 words \udc80")
+    run = ledger.get_run("c1", "orders")
+    assert (run.state, run.detail, run.is_running) == (RunState.STOPPED, "odd   words ?", False)
+    assert ledger.beat(claimed(ledger)) is False
+    with pytest.raises(NotFound) as raised:
+        ledger.request_stop("c1", "ordres", HERE)
+    assert raised.value.hint == "did you mean orders?"
+
+
+def test_a_run_that_ended_is_not_asked_to_stop(ledger):
+    claim = claimed(ledger)
+    ledger.finish(claim, RunState.FINISHED)
+    assert ledger.request_stop("c1", "orders", THERE).stop is None
+
+
+def test_the_next_run_knows_how_many_transactional_ids_the_last_one_used(ledger):
+    ledger.set_ids(claimed(ledger), 7)
+    claimed(ledger, THERE)
+    assert ledger.ids_used("c1", "orders") == 7
+    assert ledger.ids_used("c2", "orders") == 0
+
+
+def test_a_heartbeat_of_a_clock_that_was_set_back_is_told_and_no_fault(place, ledger):
+    claim = claimed(ledger)
+    zone = "" if place.kind == "sqlite" else "+00"
+    place.ask(f"update playhead_runs set heartbeat = '2999-01-01 00:00:00.000000{zone}'")
+    run = ledger.get_run("c1", "orders")
+    assert run.silent_seconds < 0
+    assert not run.is_silent
+    place.ask(f"update playhead_runs set heartbeat = '1999-01-01 00:00:00.000000{zone}'")
+    assert ledger.get_run("c1", "orders").is_silent
+    ledger.beat(claim)
+    assert not ledger.get_run("c1", "orders").is_silent
+
+
+def test_threads_share_a_ledger(place, ledger):
+    claims = [claimed(ledger, pipeline=f"p{number}") for number in range(6)]
+    faults = []
+
+    def work(claim):
+        try:
+            for number in range(10):
+                ledger.record(claim, [chunk(number)])
+                ledger.last_chunk("c1", claim.pipeline, "public.orders")
+        except Exception as error:  # noqa: BLE001 - shown below
+            faults.append(error)
+
+    threads = [threading.Thread(target=work, args=(claim,)) for claim in claims]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+    assert place.ask("select count(*), max(seq) from playhead_chunks") == [("60", "10")]
+
+
+RACER = """
+import sys
+from integration.ledgers import HERE, LOCAL, chunk
+from playhead.sql.ledger import open_ledger
+from playhead.sql.ledger_values import TakenOver
+with open_ledger(sys.argv[1], 30) as ledger:
+    for turn in range(15):
+        claim = ledger.claim("c1", "orders", HERE, LOCAL)
+        try:
+            for number in range(4):
+                at = claim.epoch * 100 + number
+                ledger.record(claim, [chunk(2 * at), chunk(2 * at + 1)])
+        except TakenOver:
+            print("taken over")
+"""
+
+
+def start(program, place):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program, place.url]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def test_of_many_writers_only_the_newest_writes_and_none_of_them_fails(place, ledger):
+    """They also race to make the tables. What a run could record lies in one piece: nobody older writes behind a newer one."""
+    racers = [start(RACER, place) for _ in range(4)]
+    said = [racer.communicate(timeout=100)[0] for racer in racers]
+    assert [racer.returncode for racer in racers] == [0] * 4
+    assert "taken over" in "".join(said)
+    rows = place.ask("select seq, epoch from playhead_chunks order by seq")
+    assert [int(seq) for seq, _ in rows] == list(range(1, len(rows) + 1))
+    epochs = [int(epoch) for _, epoch in rows]
+    assert epochs == sorted(epochs)
+    assert all(epochs.count(epoch) % 2 == 0 for epoch in epochs), "half of a record call"
+    assert ledger.get_run("c1", "orders").epoch == 60
+
+
+KILLED = """
+import os, signal, sys
+from integration.ledgers import HERE, LOCAL, chunk
+from playhead.sql.ledger import Ledger, open_ledger
+ledger = open_ledger(sys.argv[1], 10)
+claim = ledger.claim("c1", "orders", HERE, LOCAL)
+ledger.record(claim, [chunk(0)])
+Ledger._update = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)
+ledger.record(claim, [chunk(1), chunk(2)])
+"""
+
+
+def test_a_writer_killed_before_its_commit_leaves_the_old_rows(place, ledger):
+    killed = start(KILLED, place)
+    killed.communicate(timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    assert [found.seq for found in ledger.list_chunks("c1", "orders")] == [1]
+    assert ledger.get_run("c1", "orders").is_running
+    ledger.record(claimed(ledger, THERE), [chunk(1)])
+    assert place.ask("select seq, epoch from playhead_chunks order by seq") == [("1", "1"), ("2", "2")]
+
+
+# Ledgers that cannot be used
+
+
+def test_a_ledger_of_another_version_is_refused_by_readers_and_writers(place, ledger):
+    claim = claimed(ledger)
+    place.ask("update playhead_ledger set version = 2")
+    for word in (ledger.list_runs, lambda: ledger.beat(claim)):
+        with pytest.raises(Refused, match="is a ledger of version 2, and this Playhead knows version 1"):
+            word()
+
+
+@pytest.mark.parametrize("table", ["playhead_ledger", "playhead_runs", "playhead_chunks"])
+def test_tables_of_somebody_else_are_left_alone(place, ledger, table):
+    place.ask(f"create table {table} (x int)")
+    with pytest.raises(Invalid, match=f"the table {table} of the ledger .* is not one of Playhead's"):
+        claimed(ledger)
+    assert place.tables() == {table}
+    if table == "playhead_ledger":
+        with pytest.raises(Invalid, match="not one of Playhead's"):
+            ledger.list_runs()
+    else:
+        assert ledger.list_runs() == []
+
+
+@only_sqlite
+def test_a_file_that_is_no_database_is_said_and_not_touched(place, ledger):
+    place.path.write_text("shopping: milk, bread\n" * 50)
+    before = place.path.read_bytes()
+    for word in (ledger.list_runs, lambda: claimed(ledger)):
+        with pytest.raises(Invalid, match="file is not a database"):
+            word()
+    assert place.path.read_bytes() == before
+
+
+def test_a_url_with_a_table_or_of_something_else_is_refused():
+    with pytest.raises(Invalid, match="names of their own"):
+        open_ledger("sqlite:///x.db?table=mine", 5)
+    with pytest.raises(Invalid, match="is not the URL of a database"):
+        open_ledger("mysql://me:s3cret@host/db", 5)
+    assert open_ledger("sql+sqlite:////tmp/x.db", 5).is_local
+    assert not open_ledger("postgresql://me@host/db", 5).is_local
+
+
+# SQLite alone
+
+
+def test_the_default_ledger_is_a_file_that_only_its_owner_can_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    old = os.umask(0)
+    try:
+        with open_ledger(default_ledger_url(), 5) as ledger:
+            claimed(ledger)
+    finally:
+        os.umask(old)
+    path = tmp_path / "state" / "playhead" / "ledger.db"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+@only_sqlite
+def test_a_locked_file_is_waited_for_and_then_said_to_be_busy(place, ledger):
+    claim = claimed(ledger)
+    with place.open(1.0) as hasty, closing(sqlite3.connect(place.path, isolation_level=None)) as other:
+        other.execute("begin exclusive")
+        for word in (lambda: hasty.beat(claim), hasty.list_runs):
+            with pytest.raises(Busy, match="database is locked"):
+                word()
+        other.execute("rollback")
+        assert hasty.beat(claim) is False
+
+
+@only_sqlite
+def test_a_deleted_file_ends_the_run_instead_of_taking_rows_nobody_will_see(place, ledger):
+    claim = claimed(ledger)
+    place.path.unlink()
+    with pytest.raises(TakenOver, match="the ledger has no row of this run any more"):
+        ledger.record(claim, [chunk(0)])
+
+
+SPILLING = """
+import os, signal, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1].removeprefix("sqlite:///"), isolation_level=None)
+connection.execute("pragma cache_size = 1")
+connection.execute("begin immediate")
+connection.execute("update playhead_runs set epoch = 99, detail = ?", ["x" * 200_000])
+connection.execute("update playhead_chunks set epoch = 99, source_range = ?", ["x" * 200_000])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@only_sqlite
+def test_after_a_kill_in_the_middle_of_a_commit_even_a_reader_sees_the_old_rows(place, ledger):
+    """The pages are half in the file: SQLite must take them back, which a read-only connection may not."""
+    ledger.record(claimed(ledger), [chunk(number) for number in range(30)])
+    start(SPILLING, place).communicate(timeout=60)
+    assert place.path.with_name("ledger.db-journal").stat().st_size > 0
+    with place.open() as fresh:
+        assert [run.epoch for run in fresh.list_runs()] == [1]
+        assert {found.epoch for found in fresh.list_chunks("c1", "orders")} == {1}
+
+
+@only_sqlite
+def test_a_place_where_no_file_can_be_made_is_said(place):
+    place.path.write_text("")
+    with (
+        open_ledger(f"{place.url}/inside/ledger.db", 5) as ledger,
+        pytest.raises(AccessDenied, match="cannot be made: Not a directory"),
+    ):
+        claimed(ledger)
+
+
+STRANGER = """
+import os, sys
+from integration.ledgers import HERE, LOCAL
+from playhead.errors import Unreachable
+from playhead.sql.ledger import open_ledger
+ledger = open_ledger(sys.argv[1], 5)
+ledger.list_runs()
+os.chmod(sys.argv[1].removeprefix("sqlite:///"), 0o000)
+if os.geteuid() == 0:
+    os.setuid(65534)
+for word in (ledger.list_runs, lambda: ledger.claim("c1", "orders", HERE, LOCAL)):
+    try:
+        word()
+    except Unreachable as error:
+        print(error.what)
+"""
+
+
+@only_sqlite
+def test_a_file_that_we_may_not_open_is_said(place, ledger):
+    claimed(ledger)
+    said = start(STRANGER, place).communicate(timeout=60)[0].splitlines()
+    assert len(said) == 2
+    assert {line.rpartition(": ")[2] for line in said} <= {"unable to open database file", "Permission denied"}
+
+
+# PostgreSQL alone
+
+
+@only_postgresql
+def test_a_user_without_rights_is_told_so(place, lab, unique):
+    name = unique("reader").replace("-", "_")
+    lab.psql(f"create role {name} login")
+    with open_ledger(place.url.replace("playhead@", f"{name}@"), 5) as stranger:
+        with pytest.raises(AccessDenied, match="permission denied for schema public"):
+            claimed(stranger)
+        with place.open() as ledger:
+            claimed(ledger)
+        with pytest.raises(AccessDenied, match="permission denied for table playhead_ledger"):
+            stranger.list_runs()
+
+
+@only_postgresql
+def test_a_connection_that_breaks_while_committing_is_no_loss_for_writes_can_be_repeated(place, lab, monkeypatch):
+    with open_ledger(f"{place.url}?application_name=doomed", 10) as ledger:
+        claim = claimed(ledger)
+        real = ledger._add
+        broken: list[str] = []
+
+        def add(connection, *rest):
+            done = real(connection, *rest)
+            if not broken:
+                end = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'doomed'"
+                broken.append(lab.psql(end))
+            return done
+
+        monkeypatch.setattr(ledger, "_add", add)
+        monkeypatch.setattr(ledger, "_update", lambda *_, **__: None)  # so that the commit is what fails
+        ledger.record(claim, [chunk(0)])
+    assert broken == ["t"]
+    assert place.ask("select seq from playhead_chunks") == [("1",)]
+
+
+@only_postgresql
+def test_a_server_that_goes_away_is_unreachable_and_when_it_is_back_the_run_goes_on(place, lab, ledger):
+    claim = claimed(ledger)
+    lab.kill("postgres")
+    try:
+        for word in (lambda: ledger.record(claim, [chunk(0)]), ledger.list_runs):
+            with pytest.raises(Unreachable) as raised:
+                word()
+            assert raised.value.exit_code == 3
+    finally:
+        lab.start("postgres")
+    ledger.record(claim, [chunk(0)])
+    assert [found.seq for found in ledger.list_chunks("c1", "orders")] == [1]

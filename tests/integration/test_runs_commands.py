@@ -1,0 +1,226 @@
+"""`playhead runs` as a user calls it, with runs that are processes of their own and know nothing but the ledger."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from integration.consuming import team_lab
+from integration.ledgers import HERE, LOCAL, THERE, Place, chunk
+from playhead.model import Deadline
+from playhead.sql.ledger_values import RunState
+
+
+@pytest.fixture(scope="module")
+def lab(make_lab):
+    return team_lab(make_lab)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request, tmp_path, unique):
+    name = unique("runs").replace("-", "_")
+    return Place(request.param, tmp_path, lambda: request.getfixturevalue("lab"), name)
+
+
+@pytest.fixture
+def runs(place, playhead):
+    return lambda *words, **more: playhead("runs", *words, "--ledger", place.url, **more)
+
+
+only_sqlite = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+only_postgresql = pytest.mark.parametrize("place", ["postgresql"], indirect=True)
+
+RUN = """
+import sys, time
+from integration.ledgers import HERE, LOCAL, chunk
+from playhead.sql.ledger import open_ledger
+from playhead.sql.ledger_values import RunState
+with open_ledger(sys.argv[1], 10) as ledger:
+    claim = ledger.claim("c1", "orders", HERE, LOCAL)
+    number = 0
+    while not ledger.beat(claim):
+        ledger.record(claim, [chunk(number)])
+        number += 1
+        time.sleep(0.1)
+    ledger.finish(claim, RunState.STOPPED, f"after {number} steps")
+"""
+
+
+@pytest.fixture
+def running(place):
+    """A run that beats until it is asked to stop."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen([sys.executable, "-c", RUN, place.url], env=environment)
+    with place.open() as ledger:
+        Deadline(30).wait_for(lambda: ledger.list_chunks("c1", "orders"), "the first chunk", every=0.05)
+    yield process
+    process.kill()
+    process.wait(10)
+
+
+def test_a_ledger_that_nobody_wrote_yet_is_empty_and_stays_unmade(place, runs):
+    assert "nothing has run with the ledger" in runs("list").exits(0).err
+    assert json.loads(runs("list", "-o", "json").exits(0).out) == []
+    assert "nothing has run with" in runs("show", "orders").exits(1).err
+    assert place.tables() == set()
+
+
+def test_list_and_show_tell_what_the_database_holds(place, runs):
+    with place.open() as ledger:
+        claim = ledger.claim("c1", "orders", THERE, LOCAL)
+        ledger.set_ids(claim, 3)
+        ledger.record(claim, [chunk(number) for number in range(5)])
+        ledger.finish(ledger.claim("c1", "codes", HERE, LOCAL), RunState.FAILED, "no such column")
+    (codes, orders) = json.loads(runs("list", "-o", "json").exits(0).out)
+    assert (codes["pipeline"], codes["state"], codes["detail"]) == ("codes", "failed", "no such column")
+    assert (orders["host"], orders["pid"], orders["user"], orders["run"]) == ("there", 22, "you", 1)
+    assert (orders["rows"], orders["position"], orders["status"]) == (50, {"incrementing": 50}, "running")
+    assert runs("list", "-o", "name").out == "codes\norders\n"
+    titles = runs("list").exits(0).out.splitlines()[0].split()
+    assert titles == ["PIPELINE", "STATE", "HOST", "SINCE", "ROWS", "STREAM", "POSITION"]
+    shown = json.loads(runs("show", "orders", "--chunks", "2", "-o", "json").exits(0).out)
+    assert [found["seq"] for found in shown["chunks"]] == [5, 4]
+    assert shown["chunks"][0]["offsets"] == {"0": [40, 49]}
+    assert shown["chunks"][0]["hash_sum"] == 2**63 - 1
+    assert (shown["transactional_ids"], shown["settings"]) == (3, {"master": "local[2]"})
+    assert "40 < id <= 50" in runs("describe", "orders").exits(0).out
+    assert runs("show", "orders", "-o", "csv").out.count("\n") == 6
+    assert "did you mean orders" in runs("show", "order").exits(1).err
+
+
+def test_stop_shows_its_plan_and_with_execute_waits_until_the_run_says_that_it_ended(place, runs, running):
+    asked = "select count(*) from playhead_runs where stop_requested_at is not null"
+    planned = runs("stop", "orders").exits(0)
+    assert "ask it to stop after its open step" in planned.out
+    assert "dry run" in planned.err
+    assert place.ask(asked) == [("0",)]
+    done = json.loads(runs("stop", "orders", "--wait", "30s", "--execute", "-o", "json").exits(0).out)
+    assert [(row["before"], row["after"], row["result"]) for row in done] == [("running", "stopped", "changed")]
+    assert done[0]["detail"].startswith("after ")
+    assert place.ask("select state from playhead_runs") == [("stopped",)]
+    assert running.wait(10) == 0
+    again = json.loads(runs("stop", "orders", "--execute", "-o", "json").exits(0).out)
+    assert (again[0]["result"], again[0]["detail"]) == ("unchanged", "it is stopped already")
+
+
+def test_a_run_that_was_killed_is_silent_and_a_stop_says_that_it_did_not_end(place, runs):
+    with place.open() as ledger:
+        ledger.claim("c1", "orders", THERE, LOCAL)
+    long_ago = "2020-01-01 00:00:00.000000" + ("" if place.kind == "sqlite" else "+00")
+    place.ask(f"update playhead_runs set heartbeat = '{long_ago}'")
+    assert "silent for" in runs("list").exits(0).out
+    assert "if it is gone, nobody hears this" in runs("stop", "orders").exits(0).out
+    done = runs("stop", "orders", "--wait", "1s", "--execute").exits(1)
+    assert "asked, but it has not ended within 1 s" in done.out
+    assert "from you@there (pid 22)" in done.out
+    assert "asked to stop" in runs("list").exits(0).out
+    assert "asked it to stop already" in runs("stop", "orders").exits(0).out
+
+
+def test_a_stop_that_is_not_waited_for_leaves_a_run_that_is_stopping(place, runs):
+    with place.open() as ledger:
+        claim = ledger.claim("c1", "orders", THERE, LOCAL)
+        assert "asked; not waited for" in runs("stop", "orders", "--no-wait", "--execute").exits(0).out
+        assert "stopping" in runs("list").exits(0).out
+        assert ledger.beat(claim) is True
+
+
+def test_a_second_copy_that_takes_over_while_the_first_is_stopped_is_told(place, runs, monkeypatch):
+    from playhead.pipeline.runs import find_run, plan_stop, stop_run
+
+    with place.open() as ledger, place.open() as other:
+        ledger.claim("c1", "orders", HERE, LOCAL)
+        plan = plan_stop(find_run(ledger, "orders"))
+        real = ledger.request_stop
+
+        def then_taken_over(*words):
+            done = real(*words)
+            other.claim("c1", "orders", THERE, LOCAL)
+            return done
+
+        monkeypatch.setattr(ledger, "request_stop", then_taken_over)
+        done = stop_run(ledger, plan, 10)
+    assert (done.exit_code, done.detail) == (1, "run 2 by you@there (pid 22) took over and goes on")
+
+
+def test_the_same_name_on_two_clusters_must_be_told_apart(place, runs):
+    with place.open() as ledger:
+        ledger.claim("c1", "orders", HERE, LOCAL)
+        ledger.claim("c2", "orders", THERE, LOCAL)
+    assert "name one with --cluster c1 or c2" in runs("show", "orders").exits(2).err
+    assert json.loads(runs("show", "orders", "--cluster", "c2", "-o", "json").exits(0).out)["host"] == "there"
+
+
+def test_a_clock_that_was_set_back_is_shown(place, runs):
+    with place.open() as ledger:
+        ledger.claim("c1", "orders", HERE, LOCAL)
+    ahead = "2999-01-01 00:00:00.000000" + ("" if place.kind == "sqlite" else "+00")
+    place.ask(f"update playhead_runs set heartbeat = '{ahead}'")
+    assert "running (its clock is" in runs("list").exits(0).out
+
+
+def test_a_newer_ledger_is_refused(place, runs):
+    with place.open() as ledger:
+        ledger.claim("c1", "orders", HERE, LOCAL)
+    place.ask("update playhead_ledger set version = 7")
+    for words in (["list"], ["show", "orders"], ["stop", "orders", "--execute"]):
+        assert "version 7" in runs(*words).exits(4).err
+
+
+@only_postgresql
+def test_a_server_that_is_gone_is_unreachable_and_in_the_middle_of_waiting_the_outcome_is_unknown(place, lab, runs):
+    from playhead.pipeline.runs import find_run, plan_stop, stop_run
+
+    with place.open() as ledger:
+        ledger.claim("c1", "orders", HERE, LOCAL)
+        plan = plan_stop(find_run(ledger, "orders"))
+        real = ledger.request_stop
+
+        def then_gone(*words):
+            done = real(*words)
+            lab.kill("postgres")
+            return done
+
+        ledger.request_stop = then_gone
+        try:
+            done = stop_run(ledger, plan, 1)
+            assert "is the database running" in runs("list").exits(3).err
+            runs("stop", "orders", "--execute").exits(3)
+        finally:
+            lab.start("postgres")
+    assert done.exit_code == 5
+    assert done.detail.startswith("asked, but its state cannot be read")
+
+
+@only_sqlite
+def test_flag_environment_and_context_name_the_ledger(place, playhead, tmp_path):
+    with place.open() as ledger:
+        ledger.claim("c1", "orders", HERE, LOCAL)
+    (tmp_path / "playhead.toml").write_text('current = "x"\n[contexts.x]\nledger = "sqlite:///ledger.db"\n')
+    (tmp_path / "deep").mkdir()
+    assert playhead("runs", "list", "-o", "name", cwd=tmp_path / "deep").exits(0).out == "orders\n"
+    named = {"PLAYHEAD_LEDGER": place.url}
+    assert playhead("runs", "list", "-o", "name", env=named, cwd=tmp_path.parent).exits(0).out == "orders\n"
+    elsewhere = f"sqlite:///{tmp_path}/other.db"
+    assert playhead("runs", "list", "-o", "name", "--ledger", elsewhere, env=named).exits(0).out == ""
+    assert "is not the URL of a ledger" in playhead("runs", "list", "--ledger", "ledger.db").exits(2).err
+    shown = playhead("config", "view", env={"PLAYHEAD_LEDGER": "postgresql://me:s3cret@db/x"}).exits(0)
+    assert "***@db/x" in shown.out
+    assert "s3cret" not in shown.out + shown.err
+
+
+@only_sqlite
+def test_runs_are_told_where_spark_is_not_installed(place):
+    with place.open() as ledger:
+        ledger.claim("c1", "orders", HERE, LOCAL)
+    code = f"""
+import sys
+sys.modules["pyspark"] = None
+from playhead.__main__ import main
+sys.argv = ["playhead", "runs", "list", "-o", "name", "--ledger", {place.url!r}]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "orders\n")
