@@ -245,7 +245,7 @@ def test_only_the_last_to_claim_can_move_and_an_edit_takes_it_away(hands, open_i
 def test_a_lease_lapses_by_the_databases_own_clock(rows, hands, table, open_it):
     claimed(hands, "a")
     past = "2020-01-01 00:00:00.000000" + ("" if rows.kind == "sqlite" else "+00")
-    rows.ask(f"update {table} set held_until = '{past}'")  # noqa: S608 - our own name
+    rows.ask(f"update {table} set held_until = '{past}'")
     assert open_it().guard(["billing"]) == []
     assert claimed(hands, "b", polite=True).epoch == 2
 
@@ -306,12 +306,12 @@ def test_a_connection_that_breaks_while_committing_is_an_unknown_outcome(lab, po
     ):
         connection.exec_driver_sql(f"create table {table} (x int)")
         lab.psql(end + f"'{name}'")
-    assert lab.psql("select count(*) from pg_tables where tablename = " + f"'{table}'") == "0"  # noqa: S608 - our own name
+    assert lab.psql("select count(*) from pg_tables where tablename = " + f"'{table}'") == "0"
 
 
 def test_a_writer_that_falls_asleep_in_its_transaction_is_thrown_out(lab, postgres):
     name = f"sleeper-{os.getpid()}"
-    seen = "select count(*) from pg_stat_activity where application_name = " + f"'{name}'"  # noqa: S608 - our own name
+    seen = "select count(*) from pg_stat_activity where application_name = " + f"'{name}'"
     address = parse_address(f"{postgres}?application_name={name}")
     with (
         closing(Database(address, 10)) as database,

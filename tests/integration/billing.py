@@ -28,7 +28,7 @@ def hold() -> None:
 def main(topic: str, group: str, store: str, table: str, bootstrap: str, **options: Any) -> None:
     holding = options.get("hold")
     at = options.get("hold_at", 1)
-    insert = f"insert into {table} values (:topic, :partition, :start, :value)"  # noqa: S608 - our own name
+    insert = f"insert into {table} values (:topic, :partition, :start, :value)"
     with playhead.consume(
         [topic],
         group,

@@ -8,7 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from playhead.connect.answers import OffsetEntry
-from playhead.demo import CONNECTOR, TOPIC
+from playhead.demo.positions import CONNECTOR, TOPIC
 from playhead.kafka.client import make_producer
 from playhead.kafka.transactions import TransactionalProducer
 

@@ -297,3 +297,27 @@ def test_the_library_plans_and_applies_connectors_of_a_script(cast, context, new
         connectors.plan(connectors.ConnectorSpec("x", {"tasks.max": 1}), context=context)  # type: ignore[dict-item]
     assert connectors.delete(spec.name, execute=True, context=context).ok
     assert not cast.exists(spec.name)
+
+
+def test_dicts_specs_and_files_are_planned_and_applied_together(cast, context, tmp_path, unique):
+    body, mapped, made, filed = (unique(form) for form in ("body", "map", "spec", "file"))
+    cast.made += [body, mapped, made, filed]
+    (tmp_path / "in").touch()
+
+    def config(name):
+        return {"connector.class": "FileStreamSource", "file": str(tmp_path / "in"), "topic": name}
+
+    file = tmp_path / "file.json"
+    file.write_text(json.dumps({"name": filed, "config": config(filed)}))
+    given = (
+        {"name": body, "config": {**config(body), "tasks.max": 1}, "state": "stopped"},
+        {mapped: {**config(mapped), "batch.size": 7}},
+        connectors.ConnectorSpec(made, config(made)),
+        file,
+    )
+    assert connectors.apply(*given, execute=True, context=context).ok
+    assert cast.states(body) == ["STOPPED"]
+    assert cast.ask(path_of(body))[1]["config"]["tasks.max"] == "1"
+    assert cast.ask(path_of(mapped))[1]["config"]["batch.size"] == "7"
+    assert [cast.states(name) for name in (mapped, made, filed)] == [["RUNNING", "RUNNING"]] * 3
+    assert connectors.plan(*given, context=context).is_empty

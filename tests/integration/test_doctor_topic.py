@@ -3,7 +3,6 @@
 The commands of the findings are run word for word by a shell, with Kafka's own tools on its path.
 """
 
-
 import shutil
 
 import pytest

@@ -1,6 +1,7 @@
 """The frame every command stands in: exit codes, streams, errors, completion."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -150,6 +151,19 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     done = subprocess.run(["bash", "-c", pipeline], capture_output=True, text=True, check=True)
     assert done.stdout == "key,value,origin\n"
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "words", [["--version"], ["--help"], ["connectors", "--help"], ["config", "view"], ["completion", "bash"]]
+)
+def test_a_reader_that_is_gone_from_the_start_ends_a_command_as_sigpipe_would(words, tmp_path):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [PROGRAM, *words], stdout=writer, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
 def test_ctrl_c_ends_with_130_and_a_word(tmp_path):

@@ -125,7 +125,7 @@ def test_a_name_that_no_table_should_have_is_refused(name):
 def test_any_other_name_is_quoted_and_works(name, path):
     store = open_store(f"sql+sqlite:///{path}?table={name}", Access(Context(None), Deadline(10)))
     assert store.write([change(None, 7)]).exit_code == 0
-    assert ask(path, f'select next_offset from "{name}"') == [(7,)]  # noqa: S608 - a name of ours
+    assert ask(path, f'select next_offset from "{name}"') == [(7,)]
     assert store.snapshot().entries[0].position.offset == at(7)
 
 

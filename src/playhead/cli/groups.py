@@ -10,27 +10,13 @@ from playhead.cli.complete import SECONDS, matching
 from playhead.cli.frame import Face, LazyGroup, context_options, output_option, pass_face, say, write
 from playhead.cli.reset_words import ResetWords, reset_options
 from playhead.cli.writes import WriteOptions, plan_options, settle
+from playhead.model.durations import in_words
 from playhead.render import Column, Details, Listing
 
 if TYPE_CHECKING:
     from playhead.offsets.groups import ShownGroup
     from playhead.offsets.reset import ResetPlan
     from playhead.stores.groups import GroupsStore
-
-
-def words_of(seconds: float | None) -> str:
-    """A span of time for people: the two largest units."""
-    if seconds is None:
-        return "-"
-    rest = int(seconds)
-    if rest < 60:
-        return f"{seconds:.3f}".rstrip("0").rstrip(".") + "s"
-    parts: list[str] = []
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
-        if rest >= size or parts:
-            parts.append(f"{rest // size}{unit}")
-            rest %= size
-    return " ".join(parts[:2])
 
 
 LIST_COLUMNS = (
@@ -48,7 +34,7 @@ SHOW_COLUMNS = (
     Column("log_start", "LOG-START", right=True),
     Column("log_end", "LOG-END", right=True),
     Column("lag", "LAG", right=True),
-    Column("lag_seconds", "LAG-TIME", right=True, show=words_of),
+    Column("lag_seconds", "LAG-TIME", right=True, show=in_words),
     Column("client_id", "CLIENT"),
     Column("host", "HOST"),
     Column("member", "MEMBER", wide=True),

@@ -14,6 +14,8 @@ COMMANDS = {
     "topics": ("playhead.cli.topics:topics", "Topics: partitions, settings, records, and who uses them."),
     "offsets": ("playhead.cli.offsets:offsets", "Positions: see, plan, move, verify and undo them."),
     "groups": ("playhead.cli.groups:groups", "Consumer groups: lag, reset, delete."),
+    "runs": ("playhead.cli.runs:runs", "Runs on Spark: who runs what, since when; stop one."),
+    "run": ("playhead.cli.run:run", "Run connector files on Spark, exactly once."),
     "config": ("playhead.cli.config:config", "Contexts and settings, and where each came from."),
     "info": ("playhead.cli.info:info", "Versions of everything that answers."),
     "completion": ("playhead.cli.completion:completion", "Completion script for bash, zsh or fish."),

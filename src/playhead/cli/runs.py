@@ -9,7 +9,6 @@ import click
 from playhead.cli.complete import SECONDS, matching
 from playhead.cli.connector_verbs import Doing, doing_options
 from playhead.cli.frame import Face, LazyGroup, context_options, output_option, pass_face, say
-from playhead.cli.groups import words_of
 from playhead.render import Column, Details, Listing
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def ledger_option(command: F) -> F:
 
 def run_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     def names() -> list[str]:
-        from playhead.pipeline.runs import open_context_ledger
+        from playhead.sql.ledger import open_context_ledger
 
         face = ctx.find_object(Face) or Face()
         with open_context_ledger(face.context, SECONDS) as ledger:
@@ -150,15 +149,15 @@ def stop(face: Face, name: str, cluster: str | None, doing: Doing) -> None:
     with _ledger(face) as ledger:
         plan = plan_stop(find_run(ledger, name, cluster))
         if not doing.execute:
-            row = {"pipeline": name, "status": _status(plan.run), "does": plan.does, "note": plan.note}
+            row = {"pipeline": name, "status": plan.run.words, "does": plan.does, "note": plan.note}
             face.show(Listing(STOP_COLUMNS, [row], name="pipeline"))
             say("dry run: nothing was changed; add --execute")
             return
         done = stop_run(ledger, plan, doing.wait)
     row = {
         "pipeline": name,
-        "before": _status(done.before),
-        "after": _status(done.after),
+        "before": done.before.words,
+        "after": done.after.words,
         "result": done.result.value,
         "detail": done.detail,
     }
@@ -168,21 +167,9 @@ def stop(face: Face, name: str, cluster: str | None, doing: Doing) -> None:
 
 
 def _ledger(face: Face) -> "Ledger":
-    from playhead.pipeline.runs import open_context_ledger
+    from playhead.sql.ledger import open_context_ledger
 
     return open_context_ledger(face.context, face.deadline.remaining())
-
-
-def _status(run: "Run") -> str:
-    """The state in words. What a run says of itself is believed only while it speaks."""
-    if not run.is_running:
-        return run.state.value
-    said = "stopping" if run.stop else "running"
-    if run.is_silent:
-        said = f"silent for {words_of(int(run.silent_seconds))}" + (", asked to stop" if run.stop else "")
-    if run.silent_seconds < -1:
-        said += f" (its clock is {words_of(int(-run.silent_seconds))} ahead)"
-    return said
 
 
 def _run_row(run: "Run") -> dict[str, Any]:
@@ -191,7 +178,7 @@ def _run_row(run: "Run") -> dict[str, Any]:
         "pipeline": run.pipeline,
         "cluster": run.cluster,
         "state": run.state.value,
-        "status": _status(run),
+        "status": run.words,
         "run": run.epoch,
         "host": run.host.name,
         "pid": run.host.pid,

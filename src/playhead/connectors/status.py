@@ -128,25 +128,34 @@ def list_names(context: Context, deadline: Deadline) -> list[str]:
 def list_connectors(
     context: Context, deadline: Deadline, words: Sequence[str] = (), *, positions: bool = False
 ) -> ConnectorList:
-    """All of them, or those that the words mean; with `positions` also how far each is."""
+    """All of them, or those that the words mean, those on Spark too; with `positions` also how far each is."""
+    from playhead.connectors.spark_runs import list_spark_runs, merged
+
     with open_rest(context, deadline) as rest:
-        found = find_all(rest, words)
+        known = rest.list_connectors()
+        on_spark, notes = list_spark_runs(context, rest.worker().kafka_cluster_id, deadline)
+        names = set(choose_names(words, {*known, *(row.name for row in on_spark)}))
+        on_spark = [row for row in on_spark if row.name in names]
+        found = _all_of(rest, [name for name in sorted(known) if name in names])
         plugins = PluginKeys(rest)
         rows = [_row(info, status, keys_for_traces(plugins, info, status)) for info, status in found]
         if not positions:
-            return ConnectorList(tuple(rows))
+            return ConnectorList(tuple(merged(rows, on_spark)), tuple(notes))
         from playhead.connectors.positions import find_places
         from playhead.offsets.workers import Connector
 
         connectors = [Connector.of(info.name, info.config) for info, _ in found]
         places = find_places(context, rest, connectors, deadline)
         placed = [replace(row, lag=places.lags.get(row.name), position=places.words.get(row.name)) for row in rows]
-        return ConnectorList(tuple(placed), tuple(places.notes))
+        return ConnectorList(tuple(merged(placed, on_spark)), (*notes, *places.notes))
 
 
 def find_all(rest: Rest, words: Sequence[str] = ()) -> list[tuple[ConnectorInfo, ConnectorStatus | None]]:
     """Every connector meant, also one so new that it has no status yet: the worker leaves those out of its expanded list."""
-    names = choose_names(words, rest.list_connectors())
+    return _all_of(rest, choose_names(words, rest.list_connectors()))
+
+
+def _all_of(rest: Rest, names: Sequence[str]) -> list[tuple[ConnectorInfo, ConnectorStatus | None]]:
     expanded = rest.expand_connectors()
     found = []
     for name in names:

@@ -1,36 +1,25 @@
-"""The demo: a file source on the real Connect worker, its position seen, moved, proved with Kafka's own consumer, undone.
-
-Every step is a command of Playhead, run as a user would. What is claimed is checked: the demo fails loudly when Kafka's console
-consumer shows anything else.
-"""
-
-import os
-import subprocess
-import sys
-from collections.abc import Callable
+"""The first act: a file source on the real Connect worker, its position seen, moved, proved and undone."""
 
 from playhead.connect.rest import Rest
+from playhead.demo.stage import Stage
 from playhead.errors import NotFound, PlayheadError
 from playhead.kafka.client import Admin
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic, delete_topic, list_topics
-from playhead.lab import Lab
-from playhead.model import Deadline
 
 CONNECTOR = "demo-file-source"
 TOPIC = "demo-lines"
-CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-
-Say = Callable[[str], None]
 
 
-class Demo:
-    def __init__(self, lab: Lab, say: Say, seconds: float = 120) -> None:
-        self.lab = lab
-        self.say = say
-        self.deadline = Deadline(seconds)
-        self.file = lab.folder / "demo" / "lines.txt"
-        self.rest = Rest(lab.connect_urls, self.deadline)
+class Positions:
+    def __init__(self, stage: Stage) -> None:
+        self.lab = stage.lab
+        self.say = stage.say
+        self.playhead = stage.playhead
+        self.stage = stage
+        self.deadline = stage.deadline
+        self.file = stage.folder / "lines.txt"
+        self.rest = Rest(stage.lab.connect_urls, self.deadline)
 
     def run(self) -> None:
         with self.rest:
@@ -62,7 +51,6 @@ class Demo:
             create_topic(admin, TOPIC, 1, self.deadline)
 
     def start_source(self, lines: list[str]) -> None:
-        self.file.parent.mkdir(exist_ok=True)
         self.file.write_text("".join(f"{line}\n" for line in lines))
         self.say(f"1. A file source reads {self.file} into the topic {TOPIC} on the Connect worker.")
         config = {
@@ -101,9 +89,7 @@ class Demo:
 
     def expect(self, wanted: list[str]) -> None:
         """Kafka's own console consumer is the judge."""
-        arguments = ["--bootstrap-server", self.lab.bootstrap_servers, "--topic", TOPIC, "--from-beginning"]
-        arguments += ["--isolation-level", "read_committed", "--timeout-ms", "3000"]
-        seen = self.lab.tool(CONSOLE_CONSUMER, *arguments).split()
+        seen = self.stage.consumed(TOPIC)
         self.say(f"   kafka-console-consumer shows: {' '.join(seen)}")
         if seen != wanted:
             raise PlayheadError(f"the demo expected {' '.join(wanted)}")
@@ -123,30 +109,8 @@ class Demo:
 
         self.deadline.wait_for(is_stopped, f"stopping {CONNECTOR}")
 
-    def playhead(self, *words: str) -> None:
-        """The command in a process of its own, shown with what it prints. Its journal stays in the lab's folder."""
-        self.say(f"   $ playhead {' '.join(words)}")
-        flags = ["--connect", ",".join(self.lab.connect_urls), "--worker-config", str(self.lab.worker_config)]
-        done = subprocess.run(
-            [sys.executable, "-m", "playhead", *words, *flags],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=max(1.0, self.deadline.remaining()),
-            env={**os.environ, "PLAYHEAD_JOURNAL": str(self.lab.folder / "journal")},
-        )
-        for line in done.stdout.splitlines():
-            self.say(f"     {line}")
-        if done.returncode:
-            raise PlayheadError(f"playhead {words[0]} {words[1]} ended with exit code {done.returncode}")
-
     def await_position(self, position: int) -> None:
         def arrived() -> bool:
             return any(entry.offset == {"position": position} for entry in self.rest.get_offsets(CONNECTOR))
 
         self.deadline.wait_for(arrived, f"{CONNECTOR} reading to position {position}")
-
-
-def run_demo(lab: Lab, say: Say) -> None:
-    Demo(lab, say).run()

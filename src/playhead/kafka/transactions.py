@@ -23,14 +23,15 @@ Headers = Sequence[tuple[str, bytes]]
 class TransactionalProducer:
     """Made and initialised: from here on older producers of `transactional_id` are fenced."""
 
-    def __init__(self, settings: ClientSettings, transactional_id: str, deadline: Deadline) -> None:
+    def __init__(
+        self, settings: ClientSettings, transactional_id: str, deadline: Deadline, **own: str | int | bool
+    ) -> None:
         self.transactional_id = transactional_id
         self._deadline = deadline
         self._undelivered: list[KafkaError] = []
         timeout_ms = max(1000, min(60_000, int(deadline.remaining() * 1000)))
-        self._producer: Producer = make_producer(
-            settings, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, linger_ms=5
-        )
+        own = {"transaction_timeout_ms": timeout_ms, "linger_ms": 5, **own}
+        self._producer: Producer = make_producer(settings, transactional_id=transactional_id, **own)
         try:
             self._step("initialising", lambda: self._producer.init_transactions(deadline.remaining()))
         except BaseException:
@@ -40,13 +41,16 @@ class TransactionalProducer:
     @contextmanager
     def transaction(self) -> Iterator[Self]:
         """Commits when the block ends, aborts when it raises."""
-        self._step("beginning", self._producer.begin_transaction)
+        self.begin()
         try:
             yield self
             self.commit()
         except BaseException:
             self.abort()
             raise
+
+    def begin(self) -> None:
+        self._step("beginning", self._producer.begin_transaction)
 
     def produce(
         self,
@@ -102,8 +106,8 @@ class TransactionalProducer:
             return error
         return None
 
-    def commit(self) -> None:
-        """Raises before committing if any record was not delivered."""
+    def flush(self) -> None:
+        """Raises if any record was not delivered."""
         with self._fatal_translated("producing"):
             waiting = self._producer.flush(self._deadline.remaining())
         if self._undelivered:
@@ -112,6 +116,9 @@ class TransactionalProducer:
             raise TimedOut(
                 f"{waiting} record(s) were not delivered within {self._deadline.seconds:g} s: nothing is committed"
             )
+
+    def commit(self) -> None:
+        self.flush()
         # A commit that ran into its time limit may be asked for again: librdkafka keeps it one commit.
         self._step("committing", lambda: self._producer.commit_transaction(self._deadline.remaining()))
 

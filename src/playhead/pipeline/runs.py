@@ -4,19 +4,16 @@ A run is asked, not killed: it looks into the ledger between its steps, ends aft
 Whether a run that has been silent for long is still alive cannot be told from here; it is asked all the same, in case it wakes.
 """
 
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from playhead.config import Context
 from playhead.errors import Invalid, NotFound, Unreachable
 from playhead.model import Deadline, Result
-from playhead.sql.ledger import Ledger, default_ledger_url, open_ledger
+from playhead.sql.ledger import Ledger
 from playhead.sql.ledger_values import Host, RecordedChunk, Run
 
 POLL_SECONDS = 0.5
-_PASSWORD_REFERENCE = re.compile(r":\$\{env:[^}]+\}@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +38,6 @@ class Stopped:
     @property
     def exit_code(self) -> int:
         return {Result.UNKNOWN: 5, Result.FAILED: 1}.get(self.result, 0)
-
-
-def open_context_ledger(context: Context, seconds: float) -> Ledger:
-    """The ledger that flag, environment or context name, else the user's own file."""
-    return open_ledger(ledger_url(context), seconds)
-
-
-def ledger_url(context: Context) -> str:
-    setting = context.settings.get("ledger")
-    if setting is None:
-        return default_ledger_url()
-    # A password that is a reference stays one until the client is made: what it stands for need not be fit for a URL.
-    return setting.text if _PASSWORD_REFERENCE.search(setting.text) else context.get("ledger") or default_ledger_url()
 
 
 def find_run(ledger: Ledger, name: str, cluster: str | None = None) -> Run:

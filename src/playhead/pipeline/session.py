@@ -7,16 +7,19 @@ own loop plans anew instead. Executors that come and go would starve a barrier s
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from playhead.errors import Invalid, MissingExtra
+from playhead.errors import Invalid, MissingExtra, PlayheadError
 from playhead.pipeline.jars import check_java, fetch_jars
 
 try:
+    from py4j.protocol import Py4JError
     from pyspark import SparkContext
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 except ImportError:
     raise MissingExtra("spark", "pyspark") from None
@@ -77,12 +80,38 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master(options.master).appName("playhead")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with _talk_kept() as log:
+        try:
+            session = builder.getOrCreate()
+        except (PySparkException, Py4JError) as error:
+            raise PlayheadError(f"Spark did not start: {_last_line(log) or error}", f"its log: {log}") from None
     try:
         yield session
+        log.unlink(missing_ok=True)
     finally:
         session.stop()
         _end_jvm()
+
+
+@contextmanager
+def _talk_kept() -> Iterator[Path]:
+    """What the JVM and its workers say goes into a file, kept when a run fails: a JVM keeps the stderr it was born with."""
+    handle, name = tempfile.mkstemp(prefix="playhead-spark-", suffix=".log")
+    sys.stderr.flush()
+    ours = os.dup(2)
+    os.dup2(handle, 2)
+    os.close(handle)
+    try:
+        yield Path(name)
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text("utf-8", "replace").split("\n")
+    said = [line.strip() for line in lines if "Exception" in line or "Error" in line]
+    return said[-1][:300] if said else ""
 
 
 def count_slots(session: SparkSession) -> int:
@@ -90,6 +119,12 @@ def count_slots(session: SparkSession) -> int:
     context = session.sparkContext._jsc.sc()
     profile = context.resourceProfileManager().defaultResourceProfile()
     return max(1, int(context.maxNumConcurrentTasks(profile)))
+
+
+def driver_host(session: SparkSession) -> str:
+    """Where executors reach this process."""
+    context = session.sparkContext
+    return "127.0.0.1" if context._jsc.sc().isLocal() else str(context.getConf().get("spark.driver.host"))
 
 
 def _refuse(settings: Mapping[str, str]) -> None:

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from playhead.errors import Fenced, Refused
 from playhead.model import Map
+from playhead.model.durations import in_words
 
 SILENT_SECONDS = 60.0  # without a sign of life for so long, a run is shown as silent
 BEAT_SECONDS = 10.0  # how often a run should give one
@@ -86,6 +87,18 @@ class Run:
     @property
     def is_silent(self) -> bool:
         return self.is_running and self.silent_seconds > SILENT_SECONDS
+
+    @property
+    def words(self) -> str:
+        """The state for people. What a run says of itself is believed only while it speaks."""
+        if not self.is_running:
+            return self.state.value
+        said = "stopping" if self.stop else "running"
+        if self.is_silent:
+            said = f"silent for {in_words(int(self.silent_seconds))}" + (", asked to stop" if self.stop else "")
+        if self.silent_seconds < -1:
+            said += f" (its clock is {in_words(int(-self.silent_seconds))} ahead)"
+        return said
 
 
 @dataclass(frozen=True, slots=True)

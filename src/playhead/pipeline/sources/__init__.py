@@ -4,7 +4,7 @@ A step of a stream is planned before anything is read: chunks that one task each
 them passes. What a chunk covers is fixed by its plan; where it ends is told by the rows that were really there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -82,8 +82,9 @@ class Stream(Protocol):
         """The next step from `position`, at most `slots` chunks of about so many rows. None: nothing new."""
         ...
 
-    def position_after(self, last: Last) -> Map:
-        """Connect's offset map for a position right after this row."""
+    @property
+    def position_of(self) -> Callable[[Last], Map]:
+        """Connect's offset map for the position right behind a row. It is sent to the executors: it must be picklable."""
         ...
 
 

@@ -1,0 +1,200 @@
+"""`playhead run`: connector files on Spark."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say
+from playhead.cli.runs import ledger_option
+from playhead.render import Column, Listing
+from playhead.render.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from playhead.model import ConnectorSpec
+    from playhead.pipeline.connector_run import Progress
+    from playhead.pipeline.run import RunOptions
+
+COLUMNS = (
+    Column("connector", "CONNECTOR"),
+    Column("state", "STATE"),
+    Column("rows", "ROWS", right=True),
+    Column("steps", "STEPS", right=True),
+    Column("seconds", "SECONDS", right=True),
+    Column("stream", "STREAM"),
+    Column("position", "POSITION"),
+    Column("detail", "DETAIL"),
+    Column("notes", "NOTES", wide=True, show="; ".join),
+)
+
+
+_OPTIONS = (
+    click.option("--once/--continuous", "once", default=True, help="Until caught up, or for ever [default: once]."),
+    click.option("--interval", default="5s", show_default=True, metavar="TIME", help="Between rounds, --continuous."),
+    click.option("--master", metavar="URL", help="Where Spark runs [default: the context's, else local[*]]."),
+    click.option(
+        "--spark-conf", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable."
+    ),
+    click.option(
+        "--jar",
+        "jars",
+        multiple=True,
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="A JDBC driver of your own; repeatable.",
+    ),
+    click.option(
+        "--chunk-rows",
+        type=click.IntRange(min=1),
+        default=500_000,
+        show_default=True,
+        help="About so many rows in one transaction.",
+    ),
+    click.option(
+        "--horizon-timeout",
+        "horizon",
+        default="60s",
+        show_default=True,
+        metavar="TIME",
+        help="How long to wait for open transactions of the database.",
+    ),
+    click.option("--force", is_flag=True, help="Run what Connect runs too: its tasks are fenced and fail."),
+)
+
+
+def _folded_options(words: dict[str, Any]) -> dict[str, Any]:
+    names = ("once", "interval", "master", "settings", "jars", "chunk_rows", "horizon", "force")
+    return {name: words.pop(name) for name in names}
+
+
+def _run_options(command: Any) -> Any:
+    """Adds the options of a run; the command gets them as `given`, still as text."""
+    return folded(command, _OPTIONS, "given", _folded_options)
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="FILE... [NAME]...")
+@click.option("--engine", type=click.Choice(["spark"]), help="Run the named ones whatever engine their file says.")
+@_run_options
+@click.option(
+    "--summary", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Keep the end as JSON."
+)
+@ledger_option
+@context_options
+@output_option
+@pass_face
+def run(face: Face, words: tuple[str, ...], engine: str | None, given: dict[str, Any], summary: Path | None) -> None:
+    """Run source connectors of FILE on Spark, exactly once: those with `engine: spark`, or the named ones of them.
+
+    A run goes on from the position that Connect left, and leaves its own where Connect finds it. Killed at any moment,
+    it is started again the same way. The first Ctrl-C ends it after the open steps, the second one abandons them.
+    """
+    from playhead.pipeline.run import run_connectors
+
+    specs = _chosen(*_sorted(words), whatever_engine=engine is not None)
+    line = ProgressLine(sys.stderr)
+    seen: dict[str, Progress] = {}
+
+    def tell(progress: "Progress") -> None:
+        seen[progress.name] = progress
+        line.update("; ".join(f"{one.name}: {one.rows} rows" for one in seen.values())[:120])
+
+    done = run_connectors(face.context, specs, _options(face, given), tell)
+    line.clear()
+    rows = [_row(progress) for progress in done]
+    if summary is not None:
+        _write_summary(summary, rows)
+    face.show(Listing(COLUMNS, rows, name="connector"))
+    if face.form == "table":
+        for note in dict.fromkeys(f"{one.name}: {note}" for one in done for note in one.notes):
+            say(f"note: {note}")
+    if code := _exit_code(done):
+        raise click.exceptions.Exit(code)
+
+
+def _sorted(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Files and names: what lies on disk, or looks like a path, is a file."""
+    files = [word for word in words if word == "-" or Path(word).exists() or "/" in word or Path(word).suffix]
+    return files, [word for word in words if word not in files]
+
+
+def _chosen(files: Sequence[str], names: Sequence[str], *, whatever_engine: bool) -> "list[ConnectorSpec]":
+    from playhead.connectors.manifest import read_specs
+    from playhead.errors import NotFound
+    from playhead.model import Engine
+
+    if not files:
+        raise click.UsageError("name at least one connector file")
+    specs = read_specs(files, stdin=sys.stdin.buffer.read() if "-" in files else None, shared_topics=True)
+    known = {spec.name: spec for spec in specs}
+    for name in names:
+        if name not in known:
+            raise NotFound("connector", name, sorted(known))
+    chosen = [known[name] for name in names] if names else specs
+    if whatever_engine:
+        return chosen
+    others = [spec.name for spec in chosen if spec.engine is not Engine.SPARK]
+    if names and others:
+        raise click.UsageError(
+            f"{others[0]} is not marked engine: spark; add --engine spark to run it here all the same"
+        )
+    return [spec for spec in chosen if spec.engine is Engine.SPARK]
+
+
+def _options(face: Face, given: dict[str, Any]) -> "RunOptions":
+    from playhead.config.contexts import parse_duration
+    from playhead.pipeline.run import RunOptions
+    from playhead.pipeline.session import SparkOptions
+
+    settings = {_spark_key(key): setting.text for key, setting in face.context.table("spark").items()}
+    for pair in given["settings"]:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise click.UsageError(f"--spark-conf {pair!r} is not KEY=VALUE")
+        settings[_spark_key(key.strip())] = value
+    master = given["master"] or settings.pop("spark.master", None) or "local[*]"
+    settings.pop("spark.master", None)
+    return RunOptions(
+        SparkOptions(master, settings, given["jars"]),
+        None if given["once"] else parse_duration(given["interval"]),
+        given["chunk_rows"],
+        parse_duration(given["horizon"]),
+        given["force"],
+        face.context.timeout_seconds,
+    )
+
+
+def _spark_key(key: str) -> str:
+    return key if key.startswith("spark.") else f"spark.{key}"
+
+
+def _row(progress: "Progress") -> dict[str, Any]:
+    return {
+        "connector": progress.name,
+        "state": progress.state.value if progress.state else "stopped",
+        "rows": progress.rows,
+        "steps": progress.steps,
+        "seconds": round(progress.seconds, 2),
+        "stream": progress.stream or None,
+        "position": progress.position.to_dict() if progress.position is not None else None,
+        "detail": progress.error.what if progress.error else None,
+        "hint": progress.error.hint if progress.error else None,
+        "notes": list(progress.notes),
+    }
+
+
+def _write_summary(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    import msgspec
+
+    from playhead.files import replace_file
+
+    replace_file(path, msgspec.json.format(msgspec.json.encode({"connectors": rows}), indent=2) + b"\n")
+
+
+def _exit_code(done: "Sequence[Progress]") -> int:
+    """Of the worst: an unknown end before a refusal, a refusal before a failure."""
+    codes = {one.error.exit_code for one in done if one.error is not None}
+    if len(done) > 1 and codes:
+        return 5 if 5 in codes else 1
+    return max(codes, default=0)

@@ -1,0 +1,57 @@
+"""What both acts of the demo stand on: commands in processes of their own, shown with what they print, and the judge."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+from playhead.errors import PlayheadError
+from playhead.lab import Lab
+from playhead.model import Deadline
+
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+
+Say = Callable[[str], None]
+
+
+class Stage:
+    def __init__(self, lab: Lab, say: Say, seconds: float) -> None:
+        self.lab = lab
+        self.say = say
+        self.deadline = Deadline(seconds)
+        self.folder = lab.folder / "demo"
+        self.folder.mkdir(exist_ok=True)
+
+    def playhead(self, *words: str) -> None:
+        self.say(f"   $ playhead {' '.join(words)}")
+        with self.start(*words) as process:
+            told, _ = process.communicate(timeout=max(1.0, self.deadline.remaining()))
+        for line in told.splitlines():
+            self.say(f"     {line}")
+        if process.returncode:
+            raise PlayheadError(f"playhead {' '.join(words[:2])} ended with exit code {process.returncode}")
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        """In a session of its own, so that it can be killed with everything it started. Its traces stay in the lab's folder."""
+        flags = ["--connect", ",".join(self.lab.connect_urls), "--worker-config", str(self.lab.worker_config)]
+        ledger = f"sqlite:///{self.folder / 'ledger.db'}"
+        journal = str(self.lab.folder / "journal")
+        return subprocess.Popen(
+            [sys.executable, "-m", "playhead", *words, *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "PLAYHEAD_JOURNAL": journal, "PLAYHEAD_LEDGER": ledger, "DEMO_USER": self.user},
+        )
+
+    def consumed(self, topic: str) -> list[str]:
+        """Every committed value of a topic, by Kafka's own console consumer."""
+        arguments = ["--bootstrap-server", self.lab.bootstrap_servers, "--topic", topic, "--from-beginning"]
+        arguments += ["--isolation-level", "read_committed", "--timeout-ms", "3000"]
+        return self.lab.tool(CONSOLE_CONSUMER, *arguments).splitlines()
+
+    @property
+    def user(self) -> str:
+        """Of the lab's database."""
+        return self.lab.postgres_url.removeprefix("postgresql://").partition("@")[0]

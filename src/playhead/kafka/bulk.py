@@ -1,0 +1,82 @@
+"""Many records in one transaction, as fast as one process can hand them to librdkafka.
+
+One call of Python per record is the price of the library; everything else is per batch. Where the records went is learnt from
+the first and the last of each partition: the partitions are chosen here, and within one of them the broker keeps the order.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import islice, repeat
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from playhead.kafka.faults import code_of, transaction_fault
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.transactions import TransactionalProducer
+from playhead.model import Deadline
+
+TRANSACTION_SECONDS = 120
+_QUEUE_MESSAGES = 200_000
+
+Delivered = Callable[[KafkaError | None, Message], None]
+
+
+class BulkProducer(TransactionalProducer):
+    """`ranges`: partition -> first and last offset of what was sent there, whole once `flush` has returned."""
+
+    def __init__(self, settings: ClientSettings, transactional_id: str, deadline: Deadline) -> None:
+        super().__init__(
+            settings,
+            transactional_id,
+            deadline,
+            transaction_timeout_ms=TRANSACTION_SECONDS * 1000,
+            queue_buffering_max_messages=_QUEUE_MESSAGES,
+            **{name: value for name, value in _TUNED.items() if name.replace("_", ".") not in settings.producer},
+        )
+        self.ranges: dict[int, tuple[int, int]] = {}
+
+    def send(
+        self, topic: str, partition: int, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None
+    ) -> None:
+        """All to one partition, in their order. `keys` None: no record has one."""
+        produce = self._producer.produce
+        pairs = zip(values, repeat(None) if keys is None else keys, strict=False)
+        last = len(values) - 1
+        for value, key in islice(pairs, 1):
+            self._marked(topic, partition, value, key)
+        for value, key in islice(pairs, max(0, last - 1)):
+            try:
+                produce(topic, value, key, partition)
+            except (BufferError, KafkaException):
+                self._queued(topic, partition, value, key)
+        for value, key in pairs if last > 0 else ():
+            self._marked(topic, partition, value, key)
+
+    def _marked(self, topic: str, partition: int, value: bytes | None, key: bytes | None) -> None:
+        """A record whose place is wanted."""
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            self._delivered(error, message)
+            offset = message.offset()
+            if error is None and offset is not None:
+                first, last = self.ranges.get(partition, (offset, offset))
+                self.ranges[partition] = (min(first, offset), max(last, offset))
+
+        self._queued(topic, partition, value, key, delivered)
+
+    def _queued(
+        self, topic: str, partition: int, value: bytes | None, key: bytes | None, delivered: Delivered | None = None
+    ) -> None:
+        """A full queue is waited out; any other error is told as it is."""
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, on_delivery=delivered or self._delivered)
+            except BufferError:
+                self._deadline.check("producing")
+                self._poll(0.05)
+            except KafkaException as error:
+                raise transaction_fault(code_of(error), self.transactional_id, "producing") from None
+            else:
+                return
+
+
+_TUNED: dict[str, str | int | bool] = {"linger_ms": 50, "batch_size": 1_000_000, "compression_type": "lz4"}

@@ -1,0 +1,179 @@
+"""One connector of a run: rounds over its streams, steps within a stream, each planned from what is committed.
+
+What fails is planned anew from the committed position, three times in a row at most; being fenced is the end, because somebody
+else runs this connector now, and to go on would only fence him in turn.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pyspark.sql import SparkSession
+
+from playhead.errors import Busy, Fenced, OutcomeUnknown, PlayheadError, Refused, Unreachable
+from playhead.model import Deadline, Map
+from playhead.pipeline.faults import TaskFailed
+from playhead.pipeline.ingest import STEP_SECONDS, Connector, Ingested, Receipt, ingest_step
+from playhead.pipeline.slots import Slots
+from playhead.pipeline.sources import Source, Stream
+from playhead.sql.ledger import Ledger
+from playhead.sql.ledger_values import ChunkRow, Claim
+
+TRIES = 3
+WORTH_ANOTHER_TRY = (TaskFailed, Unreachable, Busy, OutcomeUnknown)
+
+
+class State(StrEnum):
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a connector has done so far; read by whoever shows it."""
+
+    name: str
+    rows: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    state: State | None = None
+    stream: str = ""
+    position: Map | None = None
+    notes: list[str] = field(default_factory=list)
+    error: PlayheadError | None = None
+
+    def note(self, words: str) -> None:
+        if words and words not in self.notes:
+            self.notes.append(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all connectors of a run use together. `stop` is set when the run is to end after the open steps."""
+
+    spark: SparkSession
+    slots: Slots
+    ledger: Ledger
+    stop: threading.Event
+    rows_per_chunk: int
+    tell: Callable[[Progress], None]
+
+
+class Moved(Refused):
+    """The position is not where the step was planned from; plan it anew."""
+
+
+class ConnectorRun:
+    def __init__(self, shared: Shared, connector: Connector, claim: Claim, open_source: Callable[[], Source]) -> None:
+        self.progress = Progress(connector.name)
+        self._shared = shared
+        self._connector = connector
+        self._claim = claim
+        self._open_source = open_source
+        self._failures = 0
+
+    def run(self, *, interval_seconds: float | None) -> None:
+        """Until caught up, or with an interval for ever. Ends in `progress.state`; nothing is raised but bugs."""
+        started = time.perf_counter()
+        try:
+            with self._shared.slots.user():
+                self._rounds(interval_seconds)
+            self.progress.state = State.STOPPED if self._shared.stop.is_set() else State.FINISHED
+        except PlayheadError as error:
+            self.progress.state, self.progress.error = State.FAILED, error
+        finally:
+            self.progress.seconds = time.perf_counter() - started
+            self._shared.tell(self.progress)
+
+    def _rounds(self, interval_seconds: float | None) -> None:
+        source: Source | None = None
+        try:
+            while not self._shared.stop.is_set():
+                try:
+                    if source is None:
+                        source = self._open_source()
+                    self._round(source)
+                except (Moved, *WORTH_ANOTHER_TRY) as error:
+                    self._failed(error)
+                    if source is not None:
+                        source.close()
+                        source = None
+                    continue
+                if interval_seconds is None:
+                    return
+                self._shared.stop.wait(interval_seconds)
+        finally:
+            if source is not None:
+                source.close()
+
+    def _failed(self, error: PlayheadError) -> None:
+        self._failures += 1
+        self._shared.ledger.beat(self._claim)  # somebody else took over: that is the reason, and the end
+        if self._failures >= TRIES:
+            raise error
+        self.progress.note(f"planned anew after: {error.what}")
+        self._shared.stop.wait(min(10.0, 0.5 * 4 ** (self._failures - 1)))
+
+    def _round(self, source: Source) -> None:
+        deadline = Deadline(STEP_SECONDS)
+        self._connector.fence(self._shared.slots.total, deadline)
+        for stream in source.streams():
+            while not self._shared.stop.is_set():
+                if self._step(stream):
+                    break
+
+    def _step(self, stream: Stream) -> bool:
+        """True when the stream has nothing more, up to the end that was seen when the step was planned."""
+        shared, connector = self._shared, self._connector
+        if shared.ledger.beat(self._claim):
+            shared.stop.set()
+            return True
+        place = connector.log.place(connector.name, stream.partitions, Deadline(STEP_SECONDS))
+        with shared.slots.take() as slots:
+            step = stream.plan(place.offset, slots, shared.rows_per_chunk)
+            if step is None or not step.chunks:
+                self.progress.stream, self.progress.position = stream.name, place.offset
+                self.progress.note(step.horizon if step else "")
+                return True
+            try:
+                done = ingest_step(shared.spark, connector, stream, place, step)
+            except Refused as error:
+                if isinstance(error, Fenced):
+                    raise
+                raise Moved(error.what, error.hint) from None
+            finally:
+                step.close()
+        self._record(stream, done)
+        return done.reaches_end or not stream.has_position
+
+    def _record(self, stream: Stream, done: Ingested) -> None:
+        chunks, start = [], done.start
+        for receipt in done.receipts:
+            if receipt.count:
+                chunks.append(_row(stream, receipt, start))
+                start = receipt.position
+        progress = self.progress
+        progress.rows, progress.steps = progress.rows + done.rows, progress.steps + 1
+        progress.stream, progress.position = stream.name, start
+        progress.note(done.horizon)
+        self._failures = 0
+        self._shared.tell(progress)
+        if chunks:
+            self._shared.ledger.record(self._claim, chunks)
+
+
+def _row(stream: Stream, receipt: Receipt, start: Map | None) -> ChunkRow:
+    return ChunkRow(
+        stream.name,
+        receipt.chunk.where,
+        start,
+        receipt.position,
+        stream.topic,
+        receipt.offsets,
+        receipt.count,
+        receipt.hash_xor,
+        receipt.hash_sum,
+    )

@@ -1,0 +1,99 @@
+"""Where a Spark-run source keeps its position: the offsets topic of the workers that would run it, named by their own file.
+
+The worker file says all of it: the topic, the group that names the transactional ids, whether the workers run exactly once, and
+the producer settings of their connectors. None of that is guessed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from playhead.config import Context, Setting
+from playhead.connect.rest import open_rest
+from playhead.errors import Invalid, NotFound, Refused, Unreachable
+from playhead.kafka.client import describe_cluster
+from playhead.kafka.properties import ClientSettings, client_settings, translate
+from playhead.model import ConnectorSpec, Deadline
+from playhead.offsets.workers import Worker, worker_of
+from playhead.stores.config_topic import read_fencing_counts
+
+CATALOG_RELEASE = "10.9.4"
+PRODUCER, OVERRIDE = "producer.", "producer.override."
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """`group_id` and a connector's name make the transactional ids that Connect's own tasks would use."""
+
+    settings: ClientSettings
+    cluster_id: str
+    group_id: str
+    topic: str
+    exactly_once: bool
+    worker: Worker
+    fencing: Mapping[str, int]
+
+    def transactional_id(self, connector: str, number: int) -> str:
+        return f"{self.group_id}-{connector}-{number}"
+
+    def producer_settings(self, config: Mapping[str, str]) -> ClientSettings:
+        """Of a connector's producers: what the worker file says with `producer.`, then the connector's own overrides."""
+        named = {key.removeprefix(PRODUCER): value for key, value in self.worker.items() if key.startswith(PRODUCER)}
+        named |= {key.removeprefix(OVERRIDE): value for key, value in config.items() if key.startswith(OVERRIDE)}
+        translated = translate({key: Setting(value, PRODUCER + key) for key, value in named.items()})
+        own = replace(self.settings, common={**self.settings.common, **translated.common})
+        return replace(own, producer={**self.settings.producer, **translated.producer})
+
+
+def find_home(context: Context, deadline: Deadline) -> Home:
+    worker = worker_of(context)
+    if worker is None:
+        raise Invalid(
+            "the worker's properties file is not named, and with it not where positions are kept",
+            "give --worker-config worker.properties, or worker-config in the context",
+        )
+    topic, group_id = worker.get("offset.storage.topic"), worker.get("group.id")
+    if not topic or not group_id:
+        raise Invalid(
+            "the worker file names no offset.storage.topic and group.id",
+            "Spark keeps positions where distributed workers do: name the file of one of those",
+        )
+    settings = client_settings(context)
+    configs = worker.get("config.storage.topic")
+    return Home(
+        settings,
+        describe_cluster(settings, deadline).id,
+        group_id,
+        topic,
+        worker.is_exactly_once,
+        worker,
+        read_fencing_counts(settings, configs, deadline) if configs else {},
+    )
+
+
+def finds_with_catalog(context: Context, connector_class: str, deadline: Deadline) -> bool:
+    """Whether the plugin that the workers have installed looks for `db.schema.table`; only one release of Confluent's does."""
+    if not context.connect_urls:
+        return False
+    try:
+        with open_rest(context, deadline.share()) as rest:
+            versions = [plugin.version for plugin in rest.list_plugins() if plugin.class_ == connector_class]
+    except Unreachable:
+        return False
+    return bool(versions) and connector_class.startswith("io.confluent.") and versions[0] == CATALOG_RELEASE
+
+
+def check_not_in_connect(context: Context, spec: ConnectorSpec, deadline: Deadline) -> None:
+    """Refuses a connector that a Connect worker runs: one of the two engines would be fenced at its next commit."""
+    if not context.connect_urls:
+        return
+    try:
+        with open_rest(context, deadline.share()) as rest:
+            status = rest.find_status(spec.name)
+            tasks = len(rest.list_tasks(spec.name)) if status else 0
+    except (Unreachable, NotFound):
+        return  # no worker answers: should one run it all the same, fencing keeps the two apart
+    if status is not None and (status.connector.state != "STOPPED" or tasks):
+        raise Refused(
+            f"{spec.name} is {status.connector.state} in Connect with {tasks} task(s)",
+            f"playhead connectors stop {spec.name} --execute, or --force to fence its tasks",
+        )

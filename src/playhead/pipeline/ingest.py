@@ -1,0 +1,154 @@
+"""One exactly-once step of a source: planned from the committed position, produced in parallel, committed in turn.
+
+connect-offsets is the truth: the rows of a chunk and the position behind them are one Kafka transaction. The ledger follows and
+may be rebuilt. Anything unequal or failed is aborted, and the loop plans anew from what is committed.
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+
+from playhead.connect.keys import encode_value
+from playhead.kafka.client import Admin, revealed
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.topics import create_topic, describe_topics
+from playhead.kafka.transactions import PlainProducer, TransactionalProducer
+from playhead.model import Deadline, Map
+from playhead.pipeline.faults import spark_translated
+from playhead.pipeline.home import Home
+from playhead.pipeline.positions import Place, PositionLog, find_news
+from playhead.pipeline.producing import RECEIPT_DDL, ChunkTask, Commit
+from playhead.pipeline.session import driver_host
+from playhead.pipeline.sources import Chunk, Step, Stream
+from playhead.pipeline.turns import Turns
+
+STEP_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a committed chunk has done."""
+
+    chunk: Chunk
+    count: int
+    hash_xor: int
+    hash_sum: int
+    offsets: dict[int, tuple[int, int]]
+    position: Map | None
+    produce_seconds: float
+    wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    receipts: Sequence[Receipt]
+    start: Map | None
+    seconds: float
+    horizon: str
+    reaches_end: bool
+
+    @property
+    def rows(self) -> int:
+        return sum(receipt.count for receipt in self.receipts)
+
+
+@dataclass(slots=True)
+class Connector:
+    """A source connector as it runs here. `ids`: how many transactional ids may have been used for it, by anybody."""
+
+    name: str
+    home: Home
+    settings: ClientSettings
+    log: PositionLog
+    own_topic: str | None = None
+    ids: int = 1
+    _topics: dict[str, int] = field(default_factory=dict)
+
+    def transactional_ids(self, chunks: int) -> list[str]:
+        return [self.home.transactional_id(self.name, number) for number in range(max(self.ids, chunks))]
+
+    def fence(self, slots: int, deadline: Deadline) -> None:
+        """Whoever wrote for this connector, a worker's task or another run, cannot commit any more."""
+
+        def fenced(transactional_id: str) -> None:
+            with TransactionalProducer(self.settings, transactional_id, deadline):
+                pass
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(fenced, self.transactional_ids(slots)))
+
+    def count_partitions(self, topic: str, deadline: Deadline) -> int:
+        """Of a topic, which is created as the broker likes if it is not there."""
+        if topic not in self._topics:
+            with Admin(self.settings, deadline) as admin:
+                found = describe_topics(admin, [topic], deadline)[topic]
+                if found is None:
+                    create_topic(admin, topic, -1, deadline)
+                    found = deadline.wait_for(
+                        lambda: describe_topics(admin, [topic], deadline)[topic], f"creating {topic}"
+                    )
+            self._topics[topic] = len(found.partitions)
+        return self._topics[topic]
+
+
+def ingest_step(spark: SparkSession, connector: Connector, stream: Stream, place: Place, step: Step) -> Ingested:
+    """Runs what was planned from `place`. Returns when all its chunks are committed."""
+    started = time.perf_counter()
+    deadline = Deadline(STEP_SECONDS)
+    partitions = connector.count_partitions(stream.topic, deadline)
+
+    def moved() -> str | None:
+        news = find_news(connector.log.settings, connector.log.topic, place.key, place.since, deadline)
+        return "the position moved after the step was planned: another run or a worker has committed" if news else None
+
+    position_of = stream.position_of if stream.has_position else None
+    with (
+        Turns(len(step.chunks), moved, driver_host(spark)) as turns,
+        spark_translated(f"{connector.name}, {stream.name}"),
+    ):
+        task = ChunkTask(
+            {"common": revealed(connector.settings.common), "producer": revealed(connector.settings.producer)},
+            connector.transactional_ids(len(step.chunks)),
+            len(step.chunks),
+            turns.address,
+            stream.topic,
+            partitions,
+            time.monotonic_ns() % partitions,
+            Commit(connector.log.topic, place.key, place.kafka_partition, position_of),
+            STEP_SECONDS,
+        )
+        rows = step.read(spark).mapInArrow(cast(Any, task), RECEIPT_DDL, barrier=True).collect()
+    receipts = [
+        _receipt(step.chunks[row["number"]], row.asDict()) for row in sorted(rows, key=lambda row: row["number"])
+    ]
+    if connector.own_topic is not None:
+        _copy_to_worker(connector, place, receipts, deadline)
+    return Ingested(receipts, place.offset, time.perf_counter() - started, step.horizon, step.reaches_end)
+
+
+def _receipt(chunk: Chunk, row: dict[str, object]) -> Receipt:
+    offsets = {int(partition): (first, last) for partition, (first, last) in json.loads(str(row["offsets"])).items()}
+    position = row["position"]
+    return Receipt(
+        chunk,
+        int(str(row["count"])),
+        int(str(row["hash_xor"])),
+        int(str(row["hash_sum"])),
+        offsets,
+        None if position is None else Map(json.loads(str(position))),
+        float(str(row["produce_seconds"])),
+        float(str(row["wait_seconds"])),
+    )
+
+
+def _copy_to_worker(connector: Connector, place: Place, receipts: Sequence[Receipt], deadline: Deadline) -> None:
+    """A connector with an offsets topic of its own: the workers' topic gets a plain copy, as Connect does it."""
+    positions = [receipt.position for receipt in receipts if receipt.position is not None]
+    if positions:
+        with PlainProducer(connector.home.settings, deadline) as producer:
+            producer.produce(connector.home.topic, place.key, encode_value(positions[-1]))

@@ -1,0 +1,98 @@
+"""The positions of connectors in an offsets topic, followed: read whole once, from then on only what is new.
+
+Committed records only. While somebody's transaction is open, what was committed behind it is not to be seen yet; a position
+that may be hidden so is waited for, never taken for the newest.
+"""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from playhead.connect.keys import OffsetKey, decode_value, encode_new_key
+from playhead.errors import Busy
+from playhead.kafka.client import Admin
+from playhead.kafka.log import Captured, Record, capture, read_latest, read_records
+from playhead.kafka.murmur2 import partition_of
+from playhead.kafka.properties import ClientSettings
+from playhead.model import Deadline, Map
+
+HIDDEN_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a stream's position is, or will be: its key, the Kafka partition it lies in, and what it says now."""
+
+    key: bytes
+    kafka_partition: int
+    offset: Map | None
+    since: Mapping[int, int]
+    """Where the reading ended that found this: anything of the key behind it means that somebody else has committed."""
+
+
+class PositionLog:
+    """May be shared by threads."""
+
+    def __init__(self, settings: ClientSettings, topic: str) -> None:
+        self.settings = settings
+        self.topic = topic
+        self._ends: dict[int, int] = {}
+        self._newest: dict[bytes, Record] = {}
+        self._lock = threading.Lock()
+
+    def place(self, connector: str, partitions: Sequence[Map], deadline: Deadline) -> Place:
+        """As committed now: the first of these partitions that has a position, else where the first of them would be put."""
+        with self._lock:
+            self._refresh(deadline)
+            return self._place(connector, partitions)
+
+    def _refresh(self, deadline: Deadline) -> None:
+        with Admin(self.settings, deadline) as admin:
+            captured = capture_settled(admin, self.topic, deadline)
+            if not self._ends:
+                records: Sequence[Record] = read_latest(admin, captured, deadline).records
+            else:
+                records = list(read_records(admin, captured.narrowed(_since(captured, self._ends)), deadline))
+        for record in sorted(records, key=lambda record: record.timestamp_ms):
+            if record.key is not None:
+                self._newest[record.key] = record
+        self._ends = {partition: captured.end_of(partition) for partition in captured.ends}
+
+    def _place(self, connector: str, partitions: Sequence[Map]) -> Place:
+        keys = [encode_new_key(OffsetKey(connector, partition)) for partition in partitions]
+        for key in keys:
+            found = self._newest.get(key)
+            if found is not None and found.value is not None and (offset := decode_value(found.value)):
+                return Place(key, found.partition, offset, dict(self._ends))
+        stored = self._newest.get(keys[0])
+        home = stored.partition if stored else partition_of(keys[0], len(self._ends))
+        return Place(keys[0], home, None, dict(self._ends))
+
+
+def find_news(settings: ClientSettings, topic: str, key: bytes, since: Mapping[int, int], deadline: Deadline) -> bool:
+    """True when something was committed under `key` after these ends: a position read there is no longer the newest."""
+    with Admin(settings, deadline) as admin:
+        captured = capture_settled(admin, topic, deadline)
+        fresh = captured.narrowed(_since(captured, since))
+        return any(record.key == key for record in read_records(admin, fresh, deadline))
+
+
+def capture_settled(admin: Admin, topic: str, deadline: Deadline) -> Captured:
+    """The ends of the topic once no transaction hides anything before them."""
+    patience = deadline.within(HIDDEN_SECONDS)
+    while True:
+        captured = capture(admin, topic, deadline)
+        if not captured.open_transactions:
+            return captured
+        if patience.passed:
+            places = ", ".join(map(str, captured.open_transactions))
+            raise Busy(
+                f"{places} has an open transaction, which hides the newest positions",
+                hint=f"see who holds it: playhead offsets doctor --store kafka://{admin.settings.bootstrap}/{topic}",
+            )
+        time.sleep(0.05)
+
+
+def _since(captured: Captured, ends: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    return {partition: (ends.get(partition, 0), captured.end_of(partition)) for partition in captured.ends}

@@ -1,0 +1,163 @@
+"""What each task of an ingest step does, in the executor: its chunk of rows into a transaction of its own, committed in its turn.
+
+The order is the proof. All transactional ids of the connector are initialised first, so that whoever used them is fenced. Only
+then does the driver compare the position with the one the step was planned from. Task k writes its position after task k-1 has
+committed, as the last record of its own transaction: whatever dies, a prefix of the chunks is committed with the position right
+behind it. Spark repeats nothing: a second attempt ends at once, and a second attempt of the stage finds the position moved.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from playhead.connect.keys import encode_value
+from playhead.errors import PlayheadError, Refused
+from playhead.kafka.bulk import BulkProducer
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.transactions import TransactionalProducer
+from playhead.model import Deadline, Map
+from playhead.pipeline.faults import marked
+from playhead.pipeline.sources import CURSOR_ID, CURSOR_TIME, HASH, KEY, VALUE, Last
+from playhead.pipeline.turns import COMMITTED, PRODUCED, READY, ROWS, Address, Seat, seat_at
+
+RECEIPT = pa.schema(
+    [
+        ("number", pa.int32()),
+        ("count", pa.int64()),
+        ("hash_xor", pa.int64()),
+        ("hash_sum", pa.int64()),
+        ("offsets", pa.string()),
+        ("position", pa.string()),
+        ("produce_seconds", pa.float64()),
+        ("wait_seconds", pa.float64()),
+    ]
+)
+RECEIPT_DDL = (
+    "number int, count bigint, hash_xor bigint, hash_sum bigint, offsets string, position string,"
+    " produce_seconds double, wait_seconds double"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Where the position goes. `position_of` None: bulk, which has none and writes a tombstone."""
+
+    topic: str
+    key: bytes
+    kafka_partition: int
+    position_of: Callable[[Last], Map] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkTask:
+    """Sent to the executors. `plain`: the client settings with their secrets, which leave the driver here and nowhere else."""
+
+    plain: Mapping[str, Mapping[str, str]] = field(repr=False)
+    transactional_ids: Sequence[str]
+    chunks: int
+    address: Address
+    topic: str
+    topic_partitions: int
+    first_partition: int
+    commit: Commit
+    seconds: float
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = cast(TaskContext, TaskContext.get())  # there always is one in a task
+        try:
+            if context.attemptNumber():
+                raise Refused("Spark repeated a task; the step is planned anew instead")
+            with seat_at(self.address, context.partitionId(), self.seconds) as seat:
+                yield self._done(context.partitionId(), seat, batches)
+        except PlayheadError as error:
+            raise marked(error) from None
+
+    def _done(self, number: int, seat: Seat, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
+        deadline = Deadline(self.seconds)
+        settings = ClientSettings(dict(self.plain["common"]), producer=dict(self.plain["producer"]))
+        with BulkProducer(settings, self.transactional_ids[number], deadline) as producer:
+            for other in self.transactional_ids[number + self.chunks :: self.chunks]:
+                with TransactionalProducer(settings, other, deadline):
+                    pass  # to be fenced is all it is for
+            seat.wait(READY)
+            started = time.perf_counter()
+            totals = self._produced(producer, number, seat, batches)
+            produced = time.perf_counter()
+            seat.wait(PRODUCED)
+            position = self._committed(producer, totals)
+            seat.tell(COMMITTED)
+            return totals.receipt(number, producer.ranges, position, produced - started, time.perf_counter() - produced)
+
+    def _produced(self, producer: BulkProducer, number: int, seat: Seat, batches: Iterator[pa.RecordBatch]) -> "Totals":
+        """Begins the transaction with the first row: a chunk without rows leaves nothing behind."""
+        totals = Totals()
+        for at, batch in enumerate(batches):
+            if not batch.num_rows:
+                continue
+            if not totals.count:
+                producer.begin()
+            partition = (self.first_partition + number + at) % self.topic_partitions
+            values = _bytes(batch, VALUE)
+            producer.send(self.topic, partition, values or [None] * batch.num_rows, _bytes(batch, KEY))
+            totals.add(batch)
+            seat.tell(f"{ROWS} {totals.count}")
+        if totals.count:
+            producer.flush()
+        return totals
+
+    def _committed(self, producer: BulkProducer, totals: "Totals") -> Map | None:
+        if not totals.count:
+            return None
+        position = self.commit.position_of(totals.last) if self.commit.position_of else None
+        value = None if position is None else encode_value(position)
+        producer.produce(self.commit.topic, self.commit.key, value, partition=self.commit.kafka_partition)
+        producer.commit()
+        return position
+
+
+@dataclass(slots=True)
+class Totals:
+    """Count, xor and sum tell apart what each of them alone would not: a row lost and another doubled, a row three times."""
+
+    count: int = 0
+    hash_xor: int = 0
+    hash_sum: int = 0
+    last: Last = field(default_factory=Last)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        hashes = batch.column(HASH).to_numpy(zero_copy_only=False)
+        self.count += batch.num_rows
+        self.hash_xor ^= int(np.bitwise_xor.reduce(hashes))
+        self.hash_sum = _wrapped(self.hash_sum + int(hashes.sum(dtype=np.int64)))
+        end = batch.num_rows - 1
+        self.last = Last(batch.column(CURSOR_ID)[end].as_py(), batch.column(CURSOR_TIME)[end].as_py())
+
+    def receipt(
+        self, number: int, ranges: Mapping[int, tuple[int, int]], position: Map | None, produced: float, waited: float
+    ) -> pa.RecordBatch:
+        offsets = json.dumps({str(partition): list(span) for partition, span in sorted(ranges.items())})
+        told = None if position is None else position.to_json()
+        row = (number, self.count, self.hash_xor, self.hash_sum, offsets, told, produced, waited)
+        return pa.RecordBatch.from_arrays(
+            [pa.array([value], kind) for value, kind in zip(row, RECEIPT.types, strict=True)], schema=RECEIPT
+        )
+
+
+def _bytes(batch: pa.RecordBatch, name: str) -> list[bytes | None] | None:
+    """A column as bytes; None when it holds nothing but nulls."""
+    column = batch.column(name)
+    if column.null_count == len(column):
+        return None
+    binary: list[bytes | None] = column.cast(pa.binary()).to_pylist()
+    return binary
+
+
+def _wrapped(number: int) -> int:
+    """As 64 bits with a sign, the way Java and SQL count."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,0 +1,60 @@
+"""The JSON text of a row, as Jackson writes it to bytes.
+
+Spark's own `to_json` is Jackson too, but writes characters; Jackson's writer of bytes, which Connect uses, escapes whatever lies
+beyond the basic plane as a pair of surrogates. Numbers that Spark has no type for are set in as text.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from itertools import groupby
+from operator import or_
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from playhead.connect.javajson import encode_string
+
+_OPTIONS = {"ignoreNullFields": "false"}
+_LEADS = (0xF0, 0xF1, 0xF2, 0xF3, 0xF4)  # the first byte of every character beyond the basic plane, and no other byte
+_BEYOND = r"[\x{10000}-\x{10FFFF}]"
+_PIECES = rf"{_BEYOND}|[^\x{{10000}}-\x{{10FFFF}}]+"
+
+Member = tuple[str, Column, bool]  # name, value, whether the value is JSON text already
+
+
+def write_object(members: Sequence[Member]) -> Column:
+    if not any(is_text for _, _, is_text in members):
+        return _object((name, value) for name, value, _ in members)
+    parts: list[Column] = []
+    for is_text, group in groupby(members, key=lambda member: member[2]):
+        if is_text:
+            parts.extend(
+                F.concat(F.lit(f"{encode_string(name)}:"), F.coalesce(value, F.lit("null"))) for name, value, _ in group
+            )
+        else:
+            whole = _object((name, value) for name, value, _ in group)
+            parts.append(F.substring(whole, F.lit(2), F.length(whole) - 2))
+    return F.concat(F.lit("{"), F.concat_ws(",", *parts), F.lit("}"))
+
+
+def _object(members: Iterable[tuple[str, Column]]) -> Column:
+    return F.to_json(F.struct(*(value.alias(name) for name, value in members)), _OPTIONS)
+
+
+def escape_beyond_basic_plane(text: Column) -> Column:
+    """Nearly free for text without such characters: text of one byte a character is not searched."""
+    raw = text.cast("binary")
+    has_lead = reduce(or_, (F.contains(raw, F.lit(bytes([lead]))) for lead in _LEADS))
+    has_some = (F.octet_length(text) != F.length(text)) & has_lead
+    pieces = F.regexp_extract_all(text, F.lit(_PIECES), 0)
+    escaped = F.array_join(
+        F.transform(pieces, lambda piece: F.when(piece.rlike(_BEYOND), _pair(piece)).otherwise(piece)), ""
+    )
+    return F.when(has_some, escaped).otherwise(text)
+
+
+def _pair(character: Column) -> Column:
+    offset = F.ascii(character) - 0x10000
+    high = F.hex((F.shiftright(offset, 10) + 0xD800).cast("bigint"))
+    low = F.hex((offset.bitwiseAND(0x3FF) + 0xDC00).cast("bigint"))
+    return F.concat(F.lit("\\u"), high, F.lit("\\u"), low)

@@ -1,0 +1,41 @@
+"""The text of a row that StringConverter writes: `Struct.toString`, with null fields left out.
+
+Its values print themselves as the connector's Java objects do: `java.sql.Date`, `Time` and `Timestamp` in the worker's zone,
+taken as UTC. An array of bytes prints its address in memory, so a column of bytes is refused.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from playhead.errors import Invalid
+from playhead.pipeline.records.fields import Field, Kind
+
+
+def check_text(fields: Sequence[Field]) -> None:
+    for field in fields:
+        if field.kind is Kind.BYTES:
+            raise Invalid(
+                f"column {field.name!r} is bytes, which StringConverter writes as an address in memory",
+                "use org.apache.kafka.connect.json.JsonConverter, or leave the column out",
+            )
+
+
+def write_struct(members: Sequence[tuple[str, Column]]) -> Column:
+    named = (F.concat(F.lit(f"{name}="), value.cast("string")) for name, value in members)
+    return F.concat(F.lit("Struct{"), F.concat_ws(",", *named), F.lit("}"))
+
+
+def java_date(days: Column) -> Column:
+    return F.date_format(F.date_add(F.lit("1970-01-01").cast("date"), days), "yyyy-MM-dd")
+
+
+def java_time(millis: Column) -> Column:
+    return F.date_format(F.timestamp_millis(millis), "HH:mm:ss")
+
+
+def java_timestamp(time: Column) -> Column:
+    """At least one digit behind the point, and no zeros at the end but that one."""
+    text = F.date_format(time, "yyyy-MM-dd HH:mm:ss.SSSSSS")
+    return F.regexp_replace(text, r"(\.\d+?)0+$", "$1")

@@ -1,0 +1,149 @@
+"""`playhead run`: many connectors in one Spark session, each in a thread of its own, all of them within its slots.
+
+One that fails does not stop the others. A first Ctrl-C lets the open steps finish, a second one abandons them: what is not
+committed is as if it had never been.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from playhead.config import Context
+from playhead.errors import Invalid, PlayheadError, Refused
+from playhead.model import ConnectorSpec, Deadline
+from playhead.pipeline.connector_run import ConnectorRun, Progress, Shared, State
+from playhead.pipeline.home import Home, check_not_in_connect, find_home, finds_with_catalog
+from playhead.pipeline.ingest import Connector
+from playhead.pipeline.positions import PositionLog
+from playhead.pipeline.session import SparkOptions, count_slots, spark_session
+from playhead.pipeline.slots import Slots
+from playhead.pipeline.sources import Source
+from playhead.pipeline.spec import Ready, check_specs
+from playhead.sql.ledger import Ledger, open_context_ledger
+from playhead.sql.ledger_values import BEAT_SECONDS, Claim, Host, RunState
+
+_ENDINGS = {State.FINISHED: RunState.FINISHED, State.STOPPED: RunState.STOPPED, State.FAILED: RunState.FAILED}
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """`interval_seconds` None: until caught up. `seconds`: for asking brokers, workers and the ledger."""
+
+    spark: SparkOptions = field(default_factory=SparkOptions)
+    interval_seconds: float | None = None
+    rows_per_chunk: int = 500_000
+    horizon_seconds: float = 60.0
+    force: bool = False
+    seconds: float = 30.0
+
+
+def run_connectors(
+    context: Context,
+    specs: Sequence[ConnectorSpec],
+    options: RunOptions,
+    tell: Callable[[Progress], None] = lambda progress: None,
+) -> list[Progress]:
+    """Every connector's end. Raises only what keeps all of them from starting."""
+    home = find_home(context, Deadline(options.seconds))
+    ready = check_specs(specs, home.worker)
+    if not ready:
+        raise Invalid("there is no connector to run", "mark some with engine: spark, or name them with --engine spark")
+    if not options.force:
+        for one in ready:
+            check_not_in_connect(context, one.spec, Deadline(options.seconds))
+    with open_context_ledger(context, options.seconds) as ledger, ExitStack() as stack:
+        if ledger.is_local and not options.spark.is_local:
+            raise Refused(
+                f"an SQLite ledger is for one machine, and {options.spark.master} is not",
+                "give --ledger postgresql://USER@HOST/DB, which every host reaches",
+            )
+        spark = stack.enter_context(spark_session(options.spark))
+        return Frame(context, home, ledger, spark, options).run(ready, tell)
+
+
+class Frame:
+    """Everything that a run needs, opened by its caller: a session can serve many runs."""
+
+    def __init__(self, context: Context, home: Home, ledger: Ledger, spark: SparkSession, options: RunOptions) -> None:
+        self._context = context
+        self._home = home
+        self._ledger = ledger
+        self._options = options
+        self._spark = spark
+        self._stop = threading.Event()
+        self._logs: dict[str, PositionLog] = {}
+
+    def run(self, ready: Sequence[Ready], tell: Callable[[Progress], None] = lambda progress: None) -> list[Progress]:
+        slots = Slots(count_slots(self._spark))
+        shared = Shared(self._spark, slots, self._ledger, self._stop, self._options.rows_per_chunk, tell)
+        runs = [self._prepared(one, shared) for one in ready]
+        threads = [
+            threading.Thread(target=run.run, kwargs={"interval_seconds": self._options.interval_seconds}, daemon=True)
+            for run, _ in runs
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            self._wait(threads, [claim for _, claim in runs])
+        except KeyboardInterrupt:
+            self._stop.set()
+            self._wait(threads, [claim for _, claim in runs])
+        finally:
+            self._stop.set()
+            self._spark.sparkContext.cancelAllJobs()
+            for thread in threads:
+                thread.join(30)
+        for run, claim in runs:
+            self._finish(run.progress, claim)
+        return [run.progress for run, _ in runs]
+
+    def _wait(self, threads: Sequence[threading.Thread], claims: Sequence[Claim]) -> None:
+        """Until all have ended, with a sign of life now and then."""
+        waited = 0.0
+        while any(thread.is_alive() for thread in threads):
+            next(thread for thread in threads if thread.is_alive()).join(0.2)
+            waited += 0.2
+            if waited >= BEAT_SECONDS:
+                waited = 0.0
+                for claim in claims:
+                    with suppress(PlayheadError):  # a step that finds it lost says so itself
+                        self._ledger.beat(claim)
+
+    def _prepared(self, one: Ready, shared: Shared) -> tuple[ConnectorRun, Claim]:
+        home, ledger, slots = self._home, self._ledger, shared.slots.total
+        claim = ledger.claim(home.cluster_id, one.name, Host.here(), {"master": self._options.spark.master})
+        own_topic = one.config.get("offsets.storage.topic")
+        own_topic = None if own_topic == home.topic else own_topic
+        settings = home.producer_settings(one.config)
+        ids = max(slots, ledger.ids_used(home.cluster_id, one.name), home.fencing.get(one.name, 1))
+        ledger.set_ids(claim, ids)
+        topic = own_topic or home.topic
+        log = self._logs.setdefault(topic, PositionLog(home.settings, topic))
+        connector = Connector(one.name, home, settings, log, own_topic, ids)
+        return ConnectorRun(shared, connector, claim, lambda: self._opened(one)), claim
+
+    def _opened(self, one: Ready) -> Source:
+        if one.is_jdbc:
+            from playhead.pipeline.sources.jdbc import open_jdbc_source
+
+            return open_jdbc_source(
+                self._spark,
+                one.config,
+                self._home.worker,
+                with_catalog=finds_with_catalog(
+                    self._context, one.spec.connector_class, Deadline(self._options.seconds)
+                ),
+                horizon_seconds=self._options.horizon_seconds,
+            )
+        from playhead.pipeline.sources.file import open_file_source
+
+        return open_file_source(one.config, self._home.worker)
+
+    def _finish(self, progress: Progress, claim: Claim) -> None:
+        ending = _ENDINGS.get(progress.state or State.STOPPED, RunState.STOPPED)
+        detail = progress.error.what if progress.error else ""
+        with suppress(PlayheadError):  # taken over: the row tells of the other run now
+            self._ledger.finish(claim, ending, detail)

@@ -1,0 +1,43 @@
+"""The slots of a session, shared by all connectors of a run: never more chunks in flight than tasks can run at once.
+
+A step waits for all of its tasks before the first row. Were two steps to hold half of their slots each, both would wait for
+ever; so a step takes its slots in one go, and takes no more than its share while others are at work.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Slots:
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._free = total
+        self._users = 0
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def user(self) -> Iterator[None]:
+        """Somebody who will take slots again and again; the shares are made by their number."""
+        with self._changed:
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._users -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def take(self) -> Iterator[int]:
+        """At least one slot, at most a fair share, as many of these as are free."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._free > 0)
+            taken = min(self._free, max(1, self.total // max(1, self._users)))
+            self._free -= taken
+        try:
+            yield taken
+        finally:
+            with self._changed:
+                self._free += taken
+                self._changed.notify_all()

@@ -1,0 +1,234 @@
+"""FileStreamSource on Spark: the lines of one file of this machine, each a record; the position is the byte behind the last line.
+
+As the connector does it: a line ends in `\\n`, `\\r\\n` or `\\r`, the end is not part of the record, and what has no end yet is
+left for later. The connector counts characters but resumes by bytes, so in a file that is not plain ASCII its stored position
+may lie inside a line; that is refused with the position to set, for it would send half a line.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from playhead.errors import Fault, Invalid, NotFound, Refused
+from playhead.model import Map
+from playhead.pipeline.records.jsontext import escape_beyond_basic_plane
+from playhead.pipeline.records.options import JSON, RecordOptions, parse_record_options
+from playhead.pipeline.records.record import record_hash
+from playhead.pipeline.sources import CURSOR_ID, CURSOR_TIME, HASH, KEY, VALUE, Chunk, Last, Source, Step
+
+BLOCK_BYTES = 4 * 1024 * 1024
+_BYTES_PER_ROW = 100  # a guess, to turn rows per chunk into bytes
+_LINE = re.compile(rb"([^\r\n]*)(\r\n|\n|\r)")
+_END = re.compile(rb"\r\n|\n|\r")
+HONOURED = frozenset({"file", "topic", "batch.size"})
+HARMLESS = frozenset({"name", "connector.class", "tasks.max", "tasks.max.enforce", "key.converter", "value.converter"})
+PREFIXES = ("key.converter.", "value.converter.", "producer.override.", "topic.creation.")
+
+
+def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:
+    faults = [
+        Fault(key, None, "the Spark engine does not honour this option")
+        for key in config
+        if key not in HONOURED | HARMLESS | {"offsets.storage.topic"} and not key.startswith(PREFIXES)
+    ]
+    faults += [
+        Fault(key, None, "must be set: there is no stdin on Spark") for key in ("file", "topic") if not config.get(key)
+    ]
+    try:
+        parse_record_options(config, worker)
+    except Invalid as error:
+        faults.append(Fault("value.converter", None, error.what))
+    return faults
+
+
+def open_file_source(config: Mapping[str, str], worker: Mapping[str, str]) -> Source:
+    return FileSource(FileLines(Path(config["file"]), config["topic"], parse_record_options(config, worker)))
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    lines: "FileLines"
+
+    def streams(self) -> Sequence["FileLines"]:
+        return [self.lines]
+
+    def close(self) -> None:
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class FileLines:
+    path: Path
+    topic: str
+    options: RecordOptions
+    has_position: bool = True
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    @property
+    def partitions(self) -> Sequence[Map]:
+        return [Map({"filename": str(self.path)})]
+
+    @property
+    def position_of(self) -> "ToPosition":
+        return ToPosition()
+
+    def plan(self, position: Map | None, slots: int, rows_per_chunk: int) -> Step | None:
+        start = _start_of(position)
+        try:
+            size = self.path.stat().st_size
+        except FileNotFoundError:
+            raise NotFound("file", str(self.path)) from None
+        if start > size:
+            raise Refused(
+                f"the position {start} is behind the end of {self.path} ({size} bytes): the file was replaced",
+                "look at the file, then set the position with playhead offsets set",
+            )
+        with self.path.open("rb") as file:
+            _check_line_start(file, start, self.path)
+            bounds = [start]
+            for _ in range(slots):
+                wanted = bounds[-1] + rows_per_chunk * _BYTES_PER_ROW
+                bounds.append(_line_end(file, min(wanted, size), bounds[-1], size))
+        bounds = [bound for at, bound in enumerate(bounds) if at == 0 or bound > bounds[at - 1]]
+        if len(bounds) == 1:
+            return None
+        with self.path.open("rb") as file:
+            reaches_end = _line_end(file, size, bounds[-1], size) == bounds[-1]
+        chunks = [Chunk(n, f"bytes {a}..{b}") for n, (a, b) in enumerate(pairwise(bounds))]
+        return FileStep(self, tuple(bounds), chunks, reaches_end)
+
+
+@dataclass(frozen=True, slots=True)
+class FileStep:
+    lines: FileLines
+    bounds: tuple[int, ...]
+    chunks: Sequence[Chunk]
+    reaches_end: bool
+    horizon: str = ""
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        reader = ReadLines(str(self.lines.path), self.bounds)
+        lines = spark.range(0, len(self.chunks), 1, len(self.chunks)).mapInArrow(
+            cast(Any, reader), f"line string, {CURSOR_ID} bigint"
+        )
+        valued = lines.select(value_of(F.col("line"), self.lines.options).alias(VALUE), CURSOR_ID)
+        return valued.select(
+            VALUE,
+            record_hash(F.col(VALUE)).alias(HASH),
+            F.lit(None).cast("string").alias(KEY),
+            CURSOR_ID,
+            F.lit(None).cast("bigint").alias(CURSOR_TIME),
+        )
+
+    def close(self) -> None:
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class ToPosition:
+    def __call__(self, last: Last) -> Map:
+        return Map({"position": last.id})
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLines:
+    """In the executor, on the same machine: the lines of a chunk, a block at a time."""
+
+    path: str
+    bounds: tuple[int, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self._chunk(self.bounds[number], self.bounds[number + 1])
+
+    def _chunk(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        with Path(self.path).open("rb") as file:
+            file.seek(start)
+            rest, at = b"", start
+            while file.tell() < end:
+                block = rest + file.read(min(BLOCK_BYTES, end - file.tell()))
+                is_last = file.tell() >= end
+                # A \r at the end of a block may be half of a \r\n: it waits for what follows.
+                cut = len(block) if is_last else max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1)) + 1
+                block, rest = block[:cut], block[cut:]
+                found = _LINE.findall(block)
+                if found:
+                    yield _lines_batch(found, at)
+                at += cut
+
+
+def _lines_batch(found: Sequence[tuple[bytes, bytes]], at: int) -> pa.RecordBatch:
+    texts = pa.array([line.decode("utf-8", "replace") for line, _ in found], pa.string())
+    ends = accumulate((len(line) + len(end) for line, end in found), initial=at)
+    next(ends)
+    return pa.RecordBatch.from_arrays([texts, pa.array(ends, pa.int64())], names=["line", CURSOR_ID])
+
+
+def value_of(line: Column, options: RecordOptions) -> Column:
+    """A line as StringConverter or JsonConverter writes it."""
+    if options.converter != JSON:
+        return line
+    wrapped = F.to_json(F.struct(line.alias("v")))
+    text = escape_beyond_basic_plane(F.substring(wrapped, F.lit(6), F.length(wrapped) - 6))
+    if not options.schemas_enable:
+        return text
+    return F.concat(F.lit('{"schema":{"type":"string","optional":false},"payload":'), text, F.lit("}"))
+
+
+def _start_of(position: Map | None) -> int:
+    start = position.get("position") if position is not None else 0
+    if type(start) is not int or start < 0:
+        raise Refused(f"the stored position {position} is not a number of bytes", "mend it with playhead offsets set")
+    return start
+
+
+def _check_line_start(file: BinaryIO, start: int, path: Path) -> None:
+    if start == 0:
+        return
+    file.seek(start - 1)
+    if file.read(1) not in (b"\n", b"\r"):
+        follows = _END.search(file.read(BLOCK_BYTES))
+        hint = f"the next line begins at {start + follows.end()}" if follows else "look at the file"
+        raise Refused(
+            f"the position {start} lies inside a line of {path}: the connector counts characters, not bytes", hint
+        )
+
+
+def _line_end(file: BinaryIO, wanted: int, start: int, size: int) -> int:
+    """The end of the line that reaches to `wanted` or beyond, the last one before it if there is none; `start` if neither."""
+    if wanted <= start:
+        return start
+    file.seek(wanted)
+    offset = wanted
+    if wanted < size:
+        while block := file.read(BLOCK_BYTES):
+            if found := block.find(b"\n") + 1:
+                return min(offset + found, size)
+            offset += len(block)
+    return _last_end(file, start, size)
+
+
+def _last_end(file: BinaryIO, start: int, size: int) -> int:
+    """Behind the last line end of the file. A bare \\r at its very end may yet become \\r\\n, as the connector waits too."""
+    end = size
+    while end > start:
+        begin = max(start, end - BLOCK_BYTES)
+        file.seek(begin)
+        block = file.read(end - begin)
+        limit = len(block) - 1 if end == size else len(block)
+        cut = max(block.rfind(b"\n"), block.rfind(b"\r", 0, max(0, limit)))
+        if cut >= 0:
+            return begin + cut + 1
+        end = begin
+    return start

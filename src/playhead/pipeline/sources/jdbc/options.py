@@ -1,0 +1,256 @@
+"""The options of a JDBC source connector, under their own names and with their own meaning.
+
+Nothing is silently ignored: every option is honoured, known to make no difference on Spark, or refused by its name; all faults
+are told at once. References like `${env:X}` are resolved before.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from playhead.errors import ConfigInvalid, Fault, Invalid
+from playhead.model.secret import Secret
+from playhead.pipeline.records.options import RecordOptions, parse_record_options
+from playhead.pipeline.sources.jdbc import keys
+from playhead.pipeline.sources.jdbc.url import refused_properties, refused_url
+
+T = TypeVar("T")
+BULK, INCREMENTING, TIMESTAMP, BOTH = "bulk", "incrementing", "timestamp", "timestamp+incrementing"
+MODES = (BULK, INCREMENTING, TIMESTAMP, BOTH)
+_LIMIT = re.compile(r"\b(LIMIT|FETCH|TOP|ROWNUM|OFFSET)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach the database. `properties` go to the driver beside user and password."""
+
+    url: str = field(repr=False)
+    user: str | None = None
+    password: Secret | None = None
+    driver: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Which tables are meant; `include` None: all. Names are bare, `schema.table` or `db.schema.table`, case as stored.
+
+    `patterns`: entries of `table.include.list` and `table.exclude.list` may also be regular expressions for qualified names.
+    """
+
+    include: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    types: tuple[str, ...] = ("TABLE",)
+    schema_pattern: str | None = None
+    catalog_pattern: str | None = None
+    patterns: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcOptions:
+    """`timestamp_initial_ms`: None = from the beginning, -1 = the database's present time."""
+
+    connection: Connection
+    mode: str
+    topic_prefix: str
+    tables: Tables
+    record: RecordOptions
+    query: str | None = None
+    query_suffix: str = ""
+    incrementing_column: str = ""
+    timestamp_columns: tuple[str, ...] = ()
+    timestamp_initial_ms: int | None = None
+    timestamp_delay_ms: int = 0
+    batch_max_rows: int = 100
+    poll_interval_ms: int = 5000
+    table_poll_interval_ms: int = 60000
+    validate_non_null: bool = True
+    quote_identifiers: bool = True
+    producer: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_id(self) -> bool:
+        return self.mode in (INCREMENTING, BOTH)
+
+    @property
+    def has_time(self) -> bool:
+        return self.mode in (TIMESTAMP, BOTH)
+
+
+def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:
+    """Everything that is wrong with a connector's config, as far as the config alone can tell."""
+    return _Reading(config, worker).read()[1]
+
+
+def parse_options(config: Mapping[str, str], worker: Mapping[str, str]) -> JdbcOptions:
+    options, faults = _Reading(config, worker).read()
+    if options is None or faults:
+        raise ConfigInvalid(faults)
+    return options
+
+
+class _Reading:
+    """One pass over a config that keeps going after a fault."""
+
+    def __init__(self, config: Mapping[str, str], worker: Mapping[str, str]) -> None:
+        self.config = config
+        self.worker = worker
+        self.faults: list[Fault] = []
+
+    def read(self) -> tuple[JdbcOptions | None, list[Fault]]:
+        for name in self.config:
+            self._know(name)
+        mode = self._one_of("mode", "", MODES)
+        record = self._tried("value.converter", lambda: parse_record_options(self.config, self.worker))
+        connection = self._connection()
+        prefix = self.config.get("topic.prefix", "")
+        tables = self._tables()
+        initial = self._initial()
+        self._cursor_columns(mode)
+        query, suffix = self._query(mode)
+        record = record or RecordOptions()  # a fault is noted already; the other options are still looked at
+        options = JdbcOptions(
+            connection=connection,
+            mode=mode,
+            topic_prefix=prefix,
+            tables=tables,
+            record=record,
+            query=query,
+            query_suffix=suffix,
+            incrementing_column=self.config.get("incrementing.column.name", "").strip(),
+            timestamp_columns=self._names("timestamp.column.name"),
+            timestamp_initial_ms=initial,
+            timestamp_delay_ms=self._number("timestamp.delay.interval.ms", 0),
+            batch_max_rows=self._number("batch.max.rows", 100, low=1),
+            poll_interval_ms=self._number("poll.interval.ms", 5000),
+            table_poll_interval_ms=self._number("table.poll.interval.ms", 60000),
+            validate_non_null=self._flag("validate.non.null", "true", ("true", "false")),
+            quote_identifiers=self._flag("quote.sql.identifiers", "always", ("always", "never")),
+            producer=self._below(keys.PRODUCER),
+        )
+        return (None if self.faults else options), self.faults
+
+    def _fault(self, name: str, what: str) -> None:
+        self.faults.append(Fault(name, None, what))
+
+    def _tried(self, name: str, read: Callable[[], T]) -> T | None:
+        try:
+            return read()
+        except ConfigInvalid as error:
+            self.faults += error.faults
+        except Invalid as error:
+            self._fault(name, f"{error.what}; {error.hint}" if error.hint else error.what)
+        return None
+
+    def _know(self, name: str) -> None:
+        value = self.config[name].strip()
+        if name in keys.HONOURED or name in keys.OF_RECORDS or name in keys.HARMLESS:
+            return
+        if name in keys.ONLY:
+            if value not in keys.ONLY[name]:
+                self._fault(name, f"is not honoured on Spark: {keys.REASONS.get(name, 'it would change what is read')}")
+        elif name.startswith(("transforms.", "predicates.")):
+            if not self.config.get(name.split(".", maxsplit=1)[0], "").strip():
+                self._fault(name, "belongs to no transform")
+        elif not name.startswith((*keys.HARMLESS_PREFIXES, keys.PRODUCER, keys.DRIVER)):
+            self._fault(name, "is not an option of this connector that the Spark engine knows")
+
+    def _names(self, name: str) -> tuple[str, ...]:
+        return tuple(part.strip() for part in self.config.get(name, "").split(",") if part.strip())
+
+    def _below(self, prefix: str) -> dict[str, str]:
+        return {name[len(prefix) :]: value for name, value in self.config.items() if name.startswith(prefix)}
+
+    def _one_of(self, name: str, default: str, allowed: tuple[str, ...]) -> str:
+        value = self.config.get(name, default).strip().lower()
+        if value not in allowed:
+            self._fault(name, f"must be one of {', '.join(allowed)}" + (f", not {value!r}" if value else ""))
+        return value
+
+    def _flag(self, name: str, default: str, words: tuple[str, str]) -> bool:
+        return self._one_of(name, default, words) == words[0]
+
+    def _number(self, name: str, default: int, low: int = 0) -> int:
+        text = self.config.get(name, "").strip()
+        if not text:
+            return default
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text) or int(text) < low:
+            self._fault(name, f"must be a whole number from {low} on, not {text!r}")
+            return default
+        return int(text)
+
+    def _initial(self) -> int | None:
+        text = self.config.get("timestamp.initial", "").strip()
+        if text in ("", "null"):
+            return None
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+            self._fault("timestamp.initial", f"must be milliseconds since the epoch, or -1 for now, not {text!r}")
+            return None
+        return int(text)
+
+    def _cursor_columns(self, mode: str) -> None:
+        if mode in (TIMESTAMP, BOTH) and not self._names("timestamp.column.name"):
+            self._fault("timestamp.column.name", f"is needed by mode {mode}")
+        if mode in (BULK, INCREMENTING) and self._names("timestamp.column.name"):
+            self._fault("timestamp.column.name", f"has no meaning in mode {mode}")
+        if mode in (BULK, TIMESTAMP) and self.config.get("incrementing.column.name", "").strip():
+            self._fault("incrementing.column.name", f"has no meaning in mode {mode}")
+
+    def _query(self, mode: str) -> tuple[str | None, str]:
+        query = self.config.get("query", "").strip().rstrip(";").strip()
+        suffix = self.config.get("query.suffix", "").strip()
+        if mode == TIMESTAMP and _LIMIT.search(suffix):
+            self._fault("query.suffix", "would cut rows of one timestamp apart; use mode timestamp+incrementing")
+        if not query and not self.config.get("topic.prefix", "").strip() and "topic.prefix" not in self.config:
+            self._fault("topic.prefix", "is missing")
+        if query and not self.config.get("topic.prefix", "").strip():
+            self._fault("topic.prefix", "is the topic of a query and must not be empty")
+        if query and mode in (INCREMENTING, BOTH) and not self.config.get("incrementing.column.name", "").strip():
+            self._fault("incrementing.column.name", "is needed with a query")
+        return query or None, suffix
+
+    def _tables(self) -> Tables:
+        pairs = (("table.whitelist", "table.include.list"), ("table.blacklist", "table.exclude.list"))
+        for old, new in pairs:
+            if self._names(old) and self._names(new):
+                self._fault(new, f"says the same as {old}; leave one of them out")
+        include, exclude = (self._names(old) or self._names(new) for old, new in pairs)
+        if include and exclude:
+            self._fault("table.blacklist", "cannot be used together with a list of tables to include")
+        if self.config.get("query", "").strip() and (include or exclude):
+            self._fault("query", "cannot be used together with lists of tables")
+        types = tuple(part.upper() for part in self._names("table.types")) or ("TABLE",)
+        schema, catalog = (self.config.get(name, "").strip() or None for name in ("schema.pattern", "catalog.pattern"))
+        newer = [name for _, name in pairs if self._names(name)]
+        for name in newer:
+            self._check_patterns(name)
+        return Tables(include or None, exclude, types, schema, catalog, bool(newer))
+
+    def _check_patterns(self, name: str) -> None:
+        for entry in self._names(name):
+            try:
+                re.compile(entry)
+            except re.error as error:
+                self._fault(name, f"{entry!r} is no regular expression: {error}")
+
+    def _connection(self) -> Connection:
+        url = self.config.get("connection.url", "").strip()
+        if not url:
+            self._fault("connection.url", "is missing")
+        known = keys.HONOURED | keys.HARMLESS
+        properties = {
+            name: value for name, value in self._below(keys.DRIVER).items() if keys.DRIVER + name not in known
+        }
+        for what in refused_url(url) if url else ():
+            self._fault("connection.url", what)
+        for name, what in refused_properties(url, properties).items():
+            self._fault(keys.DRIVER + name, what)
+        password = self.config.get("connection.password")
+        return Connection(
+            url=url,
+            user=self.config.get("connection.user"),
+            password=None if password is None else Secret(password),
+            driver=self.config.get("connection.driver", "").strip() or None,
+            properties=properties,
+        )

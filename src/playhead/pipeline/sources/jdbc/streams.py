@@ -1,0 +1,303 @@
+"""One table or the query of a JDBC source connector: its topic, its position's keys, and the next step from a position.
+
+Where a connector starts without a position is Connect's rule: ids above -1 (negative ones are never read), timestamps strictly
+after the epoch, and with timestamp+incrementing from the epoch on with ids above -1.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from playhead.errors import Invalid
+from playhead.model import Map
+from playhead.pipeline.records.record import make_record
+from playhead.pipeline.sources.jdbc.chunks import (
+    MOST_ROWS,
+    Pace,
+    Point,
+    TimeCut,
+    cut_ids,
+    cut_times,
+    even_ranges,
+    has_rows,
+    ids_between,
+)
+from playhead.pipeline.sources.jdbc.database import Database
+from playhead.pipeline.sources.jdbc.flavour import Flavour
+from playhead.pipeline.sources.jdbc.horizon import (
+    Ceiling,
+    Protection,
+    await_writers,
+    find_protection,
+    list_transactions,
+    list_writers,
+    lower,
+    now_shown,
+    waiting_words,
+)
+from playhead.pipeline.sources.jdbc.options import BULK, INCREMENTING, JdbcOptions
+from playhead.pipeline.sources.jdbc.position import MICROS_PER_MS, MICROS_PER_SECOND, NANOS_PER_MICRO, ToPosition
+from playhead.pipeline.sources.jdbc.steps import FETCH_ROWS, JdbcStep, Snapshot
+from playhead.pipeline.sources.jdbc.view import Cursor, Relation, View, find_cursor, refuse_nulls
+
+_FIRST_ID = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the run decides, not the connector. `with_catalog`: a new position is kept under `db.schema.table`."""
+
+    with_catalog: bool = False
+    horizon_seconds: float = 30.0
+    most_rows: int = MOST_ROWS
+
+
+@dataclass
+class JdbcStream:
+    """`began`: the database's time at the start of the run, for timestamp.initial=-1."""
+
+    database: Database
+    flavour: Flavour
+    options: JdbcOptions
+    relation: Relation
+    reading: Reading = field(default_factory=Reading)
+    began: int | None = None
+    _pace: Pace = field(default_factory=Pace, init=False)
+    _cleared: int | None = field(default=None, init=False)
+
+    @property
+    def name(self) -> str:
+        return self.relation.shown
+
+    @property
+    def topic(self) -> str:
+        return self.options.topic_prefix + (self.relation.name or "")
+
+    @property
+    def has_position(self) -> bool:
+        return self.options.mode != BULK
+
+    @property
+    def partitions(self) -> Sequence[Map]:
+        table = self.relation
+        if table.name is None:
+            return [Map({"query": "query"})]
+        bare = Map({"table": table.name})
+        if not self.has_position:
+            return [bare]
+        short = [part for part in (table.schema, table.name) if part]
+        forms = [short, [table.catalog, *short]] if table.catalog else [short]
+        if table.catalog and (self.reading.with_catalog or table.schema is None):
+            forms.reverse()
+        return [*(Map({"protocol": "1", "table": ".".join(form)}) for form in forms), bare]
+
+    @property
+    def position_of(self) -> ToPosition:
+        return ToPosition(self.options.has_id, self.options.has_time)
+
+    def plan(self, position: Map | None, slots: int, rows_per_chunk: int) -> JdbcStep | None:
+        if self.options.mode == BULK:
+            return self._plan_bulk(slots, rows_per_chunk)
+        if self.options.mode == INCREMENTING:
+            return self._plan_ids(_whole(position, "incrementing", _FIRST_ID), slots, rows_per_chunk)
+        return self._plan_times(self._start(position), slots, rows_per_chunk)
+
+    @cached_property
+    def view(self) -> View:
+        """The columns as they are now; a stream lives for one round, so a changed table is seen in the next."""
+        shown = self.relation.shown
+        columns = self.database.columns(self.relation.source, f"asking for the columns of {shown}")
+        incrementing = self.options.incrementing_column if self.options.has_id else None
+        cursor = find_cursor(columns, incrementing, self.options.timestamp_columns, shown)
+        if self.options.validate_non_null and self.relation.name is not None:
+            refuse_nulls(cursor, shown)
+        record = make_record(
+            [column for column, _ in columns], self.options.record, self.relation.name or "", self.database.product
+        )
+        return View(self.database, self.flavour, self.relation, cursor, record, self.options.query_suffix)
+
+    @cached_property
+    def protection(self) -> Protection:
+        cursor = self.view.cursor
+        in_ids = cursor.id if self.options.mode == INCREMENTING else None
+        return find_protection(self.database, self.relation, in_ids.name if in_ids else None)
+
+    # By id
+
+    def _plan_ids(self, low: int, slots: int, rows: int) -> JdbcStep | None:
+        view = self.view
+        for _ in range(2):  # what was cleared before may be gone by now: then look once more for what came after it
+            if (self._cleared is None or self._cleared <= low) and (held := self._clear_ids(low)) is not None:
+                return held
+            if self._cleared is None:
+                return None
+            if (step := self._cut_ids(view, low, self._cleared, slots, rows)) is not None:
+                return step
+            self._cleared = None
+        return None
+
+    def _clear_ids(self, low: int) -> JdbcStep | None:
+        """Finds an end that no smaller id can appear below any more; a step without chunks if that takes too long."""
+        view = self.view
+        self._cleared = None
+        top = self.database.whole(f"SELECT max({view.id}) FROM {view.cursors} WHERE {view.id} > {low}")  # noqa: S608
+        if top is None:
+            return None
+        tables, seconds = self.protection.tables, self.reading.horizon_seconds
+        if tables is not None:
+            waiting = await_writers(lambda: list_writers(self.database, tables), lambda writer: True, seconds)
+            if waiting:
+                words = f"nothing beyond id {low}: {waiting_words(waiting, seconds)}, who may commit an id up to {top}"
+                return self._step((), words, reaches_end=False)
+        self._cleared = top
+        return None
+
+    def _cut_ids(self, view: View, low: int, high: int, slots: int, rows: int) -> JdbcStep | None:
+        if view.suffix:
+            return self._limited_ids(view, low, high)
+        self._pace.learn(view, low)
+        ranges = cut_ids(view, low, high, slots, rows * self._pace.factor)
+        if not ranges:
+            return None
+        self._pace.keep(ranges[0][2], ranges[-1][1])
+        conditions = [ids_between(view, a, b) for a, b, _ in ranges]
+        return self._step(conditions, self._words(f"up to id {high}"), reaches_end=ranges[-1][1] == high)
+
+    def _limited_ids(self, view: View, low: int, high: int) -> JdbcStep | None:
+        """One chunk, because a limit in the suffix holds for the statement; the next step goes on from its last row."""
+        condition = ids_between(view, low, high)
+        end = self.database.whole(
+            f"SELECT max({view.id}) FROM (SELECT {view.id} FROM {view.cursors} "  # noqa: S608
+            f"WHERE {view.ending(condition)}) playhead_end"
+        )
+        if end is None:
+            return None
+        return self._step([condition], self._words(f"up to id {high}"), reaches_end=end == high)
+
+    # By time
+
+    def _start(self, position: Map | None) -> Point:
+        if position is None:
+            initial = self.options.timestamp_initial_ms
+            if initial == -1:
+                if self.began is None:
+                    self.began = self._now()
+                return Point(self.began, _FIRST_ID)
+            return Point((initial or 0) * MICROS_PER_MS, _FIRST_ID)
+        millis, nanos = _whole(position, "timestamp", 0), position.get("timestamp_nanos")
+        micros = millis * MICROS_PER_MS
+        if isinstance(nanos, int):
+            micros = millis // 1000 * MICROS_PER_SECOND + nanos // NANOS_PER_MICRO
+        return Point(micros, _whole(position, "incrementing", _FIRST_ID))
+
+    def _now(self) -> int:
+        return self.database.whole(self.flavour.now(), "asking for the database's time") or 0
+
+    def _plan_times(self, low: Point, slots: int, rows: int) -> JdbcStep | None:
+        view = self.view
+        end = self._now() - self.options.timestamp_delay_ms * MICROS_PER_MS
+        if not has_rows(self.database, view, low, end):
+            return None
+        ceiling = self._clear_times(end)
+        if ceiling.end is None:
+            return self._step((), f"nothing beyond the position: {ceiling.words}", reaches_end=False)
+        if self.database.product != "PostgreSQL" or view.suffix:
+            slots = 1
+        snapshot = self._snapshot()
+        step = None
+        try:
+            ask = snapshot.holder if snapshot else self.database
+            cut = TimeCut(slots, rows, self.reading.most_rows)
+            conditions, reaches = cut_times(ask, view, low, ceiling.end, cut)
+            if view.suffix:
+                conditions = [condition for condition in conditions if _gives_rows(ask, view, condition)]
+            whole = reaches and ceiling.end == end and not view.suffix
+            words = self._words(f"before {now_shown(ceiling.end)}" + (f", {ceiling.words}" if ceiling.words else ""))
+            if conditions:
+                step = self._step(conditions, words, reaches_end=whole, snapshot=snapshot)
+                return step
+            return None if ceiling.end == end else self._step((), words, reaches_end=False)
+        finally:
+            if step is None and snapshot:
+                snapshot.holder.close()
+
+    def _clear_times(self, end: int) -> Ceiling:
+        """Waits for those who may still commit a row before `end`; lowers it to the start of the oldest that is left."""
+        tables, seconds = self.protection.tables, self.reading.horizon_seconds
+        if tables is None:
+            return Ceiling(end)
+        waiting = await_writers(
+            lambda: list_transactions(self.database, tables),
+            lambda writer: writer.started is None or writer.started < end,
+            seconds,
+        )
+        return lower(end, waiting, seconds)
+
+    # Whole
+
+    def _plan_bulk(self, slots: int, rows: int) -> JdbcStep | None:
+        view = self.view
+        if not self.database.has_rows(f"SELECT 1 FROM {self.relation.source}"):  # noqa: S608
+            return None
+        snapshot = self._snapshot()
+        ask = snapshot.holder if snapshot else self.database
+        cut = self._cut_whole(ask, view, slots, rows) if snapshot and not view.suffix else None
+        words = "the whole of it, as it is at one moment" if snapshot else "the whole of it, read by one statement"
+        if cut is None:
+            return self._step(["1 = 1"], words, reaches_end=True, snapshot=snapshot)
+        view, conditions = cut
+        return JdbcStep(view, conditions, words, True, self._fetch_rows, snapshot)
+
+    def _cut_whole(self, ask: Database, view: View, slots: int, rows: int) -> tuple[View, list[str]] | None:
+        """By ranges of the primary key, if it is one whole number and the table is worth it."""
+        table = self.relation
+        key = self.database.primary_key(table.catalog, table.schema, table.name) if table.name is not None else []
+        if len(key) != 1:
+            return None
+        columns = self.database.columns(table.source, f"asking for the columns of {table.shown}")
+        try:
+            cursor = find_cursor(columns, key[0], (), table.shown)
+        except Invalid:
+            return None
+        view = View(view.database, view.flavour, table, Cursor(cursor.id, ()), view.record)
+        low, high = (
+            ask.whole(f"SELECT {which}({view.id}) FROM {view.cursors}")  # noqa: S608
+            for which in ("min", "max")
+        )
+        if low is None or high is None:
+            return None
+        parts = min(slots, -(-(high - low + 1) // rows))
+        return (view, [ids_between(view, a, b) for a, b in even_ranges(low, high, parts)]) if parts > 1 else None
+
+    # Common
+
+    def _snapshot(self) -> Snapshot | None:
+        return Snapshot.take(self.database) if self.database.product == "PostgreSQL" else None
+
+    @property
+    def _fetch_rows(self) -> int:
+        return max(FETCH_ROWS, self.options.batch_max_rows)
+
+    def _words(self, end: str) -> str:
+        return f"{end}; {self.protection.words}" if self.protection.words else end
+
+    def _step(
+        self, conditions: Sequence[str], horizon: str, *, reaches_end: bool, snapshot: Snapshot | None = None
+    ) -> JdbcStep:
+        return JdbcStep(self.view, conditions, horizon, reaches_end, self._fetch_rows, snapshot)
+
+
+def _whole(position: Map | None, name: str, default: int) -> int:
+    value = None if position is None else position.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Invalid(
+            f"{name} of the stored position is {value!r}, not a whole number", "set it with: playhead offsets set"
+        )
+    return value
+
+
+def _gives_rows(ask: Database, view: View, condition: str) -> bool:
+    """A suffix may leave nothing of a chunk; a step that never gives a row would never end."""
+    return ask.has_rows(f"SELECT 1 FROM {view.cursors} WHERE {view.ending(condition)}")  # noqa: S608

@@ -1,0 +1,165 @@
+"""Which properties of a JDBC URL are let through.
+
+A driver loads classes, writes files or runs scripts for whoever writes its URL. For PostgreSQL and SQLite only properties that
+cannot do that are allowed; of other drivers the well-known dangerous ones are refused. The names are said, values never.
+"""
+
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+_POSTGRES = frozenset(
+    name.lower()
+    for name in [
+        "user",
+        "password",
+        "PGDBNAME",
+        "PGHOST",
+        "PGPORT",
+        "ssl",
+        "sslmode",
+        "sslcert",
+        "sslkey",
+        "sslrootcert",
+        "sslpassword",
+        "sslnegotiation",
+        "sslResponseTimeout",
+        "ApplicationName",
+        "connectTimeout",
+        "socketTimeout",
+        "loginTimeout",
+        "cancelSignalTimeout",
+        "tcpKeepAlive",
+        "tcpNoDelay",
+        "currentSchema",
+        "options",
+        "targetServerType",
+        "loadBalanceHosts",
+        "hostRecheckSeconds",
+        "prepareThreshold",
+        "preparedStatementCacheQueries",
+        "preparedStatementCacheSizeMiB",
+        "databaseMetadataCacheFields",
+        "databaseMetadataCacheFieldsMiB",
+        "binaryTransfer",
+        "binaryTransferEnable",
+        "binaryTransferDisable",
+        "reWriteBatchedInserts",
+        "defaultRowFetchSize",
+        "stringtype",
+        "assumeMinServerVersion",
+        "receiveBufferSize",
+        "sendBufferSize",
+        "maxSendBufferSize",
+        "channelBinding",
+        "requireAuth",
+        "adaptiveFetch",
+        "adaptiveFetchMinimum",
+        "adaptiveFetchMaximum",
+        "maxResultBuffer",
+        "gssEncMode",
+        "gssResponseTimeout",
+        "kerberosServerName",
+        "jaasApplicationName",
+        "jaasLogin",
+        "gsslib",
+        "useSpnego",
+        "hideUnprivilegedObjects",
+        "logUnclosedConnections",
+        "logServerErrorDetail",
+        "allowEncodingChanges",
+        "unknownLength",
+    ]
+)
+_SQLITE = frozenset(
+    [
+        "mode",
+        "cache",
+        "busy_timeout",
+        "date_class",
+        "date_precision",
+        "date_string_format",
+        "foreign_keys",
+        "journal_mode",
+        "synchronous",
+        "transaction_mode",
+        "cache_size",
+        "page_size",
+        "open_mode",
+        "encoding",
+        "case_sensitive_like",
+        "read_uncommitted",
+    ]
+)
+_DANGEROUS = frozenset(
+    name.lower()
+    for name in [
+        "autoDeserialize",
+        "queryInterceptors",
+        "statementInterceptors",
+        "connectionLifecycleInterceptors",
+        "exceptionInterceptors",
+        "allowLoadLocalInfile",
+        "allowUrlInLocalInfile",
+        "allowLoadLocalInfileInPath",
+        "allowLocalInfile",
+        "detectCustomCollations",
+        "propertiesTransform",
+        "socketFactory",
+        "socketFactoryClass",
+        "clientInfoProvider",
+        "authenticationPlugins",
+        "defaultAuthenticationPlugin",
+        "credentialType",
+        "serverRSAPublicKeyFile",
+        "profileSQL",
+        "logger",
+        "loadBalanceStrategy",
+        "INIT",
+        "TRACE_LEVEL_FILE",
+        "TRACE_LEVEL_SYSTEM_OUT",
+        "trustStoreManager",
+        "trustManagerClass",
+        "socketFactoryConstructorArg",
+        "clientRerouteServerListJNDIName",
+        "traceFile",
+        "traceDirectory",
+        "enable_load_extension",
+    ]
+)
+
+
+def refused_url(url: str) -> list[str]:
+    """What is wrong with the URL, in words that do not repeat it."""
+    if not url.lower().startswith("jdbc:"):
+        return ["must start with jdbc:"]
+    faults = []
+    if _product(url) == "sqlite":
+        path = url[len("jdbc:sqlite:") :]
+        if path.startswith(":resource:"):
+            faults.append("must name a file: SQLite's :resource: would fetch one from elsewhere")
+        if not path.partition("?")[0] or ":memory:" in path or "mode=memory" in path:
+            faults.append("must name a file: every reader would see a memory of its own")
+    return faults + [f"property {name}: {what}" for name, what in refused_properties(url, _properties(url)).items()]
+
+
+def refused_properties(url: str, properties: Mapping[str, str]) -> dict[str, str]:
+    """Property -> why it is not let through."""
+    allowed = {"postgresql": _POSTGRES, "sqlite": _SQLITE}.get(_product(url))
+    if allowed is None:
+        return {name: "can run code or touch files here" for name in properties if name.lower() in _DANGEROUS}
+    return {name: "is not among those let through" for name in properties if name.lower() not in allowed}
+
+
+def _product(url: str) -> str:
+    parts = url.split(":", 2)
+    return parts[1].lower() if len(parts) > 1 else ""
+
+
+def _properties(url: str) -> dict[str, str]:
+    """Properties in the URL: after `?`, parted by `&`; other drivers part them by `;` too."""
+    head, _, tail = url.partition("?")
+    parts = tail.split("&")
+    if _product(url) not in ("postgresql", "sqlite"):
+        parts = [part for piece in (*parts, *head.split(";")[1:]) for part in piece.split(";")]
+    pairs = (part.partition("=") for part in parts if part)
+    return {unquote(name).strip(): unquote(value) for name, _, value in pairs}

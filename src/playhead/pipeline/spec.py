@@ -1,0 +1,82 @@
+"""A connector file for the Spark engine: its references resolved, its class one we have, every option honoured or refused.
+
+Everything is looked at before anything starts, and all faults of all connectors are told at once.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from playhead.config.references import PLAIN_PROVIDERS, resolve
+from playhead.errors import ConfigInvalid, Fault, Invalid, near_names
+from playhead.model import ConnectorSpec
+
+JDBC_CLASSES = ("io.confluent.connect.jdbc.JdbcSourceConnector", "io.aiven.connect.jdbc.JdbcSourceConnector")
+FILE_CLASSES = (
+    "org.apache.kafka.connect.file.FileStreamSourceConnector",
+    "FileStreamSource",
+    "FileStreamSourceConnector",
+)
+CLASSES = (*JDBC_CLASSES, *FILE_CLASSES)
+_PROVIDER = re.compile(r"\$\{([^}:]+):[^}]*\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A connector that can run here. `config` has its secrets in clear: for the clients it opens, never to be shown."""
+
+    spec: ConnectorSpec
+    config: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def is_jdbc(self) -> bool:
+        return self.spec.connector_class in JDBC_CLASSES
+
+
+def check_specs(specs: Sequence[ConnectorSpec], worker: Mapping[str, str]) -> list[Ready]:
+    ready, faults = [], []
+    for spec in specs:
+        found = _faults_of(spec, worker)
+        faults += found
+        if not found:
+            ready.append(Ready(spec, _resolved(spec)))
+    if faults:
+        raise ConfigInvalid(faults, "leave the option out, or run this connector on Connect")
+    return ready
+
+
+def _faults_of(spec: ConnectorSpec, worker: Mapping[str, str]) -> list[Fault]:
+    if spec.connector_class not in CLASSES:
+        near = near_names(spec.connector_class, CLASSES)
+        what = f"the Spark engine does not know the class {spec.connector_class or '(none)'}; {near}"
+        return [_fault(spec, "connector.class", what)]
+    try:
+        config = _resolved(spec)
+    except Invalid as error:
+        return [_fault(spec, "", error.what)]
+    if spec.connector_class in FILE_CLASSES:
+        from playhead.pipeline.sources.file import check_options as check
+    else:
+        from playhead.pipeline.sources.jdbc.options import check_options as check
+    return [_fault(spec, fault.where, fault.what) for fault in check(config, worker)]
+
+
+def _fault(spec: ConnectorSpec, key: str, what: str) -> Fault:
+    """At the line that set the key, where that is known."""
+    origin = spec.origins.get(key, spec.origin)
+    place = origin.where or spec.name
+    return Fault(place, origin.line, f"{spec.name}: {key + ': ' if key else ''}{what}")
+
+
+def _resolved(spec: ConnectorSpec) -> dict[str, str]:
+    config = {}
+    for key, value in spec.config.items():
+        for provider in _PROVIDER.findall(value):
+            if provider not in PLAIN_PROVIDERS:
+                raise Invalid(f"{key}: only a Connect worker can resolve references to {provider!r}", "use ${{env:}}")
+        config[key] = resolve(value)
+    return config

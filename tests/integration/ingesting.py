@@ -1,0 +1,108 @@
+"""A lab with a table and everything that a run on Spark needs, for the tests of ingest; and Kafka's own consumer as the judge."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from playhead.config import Context, Setting
+from playhead.kafka.client import Admin
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.topics import create_topic
+from playhead.lab import Lab, LabOptions
+from playhead.model import ConnectorSpec, Deadline, Engine
+from playhead.pipeline.connector_run import Progress
+from playhead.pipeline.home import find_home
+from playhead.pipeline.run import Frame, RunOptions
+from playhead.pipeline.spec import check_specs
+from playhead.sql.ledger import Ledger, open_ledger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+JDBC = "io.confluent.connect.jdbc.JdbcSourceConnector"
+JSON = {
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter.schemas.enable": "false",
+}
+
+
+@dataclass
+class Ingest:
+    """Runs connectors as `playhead run` does, in a session that is there already."""
+
+    lab: Lab
+    spark: "SparkSession"
+    ledger: Ledger
+
+    def frame(self, **options: int | float) -> Frame:
+        context = Context(None, {"worker-config": Setting(str(self.lab.worker_config), "here")})
+        home = find_home(context, Deadline(60))
+        return Frame(context, home, self.ledger, self.spark, RunOptions(**options))  # type: ignore[arg-type]
+
+    def run(self, *specs: ConnectorSpec, **options: int | float) -> list[Progress]:
+        frame = self.frame(**options)
+        return frame.run(check_specs(specs, {}))
+
+    def table(self, name: str, **config: str) -> ConnectorSpec:
+        """A connector over one table, by its id unless told otherwise; its topic has the table's name."""
+        own = {"mode": "incrementing", "incrementing.column.name": "id", "table.whitelist": name, "topic.prefix": ""}
+        return ConnectorSpec(
+            f"c-{name}",
+            {"connector.class": JDBC, "connection.url": jdbc_url(self.lab), **JSON, **own, **config},
+            Engine.SPARK,
+        )
+
+    def make_topic(self, name: str) -> None:
+        deadline = Deadline(30)
+        with Admin(ClientSettings({"bootstrap.servers": self.lab.bootstrap_servers}), deadline) as admin:
+            create_topic(admin, name, 1, deadline)
+
+    def values(self, topic: str) -> list[str]:
+        return consumed(self.lab, topic)
+
+    def ids(self, topic: str) -> Counter[int]:
+        return Counter(json.loads(value)["id"] for value in self.values(topic))
+
+    def positions(self, connector: str) -> list[str]:
+        """The values under the connector's keys in the offsets topic, oldest first, as Kafka's own consumer shows them."""
+        lines = consumed(self.lab, "connect-offsets", "--property", "print.key=true")
+        return [line.partition("\t")[2] for line in lines if line.startswith(f'["{connector}",')]
+
+
+def consumed(lab: Lab, topic: str, *more: str) -> list[str]:
+    arguments = ["--bootstrap-server", lab.bootstrap_servers, "--topic", topic, "--from-beginning"]
+    arguments += ["--isolation-level", "read_committed", "--timeout-ms", "4000", *more]
+    return lab.tool(CONSOLE_CONSUMER, *arguments).splitlines()
+
+
+def jdbc_url(lab: Lab) -> str:
+    user, _, place = lab.postgres_url.removeprefix("postgresql://").partition("@")
+    return f"jdbc:postgresql://{place}?user={user}"
+
+
+def make_rows(lab: Lab, table: str, rows: int) -> None:
+    lab.psql(f"CREATE TABLE {table} (id bigserial PRIMARY KEY, n int, t text DEFAULT 'x')")
+    add_rows(lab, table, rows)
+
+
+def add_rows(lab: Lab, table: str, rows: int) -> None:
+    lab.psql(f"INSERT INTO {table} (n) SELECT i FROM generate_series(1, {rows}) i")
+
+
+@pytest.fixture(scope="module")
+def tables_lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
+    """One broker, one exactly-once worker, PostgreSQL."""
+    return make_lab(LabOptions())
+
+
+@pytest.fixture(scope="module")
+def ingest(tables_lab, spark, tmp_path_factory) -> Iterator[Ingest]:
+    folder: Path = tmp_path_factory.mktemp("ledger")
+    with open_ledger(f"sqlite:///{folder}/ledger.db", 30) as ledger:
+        yield Ingest(tables_lab, spark, ledger)

@@ -1,0 +1,155 @@
+"""Tables and files into topics on Spark: each row once, in order, with the position where a Connect worker finds it."""
+
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from integration.ingesting import add_rows, ingest, make_rows, tables_lab  # noqa: F401
+from playhead.connect.rest import Rest
+from playhead.errors import Fenced
+from playhead.model import ConnectorSpec, Deadline, Engine
+from playhead.pipeline.connector_run import State
+from spark_session import spark  # noqa: F401
+
+pytest.importorskip("pyspark")
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+TEXT = "org.apache.kafka.connect.storage.StringConverter"
+
+
+def test_each_row_is_sent_once_and_the_next_run_sends_only_what_is_new(ingest):
+    make_rows(ingest.lab, "once", 2_500)
+    spec = ingest.table("once")
+    (first,) = ingest.run(spec, rows_per_chunk=1_000)
+    assert (first.state, first.rows, first.steps) == (State.FINISHED, 2_500, 2)
+    (again,) = ingest.run(spec)
+    assert (again.state, again.rows) == (State.FINISHED, 0)
+    add_rows(ingest.lab, "once", 10)
+    (third,) = ingest.run(spec)
+    assert third.rows == 10
+    assert ingest.ids("once") == Counter(range(1, 2_511))
+    assert ingest.positions("c-once")[-1] == '{"incrementing":2510}'
+
+
+def test_positions_follow_the_chunks_in_their_order(ingest):
+    make_rows(ingest.lab, "steps", 900)
+    ingest.run(ingest.table("steps"), rows_per_chunk=100)
+    assert ingest.positions("c-steps") == [f'{{"incrementing":{end}}}' for end in range(100, 901, 100)]
+
+
+def test_a_slow_first_chunk_holds_the_others_back_and_another_connector_starts_meanwhile(ingest):
+    """Chunk 0 sleeps in the database; the second chunk is long done and waits for its turn."""
+    make_rows(ingest.lab, "slow", 200)
+    ingest.lab.psql("ALTER TABLE slow ADD COLUMN s text")
+    ingest.lab.psql(
+        "CREATE OR REPLACE FUNCTION nap(i bigint) RETURNS text VOLATILE LANGUAGE plpgsql AS "
+        "$$ BEGIN IF i = 1 THEN PERFORM pg_sleep(6); END IF; RETURN 'x'; END $$"
+    )
+    query = ingest.table("slow", **{"query": "SELECT id, n, nap(id) AS s FROM slow", "topic.prefix": "slow"})
+    config = {key: value for key, value in query.config.items() if key != "table.whitelist"}
+    started = time.monotonic()
+    (done,) = ingest.run(replace(query, config=config), rows_per_chunk=100)
+    assert done.rows == 200, done.error
+    assert time.monotonic() - started > 6
+    assert ingest.positions("c-slow") == ['{"incrementing":100}', '{"incrementing":200}']
+    assert ingest.ids("slow") == Counter(range(1, 201))
+
+
+def test_one_failing_connector_does_not_stop_the_others(ingest):
+    make_rows(ingest.lab, "good", 50)
+    make_rows(ingest.lab, "bad", 50)
+    ingest.lab.psql("ALTER TABLE bad ADD COLUMN v numeric DEFAULT 'NaN'")
+    good, bad = ingest.run(ingest.table("good"), ingest.table("bad"))
+    assert (good.state, good.rows) == (State.FINISHED, 50)
+    assert (bad.state, bad.rows) == (State.FAILED, 0)
+    assert bad.error is not None
+    assert "'v'" in bad.error.what or '"v"' in bad.error.what, bad.error.what
+    assert ingest.ids("good") == Counter(range(1, 51))
+
+
+def test_of_two_copies_one_is_fenced_and_says_so_and_no_row_is_doubled(ingest):
+    make_rows(ingest.lab, "twice", 40_000)
+    spec = ingest.table("twice")
+    ends = []
+    threads = [threading.Thread(target=lambda: ends.extend(ingest.run(spec, rows_per_chunk=2_000))) for _ in range(2)]
+    threads[0].start()
+    time.sleep(2)
+    threads[1].start()
+    for thread in threads:
+        thread.join(120)
+    assert sorted(end.state or "" for end in ends) in (["failed", "finished"], ["finished", "finished"])
+    for end in ends:
+        assert end.error is None or isinstance(end.error, Fenced), end.error
+    assert sum(end.rows for end in ends) <= 40_000
+    assert ingest.ids("twice") == Counter(range(1, 40_001))
+
+
+def test_a_file_source_goes_from_connect_to_spark_and_back_with_every_line_once(ingest, tmp_path):
+    file = tmp_path / "lines.txt"
+    file.write_text("a\nb\n")
+    config = {"connector.class": "FileStreamSource", "file": str(file), "topic": "hand", "value.converter": TEXT}
+    spec = ConnectorSpec("hand-over", config, Engine.SPARK)
+    deadline = Deadline(90)
+    ingest.make_topic("hand")
+    with Rest(ingest.lab.connect_urls, deadline) as rest:
+        rest.create_connector("hand-over", config)
+        deadline.wait_for(lambda: rest.get_offsets("hand-over"), "the first lines")
+        rest.stop("hand-over")
+        deadline.wait_for(lambda: not rest.list_tasks("hand-over"), "stopping")
+        with file.open("a") as more:
+            more.write("c\nd\n")
+        (done,) = ingest.run(spec)
+        assert done.rows == 2, done.error
+        with file.open("a") as more:
+            more.write("e\n")
+        rest.resume("hand-over")
+        deadline.wait_for(lambda: rest.get_offsets("hand-over")[0].offset == {"position": 10}, "the last line")
+        rest.delete_connector("hand-over")
+    assert ingest.values("hand") == ["a", "b", "c", "d", "e"]
+
+
+def test_a_live_connect_task_is_fenced_and_fails_and_no_line_is_doubled(ingest, tmp_path):
+    file = tmp_path / "lines.txt"
+    file.write_text("a\nb\n")
+    config = {"connector.class": "FileStreamSource", "file": str(file), "topic": "live", "value.converter": TEXT}
+    deadline = Deadline(90)
+    ingest.make_topic("live")
+    with Rest(ingest.lab.connect_urls, deadline) as rest:
+        rest.create_connector("live", config)
+        deadline.wait_for(lambda: rest.get_offsets("live"), "the first lines")
+        (done,) = ingest.run(ConnectorSpec("live", config, Engine.SPARK))  # nothing new, but every id is fenced
+        assert done.state is State.FINISHED, done.error
+        with file.open("a") as more:
+            more.write("c\n")
+        deadline.wait_for(
+            lambda: [task for task in rest.get_status("live").tasks if task.state == "FAILED"], "the task to fail"
+        )
+        ingest.run(ConnectorSpec("live", config, Engine.SPARK))
+        rest.delete_connector("live")
+    assert ingest.values("live") == ["a", "b", "c"]
+
+
+def test_bulk_sends_the_whole_table_each_time_and_leaves_a_tombstone(ingest):
+    make_rows(ingest.lab, "codes", 20)
+    spec = ingest.table("codes", mode="bulk")
+    config = {key: value for key, value in spec.config.items() if key != "incrementing.column.name"}
+    for _ in range(2):
+        (done,) = ingest.run(replace(spec, config=config))
+        assert done.rows == 20, done.error
+    assert ingest.ids("codes") == Counter(dict.fromkeys(range(1, 21), 2))
+    assert ingest.positions("c-codes") == ["null", "null"]
+
+
+def test_the_ledger_tells_which_rows_went_where(ingest):
+    make_rows(ingest.lab, "told", 300)
+    ingest.run(ingest.table("told"), rows_per_chunk=100)
+    cluster = ingest.ledger.list_runs()[0].cluster
+    chunks = [entry.chunk for entry in ingest.ledger.list_chunks(cluster, "c-told")][::-1]
+    assert [chunk.count for chunk in chunks] == [100, 100, 100]
+    assert [chunk.end_position.to_dict() for chunk in chunks] == [{"incrementing": n} for n in (100, 200, 300)]
+    assert chunks[1].start_position == chunks[0].end_position
+    spans = [span for chunk in chunks for span in chunk.offsets.values()]
+    assert sum(last - first + 1 for first, last in spans) >= 300
+    assert len({chunk.hash_sum for chunk in chunks}) == 3
