@@ -130,7 +130,7 @@ class _Bench:
             Engine.SPARK,
         )
         frame = Frame(self.context, self.home, self.ledger, self.spark, RunOptions(rows_per_chunk=1_000_000))
-        (done,) = frame.run(check_specs([spec], self.home.worker))
+        (done,) = frame.run(check_specs([spec], self.home.worker)).connectors
         if done.error:
             raise done.error
         return done.rows

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,9 +45,9 @@ class Ingest:
         home = find_home(context, Deadline(60))
         return Frame(context, home, self.ledger, self.spark, RunOptions(**options))  # type: ignore[arg-type]
 
-    def run(self, *specs: ConnectorSpec, **options: int | float) -> list[Progress]:
+    def run(self, *specs: ConnectorSpec, **options: int | float) -> Sequence[Progress]:
         frame = self.frame(**options)
-        return frame.run(check_specs(specs, {}))
+        return frame.run(check_specs(specs, {})).connectors
 
     def table(self, name: str, **config: str) -> ConnectorSpec:
         """A connector over one table, by its id unless told otherwise; its topic has the table's name."""

@@ -183,6 +183,19 @@ def test_years_of_9999_and_1_are_dates_like_others(database):
     assert database.written(select) == [b'{"a":2932896,"b":253402300799999,"c":-719164}']
 
 
+def test_times_are_printed_as_java_sql_prints_them(database):
+    select = "SELECT ts, d, t FROM types WHERE id = 1"
+    printed = b"Struct{ts=2024-01-02 03:04:05.123456,d=2024-01-02,t=03:04:05}"
+    assert database.written(select, RecordOptions(converter=STRING)) == [printed]
+
+
+def test_a_year_without_a_clear_text_names_its_column(database):
+    from pyspark.errors import PySparkException
+
+    with pytest.raises(PySparkException, match="playhead: column 'd' holds a year before 1"):
+        database.written("SELECT '0044-03-15 BC'::date AS d", RecordOptions(converter=STRING))
+
+
 def test_odd_names_are_written_as_jackson_does(database):
     select = 'SELECT 1 AS "a.b`c""d", \'x\' AS "\U0001f600"'
     assert database.written(select) == [b'{"a.b`c\\"d":1,"\\uD83D\\uDE00":"x"}']

@@ -100,17 +100,17 @@ def run(face: Face, words: tuple[str, ...], engine: str | None, given: dict[str,
         seen[progress.name] = progress
         line.update("; ".join(f"{one.name}: {one.rows} rows" for one in seen.values())[:120])
 
-    done = run_connectors(face.context, specs, _options(face, given), tell)
+    end = run_connectors(face.context, specs, _options(face, given), tell)
     line.clear()
-    rows = [_row(progress) for progress in done]
+    rows = [_row(progress) for progress in end.connectors]
     if summary is not None:
         _write_summary(summary, rows)
     face.show(Listing(COLUMNS, rows, name="connector"))
     if face.form == "table":
-        for note in dict.fromkeys(f"{one.name}: {note}" for one in done for note in one.notes):
+        for note in dict.fromkeys(f"{one.name}: {note}" for one in end.connectors for note in one.notes):
             say(f"note: {note}")
-    if code := _exit_code(done):
-        raise click.exceptions.Exit(code)
+    if end.exit_code:
+        raise click.exceptions.Exit(end.exit_code)
 
 
 def _sorted(words: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -190,11 +190,3 @@ def _write_summary(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     from playhead.files import replace_file
 
     replace_file(path, msgspec.json.format(msgspec.json.encode({"connectors": rows}), indent=2) + b"\n")
-
-
-def _exit_code(done: "Sequence[Progress]") -> int:
-    """Of the worst: an unknown end before a refusal, a refusal before a failure."""
-    codes = {one.error.exit_code for one in done if one.error is not None}
-    if len(done) > 1 and codes:
-        return 5 if 5 in codes else 1
-    return max(codes, default=0)

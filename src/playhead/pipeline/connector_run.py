@@ -74,6 +74,11 @@ class ConnectorRun:
         self._claim = claim
         self._open_source = open_source
         self._failures = 0
+        self._asked_to_stop = False
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._asked_to_stop or self._shared.stop.is_set()
 
     def run(self, *, interval_seconds: float | None) -> None:
         """Until caught up, or with an interval for ever. Ends in `progress.state`; nothing is raised but bugs."""
@@ -81,7 +86,7 @@ class ConnectorRun:
         try:
             with self._shared.slots.user():
                 self._rounds(interval_seconds)
-            self.progress.state = State.STOPPED if self._shared.stop.is_set() else State.FINISHED
+            self.progress.state = State.STOPPED if self._is_stopping else State.FINISHED
         except PlayheadError as error:
             self.progress.state, self.progress.error = State.FAILED, error
         finally:
@@ -91,7 +96,7 @@ class ConnectorRun:
     def _rounds(self, interval_seconds: float | None) -> None:
         source: Source | None = None
         try:
-            while not self._shared.stop.is_set():
+            while not self._is_stopping:
                 try:
                     if source is None:
                         source = self._open_source()
@@ -121,15 +126,14 @@ class ConnectorRun:
         deadline = Deadline(STEP_SECONDS)
         self._connector.fence(self._shared.slots.total, deadline)
         for stream in source.streams():
-            while not self._shared.stop.is_set():
-                if self._step(stream):
-                    break
+            while not self._is_stopping and not self._step(stream):
+                pass
 
     def _step(self, stream: Stream) -> bool:
         """True when the stream has nothing more, up to the end that was seen when the step was planned."""
         shared, connector = self._shared, self._connector
         if shared.ledger.beat(self._claim):
-            shared.stop.set()
+            self._asked_to_stop = True
             return True
         place = connector.log.place(connector.name, stream.partitions, Deadline(STEP_SECONDS))
         with shared.slots.take() as slots:

@@ -4,9 +4,10 @@ One that fails does not stop the others. A first Ctrl-C lets the open steps fini
 committed is as if it had never been.
 """
 
+import signal
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
@@ -40,12 +41,28 @@ class RunOptions:
     seconds: float = 30.0
 
 
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    connectors: Sequence[Progress]
+    interrupted: bool
+
+    @property
+    def exit_code(self) -> int:
+        """Of one connector its own; of several, 1 if any of them failed, and 5 if an end is unknown."""
+        if self.interrupted:
+            return 130
+        codes = {one.error.exit_code for one in self.connectors if one.error is not None}
+        if len(self.connectors) > 1 and codes:
+            return 5 if 5 in codes else 1
+        return max(codes, default=0)
+
+
 def run_connectors(
     context: Context,
     specs: Sequence[ConnectorSpec],
     options: RunOptions,
     tell: Callable[[Progress], None] = lambda progress: None,
-) -> list[Progress]:
+) -> RunEnd:
     """Every connector's end. Raises only what keeps all of them from starting."""
     home = find_home(context, Deadline(options.seconds))
     ready = check_specs(specs, home.worker)
@@ -76,7 +93,7 @@ class Frame:
         self._stop = threading.Event()
         self._logs: dict[str, PositionLog] = {}
 
-    def run(self, ready: Sequence[Ready], tell: Callable[[Progress], None] = lambda progress: None) -> list[Progress]:
+    def run(self, ready: Sequence[Ready], tell: Callable[[Progress], None] = lambda progress: None) -> RunEnd:
         slots = Slots(count_slots(self._spark))
         shared = Shared(self._spark, slots, self._ledger, self._stop, self._options.rows_per_chunk, tell)
         runs = [self._prepared(one, shared) for one in ready]
@@ -86,19 +103,29 @@ class Frame:
         ]
         for thread in threads:
             thread.start()
+        claims = [claim for _, claim in runs]
         try:
-            self._wait(threads, [claim for _, claim in runs])
-        except KeyboardInterrupt:
-            self._stop.set()
-            self._wait(threads, [claim for _, claim in runs])
+            interrupted = self._waited(threads, claims)
         finally:
             self._stop.set()
             self._spark.sparkContext.cancelAllJobs()
             for thread in threads:
                 thread.join(30)
-        for run, claim in runs:
-            self._finish(run.progress, claim)
-        return [run.progress for run, _ in runs]
+            for run, claim in runs:
+                self._finish(run.progress, claim)
+        return RunEnd([run.progress for run, _ in runs], interrupted)
+
+    def _waited(self, threads: Sequence[threading.Thread], claims: Sequence[Claim]) -> bool:
+        """True when somebody pressed Ctrl-C: once for an end after the open steps, twice for an end at once."""
+        with _terminated_as_interrupted():
+            try:
+                self._wait(threads, claims)
+            except KeyboardInterrupt:
+                self._stop.set()
+                with suppress(KeyboardInterrupt):
+                    self._wait(threads, claims)
+                return True
+        return False
 
     def _wait(self, threads: Sequence[threading.Thread], claims: Sequence[Claim]) -> None:
         """Until all have ended, with a sign of life now and then."""
@@ -147,3 +174,20 @@ class Frame:
         detail = progress.error.what if progress.error else ""
         with suppress(PlayheadError):  # taken over: the row tells of the other run now
             self._ledger.finish(claim, ending, detail)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """`kill` and a service manager's stop mean the same as Ctrl-C."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -6,8 +6,10 @@ own loop plans anew instead. Executors that come and go would starve a barrier s
 """
 
 import os
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -80,7 +82,7 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master(options.master).appName("playhead")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _talk_kept() as log:
+    with _talk_kept() as log, _signals_kept():
         try:
             session = builder.getOrCreate()
         except (PySparkException, Py4JError) as error:
@@ -106,6 +108,17 @@ def _talk_kept() -> Iterator[Path]:
     finally:
         os.dup2(ours, 2)
         os.close(ours)
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """PySpark would cancel every job at the first Ctrl-C; what it means is for the run to say."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def _last_line(log: Path) -> str:

@@ -1,7 +1,8 @@
-"""Calls of Java's own BigDecimal inside the code that Spark generates.
+"""Calls of Java methods inside the code that Spark generates.
 
-Spark's decimals end at 38 digits and its functions have no two's complement, but its expressions can call any method of the JVM:
-the encoders of its typed API are made so. The classes are internal to Spark, and PySpark is pinned with them.
+Spark's decimals end at 38 digits and its functions know neither two's complement nor surrogates, but its expressions can call
+any method of the JVM: the encoders of its typed API are made so. The classes are internal to Spark, and PySpark is pinned with
+them, as is the Commons Text that it brings.
 """
 
 from typing import Any, cast
@@ -10,6 +11,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 _DECIMAL, _INTEGER, _STRING = "java.math.BigDecimal", "java.math.BigInteger", "java.lang.String"
+_ESCAPER = "org.apache.commons.text.translate.JavaUnicodeEscaper"
 _UTF8 = "org.apache.spark.unsafe.types.UTF8String"
 
 
@@ -27,6 +29,22 @@ def decimal_text(text: Column, scale: int) -> Column:
     return java.column(java.invoke_static(_UTF8, "fromString", java.types.StringType, printed))
 
 
+def is_ascii(text: Column) -> Column:
+    """Answers at the speed of one pass over the bytes, which `length` does not."""
+    java = _Java()
+    return java.column(java.invoke(java.expression(text), "isFullAscii", java.types.BooleanType))
+
+
+def escape_surrogates(text: Column) -> Column:
+    r"""Every character beyond the basic plane as `\uD83D\uDE00`, in upper case; the others as they are."""
+    java = _Java()
+    last_plain = java.expression(F.lit(0xFFFF))
+    escaper = java.invoke_static(_ESCAPER, "above", java.object(_ESCAPER), last_plain)
+    string = java.invoke(java.expression(text), "toString", java.object(_STRING))
+    escaped = java.invoke(escaper, "translate", java.object(_STRING), string)
+    return java.column(java.invoke_static(_UTF8, "fromString", java.types.StringType, escaped))
+
+
 class _Java:
     """Expressions of Spark's catalyst, through the gateway of the active session."""
 
@@ -41,12 +59,12 @@ class _Java:
         return self._jvm.org.apache.spark.sql.types.ObjectType(self._class(name))
 
     def decimal(self, text: Column, scale: int) -> Any:
-        string = self.invoke(self._expression(text), "toString", self.object(_STRING))
+        string = self.invoke(self.expression(text), "toString", self.object(_STRING))
         kind = self.object(_DECIMAL)
         number = self._catalyst.NewInstance(
             self._class(_DECIMAL), self._seq(string), self._seq(), True, kind, self._none
         )
-        return self.invoke(number, "setScale", kind, self._expression(F.lit(scale)))
+        return self.invoke(number, "setScale", kind, self.expression(F.lit(scale)))
 
     def invoke(self, target: Any, method: str, returns: Any, *arguments: Any) -> Any:
         return self._catalyst.Invoke(target, method, returns, self._seq(*arguments), self._seq(), True, True, True)
@@ -61,7 +79,7 @@ class _Java:
     def column(self, expression: Any) -> Column:
         return Column(self._bridge.column(expression))
 
-    def _expression(self, column: Column) -> Any:
+    def expression(self, column: Column) -> Any:
         return self._bridge.expression(column._jc)
 
     def _class(self, name: str) -> Any:

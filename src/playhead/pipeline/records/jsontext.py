@@ -13,11 +13,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from playhead.connect.javajson import encode_string
+from playhead.pipeline.records.javacalls import escape_surrogates, is_ascii
 
 _OPTIONS = {"ignoreNullFields": "false"}
 _LEADS = (0xF0, 0xF1, 0xF2, 0xF3, 0xF4)  # the first byte of every character beyond the basic plane, and no other byte
-_BEYOND = r"[\x{10000}-\x{10FFFF}]"
-_PIECES = rf"{_BEYOND}|[^\x{{10000}}-\x{{10FFFF}}]+"
 
 Member = tuple[str, Column, bool]  # name, value, whether the value is JSON text already
 
@@ -42,19 +41,7 @@ def _object(members: Iterable[tuple[str, Column]]) -> Column:
 
 
 def escape_beyond_basic_plane(text: Column) -> Column:
-    """Nearly free for text without such characters: text of one byte a character is not searched."""
+    """Nearly free for text of ASCII alone, and cheap for text without such characters."""
     raw = text.cast("binary")
     has_lead = reduce(or_, (F.contains(raw, F.lit(bytes([lead]))) for lead in _LEADS))
-    has_some = (F.octet_length(text) != F.length(text)) & has_lead
-    pieces = F.regexp_extract_all(text, F.lit(_PIECES), 0)
-    escaped = F.array_join(
-        F.transform(pieces, lambda piece: F.when(piece.rlike(_BEYOND), _pair(piece)).otherwise(piece)), ""
-    )
-    return F.when(has_some, escaped).otherwise(text)
-
-
-def _pair(character: Column) -> Column:
-    offset = F.ascii(character) - 0x10000
-    high = F.hex((F.shiftright(offset, 10) + 0xD800).cast("bigint"))
-    low = F.hex((offset.bitwiseAND(0x3FF) + 0xDC00).cast("bigint"))
-    return F.concat(F.lit("\\u"), high, F.lit("\\u"), low)
+    return F.when(~is_ascii(text) & has_lead, escape_surrogates(text)).otherwise(text)

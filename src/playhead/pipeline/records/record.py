@@ -77,11 +77,12 @@ class Record:
             case Kind.DECIMAL:
                 return decimals.java_text(column, field)
             case Kind.DATE:
-                return structtext.java_date(times.finite_days(column, field.name))
+                return structtext.java_date(times.finite_days(column, field.name), field.name)
             case Kind.TIME:
                 return structtext.java_time(times.millis_of_day(column, self._zoned(field), field.name))
             case Kind.TIMESTAMP if self.options.timestamp_granularity == "connect_logical":
-                return structtext.java_timestamp(times.finite_time(self._zoned(field)(column), field.name))
+                instant = self._zoned(field)(times.finite_time(column, field.name))
+                return structtext.java_timestamp(instant, field.name)
             case Kind.TIMESTAMP:
                 return self._timestamp(field, column)
             case Kind.STRING:

@@ -10,6 +10,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from playhead.errors import Invalid
+from playhead.pipeline.records.faults import fault
 from playhead.pipeline.records.fields import Field, Kind
 
 
@@ -27,15 +28,21 @@ def write_struct(members: Sequence[tuple[str, Column]]) -> Column:
     return F.concat(F.lit("Struct{"), F.concat_ws(",", *named), F.lit("}"))
 
 
-def java_date(days: Column) -> Column:
-    return F.date_format(F.date_add(F.lit("1970-01-01").cast("date"), days), "yyyy-MM-dd")
+def java_date(days: Column, name: str) -> Column:
+    return _of_four_digits(F.date_format(F.date_add(F.lit("1970-01-01").cast("date"), days), "yyyy-MM-dd"), name)
 
 
 def java_time(millis: Column) -> Column:
     return F.date_format(F.timestamp_millis(millis), "HH:mm:ss")
 
 
-def java_timestamp(time: Column) -> Column:
+def java_timestamp(time: Column, name: str) -> Column:
     """At least one digit behind the point, and no zeros at the end but that one."""
     text = F.date_format(time, "yyyy-MM-dd HH:mm:ss.SSSSSS")
-    return F.regexp_replace(text, r"(\.\d+?)0+$", "$1")
+    return _of_four_digits(F.regexp_replace(text, r"(\.\d+?)0+$", "$1"), name)
+
+
+def _of_four_digits(text: Column, name: str) -> Column:
+    """Java prints other years without a sign, so that one cannot tell them apart."""
+    far = fault(name, "holds a year before 1 or after 9999, which has no clear text: use JsonConverter")
+    return F.when(text.rlike("^[+-]"), far).otherwise(text)
