@@ -51,7 +51,7 @@ class Database:
         entries = ", ".join(record.reads(lambda name: '"' + name.replace('"', '""') + '"'))
         reader = self.session.read.format("jdbc").option("url", self.url)
         frame = reader.option("dbtable", f"(SELECT {entries} FROM ({select}) AS a) AS b").load()
-        return [row[0].encode() for row in frame.select(record.value()).collect()]
+        return [row[0].encode() for row in record.writing("value").of(frame).collect()]
 
 
 def _column(told: Any, at: int) -> Column:
@@ -280,8 +280,8 @@ def _values(session: "SparkSession", rows: list[Row], options: RecordOptions) ->
     from playhead.pipeline.records.record import make_record
 
     frame = session.createDataFrame(rows, FRAME)
-    value = make_record(COLUMNS, options, "t", "PostgreSQL").value()
-    return [row[0].encode() for row in frame.select(value).collect()]
+    writing = make_record(COLUMNS, options, "t", "PostgreSQL").writing("value")
+    return [row[0].encode() for row in writing.of(frame).collect()]
 
 
 ZONES = [
@@ -314,8 +314,8 @@ def test_wall_times_are_counted_as_java_s_calendar_does(spark, tmp_path, zone):
     times = list(walls())
     frame = spark.createDataFrame([(wall,) for wall in times], "ts string").selectExpr("cast(ts as timestamp) as ts")
     column = Column("ts", 93, "timestamp", 26, 6, signed=False, nullable=True)
-    value = make_record([column], RecordOptions(schemas_enable=False, db_timezone=zone), "t", "PostgreSQL").value()
-    ours = [row[0] for row in frame.select(value).collect()]
+    record = make_record([column], RecordOptions(schemas_enable=False, db_timezone=zone), "t", "PostgreSQL")
+    ours = [row[0] for row in record.writing("value").of(frame).collect()]
     java = [f'{{"ts":{millis}}}' for millis in calendar_millis(tmp_path, [(zone, wall) for wall in times])]
     assert dict(zip(times, ours, strict=True)) == dict(zip(times, java, strict=True))
 

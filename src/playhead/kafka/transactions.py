@@ -5,7 +5,7 @@ of Connect from writing behind our back.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
@@ -32,6 +32,10 @@ class TransactionalProducer:
         timeout_ms = max(1000, min(60_000, int(deadline.remaining() * 1000)))
         own = {"transaction_timeout_ms": timeout_ms, "linger_ms": 5, **own}
         self._producer: Producer = make_producer(settings, transactional_id=transactional_id, **own)
+        with suppress(
+            KafkaException
+        ):  # a producer that has met its brokers finds its coordinator at once, not half a second later
+            self._producer.list_topics("__transaction_state", timeout=min(5.0, deadline.remaining()))
         try:
             self._step("initialising", lambda: self._producer.init_transactions(deadline.remaining()))
         except BaseException:

@@ -89,6 +89,10 @@ class ConnectorRun:
             self.progress.state = State.STOPPED if self._is_stopping else State.FINISHED
         except PlayheadError as error:
             self.progress.state, self.progress.error = State.FAILED, error
+        except Exception as error:  # noqa: BLE001  the end of a thread: what is not told here is told nowhere
+            told = PlayheadError(f"a fault in Playhead itself: {error!r}")
+            told.__cause__ = error
+            self.progress.state, self.progress.error = State.FAILED, told
         finally:
             self.progress.seconds = time.perf_counter() - started
             self._shared.tell(self.progress)

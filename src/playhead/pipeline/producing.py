@@ -1,9 +1,10 @@
 """What each task of an ingest step does, in the executor: its chunk of rows into a transaction of its own, committed in its turn.
 
 The order is the proof. All transactional ids of the connector are initialised first, so that whoever used them is fenced. Only
-then does the driver compare the position with the one the step was planned from. Task k writes its position after task k-1 has
-committed, as the last record of its own transaction: whatever dies, a prefix of the chunks is committed with the position right
-behind it. Spark repeats nothing: a second attempt ends at once, and a second attempt of the stage finds the position moved.
+then does the driver compare the position with the one the step was planned from, and nothing is committed before it has. Task k
+writes its position after task k-1 has committed, as the last record of its own transaction: whatever dies, a prefix of the
+chunks is committed with the position right behind it. Spark repeats nothing: a second attempt ends at once, and a second attempt
+of the stage finds the position moved.
 """
 
 import json
@@ -85,7 +86,7 @@ class ChunkTask:
             for other in self.transactional_ids[number + self.chunks :: self.chunks]:
                 with TransactionalProducer(settings, other, deadline):
                     pass  # to be fenced is all it is for
-            seat.wait(READY)
+            seat.tell(READY)
             started = time.perf_counter()
             totals = self._produced(producer, number, seat, batches)
             produced = time.perf_counter()

@@ -39,6 +39,7 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647b",  # any other limit is looked at after every single row
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "10",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
 }

@@ -1,4 +1,4 @@
-"""The tasks of one step wait here for each other: all fenced before the first row, and committed one after the other.
+"""The tasks of one step wait here for each other: all have fenced before the first commits, and they commit in turn.
 
 Spark's own barrier does the same, but looks only once a second whether everybody has come; a small step would be nothing but
 waiting. So the driver listens on a port of its own, at the address that the executors reach it by anyway. Every task holds one
@@ -38,7 +38,7 @@ class Turns:
         self._token = secrets.token_hex(16)
         self._changed = threading.Condition()
         self._arrived: set[int] = set()
-        self._may_go = False
+        self._may_commit = False
         self._turn = 0
         self._stopped: str | None = None
         self._rows: dict[int, int] = {}
@@ -96,30 +96,33 @@ class Turns:
             word, _, rest = line.strip().partition(" ")
             if word == ROWS:
                 self._rows[number] = int(rest)
-                continue
-            if word == COMMITTED:
+            elif word == READY:
+                self._arrive(number)
+            elif word == COMMITTED:
                 with self._changed:
                     self._turn = number + 1
                     self._changed.notify_all()
-                continue
-            why = self._wait_for_all(number) if word == READY else self._wait_for_turn(number)
-            lines.write(f"{STOP} {why}\n" if why else f"{GO}\n")
-            lines.flush()
+            else:
+                why = self._wait_for_turn(number)
+                lines.write(f"{STOP} {why}\n" if why else f"{GO}\n")
+                lines.flush()
 
-    def _wait_for_all(self, number: int) -> str | None:
+    def _arrive(self, number: int) -> None:
         with self._changed:
             self._arrived.add(number)
-            if len(self._arrived) == self._chunks:
-                self._stopped = self._stopped or self._check()
-                self._may_go = True
+            are_all = len(self._arrived) == self._chunks
+        if are_all:
+            why = self._check()
+            with self._changed:
+                self._stopped = self._stopped or why
+                self._may_commit = True
                 self._changed.notify_all()
-            elif not self._changed.wait_for(lambda: self._may_go or self._stopped, ARRIVAL_SECONDS):
-                self._stopped = f"{len(self._arrived)} of {self._chunks} tasks got a slot: something else uses them"
-                self._changed.notify_all()
-            return self._stopped
 
     def _wait_for_turn(self, number: int) -> str | None:
         with self._changed:
+            if not self._changed.wait_for(lambda: self._may_commit or self._stopped, ARRIVAL_SECONDS):
+                self._stopped = f"{len(self._arrived)} of {self._chunks} tasks got a slot: something else uses them"
+                self._changed.notify_all()
             self._changed.wait_for(lambda: self._turn == number or self._stopped)
             return self._stopped
 

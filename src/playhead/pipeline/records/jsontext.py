@@ -13,7 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from playhead.connect.javajson import encode_string
-from playhead.pipeline.records.javacalls import escape_surrogates, is_ascii
+from playhead.pipeline.records.javacalls import escape_surrogates
 
 _OPTIONS = {"ignoreNullFields": "false"}
 _LEADS = (0xF0, 0xF1, 0xF2, 0xF3, 0xF4)  # the first byte of every character beyond the basic plane, and no other byte
@@ -40,8 +40,8 @@ def _object(members: Iterable[tuple[str, Column]]) -> Column:
     return F.to_json(F.struct(*(value.alias(name) for name, value in members)), _OPTIONS)
 
 
-def escape_beyond_basic_plane(text: Column) -> Column:
-    """Nearly free for text of ASCII alone, and cheap for text without such characters."""
+def escape_beyond_basic_plane(text: Column, is_plain: Column) -> Column:
+    """Nothing is done where `is_plain` knows that all of it is ASCII, and little where no such character is in it."""
     raw = text.cast("binary")
     has_lead = reduce(or_, (F.contains(raw, F.lit(bytes([lead]))) for lead in _LEADS))
-    return F.when(~is_ascii(text) & has_lead, escape_surrogates(text)).otherwise(text)
+    return F.when(~is_plain & has_lead, escape_surrogates(text)).otherwise(text)

@@ -6,8 +6,11 @@ cut, misread or fail at is refused: by the column's type here, before anything i
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from playhead.errors import Invalid
@@ -15,10 +18,29 @@ from playhead.pipeline.records import decimals, structtext, times
 from playhead.pipeline.records.columns import Column
 from playhead.pipeline.records.fields import Field, Kind, find_field
 from playhead.pipeline.records.granularity import write_timestamp
+from playhead.pipeline.records.javacalls import is_ascii
 from playhead.pipeline.records.jsontext import Member, escape_beyond_basic_plane, write_object
 from playhead.pipeline.records.options import JSON, RecordOptions
 from playhead.pipeline.records.reads import Quote, read_column, read_text
 from playhead.pipeline.records.schema import encode_schema
+
+PLAIN = "playhead_plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """Two projections: in one, Spark would make the text anew each time that it is looked at. `finished` is over the columns
+    `name` and `PLAIN`. To be built once and used for many frames: it takes hundreds of calls to the JVM."""
+
+    name: str
+    text: SparkColumn
+    is_plain: SparkColumn
+    finished: SparkColumn
+
+    def of(self, frame: DataFrame, *others: SparkColumn) -> DataFrame:
+        """The values, and `others` of `frame` beside them."""
+        texts = frame.select(self.text.alias(self.name), self.is_plain.alias(PLAIN), *others)
+        return texts.select(self.finished.alias(self.name), *texts.columns[2:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +57,22 @@ class Record:
         """The select list, one entry a field; `quote` is the database's own quoting of an identifier."""
         return tuple(read_text(field, quote, self.product) for field in self.fields)
 
-    def value(self) -> SparkColumn:
-        """The value of the record as a string, over a frame that was read with `reads`."""
+    def writing(self, name: str) -> "Writing":
+        """Rows that were read with `reads` -> the values of their records, as strings in a column `name`."""
         if self.options.converter != JSON:
-            return structtext.write_struct([(field.name, self._text_value(field)) for field in self.fields])
-        payload = write_object([self._member(field) for field in self.fields])
-        if any(field.type == "string" for field in self.fields) or any(
-            ord(c) > 0xFFFF for f in self.fields for c in f.name
-        ):
-            payload = escape_beyond_basic_plane(payload)
-        if not self.options.schemas_enable:
-            return payload
-        return F.concat(F.lit(f'{{"schema":{self.schema_json},"payload":'), payload, F.lit("}"))
+            text = structtext.write_struct([(field.name, self._text_value(field)) for field in self.fields])
+            return Writing(name, text, F.lit(True), F.col(name))
+        payload = escape_beyond_basic_plane(F.col(name), F.col(PLAIN))
+        if self.options.schemas_enable:
+            payload = F.concat(F.lit(f'{{"schema":{self.schema_json},"payload":'), payload, F.lit("}"))
+        return Writing(name, write_object([self._member(field) for field in self.fields]), self._is_plain(), payload)
+
+    def _is_plain(self) -> SparkColumn:
+        """Whether the names are ASCII, and the strings of a row: what else is in it always is."""
+        if not all(field.name.isascii() for field in self.fields):
+            return F.lit(False)
+        strings = [read_column(field, self.product) for field in self.fields if field.type == "string"]
+        return reduce(and_, (F.coalesce(is_ascii(text), F.lit(True)) for text in strings), F.lit(True))
 
     def _member(self, field: Field) -> Member:
         column = read_column(field, self.product)

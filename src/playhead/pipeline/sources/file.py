@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from playhead.errors import Fault, Invalid, NotFound, Refused
 from playhead.model import Map
+from playhead.pipeline.records.javacalls import is_ascii
 from playhead.pipeline.records.jsontext import escape_beyond_basic_plane
 from playhead.pipeline.records.options import JSON, RecordOptions, parse_record_options
-from playhead.pipeline.records.record import record_hash
+from playhead.pipeline.records.record import PLAIN, Writing, record_hash
 from playhead.pipeline.sources import CURSOR_ID, CURSOR_TIME, HASH, KEY, VALUE, Chunk, Last, Source, Step
 
 BLOCK_BYTES = 4 * 1024 * 1024
@@ -121,7 +122,7 @@ class FileStep:
         lines = spark.range(0, len(self.chunks), 1, len(self.chunks)).mapInArrow(
             cast(Any, reader), f"line string, {CURSOR_ID} bigint"
         )
-        valued = lines.select(value_of(F.col("line"), self.lines.options).alias(VALUE), CURSOR_ID)
+        valued = writing_of(self.lines.options).of(lines, F.col(CURSOR_ID))
         return valued.select(
             VALUE,
             record_hash(F.col(VALUE)).alias(HASH),
@@ -175,15 +176,16 @@ def _lines_batch(found: Sequence[tuple[bytes, bytes]], at: int) -> pa.RecordBatc
     return pa.RecordBatch.from_arrays([texts, pa.array(ends, pa.int64())], names=["line", CURSOR_ID])
 
 
-def value_of(line: Column, options: RecordOptions) -> Column:
+def writing_of(options: RecordOptions) -> Writing:
     """A line as StringConverter or JsonConverter writes it."""
+    line, value = F.col("line"), F.col(VALUE)
     if options.converter != JSON:
-        return line
-    wrapped = F.to_json(F.struct(line.alias("v")))
-    text = escape_beyond_basic_plane(F.substring(wrapped, F.lit(6), F.length(wrapped) - 6))
-    if not options.schemas_enable:
-        return text
-    return F.concat(F.lit('{"schema":{"type":"string","optional":false},"payload":'), text, F.lit("}"))
+        return Writing(VALUE, line, F.lit(True), value)
+    wrapped = F.to_json(F.struct(line.alias("v")))  # {"v":"..."}
+    text = escape_beyond_basic_plane(F.substring(value, F.lit(6), F.length(value) - 6), F.col(PLAIN))
+    if options.schemas_enable:
+        text = F.concat(F.lit('{"schema":{"type":"string","optional":false},"payload":'), text, F.lit("}"))
+    return Writing(VALUE, wrapped, is_ascii(line), text)
 
 
 def _start_of(position: Map | None) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -131,10 +132,21 @@ class Database:
             except Py4JJavaError:
                 return  # what is broken is closed already
 
+    @property
+    def reader_url(self) -> str:
+        """For Spark's readers. Spark writes the names of properties in lower case, which PostgreSQL's driver then does not know;
+        in the URL they stay as they are. There, numbers and times come in binary from the first row on, not as text to parse."""
+        url, settings = self._settings.url, self._settings
+        if not self.is_postgres_url:
+            return url
+        wanted = {"prepareThreshold": "-1", **settings.properties}
+        missing = {name: value for name, value in wanted.items() if f"{name}=" not in url}
+        return url + ("&" if "?" in url else "?") + urlencode(missing) if missing else url
+
     def reader_properties(self) -> dict[str, str]:
         """What Spark's readers need to connect as we do."""
         settings = self._settings
-        properties = dict(settings.properties)
+        properties = {} if self.is_postgres_url else dict(settings.properties)
         if settings.user is not None:
             properties["user"] = settings.user
         if settings.password is not None:

@@ -49,10 +49,10 @@ class JdbcStep:
         database = self.view.database
         with database.told(f"reading {self.view.relation.shown}"):
             frame = spark.read.jdbc(
-                database.url,
+                database.reader_url,
                 self.view.rows,
                 predicates=[self.view.ending(condition) for condition in self.conditions],
-                properties={**database.reader_properties(), **self._reading()},
+                properties={**self._reading(), **database.reader_properties()},
             )
         return self._as_records(frame)
 
@@ -78,10 +78,8 @@ class JdbcStep:
         cursor, nothing = self.view.cursor, F.lit(None).cast(LongType())
         number = F.col(ID) if cursor.id is not None else nothing
         instant = F.col(INSTANT) if isinstance(self.view.flavour, Sqlite) else F.unix_micros(F.col(INSTANT))
-        values = frame.select(
-            self.view.value.alias(VALUE),
-            number.alias(CURSOR_ID),
-            (instant if cursor.times else nothing).alias(CURSOR_TIME),
+        values = self.view.writing.of(
+            frame, number.alias(CURSOR_ID), (instant if cursor.times else nothing).alias(CURSOR_TIME)
         )
         return values.select(
             VALUE,

@@ -7,17 +7,13 @@ cursor's column serves both.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from playhead.errors import Invalid, NotFound
 from playhead.pipeline.records.columns import Column
+from playhead.pipeline.records.record import Record, Writing
+from playhead.pipeline.sources import VALUE
 from playhead.pipeline.sources.jdbc.database import Database
 from playhead.pipeline.sources.jdbc.flavour import ID, INSTANT, TIME, Flavour
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column as SparkColumn
-
-    from playhead.pipeline.records.record import Record
 
 _NUMERIC, _DECIMAL = 2, 3  # java.sql.Types
 _WHOLE = frozenset((-6, 5, 4, -5))  # TINYINT, SMALLINT, INTEGER, BIGINT
@@ -51,7 +47,7 @@ class View:
     flavour: Flavour
     relation: Relation
     cursor: Cursor
-    record: "Record"
+    record: Record
     suffix: str = ""
 
     @cached_property
@@ -83,9 +79,8 @@ class View:
         return self._from([*self.record.reads(self.flavour.quote), *self._cursor_columns()])
 
     @cached_property
-    def value(self) -> "SparkColumn":
-        """Built once: it is a large expression, put together by many calls to the JVM."""
-        return self.record.value()
+    def writing(self) -> Writing:
+        return self.record.writing(VALUE)
 
     def shown(self, condition: str) -> str:
         """A chunk's condition in the names that the user knows."""
