@@ -77,7 +77,7 @@ class Ingest:
 
 def consumed(lab: Lab, topic: str, *more: str) -> list[str]:
     arguments = ["--bootstrap-server", lab.bootstrap_servers, "--topic", topic, "--from-beginning"]
-    arguments += ["--isolation-level", "read_committed", "--timeout-ms", "4000", *more]
+    arguments += ["--isolation-level", "read_committed", "--timeout-ms", "2000", *more]
     return lab.tool(CONSOLE_CONSUMER, *arguments).splitlines()
 
 

@@ -60,11 +60,16 @@ _OPTIONS = (
         help="How long to wait for open transactions of the database.",
     ),
     click.option("--force", is_flag=True, help="Run what Connect runs too: its tasks are fenced and fail."),
+    click.option(
+        "--accept-repeats",
+        is_flag=True,
+        help="Send again what a worker without exactly-once support sent beyond its stored position.",
+    ),
 )
 
 
 def _folded_options(words: dict[str, Any]) -> dict[str, Any]:
-    names = ("once", "interval", "master", "settings", "jars", "chunk_rows", "horizon", "force")
+    names = ("once", "interval", "master", "settings", "jars", "chunk_rows", "horizon", "force", "accept_repeats")
     return {name: words.pop(name) for name in names}
 
 
@@ -161,6 +166,7 @@ def _options(face: Face, given: dict[str, Any]) -> "RunOptions":
         given["chunk_rows"],
         parse_duration(given["horizon"]),
         given["force"],
+        given["accept_repeats"],
         face.context.timeout_seconds,
     )
 

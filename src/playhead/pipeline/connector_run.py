@@ -6,7 +6,8 @@ else runs this connector now, and to go on would only fence him in turn.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -16,6 +17,7 @@ from playhead.errors import Busy, Fenced, OutcomeUnknown, PlayheadError, Refused
 from playhead.model import Deadline, Map
 from playhead.pipeline.faults import TaskFailed
 from playhead.pipeline.ingest import STEP_SECONDS, Connector, Ingested, Receipt, ingest_step
+from playhead.pipeline.repeats import refuse_repeats
 from playhead.pipeline.slots import Slots
 from playhead.pipeline.sources import Source, Stream
 from playhead.sql.ledger import Ledger
@@ -59,6 +61,7 @@ class Shared:
     ledger: Ledger
     stop: threading.Event
     rows_per_chunk: int
+    accept_repeats: bool
     tell: Callable[[Progress], None]
 
 
@@ -74,6 +77,7 @@ class ConnectorRun:
         self._claim = claim
         self._open_source = open_source
         self._failures = 0
+        self._is_fenced = False
         self._asked_to_stop = False
 
     @property
@@ -120,6 +124,7 @@ class ConnectorRun:
 
     def _failed(self, error: PlayheadError) -> None:
         self._failures += 1
+        self._is_fenced = False
         self._shared.ledger.beat(self._claim)  # somebody else took over: that is the reason, and the end
         if self._failures >= TRIES:
             raise error
@@ -127,11 +132,21 @@ class ConnectorRun:
         self._shared.stop.wait(min(10.0, 0.5 * 4 ** (self._failures - 1)))
 
     def _round(self, source: Source) -> None:
-        deadline = Deadline(STEP_SECONDS)
-        self._connector.fence(self._shared.slots.total, deadline)
-        for stream in source.streams():
+        for stream in self._fenced_streams(source):
             while not self._is_stopping and not self._step(stream):
                 pass
+
+    def _fenced_streams(self, source: Source) -> Sequence[Stream]:
+        """Fences before the first position is read, and after a failure: what a dead writer left open is aborted by it. From
+        then on the tasks of each step fence again themselves."""
+        if self._is_fenced:
+            return source.streams()
+        with ThreadPoolExecutor(1) as pool:
+            fencing = pool.submit(self._connector.fence, self._shared.slots.total, Deadline(STEP_SECONDS))
+            streams = source.streams()
+            fencing.result()
+        self._is_fenced = True
+        return streams
 
     def _step(self, stream: Stream) -> bool:
         """True when the stream has nothing more, up to the end that was seen when the step was planned."""
@@ -140,6 +155,7 @@ class ConnectorRun:
             self._asked_to_stop = True
             return True
         place = connector.log.place(connector.name, stream.partitions, Deadline(STEP_SECONDS))
+        self._check_repeats(stream, place.offset)
         with shared.slots.take() as slots:
             step = stream.plan(place.offset, slots, shared.rows_per_chunk)
             if step is None or not step.chunks:
@@ -156,6 +172,16 @@ class ConnectorRun:
                 step.close()
         self._record(stream, done)
         return done.reaches_end or not stream.has_position
+
+    def _check_repeats(self, stream: Stream, position: Map | None) -> None:
+        """Where workers run without exactly-once support, unless the position is one that we committed ourselves."""
+        home = self._connector.home
+        if home.exactly_once or self._shared.accept_repeats or position is None or not stream.has_position:
+            return
+        last = self._shared.ledger.last_chunk(home.cluster_id, self._connector.name, stream.name)
+        if last is None or last.chunk.end_position != position:
+            deadline = Deadline(STEP_SECONDS)
+            refuse_repeats(self._connector.settings, self._connector.name, stream, position, deadline)
 
     def _record(self, stream: Stream, done: Ingested) -> None:
         chunks, start = [], done.start

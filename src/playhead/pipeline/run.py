@@ -38,6 +38,7 @@ class RunOptions:
     rows_per_chunk: int = 500_000
     horizon_seconds: float = 60.0
     force: bool = False
+    accept_repeats: bool = False
     seconds: float = 30.0
 
 
@@ -95,7 +96,10 @@ class Frame:
 
     def run(self, ready: Sequence[Ready], tell: Callable[[Progress], None] = lambda progress: None) -> RunEnd:
         slots = Slots(count_slots(self._spark))
-        shared = Shared(self._spark, slots, self._ledger, self._stop, self._options.rows_per_chunk, tell)
+        options = self._options
+        shared = Shared(
+            self._spark, slots, self._ledger, self._stop, options.rows_per_chunk, options.accept_repeats, tell
+        )
         runs = [self._prepared(one, shared) for one in ready]
         threads = [
             threading.Thread(target=run.run, kwargs={"interval_seconds": self._options.interval_seconds}, daemon=True)

@@ -71,7 +71,7 @@ class Record:
         """Whether the names are ASCII, and the strings of a row: what else is in it always is."""
         if not all(field.name.isascii() for field in self.fields):
             return F.lit(False)
-        strings = [read_column(field, self.product) for field in self.fields if field.type == "string"]
+        strings = [read_column(field, self.product) for field in self.fields if field.kind is Kind.STRING]
         return reduce(and_, (F.coalesce(is_ascii(text), F.lit(True)) for text in strings), F.lit(True))
 
     def _member(self, field: Field) -> Member:

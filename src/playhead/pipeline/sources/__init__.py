@@ -82,6 +82,10 @@ class Stream(Protocol):
         """The next step from `position`, at most `slots` chunks of about so many rows. None: nothing new."""
         ...
 
+    def find_ahead(self, value: bytes, position: Map) -> str | None:
+        """What shows that a record of the topic was read beyond `position`, in words; None if it was not, or does not tell."""
+        ...
+
     @property
     def position_of(self) -> Callable[[Last], Map]:
         """Connect's offset map for the position right behind a row. It is sent to the executors: it must be picklable."""

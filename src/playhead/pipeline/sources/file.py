@@ -79,6 +79,9 @@ class FileLines:
     def partitions(self) -> Sequence[Map]:
         return [Map({"filename": str(self.path)})]
 
+    def find_ahead(self, value: bytes, position: Map) -> str | None:  # noqa: ARG002  a line does not tell where it stood
+        return None
+
     @property
     def position_of(self) -> "ToPosition":
         return ToPosition()

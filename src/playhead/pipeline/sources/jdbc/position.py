@@ -1,6 +1,9 @@
 """The offset map that a JDBC source connector writes behind a row. Goes to the executors: it knows the mode and nothing else."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+import msgspec
 
 from playhead.model import Map
 from playhead.pipeline.sources import Last
@@ -28,3 +31,17 @@ class ToPosition:
         if self.has_time and last.time_micros is not None:
             fields["timestamp"] = last.time_micros // MICROS_PER_MS
         return Map(fields)
+
+
+def find_ahead(value: bytes, position: Map, columns: Mapping[str, str]) -> str | None:
+    """`columns`: field of the position -> column of the record. JSON values only; times in the unit of the position."""
+    try:
+        record = msgspec.json.decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    row = record.get("payload", record) if isinstance(record, dict) else {}
+    for field in ("timestamp", "incrementing"):
+        stored, seen = position.get(field), row.get(columns.get(field, "")) if isinstance(row, dict) else None
+        if type(stored) is int and type(seen) is int and seen != stored:
+            return f"{columns[field]}={seen}" if seen > stored else None
+    return None

@@ -36,7 +36,13 @@ from playhead.pipeline.sources.jdbc.horizon import (
     waiting_words,
 )
 from playhead.pipeline.sources.jdbc.options import BULK, INCREMENTING, JdbcOptions
-from playhead.pipeline.sources.jdbc.position import MICROS_PER_MS, MICROS_PER_SECOND, NANOS_PER_MICRO, ToPosition
+from playhead.pipeline.sources.jdbc.position import (
+    MICROS_PER_MS,
+    MICROS_PER_SECOND,
+    NANOS_PER_MICRO,
+    ToPosition,
+    find_ahead,
+)
 from playhead.pipeline.sources.jdbc.steps import FETCH_ROWS, JdbcStep, Snapshot
 from playhead.pipeline.sources.jdbc.view import Cursor, Relation, View, find_cursor, refuse_nulls
 
@@ -90,6 +96,13 @@ class JdbcStream:
         if table.catalog and (self.reading.with_catalog or table.schema is None):
             forms.reverse()
         return [*(Map({"protocol": "1", "table": ".".join(form)}) for form in forms), bare]
+
+    def find_ahead(self, value: bytes, position: Map) -> str | None:
+        options = self.options
+        columns = {"incrementing": options.incrementing_column} if options.has_id else {}
+        if len(options.timestamp_columns) == 1 and options.record.timestamp_granularity == "connect_logical":
+            columns["timestamp"] = options.timestamp_columns[0]
+        return find_ahead(value, position, columns)
 
     @property
     def position_of(self) -> ToPosition:

@@ -1,0 +1,168 @@
+"""`playhead run` as a user types it: refusals before anything starts, one table of what was done, an end when asked."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from integration.ingesting import JDBC, consumed, jdbc_url, make_rows, tables_lab  # noqa: F401
+from playhead.model import Deadline
+
+pytest.importorskip("pyspark")
+FILE = """\
+common:
+  connector.class: {jdbc}
+  connection.url: {url}
+  mode: incrementing
+  incrementing.column.name: id
+  value.converter: org.apache.kafka.connect.json.JsonConverter
+  value.converter.schemas.enable: false
+connectors:
+  run_{{table}}:
+    for: {{table: [{tables}]}}
+    engine: {engine}
+    config: {{table.whitelist: "{{table}}", topic.prefix: ""}}
+"""
+
+
+def write_file(lab, path: Path, *tables: str, engine: str = "spark") -> Path:
+    path.write_text(FILE.format(jdbc=JDBC, url=jdbc_url(lab), tables=", ".join(tables), engine=engine))
+    return path
+
+
+@pytest.fixture
+def flags(tables_lab, tmp_path):
+    return ["--worker-config", str(tables_lab.worker_config), "--ledger", f"sqlite:///{tmp_path}/ledger.db"]
+
+
+def test_two_tables_are_run_and_the_summary_tells(tables_lab, playhead, flags, tmp_path):
+    for table in ("first", "second"):
+        make_rows(tables_lab, table, 300)
+    file = write_file(tables_lab, tmp_path / "two.yaml", "first", "second")
+    ran = playhead("run", str(file), "--summary", str(tmp_path / "run.json"), "-o", "json", *flags).exits(0)
+    told = json.loads((tmp_path / "run.json").read_text())["connectors"]
+    assert told == json.loads(ran.out)
+    assert [(row["connector"], row["state"], row["rows"]) for row in told] == [
+        ("run_first", "finished", 300),
+        ("run_second", "finished", 300),
+    ]
+    for table in ("first", "second"):
+        ids = Counter(json.loads(line)["id"] for line in consumed(tables_lab, table))
+        assert ids == Counter(range(1, 301))
+    listed = playhead(
+        "connectors", "list", "-o", "json", "--connect", tables_lab.connect_urls[0], env={"PLAYHEAD_LEDGER": flags[3]}
+    ).exits(0)
+    found = {row["name"]: (row["engine"], row["state"], row["position"]) for row in json.loads(listed.out)}
+    assert found["run_first"] == ("spark", "finished", '{"incrementing":300}')
+
+
+def test_everything_that_is_not_honoured_is_refused_by_name_and_at_once(tables_lab, playhead, flags, tmp_path):
+    file = tmp_path / "odd.yaml"
+    file.write_text(
+        "connectors:\n"
+        "  odd:\n    engine: spark\n    config:\n"
+        f"      connector.class: {JDBC}\n      connection.url: {jdbc_url(tables_lab)}\n"
+        "      mode: incrementing\n      topic.prefix: x\n"
+        "      value.converter: io.confluent.connect.avro.AvroConverter\n"
+        "      transforms: route\n      transforms.route.type: org.apache.kafka.connect.transforms.RegexRouter\n"
+        "      connection.password: ${vault:secret:pw}\n"
+        "  other:\n    engine: spark\n    config: {connector.class: io.debezium.connector.postgresql.PostgresConnector}\n"
+    )
+    ran = playhead("run", str(file), *flags).exits(2)
+    assert "vault" in ran.err
+    assert "io.debezium.connector.postgresql.PostgresConnector" in ran.err
+    text = file.read_text().replace("${vault:secret:pw}", "pw")
+    file.write_text(text)
+    ran = playhead("run", str(file), *flags).exits(2)
+    for word in ("transforms", "AvroConverter", "PostgresConnector"):
+        assert word in ran.err, ran.err
+
+
+def test_a_connector_that_connect_runs_is_refused(tables_lab, playhead, flags, tmp_path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("a\n")
+    config = {"connector.class": "FileStreamSource", "file": str(lines), "topic": "refused"}
+    file = tmp_path / "live.json"
+    file.write_text(json.dumps({"name": "live-in-connect", "config": config}))
+    from playhead.connect.rest import Rest
+
+    deadline = Deadline(60)
+    with Rest(tables_lab.connect_urls, deadline) as rest:
+        rest.create_connector("live-in-connect", config)
+        deadline.wait_for(
+            lambda: (rest.find_status("live-in-connect") or 0) and rest.list_tasks("live-in-connect"), "it"
+        )
+        ran = playhead(
+            "run", str(file), "live-in-connect", "--engine", "spark", "--connect", tables_lab.connect_urls[0], *flags
+        ).exits(4)
+        assert "live-in-connect is RUNNING in Connect" in ran.err
+        rest.delete_connector("live-in-connect")
+
+
+def test_a_name_without_engine_spark_needs_the_word(tables_lab, playhead, flags, tmp_path):
+    file = write_file(tables_lab, tmp_path / "connect.yaml", "first", engine="connect")
+    assert "--engine spark" in playhead("run", str(file), "run_first", *flags).exits(2).err
+    assert "no connector to run" in playhead("run", str(file), *flags).exits(2).err
+    assert "did you mean run_first" in playhead("run", str(file), "run_frist", *flags).exits(1).err
+
+
+def test_an_sqlite_ledger_is_refused_on_a_cluster(tables_lab, playhead, flags, tmp_path):
+    file = write_file(tables_lab, tmp_path / "cluster.yaml", "first")
+    ran = playhead("run", str(file), "--master", "local-cluster[2,1,1024]", *flags).exits(4)
+    assert "postgresql://" in ran.err
+
+
+def test_a_continuous_run_ends_after_its_step_when_interrupted(tables_lab, flags, tmp_path):
+    make_rows(tables_lab, "endless", 100)
+    file = write_file(tables_lab, tmp_path / "endless.yaml", "endless")
+    words = [
+        sys.executable,
+        "-m",
+        "playhead",
+        "run",
+        str(file),
+        "--continuous",
+        "--interval",
+        "200ms",
+        "-o",
+        "json",
+        *flags,
+    ]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = Deadline(90)
+
+    def rows() -> bool:
+        told = tables_lab.tool(
+            "org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", tables_lab.bootstrap_servers
+        )
+        return "endless:0:101" in told  # with its marker
+
+    deadline.wait_for(rows, "the rows", every=1)
+    time.sleep(0.5)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    (row,) = json.loads(out)
+    assert (row["state"], row["rows"]) == ("stopped", 100)
+
+
+@pytest.mark.timeout(300)
+def test_executors_of_their_own_give_the_same_records(tables_lab, playhead, tmp_path):
+    """A small cluster: the driver and two executors are three processes, and the ledger is PostgreSQL's."""
+    make_rows(tables_lab, "far", 5_000)
+    file = write_file(tables_lab, tmp_path / "far.yaml", "far")
+    ran = playhead(
+        "run", str(file), "--master", "local-cluster[2,1,1024]", "--chunk-rows", "1000", "-o", "json",
+        "--worker-config", str(tables_lab.worker_config), "--ledger", tables_lab.postgres_url,
+    ).exits(0)  # fmt: skip
+    (row,) = json.loads(ran.out)
+    assert (row["state"], row["rows"], row["steps"]) == ("finished", 5_000, 3)
+    ids = Counter(json.loads(line)["id"] for line in consumed(tables_lab, "far"))
+    assert ids == Counter(range(1, 5_001))
+    assert tables_lab.psql("SELECT sum(count) FROM playhead_chunks WHERE pipeline = 'run_far'") == "5000"
