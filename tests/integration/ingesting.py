@@ -39,9 +39,10 @@ class Ingest:
     lab: Lab
     spark: "SparkSession"
     ledger: Ledger
+    worker_config: Path | None = None
 
     def frame(self, **options: int | float) -> Frame:
-        context = Context(None, {"worker-config": Setting(str(self.lab.worker_config), "here")})
+        context = Context(None, {"worker-config": Setting(str(self.worker_config or self.lab.worker_config), "here")})
         home = find_home(context, Deadline(60))
         return Frame(context, home, self.ledger, self.spark, RunOptions(**options))  # type: ignore[arg-type]
 

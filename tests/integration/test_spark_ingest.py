@@ -1,5 +1,6 @@
 """Tables and files into topics on Spark: each row once, in order, with the position where a Connect worker finds it."""
 
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -10,8 +11,12 @@ import pytest
 from integration.ingesting import add_rows, ingest, make_rows, tables_lab  # noqa: F401
 from playhead.connect.rest import Rest
 from playhead.errors import Fenced
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.transactions import PlainProducer
+from playhead.lab.parts.postgres import postgres_programs
 from playhead.model import ConnectorSpec, Deadline, Engine
 from playhead.pipeline.connector_run import State
+from playhead.sql.ledger import open_ledger
 from spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")
@@ -153,3 +158,40 @@ def test_the_ledger_tells_which_rows_went_where(ingest):
     spans = [span for chunk in chunks for span in chunk.offsets.values()]
     assert sum(last - first + 1 for first, last in spans) >= 300
     assert len({chunk.hash_sum for chunk in chunks}) == 3
+
+
+def test_rows_that_a_plain_worker_sent_beyond_its_position_are_not_sent_again_unasked(ingest, tmp_path):
+    make_rows(ingest.lab, "ahead", 3)
+    spec = ingest.table("ahead")
+    ingest.run(spec)
+    add_rows(ingest.lab, "ahead", 2)
+    with PlainProducer(ClientSettings({"bootstrap.servers": ingest.lab.bootstrap_servers}), Deadline(30)) as producer:
+        producer.produce("ahead", None, b'{"id":5,"n":2,"t":"x"}')
+    worker = tmp_path / "worker.properties"
+    text = ingest.lab.worker_config.read_text()
+    worker.write_text(text.replace("exactly.once.source.support=enabled", "exactly.once.source.support=disabled"))
+    with open_ledger(f"sqlite:///{tmp_path}/ledger.db", 30) as ledger:  # which knows nothing of the first run
+        plain = replace(ingest, worker_config=worker, ledger=ledger)
+        (refused,) = plain.run(spec)
+        assert refused.rows == 0
+        assert refused.error is not None
+        assert refused.error.exit_code == 4
+        assert "id=5" in refused.error.what
+        (accepted,) = plain.run(spec, accept_repeats=True)
+        assert accepted.rows == 2, accepted.error
+    assert ingest.ids("ahead") == Counter({1: 1, 2: 1, 3: 1, 4: 1, 5: 2})
+
+
+def test_a_row_that_commits_late_is_waited_for_and_not_lost(ingest):
+    """Id 6 is taken first and committed after id 7: Connect loses it, the horizon does not."""
+    make_rows(ingest.lab, "late", 5)
+    open_insert = ["-c", "BEGIN; INSERT INTO late (n) VALUES (6); SELECT pg_sleep(4); COMMIT"]
+    sleeper = subprocess.Popen([str(postgres_programs() / "psql"), ingest.lab.postgres_url, *open_insert])
+    try:
+        Deadline(20).wait_for(lambda: ingest.lab.psql("SELECT last_value FROM late_id_seq") == "6", "the open insert")
+        add_rows(ingest.lab, "late", 1)
+        (done,) = ingest.run(ingest.table("late"))
+    finally:
+        sleeper.wait(30)
+    assert done.rows == 7, (done.error, done.notes)
+    assert ingest.ids("late") == Counter(range(1, 8))
