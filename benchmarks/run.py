@@ -14,6 +14,7 @@ from pathlib import Path
 import connectors_plan
 import group_reset
 import latest_per_key
+import spark_ingest
 import startup
 
 BENCHMARKS = {
@@ -21,6 +22,7 @@ BENCHMARKS = {
     "latest_per_key": latest_per_key.measure,
     "group_reset": group_reset.measure,
     "connectors_plan": connectors_plan.measure,
+    "spark_ingest": spark_ingest.measure,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

@@ -5,16 +5,19 @@ the first and the last of each partition: the partitions are chosen here, and wi
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import islice, repeat
+from types import TracebackType
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from playhead.errors import PlayheadError
 from playhead.kafka.faults import code_of, transaction_fault
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import TransactionalProducer
 from playhead.model import Deadline
 
-TRANSACTION_SECONDS = 120
+TRANSACTION_SECONDS = 300
 _QUEUE_MESSAGES = 200_000
 
 Delivered = Callable[[KafkaError | None, Message], None]
@@ -33,6 +36,14 @@ class BulkProducer(TransactionalProducer):
             **{name: value for name, value in _TUNED.items() if name.replace("_", ".") not in settings.producer},
         )
         self.ranges: dict[int, tuple[int, int]] = {}
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:  # left open, it would hold back every reader of committed records
+            with suppress(PlayheadError):
+                self.abort()
+        super().__exit__(kind, error, trace)
 
     def send(
         self, topic: str, partition: int, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None

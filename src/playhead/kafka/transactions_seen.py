@@ -41,6 +41,17 @@ def list_open_transactions(admin: Admin, deadline: Deadline) -> list[OpenTransac
     )
 
 
+def list_transactional_ids(admin: Admin, deadline: Deadline) -> set[str] | None:
+    """Every id that a coordinator remembers, with a transaction open or not. None where a broker cannot be asked."""
+    found = ask_brokers(admin, deadline, _ids_of)
+    return None if found is None else {one for told in found.values() for one in told}
+
+
+def _ids_of(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[str]:
+    with connected(settings, broker.host, broker.port, patience) as connection:
+        yield from _listed(_asked(connection, _LIST_TRANSACTIONS, _strings(()) + b"\1"))  # of any state and producer id
+
+
 def _told_by(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[OpenTransaction]:
     with connected(settings, broker.host, broker.port, patience) as connection:
         ids = _listed(_asked(connection, _LIST_TRANSACTIONS, _strings(_UNDECIDED) + b"\1"))  # of any producer id

@@ -24,6 +24,8 @@ from playhead.sql.ledger import Ledger
 from playhead.sql.ledger_values import ChunkRow, Claim
 
 TRIES = 3
+MOST_NOTES = 10
+NOWHERE = Map({"incrementing": -1, "timestamp": 0})  # before every row
 WORTH_ANOTHER_TRY = (TaskFailed, Unreachable, Busy, OutcomeUnknown)
 
 
@@ -48,8 +50,9 @@ class Progress:
     error: PlayheadError | None = None
 
     def note(self, words: str) -> None:
+        """The newest few: a run may go on for ever."""
         if words and words not in self.notes:
-            self.notes.append(words)
+            self.notes = [*self.notes[-(MOST_NOTES - 1) :], words]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,30 +157,31 @@ class ConnectorRun:
         if shared.ledger.beat(self._claim):
             self._asked_to_stop = True
             return True
-        place = connector.log.place(connector.name, stream.partitions, Deadline(STEP_SECONDS))
+        place = connector.place(stream, Deadline(STEP_SECONDS))
         self._check_repeats(stream, place.offset)
-        with shared.slots.take() as slots:
-            step = stream.plan(place.offset, slots, shared.rows_per_chunk)
-            if step is None or not step.chunks:
-                self.progress.stream, self.progress.position = stream.name, place.offset
-                self.progress.note(step.horizon if step else "")
-                return True
-            try:
+        step = stream.plan(place.offset, shared.slots.share, shared.rows_per_chunk)
+        if step is None or not step.chunks:
+            self.progress.stream, self.progress.position = stream.name, place.offset
+            self.progress.note(step.horizon if step else "")
+            return True
+        try:
+            with shared.slots.take(len(step.chunks)):
                 done = ingest_step(shared.spark, connector, stream, place, step)
-            except Refused as error:
-                if isinstance(error, Fenced):
-                    raise
-                raise Moved(error.what, error.hint) from None
-            finally:
-                step.close()
+        except Refused as error:
+            if isinstance(error, Fenced):
+                raise
+            raise Moved(error.what, error.hint) from None
+        finally:
+            step.close()
         self._record(stream, done)
         return done.reaches_end or not stream.has_position
 
     def _check_repeats(self, stream: Stream, position: Map | None) -> None:
         """Where workers run without exactly-once support, unless the position is one that we committed ourselves."""
         home = self._connector.home
-        if home.exactly_once or self._shared.accept_repeats or position is None or not stream.has_position:
+        if home.exactly_once or self._shared.accept_repeats or not stream.has_position:
             return
+        position = NOWHERE if position is None else position
         last = self._shared.ledger.last_chunk(home.cluster_id, self._connector.name, stream.name)
         if last is None or last.chunk.end_position != position:
             deadline = Deadline(STEP_SECONDS)

@@ -6,6 +6,7 @@ inside of a query; what carries none is told by the last cause in its trace.
 
 import json
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,7 +17,7 @@ from playhead import errors
 from playhead.errors import PlayheadError
 
 _MARK = "playhead-fault:"
-_MARKED = re.compile(re.escape(_MARK) + r"(\{.*?\})" + re.escape(":end"))
+_MARKED = re.compile(re.escape(_MARK) + r"([A-Za-z0-9+/=]+):end")  # no escape of Java or Python spoils these
 _RAISED = re.compile(r"playhead: ([^\n]*)")
 _CAUSE = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ([^\n]+)", re.MULTILINE)
 
@@ -27,7 +28,7 @@ class TaskFailed(PlayheadError):
 
 def marked(error: PlayheadError) -> RuntimeError:
     told = {"class": type(error).__name__, "what": error.what, "hint": error.hint}
-    return RuntimeError(f"{_MARK}{json.dumps(told)}:end")
+    return RuntimeError(f"{_MARK}{b64encode(json.dumps(told).encode()).decode()}:end")
 
 
 @contextmanager
@@ -40,8 +41,8 @@ def spark_translated(doing: str) -> Iterator[None]:
 
 def fault_in(text: str, doing: str) -> PlayheadError:
     """The error that a task raised, or the best sentence that Spark's text holds."""
-    if found := _MARKED.search(text.replace("\\\\", "\\")):
-        return _unmarked(json.loads(found[1]))
+    if found := _MARKED.search(text):
+        return _unmarked(json.loads(b64decode(found[1])))
     if said := _RAISED.search(text):
         return errors.Rejected(f"{doing}: {said[1].strip()}")
     causes = _CAUSE.findall(text)

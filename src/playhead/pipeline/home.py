@@ -82,16 +82,26 @@ def finds_with_catalog(context: Context, connector_class: str, deadline: Deadlin
     return bool(versions) and connector_class.startswith("io.confluent.") and versions[0] == CATALOG_RELEASE
 
 
-def check_not_in_connect(context: Context, spec: ConnectorSpec, deadline: Deadline) -> None:
-    """Refuses a connector that a Connect worker runs: one of the two engines would be fenced at its next commit."""
-    if not context.connect_urls:
-        return
+def check_not_in_connect(context: Context, spec: ConnectorSpec, home: Home, deadline: Deadline) -> None:
+    """Refuses a connector that a Connect worker runs: one of the two engines would be fenced at its next commit.
+
+    Where nobody can be asked, fencing keeps the two apart; tasks of workers without exactly-once support are not fenced by it.
+    """
     try:
+        if not context.connect_urls:
+            raise Unreachable("no Connect worker is named")
         with open_rest(context, deadline.share()) as rest:
             status = rest.find_status(spec.name)
             tasks = len(rest.list_tasks(spec.name)) if status else 0
-    except (Unreachable, NotFound):
-        return  # no worker answers: should one run it all the same, fencing keeps the two apart
+    except NotFound:
+        return
+    except Unreachable as error:
+        if home.exactly_once:
+            return
+        raise Refused(
+            f"whether a worker without exactly-once support runs {spec.name} cannot be told: {error.what}",
+            "name a worker with --connect, or --force when you know that none runs it",
+        ) from None
     if status is not None and (status.connector.state != "STOPPED" or tasks):
         raise Refused(
             f"{spec.name} is {status.connector.state} in Connect with {tasks} task(s)",

@@ -8,26 +8,32 @@ import json
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from playhead.connect.keys import encode_value
+from playhead.errors import AlreadyExists
+from playhead.kafka.bulk import TRANSACTION_SECONDS
 from playhead.kafka.client import Admin, revealed
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic, describe_topics
 from playhead.kafka.transactions import PlainProducer, TransactionalProducer
+from playhead.kafka.transactions_seen import list_transactional_ids
 from playhead.model import Deadline, Map
 from playhead.pipeline.faults import spark_translated
 from playhead.pipeline.home import Home
-from playhead.pipeline.positions import Place, PositionLog, find_news
+from playhead.pipeline.positions import Place, PositionLog
 from playhead.pipeline.producing import RECEIPT_DDL, ChunkTask, Commit
-from playhead.pipeline.session import driver_host
+from playhead.pipeline.session import bind_address, driver_host
 from playhead.pipeline.sources import Chunk, Step, Stream
 from playhead.pipeline.turns import Turns
 
-STEP_SECONDS = 600.0
+STEP_SECONDS = TRANSACTION_SECONDS - 20.0  # a step that takes too long says so before the broker aborts it
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +65,30 @@ class Ingested:
 
 @dataclass(slots=True)
 class Connector:
-    """A source connector as it runs here. `ids`: how many transactional ids may have been used for it, by anybody."""
+    """A source connector as it runs here. `log` is that of its own offsets topic, if it has one. `ids`: how many transactional
+    ids may have been used for it, by anybody."""
 
     name: str
     home: Home
     settings: ClientSettings
     log: PositionLog
-    own_topic: str | None = None
+    workers_log: PositionLog
     ids: int = 1
     _topics: dict[str, int] = field(default_factory=dict)
 
     def transactional_ids(self, chunks: int) -> list[str]:
         return [self.home.transactional_id(self.name, number) for number in range(max(self.ids, chunks))]
 
+    def place(self, stream: Stream, deadline: Deadline) -> Place:
+        """Where the stream is. An own offsets topic that does not know it yet is passed over, as Connect does it."""
+        place = self.log.place(self.name, stream.partitions, deadline)
+        if place.offset is None and self.log is not self.workers_log:
+            return replace(place, offset=self.workers_log.place(self.name, stream.partitions, deadline).offset)
+        return place
+
     def fence(self, slots: int, deadline: Deadline) -> None:
         """Whoever wrote for this connector, a worker's task or another run, cannot commit any more."""
+        self.ids = max(self.ids, slots, self._ids_seen(deadline))
 
         def fenced(transactional_id: str) -> None:
             with TransactionalProducer(self.settings, transactional_id, deadline):
@@ -82,13 +97,22 @@ class Connector:
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(fenced, self.transactional_ids(slots)))
 
+    def _ids_seen(self, deadline: Deadline) -> int:
+        """By the brokers, as far as they tell: another run may have had more slots, and a ledger of its own."""
+        start = self.home.transactional_id(self.name, 0).removesuffix("0")
+        with Admin(self.settings, deadline) as admin:
+            known = list_transactional_ids(admin, deadline) or set()
+        numbers = [one.removeprefix(start) for one in known if one.startswith(start)]
+        return max((int(number) + 1 for number in numbers if number.isdigit()), default=0)
+
     def count_partitions(self, topic: str, deadline: Deadline) -> int:
         """Of a topic, which is created as the broker likes if it is not there."""
         if topic not in self._topics:
             with Admin(self.settings, deadline) as admin:
                 found = describe_topics(admin, [topic], deadline)[topic]
                 if found is None:
-                    create_topic(admin, topic, -1, deadline)
+                    with suppress(AlreadyExists):  # another connector with the same topic was faster
+                        create_topic(admin, topic, -1, deadline)
                     found = deadline.wait_for(
                         lambda: describe_topics(admin, [topic], deadline)[topic], f"creating {topic}"
                     )
@@ -103,12 +127,13 @@ def ingest_step(spark: SparkSession, connector: Connector, stream: Stream, place
     partitions = connector.count_partitions(stream.topic, deadline)
 
     def moved() -> str | None:
-        news = find_news(connector.log.settings, connector.log.topic, place.key, place.since, deadline)
-        return "the position moved after the step was planned: another run or a worker has committed" if news else None
+        if connector.log.has_moved(place, deadline):
+            return "the position moved after the step was planned: another run or a worker has committed"
+        return None
 
     position_of = stream.position_of if stream.has_position else None
     with (
-        Turns(len(step.chunks), moved, driver_host(spark)) as turns,
+        Turns(len(step.chunks), moved, driver_host(spark), bind_address(spark)) as turns,
         spark_translated(f"{connector.name}, {stream.name}"),
     ):
         task = ChunkTask(
@@ -122,11 +147,16 @@ def ingest_step(spark: SparkSession, connector: Connector, stream: Stream, place
             Commit(connector.log.topic, place.key, place.kafka_partition, position_of),
             STEP_SECONDS,
         )
-        rows = step.read(spark).mapInArrow(cast(Any, task), RECEIPT_DDL, barrier=True).collect()
+        try:
+            rows = step.read(spark).mapInArrow(cast(Any, task), RECEIPT_DDL, barrier=True).collect()
+        except (PySparkException, Py4JError):
+            if turns.error is not None:
+                raise turns.error from None
+            raise
     receipts = [
         _receipt(step.chunks[row["number"]], row.asDict()) for row in sorted(rows, key=lambda row: row["number"])
     ]
-    if connector.own_topic is not None:
+    if connector.log is not connector.workers_log:
         _copy_to_worker(connector, place, receipts, deadline)
     return Ingested(receipts, place.offset, time.perf_counter() - started, step.horizon, step.reaches_end)
 

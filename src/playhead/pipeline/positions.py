@@ -27,16 +27,19 @@ class Place:
     key: bytes
     kafka_partition: int
     offset: Map | None
+    keys: Sequence[bytes]
+    """All that the position could lie under: an older form of the key is left behind when a newer one is written."""
     since: Mapping[int, int]
     """Where the reading ended that found this: anything of the key behind it means that somebody else has committed."""
 
 
 class PositionLog:
-    """May be shared by threads."""
+    """May be shared by threads. Close it: it keeps a client."""
 
     def __init__(self, settings: ClientSettings, topic: str) -> None:
-        self.settings = settings
         self.topic = topic
+        self._settings = settings
+        self._admin: Admin | None = None
         self._ends: dict[int, int] = {}
         self._newest: dict[bytes, Record] = {}
         self._lock = threading.Lock()
@@ -47,15 +50,34 @@ class PositionLog:
             self._refresh(deadline)
             return self._place(connector, partitions)
 
+    def has_moved(self, place: Place, deadline: Deadline) -> bool:
+        """True when something was committed under a key of `place` since it was found."""
+        with self._lock:
+            admin = self._client(deadline)
+        captured = capture_settled(admin, self.topic, deadline)
+        fresh = captured.narrowed(_since(captured, place.since))
+        return any(record.key in place.keys for record in read_records(admin, fresh, deadline))
+
+    def close(self) -> None:
+        with self._lock:
+            if self._admin is not None:
+                self._admin.close()
+                self._admin = None
+
+    def _client(self, deadline: Deadline) -> Admin:
+        if self._admin is None:
+            self._admin = Admin(self._settings, deadline)
+        return self._admin
+
     def _refresh(self, deadline: Deadline) -> None:
-        with Admin(self.settings, deadline) as admin:
-            captured = capture_settled(admin, self.topic, deadline)
-            if not self._ends:
-                records: Sequence[Record] = read_latest(admin, captured, deadline).records
-            else:
-                records = list(read_records(admin, captured.narrowed(_since(captured, self._ends)), deadline))
-        for record in sorted(records, key=lambda record: record.timestamp_ms):
-            if record.key is not None:
+        admin = self._client(deadline)
+        captured = capture_settled(admin, self.topic, deadline)
+        if not self._ends:
+            records: Sequence[Record] = read_latest(admin, captured, deadline).records
+        else:
+            records = list(read_records(admin, captured.narrowed(_since(captured, self._ends)), deadline))
+        for record in records:
+            if record.key is not None and _is_newer(record, self._newest.get(record.key)):
                 self._newest[record.key] = record
         self._ends = {partition: captured.end_of(partition) for partition in captured.ends}
 
@@ -64,18 +86,15 @@ class PositionLog:
         for key in keys:
             found = self._newest.get(key)
             if found is not None and found.value is not None and (offset := decode_value(found.value)):
-                return Place(key, found.partition, offset, dict(self._ends))
+                return Place(key, found.partition, offset, keys, dict(self._ends))
         stored = self._newest.get(keys[0])
         home = stored.partition if stored else partition_of(keys[0], len(self._ends))
-        return Place(keys[0], home, None, dict(self._ends))
+        return Place(keys[0], home, None, keys, dict(self._ends))
 
 
-def find_news(settings: ClientSettings, topic: str, key: bytes, since: Mapping[int, int], deadline: Deadline) -> bool:
-    """True when something was committed under `key` after these ends: a position read there is no longer the newest."""
-    with Admin(settings, deadline) as admin:
-        captured = capture_settled(admin, topic, deadline)
-        fresh = captured.narrowed(_since(captured, since))
-        return any(record.key == key for record in read_records(admin, fresh, deadline))
+def _is_newer(record: Record, known: Record | None) -> bool:
+    """Within a partition the log's order counts and no clock: tasks of one step write on different machines."""
+    return known is None or known.partition == record.partition or record.timestamp_ms >= known.timestamp_ms
 
 
 def capture_settled(admin: Admin, topic: str, deadline: Deadline) -> Captured:

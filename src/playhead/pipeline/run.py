@@ -69,9 +69,10 @@ def run_connectors(
     ready = check_specs(specs, home.worker)
     if not ready:
         raise Invalid("there is no connector to run", "mark some with engine: spark, or name them with --engine spark")
-    if not options.force:
-        for one in ready:
-            check_not_in_connect(context, one.spec, Deadline(options.seconds))
+    for one in ready:
+        _check_place(one, home, options)
+        if not options.force:
+            check_not_in_connect(context, one.spec, home, Deadline(options.seconds))
     with open_context_ledger(context, options.seconds) as ledger, ExitStack() as stack:
         if ledger.is_local and not options.spark.is_local:
             raise Refused(
@@ -80,6 +81,20 @@ def run_connectors(
             )
         spark = stack.enter_context(spark_session(options.spark))
         return Frame(context, home, ledger, spark, options).run(ready, tell)
+
+
+def _check_place(one: Ready, home: Home, options: RunOptions) -> None:
+    """Refuses what would read here and write there."""
+    brokers = home.producer_settings(one.config).bootstrap
+    if brokers != home.settings.bootstrap:
+        raise Refused(
+            f"{one.name} writes to other brokers ({brokers}) than its worker's",
+            "positions and records of a run are one transaction, so they must be on one cluster",
+        )
+    if not one.is_jdbc and not options.spark.is_local:
+        raise Refused(
+            f"{one.name} reads a file of this machine", f"{options.spark.master} has others: use a local master"
+        )
 
 
 class Frame:
@@ -117,6 +132,9 @@ class Frame:
                 thread.join(30)
             for run, claim in runs:
                 self._finish(run.progress, claim)
+            for log in self._logs.values():
+                log.close()
+            self._logs.clear()
         return RunEnd([run.progress for run, _ in runs], interrupted)
 
     def _waited(self, threads: Sequence[threading.Thread], claims: Sequence[Claim]) -> bool:
@@ -149,12 +167,16 @@ class Frame:
         own_topic = one.config.get("offsets.storage.topic")
         own_topic = None if own_topic == home.topic else own_topic
         settings = home.producer_settings(one.config)
-        ids = max(slots, ledger.ids_used(home.cluster_id, one.name), home.fencing.get(one.name, 1))
+        told = one.config.get("tasks.max", "1")
+        tasks = max(int(told) if told.isdigit() else 1, home.fencing.get(one.name, 1))
+        ids = max(slots, ledger.ids_used(home.cluster_id, one.name), tasks)
         ledger.set_ids(claim, ids)
-        topic = own_topic or home.topic
-        log = self._logs.setdefault(topic, PositionLog(home.settings, topic))
-        connector = Connector(one.name, home, settings, log, own_topic, ids)
+        log, workers_log = self._log(own_topic or home.topic), self._log(home.topic)
+        connector = Connector(one.name, home, settings, log, workers_log, ids)
         return ConnectorRun(shared, connector, claim, lambda: self._opened(one)), claim
+
+    def _log(self, topic: str) -> PositionLog:
+        return self._logs.setdefault(topic, PositionLog(self._home.settings, topic))
 
     def _opened(self, one: Ready) -> Source:
         if one.is_jdbc:

@@ -10,12 +10,14 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from playhead.errors import Invalid, MissingExtra, PlayheadError
+from playhead.errors import Invalid, MissingExtra, PlayheadError, TimedOut
+from playhead.model import Deadline
 from playhead.pipeline.jars import check_java, fetch_jars
 
 try:
@@ -27,6 +29,7 @@ except ImportError:
     raise MissingExtra("spark", "pyspark") from None
 
 JAR_SETS = ("spark-kafka", "jdbc")
+EXECUTOR_SECONDS = 120.0
 _UTC = "-Duser.timezone=UTC"
 _FIXED = {
     "spark.task.maxFailures": "1",
@@ -91,6 +94,9 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
     try:
         yield session
         log.unlink(missing_ok=True)
+    except KeyboardInterrupt:
+        log.unlink(missing_ok=True)
+        raise
     finally:
         session.stop()
         _end_jvm()
@@ -132,13 +138,29 @@ def count_slots(session: SparkSession) -> int:
     """Tasks that can run at the same time, now."""
     context = session.sparkContext._jsc.sc()
     profile = context.resourceProfileManager().defaultResourceProfile()
-    return max(1, int(context.maxNumConcurrentTasks(profile)))
+    slots = int(context.maxNumConcurrentTasks(profile))
+    if context.isLocal():
+        return max(1, slots)
+    patience = Deadline(EXECUTOR_SECONDS)
+    while not patience.passed:  # executors of a cluster come one by one
+        time.sleep(2)
+        before, slots = slots, int(context.maxNumConcurrentTasks(profile))
+        if slots and slots == before:
+            return slots
+    raise TimedOut(
+        f"no executor came within {EXECUTOR_SECONDS:g} s", "look at the cluster: has it free cores and memory?"
+    )
 
 
 def driver_host(session: SparkSession) -> str:
     """Where executors reach this process."""
     context = session.sparkContext
     return "127.0.0.1" if context._jsc.sc().isLocal() else str(context.getConf().get("spark.driver.host"))
+
+
+def bind_address(session: SparkSession) -> str:
+    """Where this process listens: behind a translated address it is not where executors reach it."""
+    return str(session.sparkContext.getConf().get("spark.driver.bindAddress") or "")
 
 
 def _refuse(settings: Mapping[str, str]) -> None:

@@ -1,7 +1,8 @@
 """The slots of a session, shared by all connectors of a run: never more chunks in flight than tasks can run at once.
 
 A step waits for all of its tasks before the first row. Were two steps to hold half of their slots each, both would wait for
-ever; so a step takes its slots in one go, and takes no more than its share while others are at work.
+ever; so a step takes its slots in one go. It is planned for its share before it takes them: a slot that waits for a plan works
+for nobody.
 """
 
 import threading
@@ -28,16 +29,20 @@ class Slots:
                 self._users -= 1
                 self._changed.notify_all()
 
+    @property
+    def share(self) -> int:
+        """What one step should ask for: a fair part, and at least one."""
+        return max(1, self.total // max(1, self._users))
+
     @contextmanager
-    def take(self) -> Iterator[int]:
-        """At least one slot, at most a fair share, as many of these as are free."""
+    def take(self, count: int) -> Iterator[None]:
+        """So many slots, all in one go."""
         with self._changed:
-            self._changed.wait_for(lambda: self._free > 0)
-            taken = min(self._free, max(1, self.total // max(1, self._users)))
-            self._free -= taken
+            self._changed.wait_for(lambda: self._free >= count)
+            self._free -= count
         try:
-            yield taken
+            yield
         finally:
             with self._changed:
-                self._free += taken
+                self._free += count
                 self._changed.notify_all()

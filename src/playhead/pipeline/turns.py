@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import IO, Self
 
-from playhead.errors import Refused, TimedOut
+from playhead.errors import PlayheadError, Refused, TimedOut
 
 READY, PRODUCED, COMMITTED, ROWS = "ready", "produced", "committed", "rows"
 GO, STOP = "go", "stop"
@@ -30,9 +30,10 @@ class Address:
 
 
 class Turns:
-    """`check` is asked once, when every task has fenced what was before it: a sentence stops the step, None lets it go on."""
+    """`check` is asked once, when every task has fenced what was before it: a sentence stops the step, None lets it go on.
+    `host` is where executors reach us, `bind` where we listen if that is another address."""
 
-    def __init__(self, chunks: int, check: Callable[[], str | None], host: str = "127.0.0.1") -> None:
+    def __init__(self, chunks: int, check: Callable[[], str | None], host: str = "127.0.0.1", bind: str = "") -> None:
         self._chunks = chunks
         self._check = check
         self._token = secrets.token_hex(16)
@@ -42,7 +43,8 @@ class Turns:
         self._turn = 0
         self._stopped: str | None = None
         self._rows: dict[int, int] = {}
-        self._server = socket.create_server((host, 0), backlog=max(8, chunks))
+        self.error: PlayheadError | None = None
+        self._server = socket.create_server((bind or host, 0), backlog=max(8, chunks))
         self.address = Address(host, self._server.getsockname()[1], self._token)
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -112,11 +114,18 @@ class Turns:
             self._arrived.add(number)
             are_all = len(self._arrived) == self._chunks
         if are_all:
-            why = self._check()
+            why = self._asked()
             with self._changed:
                 self._stopped = self._stopped or why
                 self._may_commit = True
                 self._changed.notify_all()
+
+    def _asked(self) -> str | None:
+        try:
+            return self._check()
+        except PlayheadError as error:
+            self.error = error
+            return error.what
 
     def _wait_for_turn(self, number: int) -> str | None:
         with self._changed:

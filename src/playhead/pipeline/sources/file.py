@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from playhead.errors import Fault, Invalid, NotFound, Refused
 from playhead.model import Map
+from playhead.pipeline.faults import marked
 from playhead.pipeline.records.javacalls import is_ascii
 from playhead.pipeline.records.jsontext import escape_beyond_basic_plane
 from playhead.pipeline.records.options import JSON, RecordOptions, parse_record_options
@@ -161,7 +162,10 @@ class ReadLines:
             file.seek(start)
             rest, at = b"", start
             while file.tell() < end:
-                block = rest + file.read(min(BLOCK_BYTES, end - file.tell()))
+                read = file.read(min(BLOCK_BYTES, end - file.tell()))
+                if not read:
+                    raise marked(Refused(f"{self.path} became shorter while it was read"))
+                block = rest + read
                 is_last = file.tell() >= end
                 # A \r at the end of a block may be half of a \r\n: it waits for what follows.
                 cut = len(block) if is_last else max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1)) + 1

@@ -1,0 +1,120 @@
+"""The tasks of a step wait for each other, commit in turn, and stop together."""
+
+import threading
+from contextlib import suppress
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from playhead.errors import Busy, Refused
+from playhead.kafka.log import Record
+from playhead.pipeline.faults import fault_in, marked
+from playhead.pipeline.positions import _is_newer
+from playhead.pipeline.slots import Slots
+from playhead.pipeline.turns import COMMITTED, PRODUCED, READY, ROWS, Address, Turns, seat_at
+
+
+def run_tasks(turns: Turns, count: int, order: list[int], *, broken: int | None = None) -> list[str]:
+    """Each task in a thread, the last one first; what stopped it, or nothing."""
+    said = [""] * count
+
+    def task(number: int) -> None:
+        try:
+            with seat_at(turns.address, number, 10) as seat:
+                seat.tell(READY)
+                seat.tell(f"{ROWS} {number + 1}")
+                if number == broken:
+                    return
+                seat.wait(PRODUCED)
+                order.append(number)
+                seat.tell(COMMITTED)
+        except Refused as error:
+            said[number] = error.what
+
+    threads = [threading.Thread(target=task, args=(number,)) for number in reversed(range(count))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+        assert not thread.is_alive()
+    return said
+
+
+def test_they_commit_in_their_order_whoever_comes_first():
+    order: list[int] = []
+    with Turns(4, lambda: None) as turns:
+        assert run_tasks(turns, 4, order) == [""] * 4
+        assert (turns.committed, turns.rows) == (4, 10)
+    assert order == [0, 1, 2, 3]
+
+
+def test_nothing_is_committed_when_the_position_moved():
+    order: list[int] = []
+    with Turns(2, lambda: "the position moved") as turns:
+        assert run_tasks(turns, 2, order) == ["the position moved"] * 2
+    assert order == []
+
+
+def test_an_error_of_the_check_is_kept_and_stops_all():
+    def check() -> str | None:
+        raise Busy("an open transaction", message="")
+
+    order: list[int] = []
+    with Turns(2, check) as turns:
+        assert run_tasks(turns, 2, order) == ["an open transaction"] * 2
+        assert isinstance(turns.error, Busy)
+    assert order == []
+
+
+def test_a_task_that_goes_away_stops_those_behind_it():
+    order: list[int] = []
+    with Turns(3, lambda: None) as turns:
+        said = run_tasks(turns, 3, order, broken=1)
+    assert order in ([0], [])
+    assert "chunk 1 went away" in said[2]
+
+
+def test_whoever_does_not_know_the_token_is_not_heard():
+    with Turns(1, lambda: None) as turns:
+        wrong = Address(turns.address.host, turns.address.port, "0" * 32)
+        with suppress(Refused), seat_at(wrong, 0, 5) as seat:
+            seat.tell(READY)
+            seat.tell(COMMITTED)
+            seat.wait(PRODUCED)
+        assert turns.committed == 0
+
+
+def test_within_a_partition_the_log_decides_and_between_two_the_clock():
+    first = Record(3, 10, 5_000, b"k", b"1")
+    assert _is_newer(Record(3, 11, 4_000, b"k", b"2"), first), "written on a machine whose clock is behind"
+    assert not _is_newer(Record(1, 99, 4_000, b"k", b"2"), first)
+    assert _is_newer(Record(1, 99, 6_000, b"k", b"2"), first)
+
+
+@pytest.mark.parametrize("words", ["plain", 'quotes " and \\ and \n', "é 😀", "a:end"])
+def test_an_error_of_a_task_comes_back_as_it_was(words):
+    text = f"org.apache.spark.SparkException: Job aborted\n{marked(Refused(words, 'a hint'))}\n\tat java.lang.Thread"
+    found = fault_in(text, "doing")
+    assert type(found) is Refused
+    assert (found.what, found.hint, found.exit_code) == (words, "a hint", 4)
+
+
+def test_a_share_of_the_slots_is_fair_and_never_nothing():
+    slots = Slots(4)
+    with slots.user():
+        assert slots.share == 4
+        with slots.user(), slots.user():
+            assert slots.share == 1
+            with slots.take(4):
+                taken = threading.Event()
+                waiting = threading.Thread(target=take_one, args=(slots, taken))
+                waiting.start()
+                assert not taken.wait(0.2)
+            waiting.join(5)
+            assert taken.is_set()
+
+
+def take_one(slots: Slots, taken: threading.Event) -> None:
+    with slots.take(1):
+        taken.set()
