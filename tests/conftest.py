@@ -146,14 +146,20 @@ class Ran:
 def playhead() -> Callable[..., Ran]:
     """Runs the command as a user does: a process of its own."""
 
-    def run(*words: str, cwd: Path | None = None, env: dict[str, str] | None = None, program: str = "playhead") -> Ran:
+    def run(
+        *words: str,
+        cwd: Path | None = None,
+        env: dict[str, str] | None = None,
+        program: str = "playhead",
+        seconds: float = 120,
+    ) -> Ran:
         command = [str(Path(sys.executable).parent / program), *words]
         done = subprocess.run(
             command,
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=seconds,
             cwd=cwd,
             env={**os.environ, **(env or {})},
             stdin=subprocess.DEVNULL,

@@ -159,10 +159,18 @@ def test_executors_of_their_own_give_the_same_records(tables_lab, playhead, tmp_
     file = write_file(tables_lab, tmp_path / "far.yaml", "far")
     ran = playhead(
         "run", str(file), "--master", "local-cluster[2,1,1024]", "--chunk-rows", "1000", "-o", "json",
-        "--worker-config", str(tables_lab.worker_config), "--ledger", tables_lab.postgres_url,
+        "--worker-config", str(tables_lab.worker_config), "--ledger", tables_lab.postgres_url, seconds=240,
     ).exits(0)  # fmt: skip
     (row,) = json.loads(ran.out)
     assert (row["state"], row["rows"], row["steps"]) == ("finished", 5_000, 3)
     ids = Counter(json.loads(line)["id"] for line in consumed(tables_lab, "far"))
     assert ids == Counter(range(1, 5_001))
     assert tables_lab.psql("SELECT sum(count) FROM playhead_chunks WHERE pipeline = 'run_far'") == "5000"
+
+
+@pytest.mark.timeout(600)
+def test_the_demo_kills_a_run_and_counts_every_row_once(tables_lab, playhead):
+    story = playhead("demo", "--dir", str(tables_lab.folder), seconds=540).exits(0).out
+    assert "kill -9" in story
+    for table in ("login", "purchase"):
+        assert f"demo_{table}: psql counts 301000 rows; kafka-console-consumer shows 301000 of them once" in story

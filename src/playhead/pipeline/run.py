@@ -189,6 +189,7 @@ class Frame:
                 with_catalog=finds_with_catalog(
                     self._context, one.spec.connector_class, Deadline(self._options.seconds)
                 ),
+                once=self._options.interval_seconds is None,
                 horizon_seconds=self._options.horizon_seconds,
             )
         from playhead.pipeline.sources.file import open_file_source

@@ -15,12 +15,14 @@ def open_jdbc_source(
     worker: Mapping[str, str],
     *,
     with_catalog: bool = False,
+    once: bool = False,
     horizon_seconds: float = 30.0,
 ) -> "JdbcSource":
-    """`with_catalog`: a position that is not stored yet is kept under `db.schema.table`, else under `schema.table`."""
+    """`with_catalog`: a position that is not stored yet is kept under `db.schema.table`, else under `schema.table`. `once`: there
+    is no second round."""
     # Late, so that checking options does not load Spark.
     from playhead.pipeline.sources.jdbc.options import parse_options
     from playhead.pipeline.sources.jdbc.source import JdbcSource
     from playhead.pipeline.sources.jdbc.streams import Reading
 
-    return JdbcSource(spark, parse_options(config, worker), Reading(with_catalog, horizon_seconds))
+    return JdbcSource(spark, parse_options(config, worker), Reading(with_catalog, once, horizon_seconds))

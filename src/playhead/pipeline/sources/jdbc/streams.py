@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from playhead.errors import Invalid
+from playhead.errors import Invalid, Refused
 from playhead.model import Map
 from playhead.pipeline.records.record import make_record
 from playhead.pipeline.sources.jdbc.chunks import (
@@ -54,6 +54,7 @@ class Reading:
     """What the run decides, not the connector. `with_catalog`: a new position is kept under `db.schema.table`."""
 
     with_catalog: bool = False
+    once: bool = False
     horizon_seconds: float = 30.0
     most_rows: int = MOST_ROWS
 
@@ -192,6 +193,12 @@ class JdbcStream:
     def _start(self, position: Map | None) -> Point:
         if position is None:
             initial = self.options.timestamp_initial_ms
+            if initial == -1 and self.reading.once:
+                raise Refused(
+                    "timestamp.initial=-1 begins at the time of the first round, and a run until caught up ends with it:"
+                    " nothing would ever be read",
+                    "use --continuous, or set a position first: playhead offsets set",
+                )
             if initial == -1:
                 if self.began is None:
                     self.began = self._now()
