@@ -6,12 +6,10 @@ which is byte for byte everywhere else.
 
 import base64
 import csv
-import os
 import select
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
@@ -110,7 +108,7 @@ def records(face: Face, name: str, query: "Callable[[str], Query]", decode: bool
 
     if decode and face.form != "json":
         raise click.UsageError("--json goes with -o json")
-    with opened(face) as session, ending_with_the_reader():
+    with opened(face) as session:
         reading = open_reading(session, query(name))
         for note in reading.notes:
             say(f"note: {note}")
@@ -124,16 +122,6 @@ def records(face: Face, name: str, query: "Callable[[str], Query]", decode: bool
         say("no record")
     for note in form.notes():
         say(f"note: {note}")
-
-
-@contextmanager
-def ending_with_the_reader() -> Iterator[None]:
-    """Whoever read our output went away (| head): nothing more can be said there, not even by the interpreter's own flush."""
-    try:
-        yield
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise click.exceptions.Exit(128 + signal.SIGPIPE) from None
 
 
 def check_reader() -> None:

@@ -5,7 +5,6 @@ and afterwards the outcome of every change. A file without outcomes is an apply 
 store to tell what it had done. Files are readable by their owner only, as a position can hold data of the source.
 """
 
-import getpass
 import os
 import re
 import socket
@@ -21,6 +20,7 @@ from playhead.config import Context
 from playhead.errors import Invalid, NotFound
 from playhead.files import replace_file
 from playhead.model import Outcome, Outcomes, Plan, Result
+from playhead.model.host import user_name
 from playhead.model.position import Scalar
 from playhead.stores import Stored
 
@@ -156,11 +156,7 @@ def _default_folder() -> Path:
 
 
 def who_am_i() -> str:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container without an entry for this user
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
+    return f"{user_name()}@{socket.gethostname()}"
 
 
 def _now() -> datetime:

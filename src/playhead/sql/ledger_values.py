@@ -1,6 +1,5 @@
 """What goes into a ledger and what comes out of it. A pipeline is a connector of one Kafka cluster, named by the cluster's id."""
 
-import getpass
 import os
 import socket
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from enum import StrEnum
 from playhead.errors import Fenced, Refused
 from playhead.model import Map
 from playhead.model.durations import in_words
+from playhead.model.host import user_name
 
 SILENT_SECONDS = 60.0  # without a sign of life for so long, a run is shown as silent
 BEAT_SECONDS = 10.0  # how often a run should give one
@@ -33,11 +33,7 @@ class Host:
 
     @classmethod
     def here(cls) -> "Host":
-        try:
-            user = getpass.getuser()
-        except (KeyError, OSError):  # a container without an entry for this user
-            user = str(os.getuid())
-        return cls(socket.gethostname(), os.getpid(), user)
+        return cls(socket.gethostname(), os.getpid(), user_name())
 
     def __str__(self) -> str:
         return f"{self.user}@{self.name} (pid {self.pid})"

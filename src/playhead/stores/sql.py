@@ -6,7 +6,6 @@ edited position. A live consumer is refused all the same, unless forced. The tab
 where it is not there yet, there are no positions.
 """
 
-import getpass
 import socket
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from datetime import UTC, datetime
 
 from playhead.errors import Invalid, OutcomeUnknown, PlayheadError
 from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Position, Result, TopicPartition
+from playhead.model.host import user_name
 from playhead.model.position import INT64_MAX, Scalar
 from playhead.sql.address import Address, parse_address
 from playhead.sql.database import Database
@@ -83,7 +83,7 @@ class SqlStore:
 
     def _write_owner(self, database: Database, owner: str, steps: "Sequence[_Step]") -> list[tuple[Result, str]]:
         table = OffsetsTable(self.address.table)
-        by = f"{_user()}@{socket.gethostname()}"
+        by = f"{user_name()}@{socket.gethostname()}"
         doing = f"writing {self._place()}"
         try:
             with (
@@ -183,10 +183,3 @@ def _stored(row: Row) -> Stored:
 
 def _iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a process without a name in the system's list of users
-        return "somebody"

@@ -266,7 +266,7 @@ class JdbcStream:
         if cut is None:
             return self._step(["1 = 1"], words, reaches_end=True, snapshot=snapshot)
         view, conditions = cut
-        return JdbcStep(view, conditions, words, True, self._fetch_rows, snapshot)
+        return JdbcStep(view, conditions, self._told(words), True, self._fetch_rows, snapshot)
 
     def _cut_whole(self, ask: Database, view: View, slots: int, rows: int) -> tuple[View, list[str]] | None:
         """By ranges of the primary key, if it is one whole number and the table is worth it."""
@@ -304,7 +304,11 @@ class JdbcStream:
     def _step(
         self, conditions: Sequence[str], horizon: str, *, reaches_end: bool, snapshot: Snapshot | None = None
     ) -> JdbcStep:
-        return JdbcStep(self.view, conditions, horizon, reaches_end, self._fetch_rows, snapshot)
+        return JdbcStep(self.view, conditions, self._told(horizon), reaches_end, self._fetch_rows, snapshot)
+
+    def _told(self, words: str) -> str:
+        left_out = ", ".join(self.view.record.left_out)
+        return f"{words}; left out, as Connect does: {left_out}" if left_out else words
 
 
 def _whole(position: Map | None, name: str, default: int) -> int:
