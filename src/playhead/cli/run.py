@@ -114,6 +114,8 @@ def run(face: Face, words: tuple[str, ...], engine: str | None, given: dict[str,
     if face.form == "table":
         for note in dict.fromkeys(f"{one.name}: {note}" for one in end.connectors for note in one.notes):
             say(f"note: {note}")
+    if end.log is not None:
+        say(f"what Spark itself said: {end.log}")
     if end.exit_code:
         raise click.exceptions.Exit(end.exit_code)
 

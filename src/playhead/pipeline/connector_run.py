@@ -17,6 +17,7 @@ from playhead.errors import Busy, Fenced, OutcomeUnknown, PlayheadError, Refused
 from playhead.model import Deadline, Map
 from playhead.pipeline.faults import TaskFailed
 from playhead.pipeline.ingest import STEP_SECONDS, Connector, Ingested, Receipt, ingest_step
+from playhead.pipeline.positions import Place
 from playhead.pipeline.repeats import refuse_repeats
 from playhead.pipeline.slots import Slots
 from playhead.pipeline.sources import Source, Stream
@@ -158,6 +159,7 @@ class ConnectorRun:
             self._asked_to_stop = True
             return True
         place = connector.place(stream, Deadline(STEP_SECONDS))
+        self._check_key(stream, place)
         self._check_repeats(stream, place.offset)
         step = stream.plan(place.offset, shared.slots.share, shared.rows_per_chunk)
         if step is None or not step.chunks:
@@ -175,6 +177,14 @@ class ConnectorRun:
             step.close()
         self._record(stream, done)
         return done.reaches_end or not stream.has_position
+
+    def _check_key(self, stream: Stream, place: Place) -> None:
+        if place.rivals and not stream.is_key_known:
+            raise Refused(
+                f"{self._connector.name} has two positions for {stream.name}, {place.offset} and {place.rivals[0]}, under two"
+                " forms of its name, and no worker tells which one the connector reads",
+                "name a worker with --connect, or forget the stale one: playhead offsets delete --partition",
+            )
 
     def _check_repeats(self, stream: Stream, position: Map | None) -> None:
         """Where workers run without exactly-once support, unless the position is one that we committed ourselves."""

@@ -70,16 +70,19 @@ def find_home(context: Context, deadline: Deadline) -> Home:
     )
 
 
-def finds_with_catalog(context: Context, connector_class: str, deadline: Deadline) -> bool:
-    """Whether the plugin that the workers have installed looks for `db.schema.table`; only one release of Confluent's does."""
+def finds_with_catalog(context: Context, connector_class: str, deadline: Deadline) -> bool | None:
+    """Whether the plugin that the workers have installed looks for `db.schema.table`; only one release of Confluent's does.
+    None: no worker tells."""
     if not context.connect_urls:
-        return False
+        return None
     try:
         with open_rest(context, deadline.share()) as rest:
             versions = [plugin.version for plugin in rest.list_plugins() if plugin.class_ == connector_class]
     except Unreachable:
-        return False
-    return bool(versions) and connector_class.startswith("io.confluent.") and versions[0] == CATALOG_RELEASE
+        return None
+    if not versions:
+        return None
+    return connector_class.startswith("io.confluent.") and versions[0] == CATALOG_RELEASE
 
 
 def check_not_in_connect(context: Context, spec: ConnectorSpec, home: Home, deadline: Deadline) -> None:

@@ -29,6 +29,8 @@ class Place:
     offset: Map | None
     keys: Sequence[bytes]
     """All that the position could lie under: an older form of the key is left behind when a newer one is written."""
+    rivals: Sequence[Map]
+    """Other positions under other forms of the same key; only the connector's own release knows which one it reads."""
     since: Mapping[int, int]
     """Where the reading ended that found this: anything of the key behind it means that somebody else has committed."""
 
@@ -83,13 +85,21 @@ class PositionLog:
 
     def _place(self, connector: str, partitions: Sequence[Map]) -> Place:
         keys = [encode_new_key(OffsetKey(connector, partition)) for partition in partitions]
-        for key in keys:
-            found = self._newest.get(key)
-            if found is not None and found.value is not None and (offset := decode_value(found.value)):
-                return Place(key, found.partition, offset, keys, dict(self._ends))
-        stored = self._newest.get(keys[0])
-        home = stored.partition if stored else partition_of(keys[0], len(self._ends))
-        return Place(keys[0], home, None, keys, dict(self._ends))
+        stored = [
+            (key, record, offset)
+            for key in keys
+            if (record := self._newest.get(key)) is not None
+            and record.value is not None
+            and (offset := decode_value(record.value))
+        ]
+        if stored:
+            key, record, offset = stored[0]
+            forms = [found for at, _, found in stored[1:] if b'"protocol"' in at and b'"protocol"' in key]
+            rivals = [found for found in forms if found != offset]
+            return Place(key, record.partition, offset, keys, rivals, dict(self._ends))
+        removed = self._newest.get(keys[0])
+        home = removed.partition if removed else partition_of(keys[0], len(self._ends))
+        return Place(keys[0], home, None, keys, (), dict(self._ends))
 
 
 def _is_newer(record: Record, known: Record | None) -> bool:

@@ -8,7 +8,8 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -19,7 +20,7 @@ from playhead.pipeline.connector_run import ConnectorRun, Progress, Shared, Stat
 from playhead.pipeline.home import Home, check_not_in_connect, find_home, finds_with_catalog
 from playhead.pipeline.ingest import Connector
 from playhead.pipeline.positions import PositionLog
-from playhead.pipeline.session import SparkOptions, count_slots, spark_session
+from playhead.pipeline.session import SparkOptions, count_slots, new_log, spark_session
 from playhead.pipeline.slots import Slots
 from playhead.pipeline.sources import Source
 from playhead.pipeline.spec import Ready, check_specs
@@ -44,8 +45,11 @@ class RunOptions:
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
+    """`log`: what Spark itself said, kept when a connector failed."""
+
     connectors: Sequence[Progress]
     interrupted: bool
+    log: Path | None = None
 
     @property
     def exit_code(self) -> int:
@@ -79,8 +83,13 @@ def run_connectors(
                 f"an SQLite ledger is for one machine, and {options.spark.master} is not",
                 "give --ledger postgresql://USER@HOST/DB, which every host reaches",
             )
-        spark = stack.enter_context(spark_session(options.spark))
-        return Frame(context, home, ledger, spark, options).run(ready, tell)
+        log = new_log()
+        spark = stack.enter_context(spark_session(replace(options.spark, log=log)))
+        end = Frame(context, home, ledger, spark, options).run(ready, tell)
+    if not any(one.error for one in end.connectors):
+        log.unlink(missing_ok=True)
+        return end
+    return replace(end, log=log)
 
 
 def _check_place(one: Ready, home: Home, options: RunOptions) -> None:
@@ -115,7 +124,14 @@ class Frame:
         shared = Shared(
             self._spark, slots, self._ledger, self._stop, options.rows_per_chunk, options.accept_repeats, tell
         )
-        runs = [self._prepared(one, shared) for one in ready]
+        runs: list[tuple[ConnectorRun, Claim]] = []
+        try:
+            runs.extend(self._prepared(one, shared) for one in ready)  # those before a failure are there
+        except PlayheadError as error:
+            for run, claim in runs:
+                run.progress.state, run.progress.error = State.FAILED, error
+                self._finish(run.progress, claim)
+            raise
         threads = [
             threading.Thread(target=run.run, kwargs={"interval_seconds": self._options.interval_seconds}, daemon=True)
             for run, _ in runs

@@ -50,11 +50,13 @@ _DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """`settings`: Spark's own, as given by the user. `jars`: the user's, beside the pinned ones."""
+    """`settings`: Spark's own, as given by the user. `jars`: the user's, beside the pinned ones. `log`: for what the JVM and its
+    workers say; None: a file that is kept only if the block fails."""
 
     master: str = "local[*]"
     settings: Mapping[str, str] = field(default_factory=dict)
     jars: Sequence[Path] = ()
+    log: Path | None = None
 
     @property
     def is_local(self) -> bool:
@@ -86,32 +88,37 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master(options.master).appName("playhead")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _talk_kept() as log, _signals_kept():
+    with _talk_kept(options.log) as log, _signals_kept():
         try:
             session = builder.getOrCreate()
         except (PySparkException, Py4JError) as error:
             raise PlayheadError(f"Spark did not start: {_last_line(log) or error}", f"its log: {log}") from None
     try:
         yield session
-        log.unlink(missing_ok=True)
-    except KeyboardInterrupt:
-        log.unlink(missing_ok=True)
-        raise
+        if options.log is None:
+            log.unlink(missing_ok=True)
     finally:
         session.stop()
         _end_jvm()
 
 
-@contextmanager
-def _talk_kept() -> Iterator[Path]:
-    """What the JVM and its workers say goes into a file, kept when a run fails: a JVM keeps the stderr it was born with."""
+def new_log() -> Path:
     handle, name = tempfile.mkstemp(prefix="playhead-spark-", suffix=".log")
+    os.close(handle)
+    return Path(name)
+
+
+@contextmanager
+def _talk_kept(wanted: Path | None) -> Iterator[Path]:
+    """What the JVM and its workers say goes into a file: a JVM keeps the stderr it was born with."""
+    path = wanted or new_log()
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND)
     sys.stderr.flush()
     ours = os.dup(2)
     os.dup2(handle, 2)
     os.close(handle)
     try:
-        yield Path(name)
+        yield path
     finally:
         os.dup2(ours, 2)
         os.close(ours)

@@ -74,6 +74,11 @@ class Stream(Protocol):
         ...
 
     @property
+    def is_key_known(self) -> bool:
+        """Whether the first of `partitions` is surely the one that the connector looks under."""
+        ...
+
+    @property
     def has_position(self) -> bool:
         """False for bulk: read whole each time, and a tombstone is written in place of a position."""
         ...

@@ -71,6 +71,7 @@ class FileLines:
     topic: str
     options: RecordOptions
     has_position: bool = True
+    is_key_known: bool = True
 
     @property
     def name(self) -> str:

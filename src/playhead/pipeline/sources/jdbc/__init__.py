@@ -14,7 +14,7 @@ def open_jdbc_source(
     config: Mapping[str, str],
     worker: Mapping[str, str],
     *,
-    with_catalog: bool = False,
+    with_catalog: bool | None = None,
     once: bool = False,
     horizon_seconds: float = 30.0,
 ) -> "JdbcSource":

@@ -51,9 +51,10 @@ _FIRST_ID = -1
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the run decides, not the connector. `with_catalog`: a new position is kept under `db.schema.table`."""
+    """What the run decides, not the connector. `with_catalog`: a new position is kept under `db.schema.table`; None: nobody
+    could tell which form the installed connector looks for."""
 
-    with_catalog: bool = False
+    with_catalog: bool | None = None
     once: bool = False
     horizon_seconds: float = 30.0
     most_rows: int = MOST_ROWS
@@ -79,6 +80,10 @@ class JdbcStream:
     @property
     def topic(self) -> str:
         return self.options.topic_prefix + (self.relation.name or "")
+
+    @property
+    def is_key_known(self) -> bool:
+        return self.reading.with_catalog is not None
 
     @property
     def has_position(self) -> bool:
