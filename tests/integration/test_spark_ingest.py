@@ -5,10 +5,11 @@ import threading
 import time
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
-from integration.ingesting import add_rows, ingest, make_rows, tables_lab  # noqa: F401
+from integration.ingesting import add_rows, consumed, ingest, make_rows, tables_lab  # noqa: F401
 from playhead.connect.rest import Rest
 from playhead.errors import Fenced
 from playhead.kafka.properties import ClientSettings
@@ -160,6 +161,23 @@ def test_the_ledger_tells_which_rows_went_where(ingest):
     assert len({chunk.hash_sum for chunk in chunks}) == 3
 
 
+def test_a_position_that_the_ledger_does_not_know_is_a_gap_in_its_chain(ingest):
+    make_rows(ingest.lab, "gap", 10)
+    ingest.run(ingest.table("gap"))
+    with PlainProducer(ClientSettings({"bootstrap.servers": ingest.lab.bootstrap_servers}), Deadline(30)) as producer:
+        producer.produce("connect-offsets", b'["c-gap",{"protocol":"1","table":"public.gap"}]', b'{"incrementing":7}')
+    (done,) = ingest.run(ingest.table("gap"))
+    assert done.rows == 3, done.error
+    cluster = ingest.ledger.list_runs()[0].cluster
+    chain = [entry.chunk for entry in ingest.ledger.list_chunks(cluster, "c-gap")][::-1]
+    assert [(chunk.count, chunk.end_position.to_dict()["incrementing"]) for chunk in chain] == [
+        (10, 10),
+        (0, 7),
+        (3, 10),
+    ]
+    assert [later.start_position == earlier.end_position for earlier, later in pairwise(chain)] == [True, True]
+
+
 def test_rows_that_a_plain_worker_sent_beyond_its_position_are_not_sent_again_unasked(ingest, tmp_path):
     make_rows(ingest.lab, "ahead", 3)
     spec = ingest.table("ahead")
@@ -195,3 +213,26 @@ def test_a_row_that_commits_late_is_waited_for_and_not_lost(ingest):
         sleeper.wait(30)
     assert done.rows == 7, (done.error, done.notes)
     assert ingest.ids("late") == Counter(range(1, 8))
+
+
+def test_two_forms_of_one_position_are_refused_and_the_one_that_is_stored_is_kept(ingest):
+    make_rows(ingest.lab, "forms", 5)
+    spec = ingest.table("forms")
+    database = ingest.lab.postgres_url.rpartition("/")[2]
+    short = b'["c-forms",{"protocol":"1","table":"public.forms"}]'
+    long = b'["c-forms",{"protocol":"1","table":"%s.public.forms"}]' % database.encode()
+    settings = ClientSettings({"bootstrap.servers": ingest.lab.bootstrap_servers})
+    with PlainProducer(settings, Deadline(30)) as producer:
+        producer.produce("connect-offsets", short, b'{"incrementing":2}')
+        producer.produce("connect-offsets", long, b'{"incrementing":4}')
+    (refused,) = ingest.run(spec)
+    assert refused.error is not None
+    assert refused.error.exit_code == 4
+    assert '{"incrementing":2} and {"incrementing":4}' in refused.error.what
+    with PlainProducer(settings, Deadline(30)) as producer:
+        producer.produce("connect-offsets", short, None)
+    (done,) = ingest.run(spec)
+    assert done.rows == 1, done.error
+    lines = consumed(ingest.lab, "connect-offsets", "--property", "print.key=true")
+    assert f'{long.decode()}\t{{"incrementing":5}}' in lines
+    assert f'{short.decode()}\t{{"incrementing":5}}' not in lines

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from playhead.errors import Busy, Fenced, OutcomeUnknown, PlayheadError, Refused, Unreachable
 from playhead.model import Deadline, Map
 from playhead.pipeline.faults import TaskFailed
-from playhead.pipeline.ingest import STEP_SECONDS, Connector, Ingested, Receipt, ingest_step
+from playhead.pipeline.ingest import STEP_SECONDS, Connector, Ingested, IngestStep, Receipt
 from playhead.pipeline.positions import Place
 from playhead.pipeline.repeats import refuse_repeats
 from playhead.pipeline.slots import Slots
@@ -26,6 +26,7 @@ from playhead.sql.ledger_values import ChunkRow, Claim
 
 TRIES = 3
 MOST_NOTES = 10
+GAP = "not recorded: a run was killed before it could, or somebody else moved the position"
 NOWHERE = Map({"incrementing": -1, "timestamp": 0})  # before every row
 WORTH_ANOTHER_TRY = (TaskFailed, Unreachable, Busy, OutcomeUnknown)
 
@@ -83,6 +84,7 @@ class ConnectorRun:
         self._failures = 0
         self._is_fenced = False
         self._asked_to_stop = False
+        self._joined: set[str] = set()
 
     @property
     def _is_stopping(self) -> bool:
@@ -159,6 +161,7 @@ class ConnectorRun:
             self._asked_to_stop = True
             return True
         place = connector.place(stream, Deadline(STEP_SECONDS))
+        self._close_gap(stream, place)
         self._check_key(stream, place)
         self._check_repeats(stream, place.offset)
         step = stream.plan(place.offset, shared.slots.share, shared.rows_per_chunk)
@@ -167,8 +170,11 @@ class ConnectorRun:
             self.progress.note(step.horizon if step else "")
             return True
         try:
-            with shared.slots.take(len(step.chunks)):
-                done = ingest_step(shared.spark, connector, stream, place, step)
+            with (
+                IngestStep(shared.spark, connector, stream, place, step) as prepared,
+                shared.slots.take(len(step.chunks)),
+            ):
+                done = prepared.run()
         except Refused as error:
             if isinstance(error, Fenced):
                 raise
@@ -177,6 +183,16 @@ class ConnectorRun:
             step.close()
         self._record(stream, done)
         return done.reaches_end or not stream.has_position
+
+    def _close_gap(self, stream: Stream, place: Place) -> None:
+        """Once per stream: the chain of the ledger goes on from the committed position, wherever the last chunk ended."""
+        if stream.name in self._joined or not stream.has_position:
+            return
+        self._joined.add(stream.name)
+        last = self._shared.ledger.last_chunk(self._connector.home.cluster_id, self._connector.name, stream.name)
+        if last is not None and last.chunk.end_position != place.offset:
+            gap = ChunkRow(stream.name, GAP, last.chunk.end_position, place.offset, stream.topic)
+            self._shared.ledger.record(self._claim, [gap])
 
     def _check_key(self, stream: Stream, place: Place) -> None:
         if place.rivals and not stream.is_key_known:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -120,45 +120,70 @@ class Connector:
         return self._topics[topic]
 
 
-def ingest_step(spark: SparkSession, connector: Connector, stream: Stream, place: Place, step: Step) -> Ingested:
-    """Runs what was planned from `place`. Returns when all its chunks are committed."""
-    started = time.perf_counter()
-    deadline = Deadline(STEP_SECONDS)
-    partitions = connector.count_partitions(stream.topic, deadline)
+class IngestStep:
+    """What was planned from `place`. All that needs no slot is done when it is made: the plan of Spark's job, too."""
 
-    def moved() -> str | None:
-        if connector.log.has_moved(place, deadline):
-            return "the position moved after the step was planned: another run or a worker has committed"
-        return None
+    def __init__(self, spark: SparkSession, connector: Connector, stream: Stream, place: Place, step: Step) -> None:
+        self._connector = connector
+        self._place = place
+        self._step = step
+        self._doing = f"{connector.name}, {stream.name}"
+        partitions = connector.count_partitions(stream.topic, Deadline(STEP_SECONDS))
+        self._turns = Turns(len(step.chunks), self._moved, driver_host(spark), bind_address(spark))
+        try:
+            with spark_translated(self._doing):
+                frame = step.read(spark).mapInArrow(
+                    cast(Any, self._task(stream, partitions)), RECEIPT_DDL, barrier=True
+                )
+                frame._jdf.queryExecution().executedPlan()
+        except BaseException:
+            self._turns.close()
+            raise
+        self._frame = frame
 
-    position_of = stream.position_of if stream.has_position else None
-    with (
-        Turns(len(step.chunks), moved, driver_host(spark), bind_address(spark)) as turns,
-        spark_translated(f"{connector.name}, {stream.name}"),
-    ):
-        task = ChunkTask(
+    def run(self) -> Ingested:
+        """Returns when all chunks are committed."""
+        started = time.perf_counter()
+        with spark_translated(self._doing):
+            try:
+                rows = self._frame.collect()
+            except (PySparkException, Py4JError):
+                if self._turns.error is not None:
+                    raise self._turns.error from None
+                raise
+        step, place = self._step, self._place
+        receipts = [
+            _receipt(step.chunks[row["number"]], row.asDict()) for row in sorted(rows, key=lambda row: row["number"])
+        ]
+        if self._connector.log is not self._connector.workers_log:
+            _copy_to_worker(self._connector, place, receipts, Deadline(STEP_SECONDS))
+        return Ingested(receipts, place.offset, time.perf_counter() - started, step.horizon, step.reaches_end)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._turns.close()
+
+    def _task(self, stream: Stream, partitions: int) -> ChunkTask:
+        connector, chunks = self._connector, len(self._step.chunks)
+        position_of = stream.position_of if stream.has_position else None
+        return ChunkTask(
             {"common": revealed(connector.settings.common), "producer": revealed(connector.settings.producer)},
-            connector.transactional_ids(len(step.chunks)),
-            len(step.chunks),
-            turns.address,
+            connector.transactional_ids(chunks),
+            chunks,
+            self._turns.address,
             stream.topic,
             partitions,
             time.monotonic_ns() % partitions,
-            Commit(connector.log.topic, place.key, place.kafka_partition, position_of),
+            Commit(connector.log.topic, self._place.key, self._place.kafka_partition, position_of),
             STEP_SECONDS,
         )
-        try:
-            rows = step.read(spark).mapInArrow(cast(Any, task), RECEIPT_DDL, barrier=True).collect()
-        except (PySparkException, Py4JError):
-            if turns.error is not None:
-                raise turns.error from None
-            raise
-    receipts = [
-        _receipt(step.chunks[row["number"]], row.asDict()) for row in sorted(rows, key=lambda row: row["number"])
-    ]
-    if connector.log is not connector.workers_log:
-        _copy_to_worker(connector, place, receipts, deadline)
-    return Ingested(receipts, place.offset, time.perf_counter() - started, step.horizon, step.reaches_end)
+
+    def _moved(self) -> str | None:
+        if self._connector.log.has_moved(self._place, Deadline(STEP_SECONDS)):
+            return "the position moved after the step was planned: another run or a worker has committed"
+        return None
 
 
 def _receipt(chunk: Chunk, row: dict[str, object]) -> Receipt:
