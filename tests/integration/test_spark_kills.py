@@ -71,7 +71,8 @@ class Victim:
         with suppress(psutil.Error):
             children = psutil.Process(process.pid).children(recursive=True)
             workers = [child for child in children if child.name().startswith("python")]
-            random.choice(workers[-2:] or children).kill()
+            if children:  # else it has just ended by itself
+                random.choice(workers[-2:] or children).kill()
 
     def kill_part(self, name: str) -> None:
         (part,) = [part for part in self.lab.status() if part.name == name]

@@ -9,6 +9,7 @@ pytest.importorskip("pyspark")
 
 from playhead.errors import Busy, Refused
 from playhead.kafka.log import Record
+from playhead.model import Deadline
 from playhead.pipeline.faults import fault_in, marked
 from playhead.pipeline.positions import _is_newer
 from playhead.pipeline.slots import Slots
@@ -45,7 +46,7 @@ def test_they_commit_in_their_order_whoever_comes_first():
     order: list[int] = []
     with Turns(4, lambda: None) as turns:
         assert run_tasks(turns, 4, order) == [""] * 4
-        assert (turns.committed, turns.rows) == (4, 10)
+        Deadline(5).wait_for(lambda: (turns.committed, turns.rows) == (4, 10), "the last word of each task", every=0.01)
     assert order == [0, 1, 2, 3]
 
 
