@@ -105,7 +105,7 @@ class _Bench:
         started = time.perf_counter()
         half = ROWS // 2
         frame = self.spark.read.jdbc(
-            self._url(),
+            self.lab.jdbc_url,
             "bench",
             predicates=[f"id <= {half}", f"id > {half}"],
             properties={"fetchsize": "10000", "driver": "org.postgresql.Driver"},
@@ -150,18 +150,13 @@ class _Bench:
     def _spec(self, name: str, table: str) -> ConnectorSpec:
         config = {
             "connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector",
-            "connection.url": self._url(),
+            "connection.url": self.lab.jdbc_url,
             "mode": "incrementing",
             "incrementing.column.name": "id",
             "table.whitelist": table,
             "topic.prefix": f"{name}-",
         }
         return ConnectorSpec(name, config, Engine.SPARK)
-
-    def _url(self) -> str:
-        rest = self.lab.postgres_url.removeprefix("postgresql://")
-        user, _, place = rest.partition("@")
-        return f"jdbc:postgresql://{place}?user={user}"
 
 
 def _all(rates: list[float]) -> str:

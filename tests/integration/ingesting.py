@@ -55,7 +55,7 @@ class Ingest:
         own = {"mode": "incrementing", "incrementing.column.name": "id", "table.whitelist": name, "topic.prefix": ""}
         return ConnectorSpec(
             f"c-{name}",
-            {"connector.class": JDBC, "connection.url": jdbc_url(self.lab), **JSON, **own, **config},
+            {"connector.class": JDBC, "connection.url": self.lab.jdbc_url, **JSON, **own, **config},
             Engine.SPARK,
         )
 
@@ -72,19 +72,19 @@ class Ingest:
 
     def positions(self, connector: str) -> list[str]:
         """The values under the connector's keys in the offsets topic, oldest first, as Kafka's own consumer shows them."""
-        lines = consumed(self.lab, "connect-offsets", "--property", "print.key=true")
+        lines = consumed(self.lab, "connect-offsets", "--formatter-property", "print.key=true")
         return [line.partition("\t")[2] for line in lines if line.startswith(f'["{connector}",')]
 
 
 def consumed(lab: Lab, topic: str, *more: str) -> list[str]:
+    """The tool ends when nothing came for so long; on a busy machine its very first record may take longer than the rest."""
     arguments = ["--bootstrap-server", lab.bootstrap_servers, "--topic", topic, "--from-beginning"]
-    arguments += ["--isolation-level", "read_committed", "--timeout-ms", "2000", *more]
-    return lab.tool(CONSOLE_CONSUMER, *arguments).splitlines()
+    arguments += ["--isolation-level", "read_committed", *more]
+    return next(filter(None, (_read(lab, arguments, patience) for patience in ("2000", "12000"))), [])
 
 
-def jdbc_url(lab: Lab) -> str:
-    user, _, place = lab.postgres_url.removeprefix("postgresql://").partition("@")
-    return f"jdbc:postgresql://{place}?user={user}"
+def _read(lab: Lab, arguments: Sequence[str], patience_ms: str) -> list[str]:
+    return lab.tool(CONSOLE_CONSUMER, *arguments, "--timeout-ms", patience_ms).splitlines()
 
 
 def make_rows(lab: Lab, table: str, rows: int) -> None:

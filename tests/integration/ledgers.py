@@ -1,17 +1,24 @@
 """What the tests of the ledger share: an empty one on either database, looked into with the database's own client."""
 
+import os
 import sqlite3
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from playhead.lab import Lab
+import pytest
+
+from integration.consuming import team_lab
+from playhead.lab import Lab, LabOptions
 from playhead.lab.parts.postgres import postgres_programs
 from playhead.model import Map
 from playhead.sql.ledger import Ledger, open_ledger
-from playhead.sql.ledger_values import ChunkRow, Host
+from playhead.sql.ledger_values import ChunkRow, Claim, Host
 
+only_sqlite = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+only_postgresql = pytest.mark.parametrize("place", ["postgresql"], indirect=True)
 HERE = Host("here", 11, "me")
 THERE = Host("there", 22, "you")
 LOCAL = {"master": "local[2]"}
@@ -48,6 +55,27 @@ class Place:
         return {name for (name,) in self.ask("select name from sqlite_master where type = 'table'")}
 
 
+@pytest.fixture(scope="module")
+def lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
+    return team_lab(make_lab)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, unique: Callable[[str], str]) -> Place:
+    name = unique("ledger").replace("-", "_")
+    return Place(request.param, tmp_path, lambda: request.getfixturevalue("lab"), name)
+
+
+@pytest.fixture
+def ledger(place: Place) -> Iterator[Ledger]:
+    with place.open() as opened:
+        yield opened
+
+
+def claimed(ledger: Ledger, who: "Host | None" = None, pipeline: str = "orders") -> Claim:
+    return ledger.claim("c1", pipeline, who or HERE, LOCAL)
+
+
 def chunk(number: int, stream: str = "public.orders", **other: object) -> ChunkRow:
     """The rows 10 n + 1 to 10 n + 10, in the offsets that they would have alone in a topic of one partition."""
     fields: dict[str, object] = {
@@ -62,3 +90,9 @@ def chunk(number: int, stream: str = "public.orders", **other: object) -> ChunkR
         "hash_sum": 2**63 - 1,
     }
     return ChunkRow(**{**fields, **other})  # type: ignore[arg-type]
+
+
+def start(program: str, place: Place) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program, place.url]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)

@@ -7,30 +7,15 @@ import sys
 
 import pytest
 
-from integration.consuming import team_lab
-from integration.ledgers import HERE, LOCAL, THERE, Place, chunk
+from integration.ledgers import HERE, LOCAL, THERE, Place, chunk, lab, only_postgresql, only_sqlite, place  # noqa: F401
 from playhead.model import Deadline
 from playhead.sql.ledger_values import RunState
-
-
-@pytest.fixture(scope="module")
-def lab(make_lab):
-    return team_lab(make_lab)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request, tmp_path, unique):
-    name = unique("runs").replace("-", "_")
-    return Place(request.param, tmp_path, lambda: request.getfixturevalue("lab"), name)
 
 
 @pytest.fixture
 def runs(place, playhead):
     return lambda *words, **more: playhead("runs", *words, "--ledger", place.url, **more)
 
-
-only_sqlite = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-only_postgresql = pytest.mark.parametrize("place", ["postgresql"], indirect=True)
 
 RUN = """
 import sys, time

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +15,11 @@ from playhead.connect.rest import Rest
 from playhead.errors import Fenced
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import PlainProducer
+from playhead.lab import Lab
 from playhead.lab.parts.postgres import postgres_programs
 from playhead.model import ConnectorSpec, Deadline, Engine
-from playhead.pipeline.connector_run import State
 from playhead.sql.ledger import open_ledger
+from playhead.sql.ledger_values import RunState
 from spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")
@@ -25,13 +27,21 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pyte
 TEXT = "org.apache.kafka.connect.storage.StringConverter"
 
 
+def plain_worker(lab: Lab, folder: Path) -> Path:
+    """The worker's file as it would be without exactly-once support."""
+    file = folder / "worker.properties"
+    text = lab.worker_config.read_text()
+    file.write_text(text.replace("exactly.once.source.support=enabled", "exactly.once.source.support=disabled"))
+    return file
+
+
 def test_each_row_is_sent_once_and_the_next_run_sends_only_what_is_new(ingest):
     make_rows(ingest.lab, "once", 2_500)
     spec = ingest.table("once")
     (first,) = ingest.run(spec, rows_per_chunk=1_000)
-    assert (first.state, first.rows, first.steps) == (State.FINISHED, 2_500, 2)
+    assert (first.state, first.rows, first.steps) == (RunState.FINISHED, 2_500, 2)
     (again,) = ingest.run(spec)
-    assert (again.state, again.rows) == (State.FINISHED, 0)
+    assert (again.state, again.rows) == (RunState.FINISHED, 0)
     add_rows(ingest.lab, "once", 10)
     (third,) = ingest.run(spec)
     assert third.rows == 10
@@ -68,8 +78,8 @@ def test_one_failing_connector_does_not_stop_the_others(ingest):
     make_rows(ingest.lab, "bad", 50)
     ingest.lab.psql("ALTER TABLE bad ADD COLUMN v numeric DEFAULT 'NaN'")
     good, bad = ingest.run(ingest.table("good"), ingest.table("bad"))
-    assert (good.state, good.rows) == (State.FINISHED, 50)
-    assert (bad.state, bad.rows) == (State.FAILED, 0)
+    assert (good.state, good.rows) == (RunState.FINISHED, 50)
+    assert (bad.state, bad.rows) == (RunState.FAILED, 0)
     assert bad.error is not None
     assert "'v'" in bad.error.what or '"v"' in bad.error.what, bad.error.what
     assert ingest.ids("good") == Counter(range(1, 51))
@@ -126,7 +136,7 @@ def test_a_live_connect_task_is_fenced_and_fails_and_no_line_is_doubled(ingest, 
         rest.create_connector("live", config)
         deadline.wait_for(lambda: rest.get_offsets("live"), "the first lines")
         (done,) = ingest.run(ConnectorSpec("live", config, Engine.SPARK))  # nothing new, but every id is fenced
-        assert done.state is State.FINISHED, done.error
+        assert done.state is RunState.FINISHED, done.error
         with file.open("a") as more:
             more.write("c\n")
         deadline.wait_for(
@@ -185,9 +195,7 @@ def test_rows_that_a_plain_worker_sent_beyond_its_position_are_not_sent_again_un
     add_rows(ingest.lab, "ahead", 2)
     with PlainProducer(ClientSettings({"bootstrap.servers": ingest.lab.bootstrap_servers}), Deadline(30)) as producer:
         producer.produce("ahead", None, b'{"id":5,"n":2,"t":"x"}')
-    worker = tmp_path / "worker.properties"
-    text = ingest.lab.worker_config.read_text()
-    worker.write_text(text.replace("exactly.once.source.support=enabled", "exactly.once.source.support=disabled"))
+    worker = plain_worker(ingest.lab, tmp_path)
     with open_ledger(f"sqlite:///{tmp_path}/ledger.db", 30) as ledger:  # which knows nothing of the first run
         plain = replace(ingest, worker_config=worker, ledger=ledger)
         (refused,) = plain.run(spec)
@@ -198,6 +206,24 @@ def test_rows_that_a_plain_worker_sent_beyond_its_position_are_not_sent_again_un
         (accepted,) = plain.run(spec, accept_repeats=True)
         assert accepted.rows == 2, accepted.error
     assert ingest.ids("ahead") == Counter({1: 1, 2: 1, 3: 1, 4: 1, 5: 2})
+
+
+def test_a_position_that_a_plain_worker_moved_is_checked_before_the_ledger_takes_it(ingest, tmp_path):
+    make_rows(ingest.lab, "taken", 3)
+    spec = ingest.table("taken")
+    ingest.run(spec)
+    settings = ClientSettings({"bootstrap.servers": ingest.lab.bootstrap_servers})
+    with PlainProducer(settings, Deadline(30)) as producer:  # back to 1, with rows 2 and 3 in the topic
+        producer.produce(
+            "connect-offsets", b'["c-taken",{"protocol":"1","table":"public.taken"}]', b'{"incrementing":1}'
+        )
+    plain = replace(ingest, worker_config=plain_worker(ingest.lab, tmp_path))
+    for _ in range(2):
+        (refused,) = plain.run(spec)
+        assert refused.error is not None
+        assert refused.error.exit_code == 4
+        assert "id=3" in refused.error.what
+    assert ingest.ids("taken") == Counter({1: 1, 2: 1, 3: 1})
 
 
 def test_a_row_that_commits_late_is_waited_for_and_not_lost(ingest):
@@ -233,6 +259,6 @@ def test_two_forms_of_one_position_are_refused_and_the_one_that_is_stored_is_kep
         producer.produce("connect-offsets", short, None)
     (done,) = ingest.run(spec)
     assert done.rows == 1, done.error
-    lines = consumed(ingest.lab, "connect-offsets", "--property", "print.key=true")
+    lines = consumed(ingest.lab, "connect-offsets", "--formatter-property", "print.key=true")
     assert f'{long.decode()}\t{{"incrementing":5}}' in lines
     assert f'{short.decode()}\t{{"incrementing":5}}' not in lines

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from integration.ingesting import JDBC, add_rows, consumed, jdbc_url, make_rows
+from integration.ingesting import JDBC, add_rows, consumed, make_rows
 from playhead.lab import Lab, LabOptions
 from playhead.model import Deadline
 
@@ -119,7 +119,7 @@ def check_kills(make_lab: Callable[[LabOptions], Lab], folder: Path, rounds: int
     lab = make_lab(LabOptions())
     make_rows(lab, "killed", ROWS)
     file = folder / "killed.yaml"
-    file.write_text(FILE.format(jdbc=JDBC, url=jdbc_url(lab)))
+    file.write_text(FILE.format(jdbc=JDBC, url=lab.jdbc_url))
     victim = Victim(lab, file)
 
     suffer(victim, rounds, lambda: committed(Path(f"{file}.db")))

@@ -76,9 +76,7 @@ def lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
 
 @pytest.fixture(scope="module")
 def database(lab: Lab, spark: "SparkSession") -> Database:
-    address = lab.postgres_url.removeprefix("postgresql://")
-    user, _, host = address.partition("@")
-    return Database(spark, f"jdbc:postgresql://{host}?user={user}")
+    return Database(spark, lab.jdbc_url)
 
 
 TYPES = "SELECT * FROM types WHERE id {} ORDER BY id"

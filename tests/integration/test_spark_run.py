@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.ingesting import JDBC, consumed, jdbc_url, make_rows, tables_lab  # noqa: F401
+from integration.ingesting import JDBC, consumed, make_rows, tables_lab  # noqa: F401
 from playhead.model import Deadline
 
 pytest.importorskip("pyspark")
@@ -32,7 +32,7 @@ connectors:
 
 
 def write_file(lab, path: Path, *tables: str, engine: str = "spark") -> Path:
-    path.write_text(FILE.format(jdbc=JDBC, url=jdbc_url(lab), tables=", ".join(tables), engine=engine))
+    path.write_text(FILE.format(jdbc=JDBC, url=lab.jdbc_url, tables=", ".join(tables), engine=engine))
     return path
 
 
@@ -67,7 +67,7 @@ def test_everything_that_is_not_honoured_is_refused_by_name_and_at_once(tables_l
     file.write_text(
         "connectors:\n"
         "  odd:\n    engine: spark\n    config:\n"
-        f"      connector.class: {JDBC}\n      connection.url: {jdbc_url(tables_lab)}\n"
+        f"      connector.class: {JDBC}\n      connection.url: {tables_lab.jdbc_url}\n"
         "      mode: incrementing\n      topic.prefix: x\n"
         "      value.converter: io.confluent.connect.avro.AvroConverter\n"
         "      transforms: route\n      transforms.route.type: org.apache.kafka.connect.transforms.RegexRouter\n"

@@ -1,7 +1,6 @@
 """`playhead runs`: what runs on Spark, where, and since when; told by the ledger that those runs write to."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -9,6 +8,7 @@ import click
 from playhead.cli.complete import SECONDS, matching
 from playhead.cli.connector_verbs import Doing, doing_options
 from playhead.cli.frame import Face, LazyGroup, context_options, output_option, pass_face, say
+from playhead.model.moments import to_iso
 from playhead.render import Column, Details, Listing
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _ledger(face: Face) -> "Ledger":
 
 
 def _run_row(run: "Run") -> dict[str, Any]:
-    stop = None if run.stop is None else {"who": run.stop.who, "at": _iso(run.stop.at)}
+    stop = None if run.stop is None else {"who": run.stop.who, "at": to_iso(run.stop.at)}
     return {
         "pipeline": run.pipeline,
         "cluster": run.cluster,
@@ -183,8 +183,8 @@ def _run_row(run: "Run") -> dict[str, Any]:
         "host": run.host.name,
         "pid": run.host.pid,
         "user": run.host.user,
-        "started": _iso(run.started),
-        "heartbeat": _iso(run.heartbeat),
+        "started": to_iso(run.started),
+        "heartbeat": to_iso(run.heartbeat),
         "silent_seconds": round(run.silent_seconds, 3) if run.is_running else None,
         "stop_requested": stop,
         "settings": dict(run.settings),
@@ -199,7 +199,7 @@ def _run_row(run: "Run") -> dict[str, Any]:
 def _chunk_row(found: "RecordedChunk") -> dict[str, Any]:
     chunk = found.chunk
     return {
-        "committed_at": _iso(found.committed_at),
+        "committed_at": to_iso(found.committed_at),
         "stream": chunk.stream,
         "seq": found.seq,
         "run": found.epoch,
@@ -214,7 +214,3 @@ def _chunk_row(found: "RecordedChunk") -> dict[str, Any]:
         "hash_xor": chunk.hash_xor,
         "hash_sum": chunk.hash_sum,
     }
-
-
-def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

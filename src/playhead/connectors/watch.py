@@ -20,6 +20,7 @@ from playhead.connectors.secrets import SecretKeys
 from playhead.connectors.status import hidden, phrase
 from playhead.errors import AccessDenied, Busy, Invalid, NotFound, PlayheadError, Unreachable, Untrusted
 from playhead.model import ConnectorSpec, Engine, WantedState
+from playhead.model.moments import to_iso
 
 LONGEST_PAUSE_SECONDS = 3600.0
 Part = int | None  # a task; None: the connector itself
@@ -57,19 +58,15 @@ class Event:
     def to_json(self) -> str:
         """One line, in ASCII: nothing in it can harm a terminal."""
         fields = {
-            "time": _stamp(self.time),
+            "time": to_iso(self.time),
             "connector": self.connector,
             "task": self.task,
             "event": self.event.value,
             "cause": self.cause,
             "attempt": self.attempt,
-            "next_try": None if self.next_try is None else _stamp(self.next_try),
+            "next_try": None if self.next_try is None else to_iso(self.next_try),
         }
         return json.dumps(fields)
-
-
-def _stamp(at: datetime) -> str:
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,6 @@
 from playhead.connect.rest import Rest
 from playhead.demo.stage import Stage
 from playhead.errors import NotFound, PlayheadError
-from playhead.kafka.client import Admin
-from playhead.kafka.properties import ClientSettings
-from playhead.kafka.topics import create_topic, delete_topic, list_topics
 
 CONNECTOR = "demo-file-source"
 TOPIC = "demo-lines"
@@ -44,11 +41,7 @@ class Positions:
             self.rest.delete_connector(CONNECTOR)
         except NotFound:
             pass
-        with Admin(ClientSettings({"bootstrap.servers": self.lab.bootstrap_servers}), self.deadline) as admin:
-            if TOPIC in list_topics(admin, self.deadline):
-                delete_topic(admin, TOPIC, self.deadline)
-                self.deadline.wait_for(lambda: TOPIC not in list_topics(admin, self.deadline), f"deleting {TOPIC}")
-            create_topic(admin, TOPIC, 1, self.deadline)
+        self.stage.empty_topics([TOPIC], 1)
 
     def start_source(self, lines: list[str]) -> None:
         self.file.write_text("".join(f"{line}\n" for line in lines))

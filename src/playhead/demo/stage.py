@@ -3,9 +3,12 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from playhead.errors import PlayheadError
+from playhead.kafka.client import Admin
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.topics import create_topic, delete_topic, list_topics
 from playhead.lab import Lab
 from playhead.model import Deadline
 
@@ -44,6 +47,16 @@ class Stage:
             start_new_session=True,
             env={**os.environ, "PLAYHEAD_JOURNAL": journal, "PLAYHEAD_LEDGER": ledger, "DEMO_USER": self.user},
         )
+
+    def empty_topics(self, names: Collection[str], partitions: int) -> None:
+        """What an earlier demo left in them would make this one's records impossible to count."""
+        settings, deadline = ClientSettings({"bootstrap.servers": self.lab.bootstrap_servers}), self.deadline
+        with Admin(settings, deadline) as admin:
+            for name in set(names) & set(list_topics(admin, deadline)):
+                delete_topic(admin, name, deadline)
+            deadline.wait_for(lambda: not set(names) & set(list_topics(admin, deadline)), "deleting topics of before")
+            for name in names:
+                create_topic(admin, name, partitions, deadline)
 
     def consumed(self, topic: str) -> list[str]:
         """Every committed value of a topic, by Kafka's own console consumer."""

@@ -10,7 +10,7 @@ from playhead.demo.stage import Stage
 from playhead.errors import PlayheadError
 from playhead.kafka.client import Admin
 from playhead.kafka.properties import ClientSettings
-from playhead.kafka.topics import create_topic, delete_topic, list_topics, topic_ends
+from playhead.kafka.topics import topic_ends
 
 TABLES = ("login", "purchase")
 ROWS, MORE, CHUNK_ROWS = 300_000, 1_000, 30_000
@@ -62,13 +62,7 @@ class Tables:
         for name in {f"demo_{table}" for table in TABLES} & set(known):
             with self.stage.start("offsets", "delete", name, "--execute") as process:
                 process.communicate(timeout=60)
-        topics, deadline = {f"demo_{table}" for table in TABLES}, self.stage.deadline
-        with Admin(self.settings, deadline) as admin:
-            for topic in topics & set(list_topics(admin, deadline)):
-                delete_topic(admin, topic, deadline)
-            deadline.wait_for(lambda: not topics & set(list_topics(admin, deadline)), "deleting the topics of before")
-            for topic in topics:
-                create_topic(admin, topic, 2, deadline)
+        self.stage.empty_topics([f"demo_{table}" for table in TABLES], 2)
 
     def fill(self) -> None:
         place = self.lab.postgres_url.removeprefix("postgresql://").partition("@")[2]

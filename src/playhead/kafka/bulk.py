@@ -4,7 +4,7 @@ One call of Python per record is the price of the library; everything else is pe
 the first and the last of each partition: the partitions are chosen here, and within one of them the broker keeps the order.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice, repeat
 from types import TracebackType
@@ -12,15 +12,12 @@ from types import TracebackType
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from playhead.errors import PlayheadError
-from playhead.kafka.faults import code_of, transaction_fault
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import TransactionalProducer
 from playhead.model import Deadline
 
 TRANSACTION_SECONDS = 300
 _QUEUE_MESSAGES = 200_000
-
-Delivered = Callable[[KafkaError | None, Message], None]
 
 
 class BulkProducer(TransactionalProducer):
@@ -58,7 +55,7 @@ class BulkProducer(TransactionalProducer):
             try:
                 produce(topic, value, key, partition)
             except (BufferError, KafkaException):
-                self._queued(topic, partition, value, key)
+                self._queue(topic, key, value, partition, self._delivered)
         for value, key in pairs if last > 0 else ():
             self._marked(topic, partition, value, key)
 
@@ -72,22 +69,7 @@ class BulkProducer(TransactionalProducer):
                 first, last = self.ranges.get(partition, (offset, offset))
                 self.ranges[partition] = (min(first, offset), max(last, offset))
 
-        self._queued(topic, partition, value, key, delivered)
-
-    def _queued(
-        self, topic: str, partition: int, value: bytes | None, key: bytes | None, delivered: Delivered | None = None
-    ) -> None:
-        """A full queue is waited out; any other error is told as it is."""
-        while True:
-            try:
-                self._producer.produce(topic, value, key, partition, on_delivery=delivered or self._delivered)
-            except BufferError:
-                self._deadline.check("producing")
-                self._poll(0.05)
-            except KafkaException as error:
-                raise transaction_fault(code_of(error), self.transactional_id, "producing") from None
-            else:
-                return
+        self._queue(topic, key, value, partition, delivered)
 
 
 _TUNED: dict[str, str | int | bool] = {"linger_ms": 50, "batch_size": 1_000_000, "compression_type": "lz4"}

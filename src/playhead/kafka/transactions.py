@@ -7,9 +7,9 @@ of Connect from writing behind our back.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from playhead.errors import OutcomeUnknown, TimedOut
 from playhead.kafka.client import make_producer
@@ -18,6 +18,7 @@ from playhead.kafka.properties import ClientSettings
 from playhead.model import Deadline
 
 Headers = Sequence[tuple[str, bytes]]
+Delivered = Callable[[KafkaError | None, Message], None]
 
 
 class TransactionalProducer:
@@ -32,9 +33,8 @@ class TransactionalProducer:
         timeout_ms = max(1000, min(60_000, int(deadline.remaining() * 1000)))
         own = {"transaction_timeout_ms": timeout_ms, "linger_ms": 5, **own}
         self._producer: Producer = make_producer(settings, transactional_id=transactional_id, **own)
-        with suppress(
-            KafkaException
-        ):  # a producer that has met its brokers finds its coordinator at once, not half a second later
+        # A producer that has met its brokers finds its coordinator at once, not half a second later.
+        with suppress(KafkaException):
             self._producer.list_topics("__transaction_state", timeout=min(5.0, deadline.remaining()))
         try:
             self._step("initialising", lambda: self._producer.init_transactions(deadline.remaining()))
@@ -67,24 +67,23 @@ class TransactionalProducer:
         timestamp_ms: int = 0,
     ) -> None:
         """Queues one record; a full queue is waited out. `partition` None: by murmur2 of the key."""
+        more = {"timestamp": timestamp_ms, "headers": list(headers) if headers else None}
+        self._queue(topic, key, value, -1 if partition is None else partition, self._delivered, **more)
+        self._poll(0)
+
+    def _queue(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int, delivered: Delivered, **more: Any
+    ) -> None:
+        """A full queue is waited out; any other error is told as it is."""
         while True:
             try:
-                self._producer.produce(
-                    topic,
-                    value,
-                    key,
-                    -1 if partition is None else partition,
-                    on_delivery=self._delivered,
-                    timestamp=timestamp_ms,
-                    headers=list(headers) if headers else None,
-                )
+                self._producer.produce(topic, value, key, partition, on_delivery=delivered, **more)
             except BufferError:
                 self._deadline.check("producing")
-                self._poll(0.1)
+                self._poll(0.05)
             except KafkaException as error:
                 raise transaction_fault(code_of(error), self.transactional_id, "producing") from None
             else:
-                self._poll(0)
                 return
 
     def _poll(self, seconds: float) -> None:
@@ -159,6 +158,12 @@ class TransactionalProducer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         del self._producer  # let go here and now, not by the collector in some thread of librdkafka (see Admin)
+
+
+def fence(settings: ClientSettings, transactional_id: str, deadline: Deadline) -> None:
+    """Whoever used this id cannot commit any more; what he left open is aborted."""
+    with TransactionalProducer(settings, transactional_id, deadline):
+        pass
 
 
 class PlainProducer:

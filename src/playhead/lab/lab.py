@@ -170,6 +170,12 @@ class Lab:
     def postgres_url(self) -> str:
         return postgres.url(self._file)
 
+    @property
+    def jdbc_url(self) -> str:
+        """The same database for Java, whose driver wants the user elsewhere."""
+        user, _, place = self.postgres_url.removeprefix("postgresql://").partition("@")
+        return f"jdbc:postgresql://{place}?user={user}"
+
     def environment(self) -> dict[str, str]:
         """Variables that lead other programs here, for `eval "$(playhead lab env)"`."""
         variables = {"PLAYHEAD_BOOTSTRAP_SERVERS": self.bootstrap_servers}

@@ -17,6 +17,7 @@ from playhead.kafka.partitions import Leaders, Span, find_at_time, find_leaders,
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import list_topics
 from playhead.model import Change, Deadline, Map, Plan, Position, Positions, TopicPartition
+from playhead.model.moments import to_iso
 from playhead.offsets.reset_words import ERROR, Reset, ResetTo, Word
 from playhead.stores import Store, Stored
 from playhead.stores.groups import GroupsStore
@@ -245,9 +246,7 @@ def _at_time(tp: TopicPartition, logs: Logs) -> tuple[int, str]:
         return found, ""
     if span.start == span.end:
         return span.end, "the partition is empty: the log end"
-    moment = (
-        logs.moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if logs.moment else ""
-    )
+    moment = to_iso(logs.moment) if logs.moment else ""
     return span.end, f"no record at or after {moment}: the log end"
 
 

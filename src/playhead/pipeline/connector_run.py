@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from pyspark.sql import SparkSession
 
@@ -22,19 +21,13 @@ from playhead.pipeline.repeats import refuse_repeats
 from playhead.pipeline.slots import Slots
 from playhead.pipeline.sources import Source, Stream
 from playhead.sql.ledger import Ledger
-from playhead.sql.ledger_values import ChunkRow, Claim
+from playhead.sql.ledger_values import ChunkRow, Claim, RunState
 
 TRIES = 3
 MOST_NOTES = 10
 GAP = "not recorded: a run was killed before it could, or somebody else moved the position"
 NOWHERE = Map({"incrementing": -1, "timestamp": 0})  # before every row
 WORTH_ANOTHER_TRY = (TaskFailed, Unreachable, Busy, OutcomeUnknown)
-
-
-class State(StrEnum):
-    FINISHED = "finished"
-    STOPPED = "stopped"
-    FAILED = "failed"
 
 
 @dataclass(slots=True)
@@ -45,7 +38,7 @@ class Progress:
     rows: int = 0
     steps: int = 0
     seconds: float = 0.0
-    state: State | None = None
+    state: RunState | None = None
     stream: str = ""
     position: Map | None = None
     notes: list[str] = field(default_factory=list)
@@ -96,13 +89,13 @@ class ConnectorRun:
         try:
             with self._shared.slots.user():
                 self._rounds(interval_seconds)
-            self.progress.state = State.STOPPED if self._is_stopping else State.FINISHED
+            self.progress.state = RunState.STOPPED if self._is_stopping else RunState.FINISHED
         except PlayheadError as error:
-            self.progress.state, self.progress.error = State.FAILED, error
+            self.progress.state, self.progress.error = RunState.FAILED, error
         except Exception as error:  # noqa: BLE001  the end of a thread: what is not told here is told nowhere
             told = PlayheadError(f"a fault in Playhead itself: {error!r}")
             told.__cause__ = error
-            self.progress.state, self.progress.error = State.FAILED, told
+            self.progress.state, self.progress.error = RunState.FAILED, told
         finally:
             self.progress.seconds = time.perf_counter() - started
             self._shared.tell(self.progress)
@@ -161,9 +154,9 @@ class ConnectorRun:
             self._asked_to_stop = True
             return True
         place = connector.place(stream, Deadline(STEP_SECONDS))
-        self._close_gap(stream, place)
         self._check_key(stream, place)
         self._check_repeats(stream, place.offset)
+        self._close_gap(stream, place)  # from here on the ledger ends at this position, whoever moved it there
         step = stream.plan(place.offset, shared.slots.share, shared.rows_per_chunk)
         if step is None or not step.chunks:
             self.progress.stream, self.progress.position = stream.name, place.offset

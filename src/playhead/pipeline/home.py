@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from playhead.config import Context, Setting
 from playhead.connect.rest import open_rest
+from playhead.connect.task_ids import transactional_id
 from playhead.errors import Invalid, NotFound, Refused, Unreachable
 from playhead.kafka.client import describe_cluster
 from playhead.kafka.properties import ClientSettings, client_settings, translate
@@ -33,7 +34,7 @@ class Home:
     fencing: Mapping[str, int]
 
     def transactional_id(self, connector: str, number: int) -> str:
-        return f"{self.group_id}-{connector}-{number}"
+        return transactional_id(self.group_id, connector, number)
 
     def producer_settings(self, config: Mapping[str, str]) -> ClientSettings:
         """Of a connector's producers: what the worker file says with `producer.`, then the connector's own overrides."""

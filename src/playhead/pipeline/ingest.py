@@ -22,7 +22,7 @@ from playhead.kafka.bulk import TRANSACTION_SECONDS
 from playhead.kafka.client import Admin, revealed
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic, describe_topics
-from playhead.kafka.transactions import PlainProducer, TransactionalProducer
+from playhead.kafka.transactions import PlainProducer, fence
 from playhead.kafka.transactions_seen import list_transactional_ids
 from playhead.model import Deadline, Map
 from playhead.pipeline.faults import spark_translated
@@ -89,13 +89,8 @@ class Connector:
     def fence(self, slots: int, deadline: Deadline) -> None:
         """Whoever wrote for this connector, a worker's task or another run, cannot commit any more."""
         self.ids = max(self.ids, slots, self._ids_seen(deadline))
-
-        def fenced(transactional_id: str) -> None:
-            with TransactionalProducer(self.settings, transactional_id, deadline):
-                pass
-
         with ThreadPoolExecutor(8) as pool:
-            list(pool.map(fenced, self.transactional_ids(slots)))
+            list(pool.map(lambda one: fence(self.settings, one, deadline), self.transactional_ids(slots)))
 
     def _ids_seen(self, deadline: Deadline) -> int:
         """By the brokers, as far as they tell: another run may have had more slots, and a ledger of its own."""

@@ -21,7 +21,7 @@ from playhead.connect.keys import encode_value
 from playhead.errors import PlayheadError, Refused
 from playhead.kafka.bulk import BulkProducer
 from playhead.kafka.properties import ClientSettings
-from playhead.kafka.transactions import TransactionalProducer
+from playhead.kafka.transactions import fence
 from playhead.model import Deadline, Map
 from playhead.pipeline.faults import marked
 from playhead.pipeline.sources import CURSOR_ID, CURSOR_TIME, HASH, KEY, VALUE, Last
@@ -84,8 +84,7 @@ class ChunkTask:
         settings = ClientSettings(dict(self.plain["common"]), producer=dict(self.plain["producer"]))
         with BulkProducer(settings, self.transactional_ids[number], deadline) as producer:
             for other in self.transactional_ids[number + self.chunks :: self.chunks]:
-                with TransactionalProducer(settings, other, deadline):
-                    pass  # to be fenced is all it is for
+                fence(settings, other, deadline)
             seat.tell(READY)
             started = time.perf_counter()
             totals = self._produced(producer, number, seat, batches)

@@ -7,7 +7,7 @@ committed is as if it had never been.
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from playhead.config import Context
 from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.model import ConnectorSpec, Deadline
-from playhead.pipeline.connector_run import ConnectorRun, Progress, Shared, State
+from playhead.pipeline.connector_run import ConnectorRun, Progress, Shared
 from playhead.pipeline.home import Home, check_not_in_connect, find_home, finds_with_catalog
 from playhead.pipeline.ingest import Connector
 from playhead.pipeline.positions import PositionLog
@@ -26,8 +26,6 @@ from playhead.pipeline.sources import Source
 from playhead.pipeline.spec import Ready, check_specs
 from playhead.sql.ledger import Ledger, open_context_ledger
 from playhead.sql.ledger_values import BEAT_SECONDS, Claim, Host, RunState
-
-_ENDINGS = {State.FINISHED: RunState.FINISHED, State.STOPPED: RunState.STOPPED, State.FAILED: RunState.FAILED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +75,15 @@ def run_connectors(
         _check_place(one, home, options)
         if not options.force:
             check_not_in_connect(context, one.spec, home, Deadline(options.seconds))
-    with open_context_ledger(context, options.seconds) as ledger, ExitStack() as stack:
+    with open_context_ledger(context, options.seconds) as ledger:
         if ledger.is_local and not options.spark.is_local:
             raise Refused(
                 f"an SQLite ledger is for one machine, and {options.spark.master} is not",
                 "give --ledger postgresql://USER@HOST/DB, which every host reaches",
             )
         log = new_log()
-        spark = stack.enter_context(spark_session(replace(options.spark, log=log)))
-        end = Frame(context, home, ledger, spark, options).run(ready, tell)
+        with spark_session(replace(options.spark, log=log)) as spark:
+            end = Frame(context, home, ledger, spark, options).run(ready, tell)
     if not any(one.error for one in end.connectors):
         log.unlink(missing_ok=True)
         return end
@@ -129,7 +127,7 @@ class Frame:
             runs.extend(self._prepared(one, shared) for one in ready)  # those before a failure are there
         except PlayheadError as error:
             for run, claim in runs:
-                run.progress.state, run.progress.error = State.FAILED, error
+                run.progress.state, run.progress.error = RunState.FAILED, error
                 self._finish(run.progress, claim)
             raise
         threads = [
@@ -213,10 +211,9 @@ class Frame:
         return open_file_source(one.config, self._home.worker)
 
     def _finish(self, progress: Progress, claim: Claim) -> None:
-        ending = _ENDINGS.get(progress.state or State.STOPPED, RunState.STOPPED)
         detail = progress.error.what if progress.error else ""
         with suppress(PlayheadError):  # taken over: the row tells of the other run now
-            self._ledger.finish(claim, ending, detail)
+            self._ledger.finish(claim, progress.state or RunState.STOPPED, detail)
 
 
 @contextmanager

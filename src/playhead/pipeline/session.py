@@ -161,13 +161,14 @@ def count_slots(session: SparkSession) -> int:
 
 def driver_host(session: SparkSession) -> str:
     """Where executors reach this process."""
-    context = session.sparkContext
-    return "127.0.0.1" if context._jsc.sc().isLocal() else str(context.getConf().get("spark.driver.host"))
+    if session.sparkContext._jsc.sc().isLocal():
+        return "127.0.0.1"
+    return str(session.conf.get("spark.driver.host"))
 
 
 def bind_address(session: SparkSession) -> str:
     """Where this process listens: behind a translated address it is not where executors reach it."""
-    return str(session.sparkContext.getConf().get("spark.driver.bindAddress") or "")
+    return str(session.conf.get("spark.driver.bindAddress", "") or "")
 
 
 def _refuse(settings: Mapping[str, str]) -> None:

@@ -8,15 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from playhead.config.references import PLAIN_PROVIDERS, resolve
+from playhead.connect.dialects.file import FILE_STREAM
+from playhead.connect.dialects.jdbc import JDBC
 from playhead.errors import ConfigInvalid, Fault, Invalid, near_names
 from playhead.model import ConnectorSpec
 
-JDBC_CLASSES = ("io.confluent.connect.jdbc.JdbcSourceConnector", "io.aiven.connect.jdbc.JdbcSourceConnector")
-FILE_CLASSES = (
-    "org.apache.kafka.connect.file.FileStreamSourceConnector",
-    "FileStreamSource",
-    "FileStreamSourceConnector",
-)
+JDBC_CLASSES = JDBC.classes
+FILE_CLASSES = (*FILE_STREAM.classes, "FileStreamSource", "FileStreamSourceConnector")
 CLASSES = (*JDBC_CLASSES, *FILE_CLASSES)
 _PROVIDER = re.compile(r"\$\{([^}:]+):[^}]*\}")
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from playhead.model.moments import to_iso
 from playhead.render.listing import Column, Details, Listing, plain
 
 if TYPE_CHECKING:
@@ -178,4 +179,4 @@ def _second(since_1970: int) -> str | None:
 
 
 def iso(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if moment is None else to_iso(moment)

@@ -7,8 +7,9 @@ The sentences on the file sink, state and foreachBatch were tried on Spark 4.0; 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from playhead.model.moments import to_iso
 from playhead.stores.checkpoint_folder import Folder
-from playhead.stores.checkpoint_view import View, as_text
+from playhead.stores.checkpoint_view import View
 
 _MOVED = (
     "foreachBatch gets repeated records under new batch ids: code that remembers ids writes them twice, an upsert does not",
@@ -43,7 +44,7 @@ def _seen(folder: Folder, view: View) -> Iterator[str]:
         )
     if view.log is not None and view.log.watermark_ms > 0:
         watermark = datetime.fromtimestamp(view.log.watermark_ms / 1000, UTC)
-        yield f"the watermark stays at {as_text(watermark)}: older records are late when they come again, and dropped"
+        yield f"the watermark stays at {to_iso(watermark)}: older records are late when they come again, and dropped"
     if folder.has_above("_spark_metadata"):
         yield "the checkpoint lies in the output of a file sink (_spark_metadata is beside it)"
     if folder.has_above("_delta_log"):

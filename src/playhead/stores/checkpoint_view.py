@@ -7,10 +7,11 @@ offsets.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from playhead.errors import PlayheadError
 from playhead.model import Map, Position
+from playhead.model.moments import to_iso
 from playhead.model.position import Scalar
 from playhead.stores import Raw, Stored
 from playhead.stores.checkpoint_batches import Batches
@@ -127,7 +128,7 @@ def read_log(folder: Folder, batch: int) -> OffsetLog:
 
 def sources_at(batch: int, log: OffsetLog, batches: Batches, written: Mapping[str, datetime]) -> dict[str, Source]:
     where: dict[str, Scalar] = {"batch": batch, "committed": batch in batches.commits}
-    where["written"] = as_text(written[str(batch)])
+    where["written"] = to_iso(written[str(batch)])
     found = (Source(source, text, f"offsets/{batch}", where) for source, text in log.sources.items())
     return {source.owner: source for source in found}
 
@@ -147,10 +148,6 @@ def newest_file(folder: Folder) -> tuple[str, datetime] | None:
         if name.isdigit()
     ]
     return max(found, key=lambda pair: pair[1], default=None)
-
-
-def as_text(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class _Vanished(MalformedLog):
@@ -185,7 +182,7 @@ def _initial_sources(folder: Folder) -> dict[str, Source]:
         data = folder.find(file)
         text = None if data is None else find_initial_offsets(data, file)
         if text is not None:
-            where = {"file": file, "written": as_text(folder.list_files(f"sources/{source}")["0"])}
+            where = {"file": file, "written": to_iso(folder.list_files(f"sources/{source}")["0"])}
             found[OWNER + source] = Source(source, text, file, where)
     return found
 

@@ -9,11 +9,11 @@ where it is not there yet, there are no positions.
 import socket
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from playhead.errors import Invalid, OutcomeUnknown, PlayheadError
 from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Position, Result, TopicPartition
 from playhead.model.host import user_name
+from playhead.model.moments import to_iso
 from playhead.model.position import INT64_MAX, Scalar
 from playhead.sql.address import Address, parse_address
 from playhead.sql.database import Database
@@ -172,14 +172,10 @@ def _offset_of(change: Change, offset: Map | None) -> int | None:
 def _stored(row: Row) -> Stored:
     position = Position.of_kafka(row.owner, row.topic, row.partition, row.next_offset)
     where: dict[str, Scalar] = {
-        "written": _iso(row.written),
+        "written": to_iso(row.written),
         "written_by": row.written_by,
         "epoch": row.epoch,
         "topic_id": row.topic_id,
     }
     notes = (f"{row.holder} reads it now",) if row.is_live else ()
     return Stored(position, where, notes)
-
-
-def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

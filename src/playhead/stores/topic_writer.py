@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from playhead.connect.keys import OffsetKey, decode_key, encode_new_key, encode_value, is_as_connect_writes
+from playhead.connect.task_ids import transactional_id
 from playhead.errors import AccessDenied, OutcomeUnknown, PlayheadError
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import PlainProducer, TransactionalProducer
@@ -59,9 +60,9 @@ class TopicWriter:
 
     def fence(self, owner: str) -> None:
         """No right to the transactional id leaves a plain write; anything else that fails concerns this owner alone."""
-        transactional_id = f"{self._group_id}-{owner}-0"
+        first_task = transactional_id(self._group_id, owner, 0)
         try:
-            producer = TransactionalProducer(self._settings, transactional_id, self._deadline)
+            producer = TransactionalProducer(self._settings, first_task, self._deadline)
         except PlayheadError as error:
             self._unfenced[owner] = error.what
             if isinstance(error, AccessDenied):

@@ -57,11 +57,6 @@ class Database:
     def catalog(self) -> str | None:
         return self._described()[3]
 
-    @property
-    def driver_version(self) -> str:
-        with self.told("asking for the driver's version"):
-            return str(self._connection().getMetaData().getDriverVersion())
-
     def another(self) -> "Database":
         """A second connection to the same database."""
         return Database(self._spark, self._settings)
