@@ -1,9 +1,11 @@
 """Tables and files into topics on Spark: each row once, in order, with the position where a Connect worker finds it."""
 
+import sqlite3
 import subprocess
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -169,6 +171,42 @@ def test_the_ledger_tells_which_rows_went_where(ingest):
     spans = [span for chunk in chunks for span in chunk.offsets.values()]
     assert sum(last - first + 1 for first, last in spans) >= 300
     assert len({chunk.hash_sum for chunk in chunks}) == 3
+
+
+def test_a_row_that_a_killed_run_could_not_record_is_recorded_by_the_next_one(ingest):
+    make_rows(ingest.lab, "unrecorded", 10)
+    ingest.run(ingest.table("unrecorded"))
+    add_rows(ingest.lab, "unrecorded", 5)
+    ingest.run(ingest.table("unrecorded"))
+    columns = "source_range, start_position, end_position, topic, offsets, count, hash_xor, hash_sum"
+    wanted = f"SELECT {columns} FROM playhead_chunks WHERE pipeline = 'c-unrecorded' ORDER BY seq"
+    with closing(sqlite3.connect(ingest.ledger.address.path)) as rows, rows:
+        before = rows.execute(wanted).fetchall()
+        rows.execute(f"DELETE FROM playhead_chunks WHERE pipeline = 'c-unrecorded' AND seq = {len(before)}")
+    (done,) = ingest.run(ingest.table("unrecorded"))
+    assert (done.error, done.rows) == (None, 0)
+    with closing(sqlite3.connect(ingest.ledger.address.path)) as rows, rows:
+        assert rows.execute(wanted).fetchall() == before
+        rows.execute("DELETE FROM playhead_chunks WHERE pipeline = 'c-unrecorded'")
+    ingest.run(ingest.table("unrecorded"))
+    with closing(sqlite3.connect(ingest.ledger.address.path)) as rows:
+        assert rows.execute(wanted).fetchall() == before
+    assert sum(row[5] for row in before) == 15
+
+
+def test_a_password_that_the_database_repeats_is_not_shown(ingest):
+    make_rows(ingest.lab, "quoted", 3)
+    said = {"connection.password": "hunter22", "query": "SELECT id, ('hunter22' || n)::int AS x FROM quoted"}
+    spec = ingest.table("quoted", **said, **{"topic.prefix": "quoted"})
+    spec = replace(spec, config={key: value for key, value in spec.config.items() if key != "table.whitelist"})
+    (done,) = ingest.run(spec)
+    assert done.error is not None
+    assert "invalid input syntax for type integer" in done.error.what
+    assert "***" in done.error.what
+    assert "hunter22" not in done.error.what + "".join(done.notes)
+    (run,) = [run for run in ingest.ledger.list_runs() if run.pipeline == "c-quoted"]
+    assert "***" in run.detail
+    assert "hunter22" not in run.detail
 
 
 def test_a_position_that_the_ledger_does_not_know_is_a_gap_in_its_chain(ingest):

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from playhead.errors import Busy, Fenced, OutcomeUnknown, PlayheadError, Refused, Unreachable
 from playhead.model import Deadline, Map
+from playhead.pipeline.chunk_notes import missing_rows
 from playhead.pipeline.faults import TaskFailed
 from playhead.pipeline.ingest import STEP_SECONDS, Connector, Ingested, IngestStep, Receipt
 from playhead.pipeline.positions import Place
@@ -25,7 +26,6 @@ from playhead.sql.ledger_values import ChunkRow, Claim, RunState
 
 TRIES = 3
 MOST_NOTES = 10
-GAP = "not recorded: a run was killed before it could, or somebody else moved the position"
 NOWHERE = Map({"incrementing": -1, "timestamp": 0})  # before every row
 WORTH_ANOTHER_TRY = (TaskFailed, Unreachable, Busy, OutcomeUnknown)
 
@@ -68,8 +68,18 @@ class Moved(Refused):
 
 
 class ConnectorRun:
-    def __init__(self, shared: Shared, connector: Connector, claim: Claim, open_source: Callable[[], Source]) -> None:
+    """`scrub` takes the connector's secrets out of what databases and Spark say."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        connector: Connector,
+        claim: Claim,
+        open_source: Callable[[], Source],
+        scrub: Callable[[str], str],
+    ) -> None:
         self.progress = Progress(connector.name)
+        self._scrub = scrub
         self._shared = shared
         self._connector = connector
         self._claim = claim
@@ -91,9 +101,10 @@ class ConnectorRun:
                 self._rounds(interval_seconds)
             self.progress.state = RunState.STOPPED if self._is_stopping else RunState.FINISHED
         except PlayheadError as error:
+            error.what = self._scrub(error.what)
             self.progress.state, self.progress.error = RunState.FAILED, error
         except Exception as error:  # noqa: BLE001  the end of a thread: what is not told here is told nowhere
-            told = PlayheadError(f"a fault in Playhead itself: {error!r}")
+            told = PlayheadError(f"a fault in Playhead itself: {self._scrub(repr(error))}")
             told.__cause__ = error
             self.progress.state, self.progress.error = RunState.FAILED, told
         finally:
@@ -127,7 +138,7 @@ class ConnectorRun:
         self._shared.ledger.beat(self._claim)  # somebody else took over: that is the reason, and the end
         if self._failures >= TRIES:
             raise error
-        self.progress.note(f"planned anew after: {error.what}")
+        self.progress.note(f"planned anew after: {self._scrub(error.what)}")
         self._shared.stop.wait(min(10.0, 0.5 * 4 ** (self._failures - 1)))
 
     def _round(self, source: Source) -> None:
@@ -178,14 +189,18 @@ class ConnectorRun:
         return done.reaches_end or not stream.has_position
 
     def _close_gap(self, stream: Stream, place: Place) -> None:
-        """Once per stream: the chain of the ledger goes on from the committed position, wherever the last chunk ended."""
+        """Once per stream: the chain of the ledger goes on from the committed position, wherever the last chunk ended. What a
+        killed run committed and could not record is recorded now."""
         if stream.name in self._joined or not stream.has_position:
             return
         self._joined.add(stream.name)
-        last = self._shared.ledger.last_chunk(self._connector.home.cluster_id, self._connector.name, stream.name)
-        if last is not None and last.chunk.end_position != place.offset:
-            gap = ChunkRow(stream.name, GAP, last.chunk.end_position, place.offset, stream.topic)
-            self._shared.ledger.record(self._claim, [gap])
+        recorded = self._shared.ledger.last_chunk(self._connector.home.cluster_id, self._connector.name, stream.name)
+        last = None if recorded is None else recorded.chunk
+        if place.offset == (None if last is None else last.end_position):
+            return
+        past = self._connector.log.history(place, Deadline(STEP_SECONDS))
+        if rows := missing_rows(stream.name, stream.topic, last, past, place.offset):
+            self._shared.ledger.record(self._claim, rows)
 
     def _check_key(self, stream: Stream, place: Place) -> None:
         if place.rivals and not stream.is_key_known:

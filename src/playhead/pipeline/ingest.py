@@ -161,12 +161,12 @@ class IngestStep:
         self._turns.close()
 
     def _task(self, stream: Stream, partitions: int) -> ChunkTask:
-        connector, chunks = self._connector, len(self._step.chunks)
+        connector, wheres = self._connector, [chunk.where for chunk in self._step.chunks]
         position_of = stream.position_of if stream.has_position else None
         return ChunkTask(
             {"common": revealed(connector.settings.common), "producer": revealed(connector.settings.producer)},
-            connector.transactional_ids(chunks),
-            chunks,
+            connector.transactional_ids(len(wheres)),
+            wheres,
             self._turns.address,
             stream.topic,
             partitions,

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from playhead.connect.keys import OffsetKey, decode_value, encode_new_key
 from playhead.errors import Busy
 from playhead.kafka.client import Admin
-from playhead.kafka.log import Captured, Record, capture, read_latest, read_records
+from playhead.kafka.log import Captured, Record, capture, read_latest, read_messages, read_records
 from playhead.kafka.murmur2 import partition_of
 from playhead.kafka.properties import ClientSettings
 from playhead.model import Deadline, Map
+from playhead.pipeline.chunk_notes import NOTE, PastPosition
 
 HIDDEN_SECONDS = 30.0
 
@@ -59,6 +60,22 @@ class PositionLog:
         captured = capture_settled(admin, self.topic, deadline)
         fresh = captured.narrowed(_since(captured, place.since))
         return any(record.key in place.keys for record in read_records(admin, fresh, deadline))
+
+    def history(self, place: Place, deadline: Deadline) -> list[PastPosition]:
+        """What the log still holds of the key that `place` was found under, oldest first, up to `place` itself."""
+        with self._lock:
+            admin = self._client(deadline)
+        end = place.since[place.kafka_partition]
+        captured = capture(admin, self.topic, deadline, partitions=[place.kafka_partition])
+        past = captured.narrowed({place.kafka_partition: (0, end)})
+        return [
+            PastPosition(
+                decode_value(value) if (value := message.value()) else None, dict(message.headers() or ()).get(NOTE)
+            )
+            for batch in read_messages(admin, past, deadline)
+            for message in batch
+            if message.key() == place.key
+        ]
 
     def close(self) -> None:
         with self._lock:

@@ -23,6 +23,7 @@ from playhead.kafka.bulk import BulkProducer
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import fence
 from playhead.model import Deadline, Map
+from playhead.pipeline.chunk_notes import NOTE, encode_note
 from playhead.pipeline.faults import marked
 from playhead.pipeline.sources import CURSOR_ID, CURSOR_TIME, HASH, KEY, VALUE, Last
 from playhead.pipeline.turns import COMMITTED, PRODUCED, READY, ROWS, Address, Seat, seat_at
@@ -61,7 +62,7 @@ class ChunkTask:
 
     plain: Mapping[str, Mapping[str, str]] = field(repr=False)
     transactional_ids: Sequence[str]
-    chunks: int
+    wheres: Sequence[str]
     address: Address
     topic: str
     topic_partitions: int
@@ -83,14 +84,15 @@ class ChunkTask:
         deadline = Deadline(self.seconds)
         settings = ClientSettings(dict(self.plain["common"]), producer=dict(self.plain["producer"]))
         with BulkProducer(settings, self.transactional_ids[number], deadline) as producer:
-            for other in self.transactional_ids[number + self.chunks :: self.chunks]:
+            chunks = len(self.wheres)
+            for other in self.transactional_ids[number + chunks :: chunks]:
                 fence(settings, other, deadline)
             seat.tell(READY)
             started = time.perf_counter()
             totals = self._produced(producer, number, seat, batches)
             produced = time.perf_counter()
             seat.wait(PRODUCED)
-            position = self._committed(producer, totals)
+            position = self._committed(producer, totals, self.wheres[number])
             seat.tell(COMMITTED)
             return totals.receipt(number, producer.ranges, position, produced - started, time.perf_counter() - produced)
 
@@ -111,12 +113,15 @@ class ChunkTask:
             producer.flush()
         return totals
 
-    def _committed(self, producer: BulkProducer, totals: "Totals") -> Map | None:
+    def _committed(self, producer: BulkProducer, totals: "Totals", where: str) -> Map | None:
         if not totals.count:
             return None
         position = self.commit.position_of(totals.last) if self.commit.position_of else None
         value = None if position is None else encode_value(position)
-        producer.produce(self.commit.topic, self.commit.key, value, partition=self.commit.kafka_partition)
+        note = encode_note(where, totals.count, (totals.hash_xor, totals.hash_sum), _as_json(producer.ranges))
+        producer.produce(
+            self.commit.topic, self.commit.key, value, partition=self.commit.kafka_partition, headers=[(NOTE, note)]
+        )
         producer.commit()
         return position
 
@@ -141,12 +146,16 @@ class Totals:
     def receipt(
         self, number: int, ranges: Mapping[int, tuple[int, int]], position: Map | None, produced: float, waited: float
     ) -> pa.RecordBatch:
-        offsets = json.dumps({str(partition): list(span) for partition, span in sorted(ranges.items())})
+        offsets = _as_json(ranges)
         told = None if position is None else position.to_json()
         row = (number, self.count, self.hash_xor, self.hash_sum, offsets, told, produced, waited)
         return pa.RecordBatch.from_arrays(
             [pa.array([value], kind) for value, kind in zip(row, RECEIPT.types, strict=True)], schema=RECEIPT
         )
+
+
+def _as_json(ranges: Mapping[int, tuple[int, int]]) -> str:
+    return json.dumps({str(partition): list(span) for partition, span in sorted(ranges.items())})
 
 
 def _bytes(batch: pa.RecordBatch, name: str) -> list[bytes | None] | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from playhead.config import Context
+from playhead.connectors.secrets import SecretKeys, scrub_of
 from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.model import ConnectorSpec, Deadline
 from playhead.pipeline.connector_run import ConnectorRun, Progress, Shared
@@ -187,7 +188,8 @@ class Frame:
         ledger.set_ids(claim, ids)
         log, workers_log = self._log(own_topic or home.topic), self._log(home.topic)
         connector = Connector(one.name, home, settings, log, workers_log, ids)
-        return ConnectorRun(shared, connector, claim, lambda: self._opened(one)), claim
+        scrub = scrub_of((SecretKeys(), one.config))
+        return ConnectorRun(shared, connector, claim, lambda: self._opened(one), scrub), claim
 
     def _log(self, topic: str) -> PositionLog:
         return self._logs.setdefault(topic, PositionLog(self._home.settings, topic))

@@ -1,0 +1,60 @@
+"""What the ledger lacks after a kill is taken from the notes beside the positions."""
+
+from playhead.model import Map
+from playhead.pipeline.chunk_notes import GAP, PastPosition, encode_note, missing_rows
+from playhead.sql.ledger_values import ChunkRow
+
+
+def at(number: int) -> Map:
+    return Map({"incrementing": number})
+
+
+def ours(number: int) -> PastPosition:
+    return PastPosition(at(number), encode_note(f"up to {number}", number, (1, 2), '{"0": [3, 4]}'))
+
+
+def strangers(number: int) -> PastPosition:
+    return PastPosition(at(number), None)
+
+
+def row(start: int | None, end: int) -> ChunkRow:
+    began = None if start is None else at(start)
+    return ChunkRow("t", f"up to {end}", began, at(end), "topic", {0: (3, 4)}, end, 1, 2)
+
+
+def gap(start: int | None, end: int | None) -> ChunkRow:
+    ends = [None if one is None else at(one) for one in (start, end)]
+    return ChunkRow("t", GAP, ends[0], ends[1], "topic")
+
+
+def missing(last: ChunkRow | None, *past: PastPosition, now: int) -> list[ChunkRow]:
+    return missing_rows("t", "topic", last, past, at(now))
+
+
+def test_the_chunks_behind_the_last_recorded_one_are_recorded():
+    assert missing(row(None, 5), ours(5), ours(8), ours(9), now=9) == [row(5, 8), row(8, 9)]
+
+
+def test_an_empty_ledger_gets_what_the_log_ends_with():
+    assert missing(None, ours(5), ours(8), now=8) == [row(None, 5), row(5, 8)]
+    assert missing(None, strangers(3), ours(8), now=8) == [row(3, 8)]
+    assert missing(None, ours(5), strangers(8), now=8) == []
+    assert missing(None, now=8) == []
+
+
+def test_what_strangers_moved_is_one_gap():
+    past = [ours(5), strangers(6), strangers(7), ours(9), strangers(9), strangers(4)]
+    assert missing(row(None, 5), *past, now=4) == [gap(5, 7), row(7, 9), gap(9, 4)]
+
+
+def test_a_log_that_forgot_the_last_recorded_one_leaves_a_gap():
+    assert missing(row(None, 5), strangers(9), now=9) == [gap(5, 9)]
+    assert missing(row(None, 5), now=9) == [gap(5, 9)]
+
+
+def test_the_newest_chunk_is_known_even_when_those_before_are_compacted_away():
+    assert missing(row(None, 5), ours(9), now=9) == [gap(5, 9)], "whether the chunk began at 5 cannot be told"
+
+
+def test_a_header_of_somebody_else_is_no_note():
+    assert missing(row(None, 5), ours(5), PastPosition(at(9), b"{}"), now=9) == [gap(5, 9)]
