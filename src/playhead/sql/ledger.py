@@ -107,46 +107,46 @@ class Ledger:
                 "records": 0,
             }
             first = {"cluster": cluster, "pipeline": pipeline, "epoch": 1, "transactional_ids": 0}
-            wanted = _insert(connection, RUNS).values(**first, **values)
+            wanted = insert_into(connection, RUNS).values(**first, **values)
             again = wanted.on_conflict_do_update(
                 index_elements=[RUNS.c.cluster, RUNS.c.pipeline], set_={**values, "epoch": RUNS.c.epoch + 1}
             ).returning(RUNS.c.epoch)
             return Claim(cluster, pipeline, connection.execute(again).scalar_one())
 
-        return self._write(act)
+        return self.write(act)
 
     def beat(self, claim: Claim) -> bool:
         """A sign of life. True: somebody asked this run to stop."""
 
         def act(connection: Connection) -> bool:
-            run = self._own(connection, claim)
+            run = self.own(connection, claim)
             self._update(connection, claim, heartbeat=moment(connection))
             return run.stop is not None
 
-        return self._write(act)
+        return self.write(act)
 
     def finish(self, claim: Claim, state: RunState, detail: str = "") -> None:
         def act(connection: Connection) -> None:
-            self._own(connection, claim)
+            self.own(connection, claim)
             said = storable(detail)
             self._update(connection, claim, heartbeat=moment(connection), state=state.value, detail=said)
 
-        self._write(act)
+        self.write(act)
 
     def set_ids(self, claim: Claim, count: int) -> None:
         """How many transactional ids this run uses. Say it before the first of them is used: the next run fences so many."""
 
         def act(connection: Connection) -> None:
-            self._own(connection, claim)
+            self.own(connection, claim)
             self._update(connection, claim, transactional_ids=count)
 
-        self._write(act)
+        self.write(act)
 
     def record(self, claim: Claim, chunks: Sequence[ChunkRow]) -> None:
         """All of them or none. One that is there already, with the same positions and offsets, is left as it is."""
 
         def act(connection: Connection) -> None:
-            run = self._own(connection, claim)
+            run = self.own(connection, claim)
             added, newest = 0, None
             for chunk in chunks:
                 if self._add(connection, claim, chunk):
@@ -156,7 +156,7 @@ class Ledger:
                 values |= {"last_stream": newest.stream, "last_position": to_json(newest.end_position)}
             self._update(connection, claim, **values)
 
-        self._write(act)
+        self.write(act)
 
     # What an operator writes
 
@@ -166,13 +166,13 @@ class Ledger:
         def act(connection: Connection) -> Run:
             self._get(connection, cluster, pipeline, lock=True)
             wanted = and_(
-                _at(cluster, pipeline), RUNS.c.state == RunState.RUNNING.value, RUNS.c.stop_requested_by.is_(None)
+                run_at(cluster, pipeline), RUNS.c.state == RunState.RUNNING.value, RUNS.c.stop_requested_by.is_(None)
             )
             values = {"stop_requested_by": f"{who.user}@{who.name}", "stop_requested_at": moment(connection)}
             connection.execute(update(RUNS).where(wanted).values(**values))
             return self._get(connection, cluster, pipeline)
 
-        return self._write(act)
+        return self.write(act)
 
     # Reading
 
@@ -182,23 +182,23 @@ class Ledger:
             at = now(connection)
             return [run_of(row, at) for row in rows]
 
-        return self._read(act, [])
+        return self.read(act, [])
 
     def get_run(self, cluster: str, pipeline: str) -> Run:
-        found = self._read(lambda connection: self._get(connection, cluster, pipeline), None)
+        found = self.read(lambda connection: self._get(connection, cluster, pipeline), None)
         if found is None:
             raise NotFound("run", pipeline, hint=f"{self.place} is empty: nothing ran with it yet")
         return found
 
     def ids_used(self, cluster: str, pipeline: str) -> int:
         """Of the last run; 0 when there was none."""
-        wanted = select(RUNS.c.transactional_ids).where(_at(cluster, pipeline))
-        return self._read(lambda connection: connection.execute(wanted).scalar() or 0, 0)
+        wanted = select(RUNS.c.transactional_ids).where(run_at(cluster, pipeline))
+        return self.read(lambda connection: connection.execute(wanted).scalar() or 0, 0)
 
     def last_chunk(self, cluster: str, pipeline: str, stream: str) -> RecordedChunk | None:
         wanted = _of_stream(cluster, pipeline, stream)
         newest = select(CHUNKS).where(wanted).order_by(CHUNKS.c.seq.desc()).limit(1)
-        return next(iter(self._read(lambda connection: chunks_of(connection.execute(newest)), _NO_CHUNK)), None)
+        return next(iter(self.read(lambda connection: chunks_of(connection.execute(newest)), _NO_CHUNK)), None)
 
     def list_chunks(
         self, cluster: str, pipeline: str, stream: str | None = None, limit: int | None = None
@@ -207,37 +207,12 @@ class Ledger:
         c = CHUNKS.c
         wanted = select(CHUNKS).where(_of_stream(cluster, pipeline, stream))
         wanted = wanted.order_by(c.committed_at.desc(), c.seq.desc(), c.stream.desc()).limit(limit)
-        return list(self._read(lambda connection: chunks_of(connection.execute(wanted)), _NO_CHUNK))
+        return list(self.read(lambda connection: chunks_of(connection.execute(wanted)), _NO_CHUNK))
 
-    # Inside
+    # For whatever else is kept beside the runs
 
-    def _own(self, connection: Connection, claim: Claim) -> Run:
-        """The run's row, locked until the transaction ends. It is no longer ours: nothing of this is written."""
-        row = connection.execute(select(RUNS).where(_at(claim.cluster, claim.pipeline)).with_for_update()).first()
-        run = None if row is None else run_of(row, row.heartbeat)
-        if run is None or run.epoch != claim.epoch:
-            raise TakenOver(claim, run)
-        return run
-
-    def _update(self, connection: Connection, claim: Claim, **values: Any) -> None:
-        connection.execute(update(RUNS).where(_at(claim.cluster, claim.pipeline)).values(**values))
-
-    def _add(self, connection: Connection, claim: Claim, chunk: ChunkRow) -> bool:
-        of_stream = _of_stream(claim.cluster, claim.pipeline, chunk.stream)
-        seq = select(func.coalesce(func.max(CHUNKS.c.seq), 0) + 1).where(of_stream).scalar_subquery()
-        values = {**chunk_values(claim, chunk), "seq": seq, "committed_at": moment(connection)}
-        wanted = _insert(connection, CHUNKS).values(**values).on_conflict_do_nothing().returning(CHUNKS.c.seq)
-        return connection.execute(wanted).first() is not None
-
-    def _get(self, connection: Connection, cluster: str, pipeline: str, *, lock: bool = False) -> Run:
-        wanted = select(RUNS).where(_at(cluster, pipeline))
-        row = connection.execute(wanted.with_for_update() if lock else wanted).first()
-        if row is None:
-            known = connection.execute(select(RUNS.c.pipeline).where(RUNS.c.cluster == cluster)).scalars().all()
-            raise NotFound("run", pipeline, known, None if known else f"nothing ran yet for the cluster {cluster}")
-        return run_of(row, now(connection))
-
-    def _write(self, act: Callable[[Connection], T]) -> T:
+    def write(self, act: Callable[[Connection], T]) -> T:
+        """One transaction. It is made again when its outcome is unknown, so `act` must look for what it did already."""
         with self._turn:
             self._make_file()
             try:
@@ -245,13 +220,7 @@ class Ledger:
             except OutcomeUnknown:
                 return self._written(act)
 
-    def _written(self, act: Callable[[Connection], T]) -> T:
-        doing = f"writing {self.place}"
-        with self._database.transaction(doing) as connection, translated(doing):
-            tables.ensure(connection, self.place)
-            return act(connection)
-
-    def _read(self, act: Callable[[Connection], T], nothing: T) -> T:
+    def read(self, act: Callable[[Connection], T], nothing: T) -> T:
         """`nothing`: the answer while nobody has written yet."""
         if not self._is_made():
             return nothing
@@ -265,6 +234,40 @@ class Ledger:
             with self._turn, self._database.transaction(doing) as connection, translated(doing):
                 tables.are_there(connection, self.place)
             return self._seen(act, nothing)
+
+    def own(self, connection: Connection, claim: Claim) -> Run:
+        """The run's row, locked until the transaction ends. It is no longer ours: nothing of this is written."""
+        row = connection.execute(select(RUNS).where(run_at(claim.cluster, claim.pipeline)).with_for_update()).first()
+        run = None if row is None else run_of(row, row.heartbeat)
+        if run is None or run.epoch != claim.epoch:
+            raise TakenOver(claim, run)
+        return run
+
+    # Inside
+
+    def _update(self, connection: Connection, claim: Claim, **values: Any) -> None:
+        connection.execute(update(RUNS).where(run_at(claim.cluster, claim.pipeline)).values(**values))
+
+    def _add(self, connection: Connection, claim: Claim, chunk: ChunkRow) -> bool:
+        of_stream = _of_stream(claim.cluster, claim.pipeline, chunk.stream)
+        seq = select(func.coalesce(func.max(CHUNKS.c.seq), 0) + 1).where(of_stream).scalar_subquery()
+        values = {**chunk_values(claim, chunk), "seq": seq, "committed_at": moment(connection)}
+        wanted = insert_into(connection, CHUNKS).values(**values).on_conflict_do_nothing().returning(CHUNKS.c.seq)
+        return connection.execute(wanted).first() is not None
+
+    def _get(self, connection: Connection, cluster: str, pipeline: str, *, lock: bool = False) -> Run:
+        wanted = select(RUNS).where(run_at(cluster, pipeline))
+        row = connection.execute(wanted.with_for_update() if lock else wanted).first()
+        if row is None:
+            known = connection.execute(select(RUNS.c.pipeline).where(RUNS.c.cluster == cluster)).scalars().all()
+            raise NotFound("run", pipeline, known, None if known else f"nothing ran yet for the cluster {cluster}")
+        return run_of(row, now(connection))
+
+    def _written(self, act: Callable[[Connection], T]) -> T:
+        doing = f"writing {self.place}"
+        with self._database.transaction(doing) as connection, translated(doing):
+            tables.ensure(connection, self.place)
+            return act(connection)
 
     def _seen(self, act: Callable[[Connection], T], nothing: T) -> T:
         with self._database.reading(f"reading {self.place}") as connection:
@@ -298,7 +301,7 @@ class Ledger:
         return AccessDenied(f"{self.place} cannot be {what}: {error.strerror}", hint)
 
 
-def _at(cluster: str, pipeline: str) -> ColumnElement[bool]:
+def run_at(cluster: str, pipeline: str) -> ColumnElement[bool]:
     return and_(RUNS.c.cluster == cluster, RUNS.c.pipeline == pipeline)
 
 
@@ -308,5 +311,5 @@ def _of_stream(cluster: str, pipeline: str, stream: str | None) -> ColumnElement
     return whole if stream is None else and_(whole, c.stream == stream)
 
 
-def _insert(connection: Connection, table: Any) -> Any:
+def insert_into(connection: Connection, table: Any) -> Any:
     return (postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert)(table)

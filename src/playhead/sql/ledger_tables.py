@@ -1,6 +1,6 @@
 """The tables of a ledger, in the database's default schema.
 
-    playhead_ledger    the version of the tables; a ledger of another version is refused
+    playhead_ledger    the version of the tables below, and of those in `range_tables`; another version is refused
     playhead_runs      one row per pipeline: its newest run
     playhead_chunks    one row per chunk that a run committed; never changed but for `state`
 
@@ -89,14 +89,19 @@ def are_there(connection: Connection, place: str) -> bool:
     if not inspect(connection).has_table(VERSIONS.name):
         return False
     columns = {column["name"] for column in inspect(connection).get_columns(VERSIONS.name)}
-    found = None
-    if columns >= set(VERSIONS.columns.keys()):
-        found = connection.execute(select(VERSIONS.c.version).where(VERSIONS.c.name == _NAME)).scalar()
+    if not columns >= set(VERSIONS.columns.keys()) or not has_version(connection, _NAME, VERSION, place):
+        raise foreign(VERSIONS.name, place)
+    return True
+
+
+def has_version(connection: Connection, name: str, known: int, place: str) -> bool:
+    """False when there is none of that name. Another one than we know is refused."""
+    found = connection.execute(select(VERSIONS.c.version).where(VERSIONS.c.name == name)).scalar()
     if not isinstance(found, int):
-        raise _foreign(VERSIONS.name, place)
-    if found != VERSION:
+        return False
+    if found != known:
         raise Refused(
-            f"{place} is a ledger of version {found}, and this Playhead knows version {VERSION}",
+            f"{place} is a ledger of version {found}, and this Playhead knows version {known}",
             "use the Playhead that wrote it, or another ledger",
         )
     return True
@@ -106,16 +111,25 @@ def ensure(connection: Connection, place: str) -> None:
     """Makes them unless they are there. Two at once: one makes them, the other waits and finds them."""
     if are_there(connection, place):
         return
+    lock_creation(connection)
+    if not are_there(connection, place):
+        make(connection, _METADATA, {_NAME: VERSION}, place)
+
+
+def lock_creation(connection: Connection) -> None:
+    """Until the transaction ends nobody else makes tables. On SQLite nobody else writes at all."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
-        if are_there(connection, place):
-            return
-    for table in (RUNS, CHUNKS):
-        if inspect(connection).has_table(table.name):
-            raise _foreign(table.name, place)
-    _METADATA.create_all(connection)
-    connection.execute(VERSIONS.insert().values(name=_NAME, version=VERSION))
 
 
-def _foreign(table: str, place: str) -> Invalid:
+def make(connection: Connection, metadata: MetaData, version: dict[str, int], place: str) -> None:
+    """All of them, and the row that says whose they are. One that is there without such a row is somebody else's."""
+    for table in metadata.sorted_tables:
+        if table is not VERSIONS and inspect(connection).has_table(table.name):
+            raise foreign(table.name, place)
+    metadata.create_all(connection)
+    connection.execute(VERSIONS.insert(), [{"name": name, "version": number} for name, number in version.items()])
+
+
+def foreign(table: str, place: str) -> Invalid:
     return Invalid(f"the table {table} of {place} is not one of Playhead's", "name another database with --ledger")

@@ -1,0 +1,211 @@
+"""The positions of sinks that run on Spark: `ledger+sqlite:///path#CLUSTER`, `ledger+postgresql://user@host/db#CLUSTER`.
+
+An owner is a pipeline, and CLUSTER the id of the Kafka cluster that it reads; left out, the brokers of the context are asked for
+theirs. The ledger, not the consumer group, is the truth of such a sink: the next run publishes to its group what was set here. A
+live run is refused, and no flag lifts that: it would go on with a claim that is gone. All changes of an owner are one SQL
+transaction, compared with `before` under the lock of the run's row; see `sql.range_ledger` for what becomes of the ranges.
+
+To set a position, the topic has to be there: the ledger keeps its id with the position, and a topic that was made again is
+gone on with under its new one. Without brokers in the context, only what is kept already can be set, under the id it has.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from playhead.config import Context
+from playhead.errors import Invalid, OutcomeUnknown, PlayheadError, Refused
+from playhead.kafka.client import Admin
+from playhead.kafka.properties import client_settings
+from playhead.kafka.topics import describe_topics
+from playhead.model import Change, Deadline, Outcome, Outcomes, Position, Result, TopicPartition
+from playhead.model.moments import to_iso
+from playhead.model.position import Scalar
+from playhead.model.ranges import Log
+from playhead.sql.ledger import open_ledger
+from playhead.sql.ledger_values import Host
+from playhead.sql.range_ledger import RangeLedger
+from playhead.sql.range_records import Move, Moved, RecordedRange, SinkPosition
+from playhead.sql.range_values import RangeClaim, RangeState
+from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
+from playhead.stores.kafka_changes import KafkaChange, kafka_change
+
+SCHEME = "ledger+"
+FindIds = Callable[[Collection[str]], Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkLedgerStore:
+    """`find_ids`: topic -> its id now, without those that are not there; None when no broker can be asked."""
+
+    url: str
+    cluster: str
+    deadline: Deadline
+    find_ids: FindIds | None = None
+
+    @property
+    def uri(self) -> str:
+        shown = open_ledger(self.url, 1.0).address.shown.removeprefix("sql+")
+        return f"{SCHEME}{shown}#{self.cluster}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(history=True)
+
+    def snapshot(self, owners: Collection[str] | None = None) -> Snapshot:
+        entries: list[Stored] = []
+        with self._open() as sinks:
+            for owner in _named(sinks, self.cluster, owners):
+                claims = {one.range.log: one for one in sinks.list_claims(self.cluster, owner)}
+                found = sinks.positions(self.cluster, owner)
+                entries += [_stored(owner, log, position, claims.get(log)) for log, position in found.items()]
+        return Snapshot(tuple(entries))
+
+    def history(self, owners: Collection[str] | None = None) -> Snapshot:
+        """Where each recorded range ended, and where each log stands."""
+        entries: list[Stored] = []
+        with self._open() as sinks:
+            for owner in _named(sinks, self.cluster, owners):
+                ranges = reversed(sinks.list_ranges(self.cluster, owner))
+                entries += [_ended(owner, one) for one in ranges]
+                found = sinks.positions(self.cluster, owner)
+                entries += [_stored(owner, log, position, None) for log, position in found.items()]
+        return Snapshot(tuple(entries))
+
+    def guard(self, owners: Collection[str]) -> list[Refusal]:
+        with self._open() as sinks:
+            runs = {run.pipeline: run for run in sinks.ledger.list_runs() if run.cluster == self.cluster}
+        live = [run for name, run in runs.items() if name in owners and run.is_running and not run.is_silent]
+        return [
+            Refusal(
+                run.pipeline,
+                f"{run.pipeline} is {run.words}, by {run.host}",
+                f"playhead runs stop {run.pipeline} --execute",
+            )
+            for run in live
+        ]
+
+    def write(self, changes: Sequence[Change]) -> Outcomes:
+        steps: dict[str, list[KafkaChange]] = {}
+        for change in changes:
+            steps.setdefault(change.owner, []).append(kafka_change(change))
+        topics = {step.place.topic for wanted in steps.values() for step in wanted if step.after is not None}
+        ids = self.find_ids(topics) if self.find_ids and topics else {}
+        outcomes: dict[int, Outcome] = {}
+        with self._open() as sinks:
+            for owner, wanted in steps.items():
+                try:
+                    results = self._moved(sinks, owner, wanted, ids)
+                except Refused as error:
+                    said = f"{error.what}; {error.hint}" if error.hint else error.what
+                    results = [(Result.REFUSED, said)] * len(wanted)
+                except OutcomeUnknown as error:
+                    results = [(Result.UNKNOWN, error.what)] * len(wanted)
+                except PlayheadError as error:
+                    if not outcomes:
+                        raise
+                    results = [(Result.FAILED, error.what)] * len(wanted)
+                outcomes |= {id(step.change): Outcome(step.change, *r) for step, r in zip(wanted, results, strict=True)}
+        return Outcomes(outcomes[id(change)] for change in changes)
+
+    def _moved(
+        self, sinks: RangeLedger, owner: str, steps: Sequence[KafkaChange], ids: Mapping[str, str]
+    ) -> list[tuple[Result, str]]:
+        known = {TopicPartition(log.topic, log.partition): log for log in sinks.positions(self.cluster, owner)}
+        moves = [Move(self._log(step, known, ids), step.before, step.after) for step in steps]
+        told = sinks.move(self.cluster, owner, moves, Host.here())
+        return [(Result.CHANGED if one.changed else Result.UNCHANGED, _told(one)) for one in told]
+
+    def _log(self, step: KafkaChange, known: Mapping[TopicPartition, Log], ids: Mapping[str, str]) -> Log:
+        stored = known.get(step.place, Log(step.place.topic, "", step.place.partition))
+        if step.after is None:
+            return stored
+        if self.find_ids is None:
+            if not stored.topic_id:
+                raise Refused(f"nobody knows the id of the topic {stored.topic}", "name the brokers: -b host:9092")
+            return stored
+        if stored.topic not in ids:
+            raise Refused(f"topic {stored.topic} does not exist")
+        return stored._replace(topic_id=ids[stored.topic])
+
+    @contextmanager
+    def _open(self) -> Iterator[RangeLedger]:
+        with open_ledger(self.url, self.deadline.remaining()) as ledger:
+            yield RangeLedger(ledger)
+
+
+def open_uri(uri: str, access: Access) -> SinkLedgerStore:
+    rest = uri.removeprefix(SCHEME)
+    url, mark, cluster = rest.rpartition("#")
+    return open_sinks(url, cluster, access) if mark else open_sinks(rest, "", access)
+
+
+def open_sinks(url: str, cluster: str, access: Access) -> SinkLedgerStore:
+    """Of the ledger at this URL. `cluster` empty: that of the context's brokers."""
+    has_brokers = access.context.settings.get("bootstrap-servers") is not None
+    if not cluster and not has_brokers:
+        raise Invalid(
+            "a ledger can hold sinks of several clusters", "name the brokers, or write #CLUSTER-ID behind its URL"
+        )
+    open_ledger(url, 1.0).close()  # a URL that is none is said now
+    if not cluster:
+        with Admin(client_settings(access.context), access.deadline) as admin:
+            cluster = admin.cluster.id
+    finder = _ids_of(access.context, cluster, access.deadline) if has_brokers else None
+    return SinkLedgerStore(url, cluster, access.deadline, finder)
+
+
+def _ids_of(context: Context, cluster: str, deadline: Deadline) -> FindIds:
+    def find(topics: Collection[str]) -> dict[str, str]:
+        with Admin(client_settings(context), deadline) as admin:
+            if admin.cluster.id != cluster:
+                raise Refused(
+                    f"the sinks read the cluster {cluster}, and the brokers are of {admin.cluster.id}",
+                    "name the brokers of that cluster",
+                )
+            found = describe_topics(admin, topics, deadline)
+        return {name: topic.id for name, topic in found.items() if topic is not None}
+
+    return find
+
+
+def _named(sinks: RangeLedger, cluster: str, owners: Collection[str] | None) -> list[str]:
+    return sinks.list_pipelines(cluster) if owners is None else list(owners)
+
+
+def _stored(owner: str, log: Log, position: SinkPosition, opened: RangeClaim | None) -> Stored:
+    where: dict[str, Scalar] = {
+        "written": None if position.written_at is None else to_iso(position.written_at),
+        "written_by": position.written_by,
+        "topic_id": position.topic_id,
+        "generation": position.generation,
+        "published": position.published_offset,
+    }
+    notes = () if opened is None else (f"{opened.range} is claimed and not finished; an edit gives it up",)
+    return Stored(Position.of_kafka(owner, log.topic, log.partition, position.next_offset), where, notes)
+
+
+def _ended(owner: str, one: RecordedRange) -> Stored:
+    at = one.closed.range
+    where: dict[str, Scalar] = {
+        "written": to_iso(one.committed_at),
+        "written_by": f"run {one.epoch}",
+        "topic_id": at.topic_id,
+        "generation": one.generation,
+    }
+    said = one.note or f"{one.closed.count} record(s) delivered"
+    notes = (f"[{at.start},{at.end}) {said}" + (", superseded" if one.state is RangeState.SUPERSEDED else ""),)
+    return Stored(Position.of_kafka(owner, at.topic, at.partition, at.end), where, notes)
+
+
+def _told(moved: Moved) -> str:
+    said = []
+    if moved.abandoned is not None:
+        said.append(f"{moved.abandoned.range} was claimed and not finished: what is written of it stays")
+    if moved.superseded:
+        said.append(f"{moved.superseded} range(s) will be delivered again")
+    if moved.restored:
+        said.append(f"{moved.restored} range(s) count as delivered again")
+    if moved.skipped is not None:
+        said.append(f"{moved.skipped} will be delivered by nobody")
+    return "; ".join(said)

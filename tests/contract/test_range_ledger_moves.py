@@ -1,0 +1,270 @@
+"""A person moves the position of a sink: what is delivered again, what is skipped, what is refused."""
+
+import random
+
+import pytest
+
+from contract.range_ledgers import LOG, NEXT, begun, closed, deliver, ended, live, sinks, wanted  # noqa: F401
+from integration.ledgers import THERE, claimed, lab, ledger, place  # noqa: F401
+from playhead.errors import Invalid, Refused
+from playhead.model.ranges import OffsetRange, RangeSet
+from playhead.sql.ledger_values import RunState, TakenOver
+from playhead.sql.range_records import Move
+from playhead.sql.range_values import RangeState
+
+
+def moved(sinks, before, after, log=LOG):
+    (told,) = sinks.move("c1", "orders", [Move(log, before, after)], THERE)
+    return told
+
+
+def at(sinks, log=LOG):
+    position = sinks.positions("c1", "orders")[log]
+    return position.next_offset, position.generation
+
+
+def test_moving_back_supersedes_what_will_be_delivered_again(place, sinks):
+    claim = begun(sinks)
+    deliver(sinks, claim, 10, 20, 30)
+    ended(sinks, claim)
+    told = moved(sinks, 30, 10)
+    assert (told.changed, told.superseded, told.skipped, told.abandoned) == (True, 2, None, None)
+    assert at(sinks) == (10, 2)
+    assert live(sinks) == [(0, 10, 1, "committed")]
+    assert place.ask("select written_by from playhead_positions") == [("you@there",)]
+    claim = claimed(sinks.ledger)
+    with pytest.raises(Refused, match="is of generation 1, and generation 2 is to be delivered"):
+        sinks.plan(claim, [wanted(10, 40)])
+    deliver(sinks, claim, 25, 40)
+    assert live(sinks) == [(0, 10, 1, "committed"), (10, 25, 2, "committed"), (25, 40, 2, "committed")]
+    assert sinks.sums("c1", "orders")[LOG].count == 40
+    asked = (
+        "select start_offset, generation, state, superseded_by from playhead_ranges order by generation, start_offset"
+    )
+    assert place.ask(asked) == [
+        ("0", "1", "committed", ""),
+        ("10", "1", "superseded", "2"),
+        ("20", "1", "superseded", "2"),
+        ("10", "2", "committed", ""),
+        ("25", "2", "committed", ""),
+    ]
+
+
+def test_an_undone_move_leaves_what_was_before(sinks):
+    claim = begun(sinks)
+    deliver(sinks, claim, 10, 20, 30)
+    before = sinks.sums("c1", "orders")
+    ended(sinks, claim)
+    assert moved(sinks, 30, 20).superseded == 1
+    assert moved(sinks, 20, 0).superseded == 2
+    assert sinks.sums("c1", "orders") == {}
+    assert moved(sinks, 0, 20).restored == 2
+    told = moved(sinks, 20, 30)
+    assert (told.restored, told.skipped) == (1, None)
+    assert sinks.sums("c1", "orders") == before
+    deliver(sinks, claimed(sinks.ledger), 40)
+    assert [row[:2] for row in live(sinks)] == [(0, 10), (10, 20), (20, 30), (30, 40)]
+
+
+def test_what_was_delivered_again_or_begun_is_not_restored(sinks):
+    claim = begun(sinks)
+    deliver(sinks, claim, 10, 20, 30)
+    ended(sinks, claim)
+    moved(sinks, 30, 0)
+    claim = claimed(sinks.ledger)
+    deliver(sinks, claim, 10)
+    sinks.plan(claim, [wanted(10, 15, generation=2)])
+    ended(sinks, claim)
+    told = moved(sinks, 10, 30)
+    assert told.abandoned == wanted(10, 15, generation=2)
+    assert (told.restored, told.skipped) == (0, OffsetRange(*LOG, 10, 30))
+    assert at(sinks) == (30, 3)
+    assert live(sinks) == [(0, 10, 2, "committed"), (10, 30, 2, "skipped")]
+    # Even back and forth: nobody knows what the abandoned claim has overwritten.
+    assert moved(sinks, 30, 10).superseded == 1
+    assert moved(sinks, 10, 30).restored == 1
+    assert live(sinks) == [(0, 10, 2, "committed"), (10, 30, 2, "skipped")]
+
+
+def test_moving_forward_says_who_skipped_what(place, sinks):
+    claim = begun(sinks)
+    deliver(sinks, claim, 10)
+    ended(sinks, claim)
+    assert moved(sinks, 10, 50).skipped == OffsetRange(*LOG, 10, 50)
+    newest = sinks.list_ranges("c1", "orders", newest=1)[0]
+    assert (newest.state, newest.note, newest.shape, newest.closed.count) == (
+        RangeState.SKIPPED,
+        "skipped by you@there",
+        None,
+        0,
+    )
+    sums = sinks.sums("c1", "orders")[LOG]
+    assert (sums.start, sums.end, sums.count, sums.skipped, sums.ranges) == (0, 50, 10, 40, 2)
+    # A skipped range has no content: it can be cut anywhere.
+    assert moved(sinks, 50, 30).superseded == 0
+    assert live(sinks) == [(0, 10, 1, "committed"), (10, 30, 2, "skipped")]
+    deliver(sinks, claimed(sinks.ledger), 40)
+    assert live(sinks)[2:] == [(30, 40, 2, "committed")]
+    assert place.ask("select note from playhead_ranges where generation = 2 and start_offset = 10") == [
+        ("skipped by you@there",)
+    ]
+
+
+def test_a_delivered_range_is_not_cut(place, sinks):
+    claim = begun(sinks, 0, LOG, NEXT)
+    deliver(sinks, claim, 10, 30)
+    ended(sinks, claim)
+    with pytest.raises(
+        Refused, match=r"orders-0: 12 lies inside of \[10,30\), which was delivered in one piece"
+    ) as raised:
+        sinks.move("c1", "orders", [Move(NEXT, 0, 9), Move(LOG, 30, 12)], THERE)
+    assert raised.value.hint == "move to 10, or to 30"
+    assert at(sinks, NEXT) == (0, 1)
+    assert [sinks.floor("c1", "orders", LOG, offset) for offset in (9, 10, 29, 30, 99)] == [0, 10, 10, 30, 99]
+    assert moved(sinks, 30, 10).superseded == 1
+
+
+def test_a_live_run_is_refused_and_a_silent_one_is_fenced(place, sinks):
+    claim = begun(sinks)
+    deliver(sinks, claim, 10)
+    one = wanted(10, 20)
+    sinks.plan(claim, [one])
+    with pytest.raises(Refused, match=r"orders is running, by me@here \(pid 11\)") as raised:
+        moved(sinks, 10, 0)
+    assert raised.value.hint == "playhead runs stop orders --execute"
+    assert at(sinks) == (10, 1)
+    zone = "" if place.kind == "sqlite" else "+00"
+    place.ask(f"update playhead_runs set heartbeat = '1999-01-01 00:00:00.000000{zone}'")
+    told = moved(sinks, 10, 0)
+    assert (told.abandoned, told.superseded) == (one, 1)
+    with pytest.raises(TakenOver, match=r"run 2 by you@there \(pid 22\) took over from run 1"):
+        sinks.commit(claim, one, [closed(10, 20)])
+    run = sinks.ledger.get_run("c1", "orders")
+    assert (run.state, run.detail) == (RunState.STOPPED, "you@there moved its position while it was silent")
+    assert at(sinks) == (0, 2)
+    assert sinks.list_claims("c1", "orders") == []
+    assert claimed(sinks.ledger).epoch == 3
+
+
+def test_a_run_whose_heartbeat_lies_in_the_future_counts_as_alive(place, sinks):
+    begun(sinks)
+    zone = "" if place.kind == "sqlite" else "+00"
+    place.ask(f"update playhead_runs set heartbeat = '2999-01-01 00:00:00.000000{zone}'")
+    with pytest.raises(Refused, match=r"orders is running \(its clock is .* ahead\)"):
+        moved(sinks, 0, 5)
+
+
+def test_a_position_that_moved_since_refuses_all(sinks):
+    claim = begun(sinks, 0, LOG, NEXT)
+    deliver(sinks, claim, 10)
+    ended(sinks, claim)
+    with pytest.raises(Refused, match="orders-0 was at 9 and is at 10 now"):
+        sinks.move("c1", "orders", [Move(NEXT, 0, 5), Move(LOG, 9, 0)], THERE)
+    with pytest.raises(Refused, match="orders-1 was at no position and is at 0 now"):
+        sinks.move("c1", "orders", [Move(NEXT, None, 5)], THERE)
+    with pytest.raises(Invalid, match="is not an offset"):
+        sinks.move("c1", "orders", [Move(NEXT, 0, 2**63)], THERE)
+    assert (at(sinks), at(sinks, NEXT)) == ((10, 1), (0, 1))
+    # Told twice, because nobody knew how the first time ended.
+    assert moved(sinks, 10, 0).changed
+    assert not moved(sinks, 10, 0).changed
+    assert at(sinks) == (0, 2)
+
+
+def test_a_claim_that_can_not_be_finished_is_removed_by_a_move_to_where_it_is(sinks):
+    claim = begun(sinks)
+    deliver(sinks, claim, 10)
+    sinks.plan(claim, [wanted(10, 20)])
+    ended(sinks, claim)
+    assert moved(sinks, 10, 10).abandoned == wanted(10, 20)
+    assert at(sinks) == (10, 2)
+    assert not moved(sinks, 10, 10).changed
+    claim = claimed(sinks.ledger)
+    sinks.plan(claim, [wanted(10, 30, generation=2, shape="s2")])
+
+
+def test_a_topic_that_was_made_again_is_gone_on_with_from_where_a_person_says(sinks):
+    claim = begun(sinks)
+    deliver(sinks, claim, 10)
+    sinks.published(claim, {LOG: 10})
+    sinks.plan(claim, [wanted(10, 20)])
+    ended(sinks, claim)
+    new = LOG._replace(topic_id="id-2")
+    told = moved(sinks, 10, 0, new)
+    assert (told.abandoned, told.superseded, told.skipped) == (wanted(10, 20), 0, None)
+    found = sinks.positions("c1", "orders")
+    assert list(found) == [new]
+    assert (found[new].next_offset, found[new].published_offset, found[new].generation) == (0, None, 1)
+    deliver(sinks, claimed(sinks.ledger), 5, log=new)
+    sums = {log: one.count for log, one in sinks.sums("c1", "orders").items()}
+    assert sums == {LOG: 10, new: 5}
+
+
+def test_an_empty_topic_id_stands_for_the_stored_one(sinks):
+    claim = begun(sinks)
+    deliver(sinks, claim, 10)
+    ended(sinks, claim)
+    assert moved(sinks, 10, 0, LOG._replace(topic_id="")).superseded == 1
+    assert at(sinks) == (0, 2)
+
+
+def test_a_position_can_be_forgotten_and_given_again(sinks):
+    claim = begun(sinks)
+    deliver(sinks, claim, 10, 20)
+    ended(sinks, claim)
+    assert moved(sinks, 20, None).changed
+    assert sinks.positions("c1", "orders") == {}
+    assert [row[:2] for row in live(sinks)] == [(0, 10), (10, 20)]
+    assert not moved(sinks, 20, None).changed
+    claim = claimed(sinks.ledger)
+    with pytest.raises(Refused, match="lies inside of"):
+        sinks.adopt(claim, {LOG: 15})
+    sinks.adopt(claim, {LOG: 10, NEXT: 3})
+    assert (at(sinks), at(sinks, NEXT)) == ((10, 2), (3, 1))
+    assert live(sinks) == [(0, 10, 1, "committed")]
+
+
+def test_a_pipeline_that_never_ran_is_given_a_position(place, sinks):
+    assert moved(sinks, None, 7).changed
+    assert at(sinks) == (7, 1)
+    assert place.ask("select count(*) from playhead_runs") == [("0",)]
+    assert moved(sinks, 7, 9).skipped == OffsetRange(*LOG, 7, 9)
+    sinks.adopt(claimed(sinks.ledger), {LOG: 9})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_is_done_the_ranges_that_count_have_no_overlap_and_end_at_the_position(sinks, seed):
+    """Random steps, against a plain account of which generation each offset was last delivered or skipped in."""
+    chance = random.Random(seed)
+    claim = begun(sinks)
+    for _ in range(60):
+        position, generation = at(sinks)
+        step = chance.choice(("deliver", "deliver", "claim", "back", "edge", "forward"))
+        if step in ("deliver", "claim"):
+            claim = claimed(sinks.ledger)
+            for one in sinks.open_claims(claim):
+                assert (one.range.start, one.generation) == (position, generation)
+                sinks.commit(claim, one, [closed(one.range.start, one.range.end)])
+                position = one.range.end
+            end = position + chance.randint(1, 9)
+            if step == "claim":
+                sinks.plan(claim, [wanted(position, end, generation=generation)])
+            else:
+                deliver(sinks, claim, end, end + 3)
+        else:
+            ended(sinks, claimed(sinks.ledger))
+            target = position + chance.randint(1, 9) if step == "forward" else chance.randint(0, position)
+            if step == "edge":
+                target = sinks.floor("c1", "orders", LOG, target)
+            before = live(sinks)
+            try:
+                told = moved(sinks, position, target)
+            except Refused as error:
+                assert "lies inside of" in error.what
+                assert live(sinks) == before
+            else:
+                assert at(sinks)[0] == target
+                assert at(sinks)[1] >= generation + (told.abandoned is not None)
+        kept = [OffsetRange(*LOG, start, end) for start, end, *_ in live(sinks)]
+        assert sum(len(one) for one in kept) == RangeSet(kept).offsets == at(sinks)[0]
+        assert max((one.end for one in kept), default=0) == at(sinks)[0]
