@@ -1,0 +1,70 @@
+"""The S3 sink connector in the driver: which schema its Parquet files have, and when the clock closes a file."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from playhead.errors import Refused
+from playhead.pipeline.records.options import JSON
+from playhead.pipeline.sinks import Recall, Samples, Writer
+from playhead.pipeline.sinks.by_topic import ByTopic
+from playhead.pipeline.sinks.files.opening import open_file_writer
+from playhead.pipeline.sinks.files.options import PARQUET, parse_options
+from playhead.pipeline.sinks.files.schedule import next_rotation_ms
+from playhead.pipeline.sinks.values.inference import infer_schema
+from playhead.pipeline.sinks.values.options import parse_converter
+from playhead.pipeline.sinks.values.schema import Schema
+from playhead.sql.range_values import ClosedRange, RangeClaim
+
+BY_CLOCK = "by the clock: records that are delivered anew from the start come into other files; a claim that is repeated does not"
+Done = Sequence[tuple[RangeClaim, Sequence[ClosedRange]]]
+
+
+class FilesSink:
+    def __init__(self, config: Mapping[str, str], worker: Mapping[str, str]) -> None:
+        self._config = config
+        self._worker = worker
+        self._options = parse_options(config, worker)
+        self._converter = parse_converter(config, worker)
+        self.shape = self._options.shape
+        self.notes = [BY_CLOCK] if self._options.is_by_clock else []
+
+    @property
+    def fewest_records(self) -> int:
+        """Record time may close a file after any record."""
+        return 1 if self._options.cut.rotate_ms > 0 else self._options.cut.flush_size
+
+    def writer(self, recall: Recall, samples: Samples) -> Writer:
+        told = self._converter.schemas_enable or self._converter.schema_text or self._converter.name != JSON
+        if self._options.format.kind != PARQUET or told:
+            return open_file_writer(self._config, self._worker)
+        return ByTopic({topic: self._with_schema(topic, recall, samples) for topic in samples})
+
+    def _with_schema(self, topic: str, recall: Recall, samples: Samples) -> Writer:
+        text = recall(f"schema/{topic}", partial(self._inferred, topic, samples))
+        return open_file_writer(self._config, self._worker, Schema.from_json(text))
+
+    def _inferred(self, topic: str, samples: Samples) -> str:
+        schema = infer_schema(samples[topic](), self._converter)
+        if schema is None:
+            raise Refused(
+                f"no columns can be made of {topic}: none of its first records is a JSON object with members",
+                "Parquet needs columns; JsonFormat writes such records as they are",
+            )
+        return schema.to_json()
+
+    def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:
+        due = next_rotation_ms(self._options.cut, last_closed_ms)
+        return due is not None and due <= now_ms
+
+    def merging(self, done: Done) -> None:
+        """Files are there before the commit, and nothing of them is in a database."""
+
+    def settled(self, done: Sequence[RangeClaim]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def open_files_sink(config: Mapping[str, str], worker: Mapping[str, str]) -> FilesSink:
+    return FilesSink(config, worker)
