@@ -4,7 +4,7 @@ One call of Python per record is the price of the library; everything else is pe
 the first and the last of each partition: the partitions are chosen here, and within one of them the broker keeps the order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice, repeat
 from types import TracebackType
@@ -18,6 +18,8 @@ from playhead.model import Deadline
 
 TRANSACTION_SECONDS = 300
 _QUEUE_MESSAGES = 200_000
+
+Keyed = tuple[bytes | None, bytes | None, int]  # value, key, partition
 
 
 class BulkProducer(TransactionalProducer):
@@ -42,12 +44,25 @@ class BulkProducer(TransactionalProducer):
                 self.abort()
         super().__exit__(kind, error, trace)
 
-    def send(
-        self, topic: str, partition: int, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None
-    ) -> None:
-        """All to one partition, in their order. `keys` None: no record has one."""
+    def send_keyed(self, topic: str, records: Iterable[Keyed], marks: Sequence[int]) -> None:
+        """Each to its own partition, in their order. `marks`: the numbers of those that are the first or the last of their
+        partition, in order; the last record of all is always one."""
         produce = self._producer.produce
-        pairs = zip(values, repeat(None) if keys is None else keys, strict=False)
+        left, at = iter(records), 0
+        for mark in marks:
+            for value, key, partition in islice(left, mark - at):
+                try:
+                    produce(topic, value, key, partition)
+                except (BufferError, KafkaException):
+                    self._queue(topic, key, value, partition, self._delivered)
+            for value, key, partition in islice(left, 1):
+                self._marked(topic, partition, value, key)
+            at = mark + 1
+
+    def send(self, topic: str, partition: int, values: Sequence[bytes | None]) -> None:
+        """All to one partition, in their order, without keys."""
+        produce = self._producer.produce
+        pairs = zip(values, repeat(None), strict=False)
         last = len(values) - 1
         for value, key in islice(pairs, 1):
             self._marked(topic, partition, value, key)

@@ -25,6 +25,7 @@ from playhead.kafka.transactions import fence
 from playhead.model import Deadline, Map
 from playhead.pipeline.chunk_notes import NOTE, encode_note
 from playhead.pipeline.faults import marked
+from playhead.pipeline.partitioning import choose_partitions, first_and_last
 from playhead.pipeline.sources import CURSOR_ID, CURSOR_TIME, HASH, KEY, VALUE, Last
 from playhead.pipeline.turns import COMMITTED, PRODUCED, READY, ROWS, Address, Seat, seat_at
 
@@ -105,13 +106,22 @@ class ChunkTask:
             if not totals.count:
                 producer.begin()
             partition = (self.first_partition + number + at) % self.topic_partitions
-            values = _bytes(batch, VALUE)
-            producer.send(self.topic, partition, values or [None] * batch.num_rows, _bytes(batch, KEY))
+            self._send(producer, partition, batch)
             totals.add(batch)
             seat.tell(f"{ROWS} {totals.count}")
         if totals.count:
             producer.flush()
         return totals
+
+    def _send(self, producer: BulkProducer, partition: int, batch: pa.RecordBatch) -> None:
+        """Records with a key go where Connect's producer would put them, the others of a batch to one partition."""
+        values, keys = _bytes(batch, VALUE) or [None] * batch.num_rows, _bytes(batch, KEY)
+        if keys is None:
+            producer.send(self.topic, partition, values)
+            return
+        partitions = choose_partitions(batch.column(KEY), self.topic_partitions, partition)
+        records = zip(values, keys, partitions.tolist(), strict=True)
+        producer.send_keyed(self.topic, records, first_and_last(partitions))
 
     def _committed(self, producer: BulkProducer, totals: "Totals", where: str) -> Map | None:
         if not totals.count:

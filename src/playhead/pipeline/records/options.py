@@ -1,9 +1,9 @@
-"""The options of a connector and its worker that shape the bytes of a record's value.
+"""The options of a connector and its worker that shape the bytes of a record's key and value.
 
 Names, defaults and inheritance are Connect's: a connector that names a converter of its own gets none of the worker's settings
-for it. JsonConverter and StringConverter are known; any other converter of values is refused by name, since its bytes would be
-a guess. Keys are null, so the converter of keys never writes and may be any. The zone of `db.timezone` must be known to this
-machine, or be one of Java's own forms.
+for it. JsonConverter and StringConverter are known; any other converter is refused by name, since its bytes would be a guess.
+Without a transform that makes keys they are null, so that the converter of keys never writes and may be any. The zone of
+`db.timezone` must be known to this machine, or be one of Java's own forms.
 """
 
 import re
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from zoneinfo import available_timezones
 
 from playhead.errors import Invalid, near_names
+from playhead.pipeline.records.transforms import Chain, makes_keys
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -26,7 +27,6 @@ GRANULARITIES = (
     "nanos_iso_datetime_string",
 )
 DECIMAL_FORMATS = ("BASE64", "NUMERIC")
-_CONVERTER = "value.converter"
 _SETTINGS = {
     JSON: ("schemas.enable", "decimal.format", "schemas.cache.size", "replace.null.with.default", "converter.type"),
     STRING: ("converter.encoding", "converter.type"),
@@ -65,53 +65,68 @@ _JAVA_OFFSET = re.compile(r"(UTC|GMT|UT)?[+-]\d{1,2}(:?\d{2})?|Z")
 
 
 @dataclass(frozen=True, slots=True)
+class Converter:
+    name: str = JSON
+    schemas_enable: bool = True
+    decimal_format: str = "BASE64"
+
+
+@dataclass(frozen=True, slots=True)
 class RecordOptions:
+    """`key` is None where no transform makes keys; `converter` and what follows it is that of values."""
+
     numeric_mapping: str = "none"
     timestamp_granularity: str = "connect_logical"
     db_timezone: str = "UTC"
     converter: str = JSON
     schemas_enable: bool = True
     decimal_format: str = "BASE64"
+    key: Converter | None = None
+    transforms: Chain = ()
+
+    @property
+    def value(self) -> Converter:
+        return Converter(self.converter, self.schemas_enable, self.decimal_format)
 
 
-def parse_record_options(config: Mapping[str, str], worker: Mapping[str, str]) -> RecordOptions:
+def parse_record_options(config: Mapping[str, str], worker: Mapping[str, str], transforms: Chain = ()) -> RecordOptions:
     """The options of a connector's config, with what it leaves to its worker's properties."""
-    converter, settings = _converter(config, worker)
+    value = parse_converter("value.converter", config, worker)
     return RecordOptions(
         numeric_mapping=_numeric_mapping(config),
         timestamp_granularity=_one_of(config, "timestamp.granularity", GRANULARITIES),
         db_timezone=_zone(config.get("db.timezone", "UTC").strip()),
-        converter=converter,
-        schemas_enable=_boolean(settings, f"{_CONVERTER}.schemas.enable", default=True),
-        decimal_format=_one_of(settings, f"{_CONVERTER}.decimal.format", DECIMAL_FORMATS),
+        converter=value.name,
+        schemas_enable=value.schemas_enable,
+        decimal_format=value.decimal_format,
+        key=parse_converter("key.converter", config, worker) if makes_keys(transforms) else None,
+        transforms=transforms,
     )
 
 
-def _converter(config: Mapping[str, str], worker: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-    source = config if config.get(_CONVERTER) else worker
-    converter = source.get(_CONVERTER, "").strip()
+def parse_converter(option: str, config: Mapping[str, str], worker: Mapping[str, str]) -> Converter:
+    """`option` is `key.converter` or `value.converter`."""
+    source = config if config.get(option) else worker
+    converter = source.get(option, "").strip()
     if not converter:
-        raise Invalid(
-            "neither the connector nor its worker names a value.converter",
-            f"set value.converter, for example to {JSON}",
-        )
+        raise Invalid(f"neither the connector nor its worker names a {option}", f"set {option}, for example to {JSON}")
     converter = {"JsonConverter": JSON, "Json": JSON, "StringConverter": STRING, "String": STRING}.get(
         converter, converter
     )
     if converter not in _SETTINGS:
-        raise Invalid(f"the Spark engine has no value.converter {converter}", f"it knows {JSON} and {STRING}")
-    if converter == STRING and _encoding(source) not in ("UTF8", "UTF-8"):
-        raise Invalid(f"the Spark engine writes strings as UTF-8, not as {_encoding(source)}", "leave the encoding out")
-    known = {f"{_CONVERTER}.{name}" for name in _SETTINGS[converter]}
-    prefix = f"{_CONVERTER}."
+        raise Invalid(f"the Spark engine has no {option} {converter}", f"it knows {JSON} and {STRING}")
+    encoding = source.get(f"{option}.converter.encoding", "UTF8").strip().upper()
+    if converter == STRING and encoding not in ("UTF8", "UTF-8"):
+        raise Invalid(f"the Spark engine writes strings as UTF-8, not as {encoding}", "leave the encoding out")
+    known = {f"{option}.{name}" for name in _SETTINGS[converter]}
     for name in config:
-        if name.startswith(prefix) and source is config and name not in known:
+        if name.startswith(f"{option}.") and source is config and name not in known:
             raise Invalid(f"the Spark engine does not know the option {name}", near_names(name, sorted(known)))
-    return converter, source
-
-
-def _encoding(settings: Mapping[str, str]) -> str:
-    return settings.get(f"{_CONVERTER}.converter.encoding", "UTF8").strip().upper()
+    return Converter(
+        converter,
+        _boolean(source, f"{option}.schemas.enable", default=True),
+        _one_of(source, f"{option}.decimal.format", DECIMAL_FORMATS),
+    )
 
 
 def _numeric_mapping(config: Mapping[str, str]) -> str:

@@ -1,30 +1,58 @@
 """The schema part of a record, as JsonConverter writes it with `schemas.enable=true`: member order and names are Connect's."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 from playhead.connect.javajson import encode_string
 from playhead.pipeline.records.fields import Field, Kind
 
-_LOGICAL = {Kind.DECIMAL: "Decimal", Kind.DATE: "Date", Kind.TIME: "Time", Kind.TIMESTAMP: "Timestamp"}
-_PACKAGE = "org.apache.kafka.connect.data"
+_PACKAGE = "org.apache.kafka.connect.data."
+DECIMAL, DATE, TIME, TIMESTAMP = (_PACKAGE + name for name in ("Decimal", "Date", "Time", "Timestamp"))
+LOGICAL = frozenset({DECIMAL, DATE, TIME, TIMESTAMP})
+STRUCT = "struct"
+_NAMES = {Kind.DECIMAL: DECIMAL, Kind.DATE: DATE, Kind.TIME: TIME, Kind.TIMESTAMP: TIMESTAMP}
 
 
-def encode_schema(fields: Sequence[Field], name: str, granularity: str) -> str:
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """`type` in JsonConverter's words: its floats are `float` and `double`. `fields` is for structs."""
+
+    type: str
+    optional: bool = False
+    name: str | None = None
+    version: int | None = None
+    parameters: tuple[tuple[str, str], ...] = ()
+    fields: tuple[tuple[str, "Schema"], ...] = ()
+
+    @property
+    def is_logical(self) -> bool:
+        """The converter writes such a value by the name of its schema, not by its type."""
+        return self.name in LOGICAL
+
+
+def encode_schema(schema: Schema, field: str | None = None) -> str:
     """A schema without a name (a query's) has no `name` member."""
-    inner = ",".join(_encode_field(field, granularity) for field in fields)
-    named = f',"name":{encode_string(name)}' if name else ""
-    return f'{{"type":"struct","fields":[{inner}],"optional":false{named}}}'
-
-
-def _encode_field(field: Field, granularity: str) -> str:
-    optional = "true" if field.column.nullable else "false"
-    members = [f'"type":"{field.type}"', f'"optional":{optional}']
-    is_logical = field.kind in _LOGICAL and (field.kind is not Kind.TIMESTAMP or granularity == "connect_logical")
-    if is_logical:
-        members.append(f'"name":"{_PACKAGE}.{_LOGICAL[field.kind]}","version":1')
-    if field.kind is Kind.DECIMAL:
-        members.append(
-            f'"parameters":{{"scale":"{field.scale}","connect.decimal.precision":"{field.column.precision}"}}'
-        )
-    members.append(f'"field":{encode_string(field.name)}')
+    members = [f'"type":"{schema.type}"']
+    if schema.type == STRUCT:
+        members.append(f'"fields":[{",".join(encode_schema(inner, name) for name, inner in schema.fields)}]')
+    members.append('"optional":true' if schema.optional else '"optional":false')
+    if schema.name is not None:
+        members.append(f'"name":{encode_string(schema.name)}')
+    if schema.version is not None:
+        members.append(f'"version":{schema.version}')
+    if schema.parameters:
+        inner = ",".join(f"{encode_string(key)}:{encode_string(value)}" for key, value in schema.parameters)
+        members.append(f'"parameters":{{{inner}}}')
+    if field is not None:
+        members.append(f'"field":{encode_string(field)}')
     return "{" + ",".join(members) + "}"
+
+
+def schema_of(field: Field, granularity: str) -> Schema:
+    """What the JDBC source says about a column."""
+    optional = field.column.nullable
+    if field.kind not in _NAMES or (field.kind is Kind.TIMESTAMP and granularity != "connect_logical"):
+        return Schema(field.type, optional)
+    parameters: tuple[tuple[str, str], ...] = ()
+    if field.kind is Kind.DECIMAL:
+        parameters = (("scale", str(field.scale)), ("connect.decimal.precision", str(field.column.precision)))
+    return Schema(field.type, optional, _NAMES[field.kind], 1, parameters)

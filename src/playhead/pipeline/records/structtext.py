@@ -1,7 +1,7 @@
 """The text of a row that StringConverter writes: `Struct.toString`, with null fields left out.
 
 Its values print themselves as the connector's Java objects do: `java.sql.Date`, `Time` and `Timestamp` in the worker's zone,
-taken as UTC. An array of bytes prints its address in memory, so a column of bytes is refused.
+taken as UTC.
 """
 
 from collections.abc import Sequence
@@ -9,18 +9,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-from playhead.errors import Invalid
 from playhead.pipeline.records.faults import fault
-from playhead.pipeline.records.fields import Field, Kind
-
-
-def check_text(fields: Sequence[Field]) -> None:
-    for field in fields:
-        if field.kind is Kind.BYTES:
-            raise Invalid(
-                f"column {field.name!r} is bytes, which StringConverter writes as an address in memory",
-                "use org.apache.kafka.connect.json.JsonConverter, or leave the column out",
-            )
 
 
 def write_struct(members: Sequence[tuple[str, Column]]) -> Column:

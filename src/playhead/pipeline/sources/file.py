@@ -7,7 +7,7 @@ may lie inside a line; that is refused with the position to set, for it would se
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -16,14 +16,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from playhead.errors import Fault, Invalid, NotFound, Refused
+from playhead.errors import ConfigInvalid, Fault, Invalid, NotFound, Refused
 from playhead.model import Map
 from playhead.pipeline.faults import marked
-from playhead.pipeline.records.javacalls import is_ascii
-from playhead.pipeline.records.jsontext import escape_beyond_basic_plane
-from playhead.pipeline.records.options import JSON, RecordOptions, parse_record_options
-from playhead.pipeline.records.record import PLAIN, Writing, record_hash
-from playhead.pipeline.sources import CURSOR_ID, CURSOR_TIME, HASH, KEY, VALUE, Chunk, Last, Source, Step
+from playhead.pipeline.records.nodes import Made
+from playhead.pipeline.records.options import RecordOptions, parse_record_options
+from playhead.pipeline.records.schema import Schema
+from playhead.pipeline.records.transforms import Chain, InsertField, makes_keys
+from playhead.pipeline.records.transforms.chain import Parts, apply_chain, route
+from playhead.pipeline.records.transforms.options import parse_transforms, refused_partitioners
+from playhead.pipeline.sources import CURSOR_ID, CURSOR_TIME, Chunk, Last, Source, Step
+from playhead.pipeline.sources.writings import Writings, write_parts
 
 BLOCK_BYTES = 4 * 1024 * 1024
 _BYTES_PER_ROW = 100  # a guess, to turn rows per chunk into bytes
@@ -32,26 +35,43 @@ _END = re.compile(rb"\r\n|\n|\r")
 HONOURED = frozenset({"file", "topic", "batch.size"})
 HARMLESS = frozenset({"name", "connector.class", "tasks.max", "tasks.max.enforce", "key.converter", "value.converter"})
 PREFIXES = ("key.converter.", "value.converter.", "producer.override.", "topic.creation.")
+OF_TRANSFORMS = ("transforms", "predicates")  # with all that is below them
 
 
 def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:
     faults = [
         Fault(key, None, "the Spark engine does not honour this option")
         for key in config
-        if key not in HONOURED | HARMLESS | {"offsets.storage.topic"} and not key.startswith(PREFIXES)
+        if key not in HONOURED | HARMLESS | {"offsets.storage.topic"}
+        and not key.startswith(PREFIXES)
+        and key.partition(".")[0] not in OF_TRANSFORMS
     ]
     faults += [
         Fault(key, None, "must be set: there is no stdin on Spark") for key in ("file", "topic") if not config.get(key)
     ]
+    chain: Chain = ()
     try:
-        parse_record_options(config, worker)
+        chain = parse_transforms(config)
+    except ConfigInvalid as error:
+        faults += error.faults
+    if makes_keys(chain):
+        faults += refused_partitioners(config, worker)
+    faults += [
+        Fault(f"transforms.{one.alias}.timestamp.field", None, "would be the time at which the line is read")
+        for one in chain
+        if isinstance(one.change, InsertField) and one.change.timestamp
+    ]
+    try:
+        parse_record_options(config, worker, chain)
     except Invalid as error:
         faults.append(Fault("value.converter", None, error.what))
     return faults
 
 
 def open_file_source(config: Mapping[str, str], worker: Mapping[str, str]) -> Source:
-    return FileSource(FileLines(Path(config["file"]), config["topic"], parse_record_options(config, worker)))
+    chain, topic = parse_transforms(config), config["topic"]
+    lines = FileLines(Path(config["file"]), topic, parse_record_options(config, worker, chain))
+    return FileSource(lines if not chain else replace(lines, topic=route(chain, topic), first_topic=topic))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +92,7 @@ class FileLines:
     options: RecordOptions
     has_position: bool = True
     is_key_known: bool = True
+    first_topic: str | None = None  # before any transform, if there are some
 
     @property
     def name(self) -> str:
@@ -127,14 +148,7 @@ class FileStep:
         lines = spark.range(0, len(self.chunks), 1, len(self.chunks)).mapInArrow(
             cast(Any, reader), f"line string, {CURSOR_ID} bigint"
         )
-        valued = writing_of(self.lines.options).of(lines, F.col(CURSOR_ID))
-        return valued.select(
-            VALUE,
-            record_hash(F.col(VALUE)).alias(HASH),
-            F.lit(None).cast("string").alias(KEY),
-            CURSOR_ID,
-            F.lit(None).cast("bigint").alias(CURSOR_TIME),
-        )
+        return writings_of(self.lines).of(lines, F.col(CURSOR_ID), F.lit(None).cast("bigint").alias(CURSOR_TIME))
 
     def close(self) -> None:
         return
@@ -184,16 +198,10 @@ def _lines_batch(found: Sequence[tuple[bytes, bytes]], at: int) -> pa.RecordBatc
     return pa.RecordBatch.from_arrays([texts, pa.array(ends, pa.int64())], names=["line", CURSOR_ID])
 
 
-def writing_of(options: RecordOptions) -> Writing:
-    """A line as StringConverter or JsonConverter writes it."""
-    line, value = F.col("line"), F.col(VALUE)
-    if options.converter != JSON:
-        return Writing(VALUE, line, F.lit(True), value)
-    wrapped = F.to_json(F.struct(line.alias("v")))  # {"v":"..."}
-    text = escape_beyond_basic_plane(F.substring(value, F.lit(6), F.length(value) - 6), F.col(PLAIN))
-    if options.schemas_enable:
-        text = F.concat(F.lit('{"schema":{"type":"string","optional":false},"payload":'), text, F.lit("}"))
-    return Writing(VALUE, wrapped, is_ascii(line), text)
+def writings_of(lines: FileLines) -> Writings:
+    """A line is a string to Connect, and has no key."""
+    parts = Parts(lines.first_topic or lines.topic, Made(Schema("string"), F.col("line")))
+    return write_parts(apply_chain(lines.options.transforms, parts), lines.options)
 
 
 def _start_of(position: Map | None) -> int:

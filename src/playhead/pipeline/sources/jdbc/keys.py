@@ -34,6 +34,8 @@ HONOURED = frozenset(
 )
 # `parse_record_options` reads these.
 OF_RECORDS = frozenset(["numeric.mapping", "numeric.precision.mapping", "timestamp.granularity", "db.timezone"])
+# ... and `parse_transforms` these, with all that is below them.
+OF_TRANSFORMS = ("transforms", "predicates")
 HARMLESS = frozenset(
     [
         "name",
@@ -67,8 +69,6 @@ ONLY = {
     "errors.retry.delay.max.ms": ("60000",),
     "errors.log.enable": ("false", "true"),
     "errors.log.include.messages": ("false", "true"),
-    "transforms": ("",),
-    "predicates": ("",),
     "query.masked": ("",),
     "timestamp.columns.mapping": ("",),
     "incrementing.column.mapping": ("",),
@@ -78,6 +78,4 @@ REASONS = {
     "errors.tolerance": "a row that cannot be converted stops the run, it is never skipped",
     "errors.retry.timeout": "a failed step is planned anew, a single record is not tried again",
     "errors.retry.delay.max.ms": "a failed step is planned anew, a single record is not tried again",
-    "transforms": "the Spark engine has no transforms yet",
-    "predicates": "the Spark engine has no transforms yet",
 }

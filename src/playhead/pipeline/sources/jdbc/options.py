@@ -12,6 +12,8 @@ from typing import TypeVar
 from playhead.errors import ConfigInvalid, Fault, Invalid
 from playhead.model.secret import Secret
 from playhead.pipeline.records.options import RecordOptions, parse_record_options
+from playhead.pipeline.records.transforms import makes_keys
+from playhead.pipeline.records.transforms.options import parse_transforms, refused_partitioners
 from playhead.pipeline.sources.jdbc import keys
 from playhead.pipeline.sources.jdbc.url import refused_properties, refused_url
 
@@ -102,7 +104,7 @@ class _Reading:
         for name in self.config:
             self._know(name)
         mode = self._one_of("mode", "", MODES)
-        record = self._tried("value.converter", lambda: parse_record_options(self.config, self.worker))
+        record = self._record()
         connection = self._connection()
         prefix = self.config.get("topic.prefix", "")
         tables = self._tables()
@@ -150,11 +152,16 @@ class _Reading:
         if name in keys.ONLY:
             if value not in keys.ONLY[name]:
                 self._fault(name, f"is not honoured on Spark: {keys.REASONS.get(name, 'it would change what is read')}")
-        elif name.startswith(("transforms.", "predicates.")):
-            if not self.config.get(name.split(".", maxsplit=1)[0], "").strip():
-                self._fault(name, "belongs to no transform")
+        elif name.partition(".")[0] in keys.OF_TRANSFORMS:
+            return
         elif not name.startswith((*keys.HARMLESS_PREFIXES, keys.PRODUCER, keys.DRIVER)):
             self._fault(name, "is not an option of this connector that the Spark engine knows")
+
+    def _record(self) -> RecordOptions | None:
+        transforms = self._tried("transforms", lambda: parse_transforms(self.config)) or ()
+        if makes_keys(transforms):
+            self.faults += refused_partitioners(self.config, self.worker)
+        return self._tried("value.converter", lambda: parse_record_options(self.config, self.worker, transforms))
 
     def _names(self, name: str) -> tuple[str, ...]:
         return tuple(part.strip() for part in self.config.get(name, "").split(",") if part.strip())

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import LongType, StringType
+from pyspark.sql.types import LongType
 
-from playhead.pipeline.records.record import record_hash
-from playhead.pipeline.sources import CURSOR_ID, CURSOR_TIME, HASH, KEY, VALUE, Chunk
+from playhead.pipeline.sources import CURSOR_ID, CURSOR_TIME, Chunk
 from playhead.pipeline.sources.jdbc.database import APPLICATION, Database
 from playhead.pipeline.sources.jdbc.flavour import ID, INSTANT, Sqlite
 from playhead.pipeline.sources.jdbc.view import View
@@ -78,13 +77,6 @@ class JdbcStep:
         cursor, nothing = self.view.cursor, F.lit(None).cast(LongType())
         number = F.col(ID) if cursor.id is not None else nothing
         instant = F.col(INSTANT) if isinstance(self.view.flavour, Sqlite) else F.unix_micros(F.col(INSTANT))
-        values = self.view.writing.of(
+        return self.view.writings.of(
             frame, number.alias(CURSOR_ID), (instant if cursor.times else nothing).alias(CURSOR_TIME)
-        )
-        return values.select(
-            VALUE,
-            record_hash(F.col(VALUE)).alias(HASH),
-            F.lit(None).cast(StringType()).alias(KEY),
-            CURSOR_ID,
-            CURSOR_TIME,
         )

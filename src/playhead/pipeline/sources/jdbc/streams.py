@@ -11,6 +11,7 @@ from functools import cached_property
 from playhead.errors import Invalid, Refused
 from playhead.model import Map
 from playhead.pipeline.records.record import make_record
+from playhead.pipeline.records.transforms.chain import Parts, apply_chain, columns_shown, route
 from playhead.pipeline.sources.jdbc.chunks import (
     MOST_ROWS,
     Pace,
@@ -77,8 +78,13 @@ class JdbcStream:
     def name(self) -> str:
         return self.relation.shown
 
-    @property
+    @cached_property
     def topic(self) -> str:
+        return route(self.options.record.transforms, self._first_topic)
+
+    @property
+    def _first_topic(self) -> str:
+        """Before any transform."""
         return self.options.topic_prefix + (self.relation.name or "")
 
     @property
@@ -108,6 +114,9 @@ class JdbcStream:
         columns = {"incrementing": options.incrementing_column} if options.has_id else {}
         if len(options.timestamp_columns) == 1 and options.record.timestamp_granularity == "connect_logical":
             columns["timestamp"] = options.timestamp_columns[0]
+        if options.record.transforms:
+            shown = columns_shown(self.view.parts.value)
+            columns = {field: shown[column] for field, column in columns.items() if column in shown}
         return find_ahead(value, position, columns)
 
     @property
@@ -133,7 +142,8 @@ class JdbcStream:
         record = make_record(
             [column for column, _ in columns], self.options.record, self.relation.name or "", self.database.product
         )
-        return View(self.database, self.flavour, self.relation, cursor, record, self.options.query_suffix)
+        parts = apply_chain(self.options.record.transforms, Parts(self._first_topic, record.value))
+        return View(self.database, self.flavour, self.relation, cursor, record, parts, self.options.query_suffix)
 
     @cached_property
     def protection(self) -> Protection:
@@ -284,7 +294,7 @@ class JdbcStream:
             cursor = find_cursor(columns, key[0], (), table.shown)
         except Invalid:
             return None
-        view = View(view.database, view.flavour, table, Cursor(cursor.id, ()), view.record)
+        view = View(view.database, view.flavour, table, Cursor(cursor.id, ()), view.record, view.parts)
         low, high = (
             ask.whole(f"SELECT {which}({view.id}) FROM {view.cursors}")  # noqa: S608
             for which in ("min", "max")

@@ -10,10 +10,11 @@ from functools import cached_property
 
 from playhead.errors import Invalid, NotFound
 from playhead.pipeline.records.columns import Column
-from playhead.pipeline.records.record import Record, Writing
-from playhead.pipeline.sources import VALUE
+from playhead.pipeline.records.record import Record
+from playhead.pipeline.records.transforms.chain import Parts
 from playhead.pipeline.sources.jdbc.database import Database
 from playhead.pipeline.sources.jdbc.flavour import ID, INSTANT, TIME, Flavour
+from playhead.pipeline.sources.writings import Writings, write_parts
 
 _NUMERIC, _DECIMAL = 2, 3  # java.sql.Types
 _WHOLE = frozenset((-6, 5, 4, -5))  # TINYINT, SMALLINT, INTEGER, BIGINT
@@ -48,6 +49,7 @@ class View:
     relation: Relation
     cursor: Cursor
     record: Record
+    parts: Parts
     suffix: str = ""
 
     @cached_property
@@ -79,8 +81,8 @@ class View:
         return self._from([*self.record.reads(self.flavour.quote), *self._cursor_columns()])
 
     @cached_property
-    def writing(self) -> Writing:
-        return self.record.writing(VALUE)
+    def writings(self) -> Writings:
+        return write_parts(self.parts, self.record.options)
 
     def shown(self, condition: str) -> str:
         """A chunk's condition in the names that the user knows."""
