@@ -100,6 +100,7 @@ class Member:
     def __init__(self, settings: ClientSettings, own: Mapping[str, str | int | bool], listener: Listener) -> None:
         self._errors: list[KafkaError] = []
         self._commit_errors: list[KafkaError] = []
+        self._commits_sent = self._commits_answered = 0
         self._failures: list[BaseException] = []
         self._listener = listener
         self._rebalances = 0
@@ -117,6 +118,11 @@ class Member:
         if self._consumer is None:
             raise RuntimeError("this member is closed")
         return self._consumer
+
+    @property
+    def id(self) -> str:
+        """As the group knows this member; empty before it has joined."""
+        return self.consumer.memberid() or ""
 
     def subscribe(self, topics: Sequence[str]) -> None:
         with translated(f"subscribing to {', '.join(topics)}"):
@@ -238,18 +244,28 @@ class Member:
         try:
             answered = self.consumer.commit(offsets=[_raw(*item) for item in offsets.items()], asynchronous=False)
         except KafkaException as error:
-            faults = [code_of(error)]
-        else:
-            faults = [raw.error for raw in answered if raw.error]
-        for fault in faults:
-            if fault.code() not in _MOVED_ON:
-                raise fault_of(fault, "committing offsets")
-        return not faults
+            return _accepted([code_of(error)])
+        return _accepted([raw.error for raw in answered if raw.error])
+
+    def commit_polling(self, offsets: Mapping[TopicPartition, int], metadata: str, poll: Callable[[], object]) -> bool:
+        """As `commit`, but polls while it waits, and gives up when `poll` raises. librdkafka's own waiting lasts for as long as
+        there is no coordinator, and cannot be interrupted. Only for a member that fetches nothing."""
+        self._commit_errors.clear()
+        with translated("committing offsets"):
+            raw = [RawPartition(*place, offset, metadata) for place, offset in offsets.items()]
+            self.consumer.commit(offsets=raw, asynchronous=True)
+        self._commits_sent += 1
+        ticket = self._commits_sent  # one that was given up before is answered first
+        while self._commits_answered < ticket:
+            poll()
+        faults, self._commit_errors = self._commit_errors, []
+        return _accepted(faults)
 
     def commit_soon(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Sends a commit and goes on; what became of it is known after a later poll, by `commit_fault`."""
         with translated("committing offsets"):
             self.consumer.commit(offsets=[_raw(*item) for item in offsets.items()], asynchronous=True)
+        self._commits_sent += 1
 
     def store(self, offsets: Mapping[TopicPartition, int]) -> None:
         """For librdkafka's own timer to commit."""
@@ -263,6 +279,7 @@ class Member:
         return next((fault for fault in found if not passes(fault)), None)
 
     def _committed(self, error: KafkaError | None, partitions: Sequence[RawPartition]) -> None:
+        self._commits_answered += 1
         self._commit_errors += [error] if error else [raw.error for raw in partitions if raw.error]
 
     # Partitions come and go
@@ -316,6 +333,13 @@ class Member:
         finally:
             self._consumer = None
         self._raise_failure()
+
+
+def _accepted(faults: Sequence[KafkaError]) -> bool:
+    for fault in faults:
+        if fault.code() not in _MOVED_ON:
+            raise fault_of(fault, "committing offsets")
+    return not faults
 
 
 def _raw(place: TopicPartition, offset: int | None = None) -> RawPartition:

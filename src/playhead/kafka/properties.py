@@ -98,7 +98,11 @@ class ClientSettings:
 
 
 def client_settings(context: Context) -> ClientSettings:
-    """Everything a context says about reaching Kafka, level by level: file, environment, flags.
+    return translate(client_properties(context))
+
+
+def client_properties(context: Context) -> dict[str, Setting]:
+    """Everything a context says about reaching Kafka, in Java's names, level by level: file, environment, flags.
 
     Within a level later wins: worker file, client file, `[kafka]` table or `-X`, `bootstrap-servers`. A worker file says all
     there is to say about its cluster, so one that is named on a higher level replaces what the lower ones said.
@@ -121,7 +125,7 @@ def client_settings(context: Context) -> ClientSettings:
             "no Kafka broker is named",
             "give --bootstrap-server, --worker-config or a context; `playhead lab up` starts a local one",
         )
-    return translate(properties)
+    return properties
 
 
 def settings_at(context: Context, bootstrap: str) -> ClientSettings:

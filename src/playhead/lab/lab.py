@@ -139,10 +139,15 @@ class Lab:
         """Standard output of a command-line class of Kafka, an oracle that is not us: `tool("kafka.tools...", ...)`."""
         return run_tool(self.folder, main, arguments, stdin=stdin, seconds=seconds)
 
-    def psql(self, sql: str) -> str:
+    def psql(self, sql: str, database: str = "") -> str:
         """What PostgreSQL's own client prints for one statement, unaligned and without headers."""
-        command = [str(postgres.postgres_programs() / "psql"), self.postgres_url, "-Atc", sql]
+        url = f"{self.postgres_url.rpartition('/')[0]}/{database}" if database else self.postgres_url
+        command = [str(postgres.postgres_programs() / "psql"), url, "-Atc", sql]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+
+    def make_bucket(self, name: str) -> None:
+        """To the S3 server a bucket is a folder."""
+        s3.make_bucket(self.folder, name)
 
     # Addresses
 
@@ -176,6 +181,20 @@ class Lab:
         user, _, place = self.postgres_url.removeprefix("postgresql://").partition("@")
         return f"jdbc:postgresql://{place}?user={user}"
 
+    @property
+    def s3_url(self) -> str:
+        if "s3" not in self.options.extras:
+            raise NotFound("part", "s3", self.part_names(), hint="start it with: playhead lab up --with s3")
+        return s3.endpoint(self._file)
+
+    @property
+    def s3_identity(self) -> str:
+        return s3.IDENTITY
+
+    @property
+    def s3_credential(self) -> str:
+        return s3.CREDENTIAL
+
     def environment(self) -> dict[str, str]:
         """Variables that lead other programs here, for `eval "$(playhead lab env)"`."""
         variables = {"PLAYHEAD_BOOTSTRAP_SERVERS": self.bootstrap_servers}
@@ -191,10 +210,10 @@ class Lab:
             }
         if "s3" in self.options.extras:
             variables |= {
-                "AWS_ENDPOINT_URL": s3.endpoint(self._file),
-                "AWS_ACCESS_KEY_ID": s3.IDENTITY,
-                "AWS_SECRET_ACCESS_KEY": s3.CREDENTIAL,
-                "AWS_REGION": "us-east-1",
+                "AWS_ENDPOINT_URL": self.s3_url,
+                "AWS_ACCESS_KEY_ID": self.s3_identity,
+                "AWS_SECRET_ACCESS_KEY": self.s3_credential,
+                "AWS_REGION": s3.REGION,
             }
         return variables
 

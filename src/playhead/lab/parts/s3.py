@@ -1,14 +1,22 @@
-"""An S3 server: S3Proxy over a folder. Its jars are fetched only when S3 is asked for."""
+"""An S3 server: S3Proxy over a folder. Its jars are fetched only when S3 is asked for.
+
+It listens on loopback only, with keys that are the same in every lab. An upload in several parts is seen once it is completed;
+what a killed server had of one stays in the folder, as parts stay on Amazon's, and is in no listing of objects.
+"""
 
 import http.client
+import re
 from pathlib import Path
 
+from playhead.errors import Invalid
 from playhead.lab.java import server_command
 from playhead.lab.options import LabFile
 from playhead.lab.parts import Part, properties_text
 
 IDENTITY = "playhead"
 CREDENTIAL = "playhead-lab"
+REGION = "us-east-1"
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", re.ASCII)
 
 
 def s3_part(folder: Path, lab: LabFile) -> Part:
@@ -46,6 +54,12 @@ def s3_part(folder: Path, lab: LabFile) -> Part:
         files={config: properties_text(properties)},
         prepare=lambda: (home / "data").mkdir(parents=True, exist_ok=True),
     )
+
+
+def make_bucket(folder: Path, name: str) -> None:
+    if not _BUCKET.fullmatch(name):
+        raise Invalid(f"{name!r} is not the name of a bucket")
+    (folder / "s3" / "data" / name).mkdir(parents=True, exist_ok=True)
 
 
 def endpoint(lab: LabFile) -> str:
