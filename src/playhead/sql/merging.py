@@ -1,0 +1,173 @@
+"""Staged rows -> the target table, by few statements for any number of rows.
+
+Rows that are only added go straight into the table. Others go into a temporary table first, with the partition and the offset of
+each record: of several records with one key the last counts. Over partitions there is no order, in Connect neither; here the
+higher partition wins. A key with a tombstone is deleted first, and what came after its last tombstone is written.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from playhead.errors import Busy, PlayheadError, Rejected
+from playhead.sql.faults import fault_of
+from playhead.sql.target_tables import TableName, find_table, quoted
+
+PARTITION, OFFSET, DELETED = "__playhead_partition", "__playhead_offset", "__playhead_deleted"
+META = (PARTITION, OFFSET, DELETED)
+_TEMPORARY = "playhead_merge"
+_REFUSALS = ("22", "23", "42", "P0")  # SQLSTATE: the data, a constraint, the table itself, a trigger of it
+Load = Callable[[Connection, str, Sequence[str]], None]  # connection, the table as SQL names it, its columns
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`kinds` are the types that the rows were made for, column by column."""
+
+    table: TableName
+    columns: tuple[str, ...]
+    kinds: tuple[str, ...]
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """`mode` is insert, upsert or update."""
+
+    mode: str
+    deletes: bool = False
+
+    @property
+    def is_direct(self) -> bool:
+        return self.mode == "insert" and not self.deletes
+
+
+def merge(connection: Connection, layout: Layout, how: How, load: Load) -> None:
+    """Inside a transaction that somebody else ends. `load` writes all rows of the layout."""
+    with _refusing(layout.table):
+        _check(connection, layout)
+        if how.is_direct:
+            load(connection, layout.table.sql, layout.columns)
+            return
+        connection.exec_driver_sql(temporary_statement(layout, connection.dialect.name))
+        load(connection, _TEMPORARY, (*META, *layout.columns))
+        for statement in merge_statements(layout, how, connection.dialect.name):
+            connection.exec_driver_sql(statement)
+        connection.exec_driver_sql(f"DROP TABLE {_TEMPORARY}")
+
+
+def temporary_statement(layout: Layout, dialect: str) -> str:
+    columns = _list(layout.columns)
+    ending = "ON COMMIT DROP AS" if dialect == "postgresql" else "AS"
+    meta = f"CAST(0 AS int) AS {PARTITION}, CAST(0 AS bigint) AS {OFFSET}, CAST(NULL AS boolean) AS {DELETED}"
+    nothing = f"SELECT {meta}, {columns} FROM {layout.table.sql} WHERE 1 = 0"  # noqa: S608
+    return _escaped(f"CREATE TEMPORARY TABLE {_TEMPORARY} {ending} {nothing}", dialect)
+
+
+def merge_statements(layout: Layout, how: How, dialect: str) -> list[str]:
+    """From the temporary table into the target."""
+    made = []
+    if how.deletes:
+        keys = _list(layout.keys)
+        gone = f"SELECT {keys} FROM {_TEMPORARY} WHERE {DELETED}"  # noqa: S608
+        made.append(f"DELETE FROM {layout.table.sql} WHERE ({keys}) IN ({gone})")  # noqa: S608
+    others = [column for column in layout.columns if column not in layout.keys]
+    if how.mode == "update":
+        made += [_update(layout, others)] if others else []
+    else:
+        made.append(_insert(layout, how, others, dialect))
+    return [_escaped(statement, dialect) for statement in made]
+
+
+def _insert(layout: Layout, how: How, others: Sequence[str], dialect: str) -> str:
+    columns = _list(layout.columns)
+    chosen = _last(layout) if how.mode == "upsert" else _after_deletion(layout)
+    replaces = how.mode == "upsert" and dialect == "sqlite"  # as the connector does
+    statement = (
+        f"INSERT {'OR REPLACE ' if replaces else ''}INTO {layout.table.sql} ({columns}) SELECT {columns} FROM {chosen}"  # noqa: S608
+    )
+    if how.mode != "upsert" or replaces:
+        return statement
+    sets = ", ".join(f"{quoted(name)} = EXCLUDED.{quoted(name)}" for name in others)
+    return f"{statement} ON CONFLICT ({_list(layout.keys)}) DO " + (f"UPDATE SET {sets}" if sets else "NOTHING")
+
+
+def _update(layout: Layout, others: Sequence[str]) -> str:
+    sets = ", ".join(f"{quoted(name)} = last.{quoted(name)}" for name in others)
+    found = " AND ".join(f"target.{quoted(name)} = last.{quoted(name)}" for name in layout.keys)
+    return f"UPDATE {layout.table.sql} AS target SET {sets} FROM {_last(layout)} WHERE {found}"  # noqa: S608
+
+
+def _last(layout: Layout) -> str:
+    """The last record of each key, unless that is a tombstone."""
+    keys, columns = _list(layout.keys), _list(layout.columns)
+    window = f"row_number() OVER (PARTITION BY {keys} ORDER BY {PARTITION} DESC, {OFFSET} DESC) AS __playhead_place"
+    numbered = f"SELECT {columns}, {DELETED}, {window} FROM {_TEMPORARY}"  # noqa: S608
+    return f"(SELECT {columns} FROM ({numbered}) AS numbered WHERE __playhead_place = 1 AND NOT {DELETED}) AS last"  # noqa: S608
+
+
+def _after_deletion(layout: Layout) -> str:
+    """All records that came after the last tombstone of their key."""
+    keys, columns = _list(layout.keys), _list(layout.columns)
+    place = f"row_number() OVER (PARTITION BY {keys} ORDER BY {PARTITION}, {OFFSET}) AS __playhead_place"
+    numbered = f"SELECT {columns}, {DELETED}, {place} FROM {_TEMPORARY}"  # noqa: S608
+    gone = f"max(CASE WHEN {DELETED} THEN __playhead_place ELSE 0 END) OVER (PARTITION BY {keys}) AS __playhead_gone"
+    told = f"SELECT {columns}, __playhead_place, {gone} FROM ({numbered}) AS numbered"  # noqa: S608
+    return f"(SELECT {columns} FROM ({told}) AS told WHERE __playhead_place > __playhead_gone) AS last"  # noqa: S608
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(quoted(name) for name in names)
+
+
+def _escaped(statement: str, dialect: str) -> str:
+    return statement.replace("%", "%%") if dialect == "postgresql" else statement
+
+
+def _check(connection: Connection, layout: Layout) -> None:
+    """The bytes of a row mean something only for the types that they were made for."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"LOCK TABLE {layout.table.sql} IN ROW EXCLUSIVE MODE"))
+    found = find_table(connection, layout.table)
+    columns = found.columns if found else {}
+    kinds = tuple(columns[name].kind if name in columns else "" for name in layout.columns)
+    if kinds != layout.kinds:
+        what = f"table {layout.table} was changed while rows were on their way into it"
+        raise Busy(what, hint="nothing was committed: the rows are made anew")
+
+
+@contextmanager
+def _refusing(table: TableName) -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        raise refusal(error, table) from None
+
+
+def refusal(error: DBAPIError, table: TableName) -> PlayheadError:
+    """The database did not take the rows: its own first line, and the names of the constraint and of the column."""
+    state = str(getattr(error.orig, "sqlstate", "") or "")
+    name = str(getattr(error.orig, "sqlite_errorname", "") or "")
+    doing = f"merging rows into {table}"
+    if not state.startswith(_REFUSALS) and not name.startswith(
+        ("SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_ERROR")
+    ):
+        return fault_of(error, doing)
+    said = str(error.orig).splitlines()[0]
+    diagnosis = getattr(error.orig, "diag", None)
+    named = [
+        f"{word} {found}"
+        for word, found in (
+            ("constraint", getattr(diagnosis, "constraint_name", None)),
+            ("column", getattr(diagnosis, "column_name", None)),
+        )
+        if found and found not in said
+    ]
+    return Rejected(
+        f"{doing}: {said} ({', '.join([*named, state or name])})",
+        message=said,
+        hint="nothing of this step was committed; mend the records or the table, then run again",
+    )

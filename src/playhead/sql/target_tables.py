@@ -1,0 +1,176 @@
+"""Tables that a sink writes to: found, described, made. Names are quoted wherever they are used.
+
+A name with a dot is that of a schema and a table, as for the connector. With `quote.sql.identifiers=never` the database folds a
+name as it always does. A name that PostgreSQL would cut is refused: two topics could end up in one table.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from playhead.errors import Invalid
+
+_LONGEST_BYTES = 63
+_PART = re.compile(r'"((?:[^"]|"")+)"|`([^`]+)`|([^."`]+)')
+_CREATION_LOCK = 0x706C6179_7461626C  # "playtabl"
+_FIND = text(
+    """
+    SELECT c.oid, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relname = :name AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+      AND (n.nspname = CAST(:schema AS text) OR (CAST(:schema AS text) IS NULL AND pg_table_is_visible(c.oid)))
+    """
+)
+_COLUMNS = text(
+    """
+    SELECT a.attname, COALESCE(b.typname, t.typname) AS kind, COALESCE(b.typtype, t.typtype) AS sort,
+           CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE a.atttypmod END AS modifier,
+           a.attnotnull OR t.typnotnull AS required, a.atthasdef OR a.attidentity <> '' AS filled,
+           a.attgenerated <> '' AS generated
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid LEFT JOIN pg_type b ON t.typtype = 'd' AND b.oid = t.typbasetype
+    WHERE a.attrelid = :oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+    """
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    schema: str | None
+    name: str
+
+    @property
+    def sql(self) -> str:
+        return f"{quoted(self.schema)}.{quoted(self.name)}" if self.schema else quoted(self.name)
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}" if self.schema else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class TargetColumn:
+    """`kind` is the database's own name of the type (`int4`), of SQLite's the declared one. `filled`: it has a value by itself.
+
+    `length` is that of a text, `precision` and `scale` are a numeric's; None where there is no limit.
+    """
+
+    name: str
+    kind: str
+    required: bool = False
+    filled: bool = False
+    generated: bool = False
+    is_enum: bool = False
+    length: int | None = None
+    precision: int | None = None
+    scale: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTable:
+    name: TableName
+    columns: Mapping[str, TargetColumn]
+    type: str = "TABLE"
+
+
+def quoted(name: str) -> str:
+    if "\x00" in name:
+        raise Invalid("a name with the character U+0000 is none for a database")
+    return '"' + name.replace('"', '""') + '"'
+
+
+def column_name(name: str, *, quotes: bool) -> str:
+    """As the database will know it."""
+    if len(name.encode()) > _LONGEST_BYTES:
+        raise Invalid(f"the name {name!r} is longer than {_LONGEST_BYTES} bytes, and PostgreSQL would cut it")
+    return name if quotes else name.lower()
+
+
+def parse_table_name(text_: str, schema: str | None, *, quotes: bool) -> TableName:
+    """`schema`: where a table without one is, None for where the database looks first."""
+    parts, at = [], 0
+    while found := _PART.match(text_, at):
+        parts.append((found[1] or "").replace('""', '"') or found[2] or found[3])
+        at = found.end() + 1
+        if at > len(text_) or text_[at - 1] != ".":
+            break
+    if at != len(text_) + 1 or len(parts) > 2:
+        raise Invalid(
+            f"{text_!r} is not the name of a table", "name it like orders or sales.orders in table.name.format"
+        )
+    names = [column_name(part.strip(), quotes=quotes) for part in parts]
+    return TableName(names[0] if len(names) > 1 else schema, names[-1])
+
+
+def find_table(connection: Connection, name: TableName) -> TargetTable | None:
+    if connection.dialect.name == "sqlite":
+        return _find_sqlite(connection, name)
+    found = connection.execute(_FIND, {"name": name.name, "schema": name.schema}).first()
+    if found is None:
+        return None
+    rows = connection.execute(_COLUMNS, {"oid": found.oid}).all()
+    columns = {row.attname: _column(row) for row in rows}
+    kind = {"r": "TABLE", "p": "PARTITIONED TABLE"}.get(found.relkind, "VIEW")
+    return TargetTable(name, columns, kind)
+
+
+def create_table(connection: Connection, name: TableName, rules: Mapping[str, str], keys: Sequence[str]) -> None:
+    """`rules`: what follows the name of each column. Two at once: one makes it, the other waits and finds it."""
+    statement = create_statement(name, rules, keys)
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})"))
+        statement = statement.replace("%", "%%")
+    connection.exec_driver_sql(statement)
+
+
+def create_statement(name: TableName, rules: Mapping[str, str], keys: Sequence[str]) -> str:
+    lines = [f"{quoted(column)} {rule}" for column, rule in rules.items()]
+    if keys:
+        lines.append(f"PRIMARY KEY({','.join(quoted(key) for key in keys)})")
+    return f"CREATE TABLE IF NOT EXISTS {name.sql} (\n" + ",\n".join(lines) + ")"
+
+
+def _column(row: Row[Any]) -> TargetColumn:
+    kind, modifier = row.kind, row.modifier
+    length = precision = scale = None
+    if kind in ("varchar", "bpchar") and modifier >= 4:
+        length = modifier - 4
+    if kind == "numeric" and modifier >= 4:
+        precision, scale = (modifier - 4) >> 16 & 0xFFFF, ((modifier - 4 & 0x7FF) ^ 1024) - 1024
+    return TargetColumn(
+        row.attname,
+        kind,
+        required=row.required,
+        filled=row.filled,
+        generated=row.generated,
+        is_enum=row.sort == "e",
+        length=length,
+        precision=precision,
+        scale=scale,
+    )
+
+
+def _find_sqlite(connection: Connection, name: TableName) -> TargetTable | None:
+    where = "main" if name.schema is None else name.schema
+    if where != "main":
+        raise Invalid(f"SQLite has no schema {where!r}", "name the table without a dot in table.name.format")
+    found = connection.execute(
+        text(
+            "SELECT name, type FROM main.sqlite_master WHERE type IN ('table', 'view') AND lower(name) = lower(:name)"
+        ),
+        {"name": name.name},
+    ).first()
+    if found is None:
+        return None
+    rows = connection.exec_driver_sql(f"PRAGMA main.table_xinfo({quoted(name.name)})").all()
+    columns = {
+        row.name: TargetColumn(
+            row.name,
+            row.type.upper(),
+            required=bool(row.notnull),
+            filled=row.dflt_value is not None or (row.pk == 1 and row.type.upper() == "INTEGER"),
+            generated=row.hidden > 0,
+        )
+        for row in rows
+    }
+    return TargetTable(name, columns, found.type.upper())

@@ -1,0 +1,402 @@
+"""The JDBC sink without Spark: the writer is called as a task would, the merge as the driver does. psql and sqlite3 look."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from threading import Thread
+
+import pytest
+
+from integration.jdbc_sinks import (
+    IDS,
+    Delivery,
+    Open,
+    batches,
+    column,
+    opened,
+    order,
+    struct,
+    told,
+    tombstone,
+)
+from integration.ledgers import Place, lab, only_postgresql, only_sqlite, place
+from playhead.errors import Busy, NotFound, Refused, Rejected, Unreachable
+from playhead.sql.ledger_values import TakenOver
+from playhead.sql.range_values import RangeState
+
+__all__ = ["lab", "place"]
+ALL = "select id, name, amount from orders order by id, name"
+
+
+@pytest.fixture
+def start(place: Place) -> Iterator[Open]:
+    made: list[Delivery] = []
+
+    def make(**options: str) -> Delivery:
+        made.append(opened(place, **{"auto_create": "true", **options}))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.sink.close()
+        one.ledger.close()
+
+
+def leftovers(place: Place) -> list[str]:
+    if place.kind == "postgresql":
+        return sorted(name for name in place.tables() if name.startswith("playhead_staging"))
+    return sorted(path.name for path in place.path.parent.glob(f"{place.path.name}-playhead/*"))
+
+
+def test_rows_and_ranges_are_committed_together(start, place):
+    run = start()
+    closed = run.deliver(order(1, "a", 10), order(2, None, None))
+    assert place.ask(ALL) == [("1", "a", "10"), ("2", "", "")]
+    assert (closed.count, closed.hash_xor, closed.hash_sum) == (2, 0 ^ 1, 1)
+    assert run.position() == 2
+    assert leftovers(place) == []
+
+
+def test_many_batches_go_into_one_table(start, place):
+    run = start()
+    run.size = 70
+    run.deliver(*(order(number, f"n{number}" * 40, number) for number in range(1000)))
+    found = place.ask("select count(*), sum(amount), min(length(name)), count(distinct name) from orders")
+    assert found == [("1000", "499500", "80", "1000")]
+
+
+def test_a_merge_that_fails_later_leaves_neither_rows_nor_ranges(start, place):
+    run = start()
+    claim = run.claimed(2)
+    done = [(claim, run.staged(claim, [order(1), order(2)]))]
+    merge = run.sink.merging(done)
+
+    def fail(connection):
+        merge(connection)
+        raise Refused("the last moment")
+
+    with pytest.raises(Refused, match="the last moment"):
+        run.ranges.commit_all(run.claim, done, fail)
+    assert place.ask("select count(*) from orders") == [("0",)]
+    assert run.ranges.open_claims(run.claim) == [claim]
+    assert run.committed(*done[0])
+    assert place.ask("select count(*) from orders") == [("2",)]
+
+
+def test_of_two_attempts_of_one_claim_one_is_merged(start, place):
+    run = start()
+    claim = run.claimed(2)
+    writer = run.writer()
+    first = run.attempted(writer, claim, [order(1, "a", 1), order(2, "b", 2)])
+    second = run.attempted(writer, claim, [order(1, "a", 1), order(2, "b", 2)])
+    assert first == second
+    assert run.committed(claim, second)
+    assert not run.committed(claim, first)  # told twice, done once
+    assert place.ask(ALL) == [("1", "a", "1"), ("2", "b", "2")]
+
+
+def test_an_attempt_that_did_not_end_is_not_merged(start, place):
+    run = start()
+    claim = run.claimed(2)
+    writer = run.writer()
+
+    def broken():
+        yield from batches([order(1, "a", 1)])
+        raise OSError("the broker went away")
+
+    with pytest.raises(OSError, match="went away"):
+        list(writer.write(claim, broken(), run.rejected.append))
+    closed = run.attempted(writer, claim, [order(1, "a", 1), order(2, "b", 2)])
+    assert run.committed(claim, closed)
+    assert place.ask(ALL) == [("1", "a", "1"), ("2", "b", "2")]
+
+
+def test_staging_that_was_swept_is_not_merged_and_nothing_is_committed(start, place):
+    older, newer = start(), start()
+    claim = newer.claimed(1)
+    closed = newer.staged(claim, [order(1)])
+    older.writer()  # sweeps, although it was taken over
+    with pytest.raises(Rejected):  # the table or folder is not there
+        newer.committed(claim, closed)
+    assert newer.position() == 0
+    assert newer.committed(claim, newer.staged(claim, [order(1)]))
+    assert place.ask("select count(*) from orders") == [("1",)]
+
+
+KILLED = """
+import os, signal, sys
+from integration.jdbc_sinks import opened, order
+from integration.ledgers import Place
+place = Place.__new__(Place)
+place.kind, place.url, place.path, point = sys.argv[1], sys.argv[2], __import__("pathlib").Path(sys.argv[3]), sys.argv[4]
+die = lambda: os.kill(os.getpid(), signal.SIGKILL)
+run = opened(place, auto_create="true")
+claim = run.claimed(3)
+closed = run.staged(claim, [order(1, "a", 1), order(2, "b", 2), order(3, "c", 3)])
+point == "staged" and die()
+merge = run.sink.merging([(claim, closed)])
+def also(connection):
+    merge(connection)
+    point == "merged" and die()
+run.ranges.commit_all(run.claim, [(claim, closed)], also)
+die()
+"""
+
+
+@pytest.mark.parametrize("point", ["staged", "merged", "committed"])
+def test_whoever_is_killed_loses_nothing_and_doubles_nothing(start, place, point):
+    command = [sys.executable, "-c", KILLED, place.kind, place.url, str(place.path), point]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    assert len(leftovers(place)) == 1
+    run = start()
+    for claim in run.ranges.open_claims(run.claim):
+        assert run.committed(claim, run.staged(claim, [order(1, "a", 1), order(2, "b", 2), order(3, "c", 3)]))
+        run.sink.settled([claim])
+    run.deliver(order(4, "d", 4))
+    assert place.ask(ALL) == [(str(n), "abcd"[n - 1], str(n)) for n in range(1, 5)]
+    assert run.position() == 4
+    assert {one.state for one in run.ranges.list_ranges("c1", "sink")} == {RangeState.COMMITTED}
+    assert leftovers(place) == []
+
+
+def test_of_several_records_of_a_key_the_last_counts(start, place):
+    run = start(insert_mode="upsert", pk_mode="record_key")
+    run.size = 3
+    run.deliver(*(order(number % 5, f"v{number}", number) for number in range(23)))
+    assert place.ask(ALL) == [(str(key), f"v{last}", str(last)) for key, last in enumerate([20, 21, 22, 18, 19])]
+    run.deliver(order(3, "new", None), order(9, "nine", 9))
+    assert place.ask(ALL)[3:] == [("3", "new", ""), ("4", "v19", "19"), ("9", "nine", "9")]
+
+
+def test_tombstones_delete_by_key_and_in_order(start, place):
+    run = start(insert_mode="upsert", pk_mode="record_key", delete_enabled="true")
+    run.deliver(tombstone(7))  # there is no table yet
+    run.deliver(*(order(number, "old", number) for number in range(5)))
+    run.deliver(
+        tombstone(0),
+        order(1, "new", 1),
+        tombstone(1),
+        tombstone(2),
+        order(2, "back", 2),
+        order(5, "x", 5),
+        tombstone(5),
+    )
+    assert place.ask(ALL) == [("2", "back", "2"), ("3", "old", "3"), ("4", "old", "4")]
+    run.deliver(tombstone(3), tombstone(99))
+    assert place.ask("select id from orders order by id") == [("2",), ("4",)]
+    assert run.rejected == []
+
+
+def test_a_deleted_and_inserted_row_forgets_what_records_do_not_say(start, place):
+    place.ask("create table orders (id bigint primary key, name text, amount int, note text default 'fresh')")
+    run = start(insert_mode="upsert", pk_mode="record_key", delete_enabled="true", fields_whitelist="name")
+    run.deliver(order(1, "a"), order(2, "b"))
+    place.ask("update orders set note = 'mine'")
+    run.deliver(tombstone(1), order(1, "again"))
+    assert place.ask("select id, name, note from orders order by id") == [("1", "again", "fresh"), ("2", "b", "mine")]
+
+
+def test_inserts_with_deletes_keep_what_comes_after_the_last_tombstone(start, place):
+    run = start(pk_mode="record_key", delete_enabled="true")
+    run.deliver(order(1, "a"), tombstone(1), order(1, "b"), order(2, "c"), tombstone(2))
+    assert place.ask(ALL) == [("1", "b", "")]
+    with pytest.raises(Rejected, match=r"merging rows into orders: .*(pkey|orders.id)"):
+        run.deliver(order(1, "twice"))
+    assert place.ask(ALL) == [("1", "b", "")]
+
+
+def test_updates_change_only_rows_that_are_there(start, place):
+    run = start(insert_mode="update", pk_mode="record_value", pk_fields="id")
+    place.ask("create table orders (id bigint primary key, name text, amount int)")
+    place.ask("insert into orders values (1, 'a', 1), (2, 'b', 2)")
+    run.deliver(order(1, "first", 5), order(1, "last", 6), order(3, "none", 7))
+    assert place.ask(ALL) == [("1", "last", "6"), ("2", "b", "2")]
+
+
+def test_a_null_value_is_a_bad_record_unless_it_deletes(start, place):
+    run = start()
+    closed = run.deliver(order(1), tombstone(2), order(3))
+    assert [(one.offset, one.reason) for one in run.rejected] == [(1, "its value is null")]
+    assert (closed.count, closed.rejected) == (2, 1)
+    assert place.ask("select id from orders order by id") == [("1",), ("3",)]
+
+
+def test_a_record_without_a_key_is_bad_where_the_key_is_needed(start, place):
+    run = start(pk_mode="record_key", insert_mode="upsert")
+    closed = run.deliver((None, order(1)[1]), order(2), (b"{", order(3)[1]))
+    assert [one.offset for one in run.rejected] == [0, 2]
+    assert "its key is null" in run.rejected[0].reason and "its key does not fit" in run.rejected[1].reason
+    assert closed.count == 1 and place.ask("select id from orders") == [("2",)]
+
+
+def test_coordinates_are_a_primary_key(start, place):
+    run = start(pk_mode="kafka", insert_mode="upsert")
+    run.deliver(order(5, "a"), order(5, "b"))
+    run.deliver(order(5, "c"), partition=3)
+    found = place.ask("select __connect_topic, __connect_partition, __connect_offset, name from orders order by 2, 3")
+    assert found == [("orders", "0", "0", "a"), ("orders", "0", "1", "b"), ("orders", "3", "0", "c")]
+
+
+def test_a_primitive_key_is_one_column(start, place):
+    run = start(pk_mode="record_key", pk_fields="code", insert_mode="upsert", delete_enabled="true",
+                key_converter="org.apache.kafka.connect.storage.StringConverter", fields_whitelist="amount")  # fmt: skip
+    run.deliver((b"x", order(1, "a", 1)[1]), (b"y", order(2, "b", 2)[1]), (b"x", order(3, "c", 3)[1]), (b"y", None))
+    assert place.ask("select code, amount from orders") == [("x", "3")]
+
+
+def test_topics_and_partitions_of_one_commit_go_to_their_tables(start, place):
+    run = start(insert_mode="upsert", pk_mode="record_key", table_name_format="t_${topic}")
+    claims = [run.claimed(2, "orders", 0), run.claimed(2, "orders", 1), run.claimed(1, "bills", 0)]
+    writer = run.writer()
+    records = [[order(1, "a"), order(2, "b")], [order(2, "later partition"), order(3, "c")], [order(1, "bill")]]
+    done = [(claim, run.attempted(writer, claim, rows)) for claim, rows in zip(claims, records, strict=True)]
+    assert run.ranges.commit_all(run.claim, done, run.sink.merging(done))
+    assert place.ask("select id, name from t_orders order by id") == [("1", "a"), ("2", "later partition"), ("3", "c")]
+    assert place.ask("select id, name from t_bills") == [("1", "bill")]
+
+
+def test_records_of_several_schemas_in_one_claim_keep_their_order(start, place):
+    run = start(insert_mode="upsert", pk_mode="record_key", delete_enabled="true")
+    short = struct(column("id", "int64", optional=False), column("name", "string"))
+    brief = [(told(IDS, {"id": number}), told(short, {"id": number, "name": f"short{number}"})) for number in (1, 2)]
+    run.deliver(order(1, "a", 1), *brief, order(2, "long", 7), tombstone(1), order(3, "c", 3), *brief[:1])
+    assert place.ask(ALL) == [("1", "short1", ""), ("2", "long", "7"), ("3", "c", "3")]
+
+
+def test_a_table_that_is_missing_is_made_only_if_wanted(start, place):
+    run = start(auto_create="false")
+    with pytest.raises(NotFound, match="table 'orders' does not exist"):
+        run.deliver(order(1))
+    assert place.tables() & {"orders"} == set() and run.position() == 0
+
+
+def test_two_tasks_that_make_one_table_make_it_once(start, place):
+    run = start(pk_mode="record_key")
+    claims = [run.claimed(1, "orders", partition) for partition in range(4)]
+    writer = run.writer()
+    done = []
+    tasks = [
+        Thread(target=lambda claim=claim, at=at: done.append((claim, run.attempted(writer, claim, [order(at)]))))
+        for at, claim in enumerate(claims)
+    ]
+    for task in tasks:
+        task.start()
+    for task in tasks:
+        task.join()
+    assert len(done) == 4
+    assert run.ranges.commit_all(run.claim, done, run.sink.merging(done))
+    assert place.ask("select id from orders order by id") == [("0",), ("1",), ("2",), ("3",)]
+
+
+def test_a_column_that_is_missing_stops_the_run(start, place):
+    place.ask("create table orders (id bigint, name text)")
+    run = start()
+    with pytest.raises(Refused, match="table orders has no column amount"):
+        run.deliver(order(1))
+    place.ask("alter table orders add amount int")
+    assert run.committed(run.ranges.open_claims(run.claim)[0], run.staged(run.claimed(1), [order(1)]))
+
+
+def test_a_null_for_a_column_that_needs_a_value_is_a_bad_record(start, place):
+    place.ask("create table orders (id bigint, name text not null, amount int)")
+    run = start()
+    run.deliver(order(1, "a"), order(2, None), order(3, "c"))
+    assert [(one.offset, one.reason) for one in run.rejected] == [
+        (1, "field 'name' is null, and its column must have a value")
+    ]
+    assert place.ask("select id from orders order by id") == [("1",), ("3",)]
+
+
+def test_what_the_database_refuses_is_named_and_nothing_is_committed(start, place):
+    place.ask("create table orders (id bigint, name text, amount int constraint small check (amount < 10))")
+    run = start()
+    with pytest.raises(Rejected, match="small") as caught:
+        run.deliver(order(1, "a", 1), order(2, "b", 50))
+    assert "nothing of this step was committed" in str(caught.value.hint)
+    assert place.ask("select count(*) from orders") == [("0",)] and run.position() == 0
+
+
+def test_names_are_folded_where_they_are_not_quoted(start, place):
+    run = start(quote_sql_identifiers="never", table_name_format="MyOrders")
+    run.deliver((None, told(struct(column("Id", "int32", optional=False)), {"Id": 4})))
+    assert place.ask("select id from myorders") == [("4",)]
+
+
+def test_odd_names_are_only_names(start, place):
+    odd = 'a "b" %s; drop table x --'
+    run = start(pk_mode="record_value", pk_fields=odd, insert_mode="upsert", table_name_format='"or""ders %d"')
+    schema = struct(column(odd, "int32", optional=False), column("%(x)s", "string", default="it's %"))
+    run.deliver((None, told(schema, {odd: 1, "%(x)s": "y"})), (None, told(schema, {odd: 1, "%(x)s": "z"})))
+    assert place.ask('select "a ""b"" %s; drop table x --", "%(x)s" from "or""ders %d"') == [("1", "z")]
+
+
+@only_postgresql
+def test_a_table_that_changes_on_the_way_is_refused(start, place):
+    run = start()
+    run.deliver(order(1))
+    claim = run.claimed(1)
+    closed = run.staged(claim, [order(2, "b", 2)])
+    place.ask("alter table orders alter id type double precision")
+    with pytest.raises(Busy, match="was changed while rows were on their way"):
+        run.committed(claim, closed)
+    assert place.ask("select id from orders") == [("1",)]
+
+
+@only_postgresql
+def test_a_database_that_falls_over_forgets_the_step_and_nothing_else(start, place, lab):
+    run = start()
+    run.deliver(order(1))
+    claim = run.claimed(1)
+    closed = run.staged(claim, [order(2)])
+    lab.kill("postgres")
+    with pytest.raises(Unreachable):
+        run.committed(claim, closed)
+    lab.start("postgres")
+    with pytest.raises(Busy, match=r"the staged rows of .* are gone"):  # the server emptied what it does not log
+        run.committed(claim, closed)
+    assert run.committed(claim, run.staged(claim, [order(2)]))
+    assert place.ask("select id from orders order by id") == [("1",), ("2",)]
+
+
+@only_postgresql
+def test_a_late_writer_of_a_dead_step_is_in_nobodys_way(start, place):
+    older, taken = start(), []
+    claim = older.claimed(2)
+    late = older.writer()
+
+    def slow():
+        yield from batches([order(1)])
+        newer = start()  # takes over while the task is still loading
+        assert newer.committed(claim, newer.staged(claim, [order(1), order(2)]))
+        taken.append(newer)
+        yield from batches([order(2)], 1)
+
+    closed = list(late.write(claim, slow(), older.rejected.append))
+    with pytest.raises(TakenOver):
+        older.committed(claim, closed)
+    taken[0].deliver(order(3))
+    assert place.ask("select id from orders order by id") == [("1",), ("2",), ("3",)]
+    assert leftovers(place) == []
+
+
+@only_sqlite
+def test_a_schema_is_not_known_to_sqlite(start, place):
+    run = start(table_name_format="sales.orders")
+    with pytest.raises(Exception, match="no schema 'sales'"):
+        run.deliver(order(1))
+
+
+@only_postgresql
+def test_a_dot_names_the_schema(start, place):
+    place.ask("create schema sales")
+    start(table_name_format="sales.${topic}").deliver(order(1))
+    assert place.ask("select id from sales.orders") == [("1",)]
