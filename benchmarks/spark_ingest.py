@@ -18,7 +18,8 @@ from playhead.kafka.topics import create_topic
 from playhead.lab import Lab, LabOptions
 from playhead.model import ConnectorSpec, Deadline, Engine
 from playhead.pipeline.home import find_home
-from playhead.pipeline.run import Frame, RunOptions
+from playhead.pipeline.run import Frame
+from playhead.pipeline.run_options import RunOptions
 from playhead.pipeline.session import SparkOptions, spark_session
 from playhead.pipeline.spec import check_specs
 from playhead.sql.ledger import open_ledger
@@ -39,9 +40,9 @@ VACUUM ANALYZE bench;
 """
 
 TABLES = 8
-PART = """CREATE TABLE bench_{table} AS
-  SELECT row_number() OVER (ORDER BY id) AS id, n, t, d, ts FROM bench WHERE id % {parts} = {table};
-ALTER TABLE bench_{table} ADD PRIMARY KEY (id)"""
+COPY = "CREATE TABLE {name} AS SELECT * FROM bench WHERE id <= {rows}; ALTER TABLE {name} ADD PRIMARY KEY (id)"
+LARGE = 5  # times ROWS
+MORE = "INSERT INTO bench_large SELECT id + (SELECT max(id) FROM bench_large), n, t, d, ts FROM bench"
 
 
 def measure() -> Iterator[str]:
@@ -96,8 +97,11 @@ class _Bench:
         yield f"playhead run, cold: {cold / 1e6:.2f} M rows/s"
         yield f"playhead run, warm: {best / 1e6:.2f} M rows/s (all: {_all(warm)})"
         yield f"bar: at least 0.25 of noop, aiming at 0.40; got {best / read:.2f}"
-        eight = max(self._eight(number) for number in range(2))
-        yield f"bar: {TABLES} tables at once not slower per row than one; got {eight / best:.2f} of its rate"
+        eight = self._eight("bench", ROWS)
+        yield f"bar: {TABLES} tables of {ROWS} rows at once not slower per row than one; got {eight / best:.2f} of its rate"
+        little = max(self._eight("part", ROWS // TABLES) for _ in range(2))
+        yield f"{TABLES} tables of {ROWS // TABLES} rows at once: {little / best:.2f} of its rate"
+        yield from self._growing()
         small = min(self._small() for _ in range(5))
         yield f"bar: a step of {SMALL} new rows below 1.5 s; got {small:.2f} s"
 
@@ -120,14 +124,42 @@ class _Bench:
             raise SystemExit(f"{rows} rows, not {ROWS}")
         return rows / (time.perf_counter() - started)
 
-    def _eight(self, number: int) -> float:
-        """As many rows as before, in so many tables and connectors at once."""
-        for table in range(TABLES if number == 0 else 0):
-            self.lab.psql(PART.format(table=table, parts=TABLES))
-        specs = [self._spec(f"eight{number}-{table}", f"bench_{table}") for table in range(TABLES)]
+    def _eight(self, name: str, rows: int) -> float:
+        """So many tables, a connector for each, at once."""
+        tables = [f"{name}_{number}" for number in range(TABLES)]
+        for table in tables:
+            if not self.lab.psql(f"SELECT to_regclass('{table}')"):
+                self.lab.psql(COPY.format(name=table, rows=rows))
+        specs = [self._spec(f"{table}-{time.monotonic_ns()}", table) for table in tables]
         started = time.perf_counter()
-        rows = self._rows(specs)
-        return rows / (time.perf_counter() - started)
+        done = self._rows(specs)
+        return done / (time.perf_counter() - started)
+
+    def _growing(self) -> Iterator[str]:
+        """A small and a large table, chunks of the same size: what a row costs, and what stays behind in the driver."""
+        self.lab.psql(COPY.format(name="bench_small", rows=ROWS // 2))
+        self.lab.psql(COPY.format(name="bench_large", rows=ROWS))
+        for _ in range(LARGE - 1):
+            self.lab.psql(MORE)
+        rates, memory = {}, {}
+        for table in ("bench_small", "bench_large"):
+            started = time.perf_counter()
+            rows = self._rows([self._spec(f"grow-{table}", table)], rows_per_chunk=250_000)
+            rates[rows] = rows / (time.perf_counter() - started)
+            memory[rows] = self._memory()
+        (few, slow), (many, fast) = rates.items()
+        yield f"bar: cost per row flat; {many} rows at {fast / slow:.2f} of the rate of {few}"
+        yield "bar: driver memory flat; " + ", ".join(
+            f"after {rows} rows Python {python:.0f} MB, JVM heap in use {java:.0f} MB"
+            for rows, (python, java) in memory.items()
+        )
+
+    def _memory(self) -> tuple[float, float]:
+        java = self.spark._jvm.java.lang
+        java.System.gc()
+        runtime = java.Runtime.getRuntime()
+        resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return resident / 1e6, (runtime.totalMemory() - runtime.freeMemory()) / 1e6
 
     def _small(self) -> float:
         """New rows behind a position: one step, from the start of the round to its end."""
@@ -139,8 +171,8 @@ class _Bench:
     def _run(self, name: str) -> int:
         return self._rows([self._spec(name, "bench")])
 
-    def _rows(self, specs: list[ConnectorSpec]) -> int:
-        frame = Frame(self.context, self.home, self.ledger, self.spark, RunOptions(rows_per_chunk=1_000_000))
+    def _rows(self, specs: list[ConnectorSpec], rows_per_chunk: int = 1_000_000) -> int:
+        frame = Frame(self.context, self.home, self.ledger, self.spark, RunOptions(rows_per_chunk=rows_per_chunk))
         done = frame.run(check_specs(specs, self.home.worker)).connectors
         for one in done:
             if one.error:

@@ -17,7 +17,8 @@ from playhead.lab import Lab, LabOptions
 from playhead.model import ConnectorSpec, Deadline, Engine
 from playhead.pipeline.connector_run import Progress
 from playhead.pipeline.home import find_home
-from playhead.pipeline.run import Frame, RunOptions
+from playhead.pipeline.run import Frame
+from playhead.pipeline.run_options import RunOptions
 from playhead.pipeline.spec import check_specs
 from playhead.sql.ledger import Ledger, open_ledger
 

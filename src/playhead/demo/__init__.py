@@ -1,8 +1,9 @@
 """The demo: every step is a command of Playhead, run as a user would, on the real parts of the lab.
 
-What is claimed is checked: the demo fails loudly when Kafka's own console consumer shows anything else.
+What is claimed is checked: the demo fails loudly when Kafka's own console consumer, pyarrow or psql show anything else.
 """
 
+from playhead.demo.lake import Lake
 from playhead.demo.positions import Positions
 from playhead.demo.stage import Say, Stage
 from playhead.demo.tables import Tables
@@ -15,5 +16,6 @@ def run_demo(lab: Lab, say: Say) -> None:
     Positions(Stage(lab, say, 120)).run()
     if lab.options.postgres:
         Tables(Stage(lab, say, 600)).run()
+        Lake(Stage(lab, say, 600)).run()
     else:
         say("The tables on Spark are left out: this lab has no PostgreSQL.\n")

@@ -1,9 +1,10 @@
-"""What both acts of the demo stand on: commands in processes of their own, shown with what they print, and the judge."""
+"""What all acts of the demo stand on: commands in processes of their own, shown with what they print, and the judge."""
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from playhead.errors import PlayheadError
 from playhead.kafka.client import Admin
@@ -47,6 +48,19 @@ class Stage:
             start_new_session=True,
             env={**os.environ, "PLAYHEAD_JOURNAL": journal, "PLAYHEAD_LEDGER": ledger, "DEMO_USER": self.user},
         )
+
+    def kill_in_the_middle(self, words: Sequence[str], has_begun: Callable[[], bool]) -> None:
+        """After the first of it is done, and long before the last: driver, JVM and tasks at once."""
+        self.say(f"   $ playhead {' '.join(words)}")
+        process = self.start(*words)
+        try:
+            self.deadline.wait_for(lambda: has_begun() or process.poll() is not None, "the beginning of the run")
+            os.killpg(process.pid, signal.SIGKILL)
+        finally:
+            told, _ = process.communicate()
+        if process.returncode != -signal.SIGKILL:
+            raise PlayheadError(f"the run was over before it could be killed: {told[-500:]}")
+        self.say("     ... kill -9")
 
     def empty_topics(self, names: Collection[str], partitions: int) -> None:
         """What an earlier demo left in them would make this one's records impossible to count."""

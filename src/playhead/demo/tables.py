@@ -1,7 +1,5 @@
 """The second act: two tables of PostgreSQL into topics on Spark, from one file, killed in the middle and run again."""
 
-import os
-import signal
 from collections import Counter
 
 import msgspec
@@ -20,7 +18,7 @@ common:
   connection.url: {url}
   connection.user: ${{env:DEMO_USER}}
   value.converter: org.apache.kafka.connect.json.JsonConverter
-  value.converter.schemas.enable: false
+  value.converter.schemas.enable: true
 connectors:
   demo_{{table}}:
     for: {{table: [login, purchase]}}
@@ -47,7 +45,8 @@ class Tables:
         self.say(f"4. {len(TABLES)} tables of PostgreSQL with {ROWS} rows each, and one file for the Spark engine:")
         for line in self.file.read_text().splitlines():
             self.say(f"     {line}")
-        self.kill_in_the_middle()
+        words = ("run", str(self.file), "--chunk-rows", str(CHUNK_ROWS))
+        self.stage.kill_in_the_middle(words, lambda: self.sent() > CHUNK_ROWS)
         for table in TABLES:
             self.lab.psql(f"INSERT INTO demo_{table} (who) SELECT 'new' FROM generate_series(1, {MORE})")  # noqa: S608
         self.say(f"   {MORE} new rows in each table, and the same command again: it goes on from what is committed.")
@@ -74,22 +73,6 @@ class Tables:
                 f"INSERT INTO demo_{table} (who) SELECT md5(i::text) FROM generate_series(1, {ROWS}) i"  # noqa: S608
             )
 
-    def kill_in_the_middle(self) -> None:
-        """After the first rows are there, and long before the last ones: driver, JVM and tasks at once."""
-        words = ("run", str(self.file), "--chunk-rows", str(CHUNK_ROWS))
-        self.say(f"   $ playhead {' '.join(words)}")
-        process = self.stage.start(*words)
-        try:
-            self.stage.deadline.wait_for(
-                lambda: self.sent() > CHUNK_ROWS or process.poll() is not None, "the first rows"
-            )
-            os.killpg(process.pid, signal.SIGKILL)
-        finally:
-            told, _ = process.communicate()
-        if process.returncode != -signal.SIGKILL:
-            raise PlayheadError(f"the run was over before it could be killed: {told[-500:]}")
-        self.say("     ... kill -9")
-
     def sent(self) -> int:
         with Admin(self.settings, self.stage.deadline) as admin:
             ends = [topic_ends(admin, f"demo_{table}", (0, 1), self.stage.deadline) for table in TABLES]
@@ -97,7 +80,8 @@ class Tables:
 
     def expect(self, wanted: int) -> None:
         for table in TABLES:
-            ids = Counter(msgspec.json.decode(line)["id"] for line in self.stage.consumed(f"demo_{table}"))
+            lines = self.stage.consumed(f"demo_{table}")
+            ids = Counter(msgspec.json.decode(line)["payload"]["id"] for line in lines)
             rows = self.lab.psql(f"SELECT count(*) FROM demo_{table}")  # noqa: S608
             once = sum(count == 1 for count in ids.values())
             self.say(f"   demo_{table}: psql counts {rows} rows; kafka-console-consumer shows {once} of them once")

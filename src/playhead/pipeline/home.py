@@ -15,6 +15,7 @@ from playhead.kafka.client import describe_cluster
 from playhead.kafka.properties import ClientSettings, client_settings, translate
 from playhead.model import ConnectorSpec, Deadline
 from playhead.offsets.workers import Worker, worker_of
+from playhead.pipeline.kinds import CLASSES
 from playhead.stores.config_topic import read_fencing_counts
 
 CATALOG_RELEASE = "10.9.4"
@@ -100,7 +101,7 @@ def check_not_in_connect(context: Context, spec: ConnectorSpec, home: Home, dead
     except NotFound:
         return
     except Unreachable as error:
-        if home.exactly_once:
+        if home.exactly_once or CLASSES[spec.connector_class].is_sink:  # a sink's tasks are kept out of its group
             return
         raise Refused(
             f"whether a worker without exactly-once support runs {spec.name} cannot be told: {error.what}",

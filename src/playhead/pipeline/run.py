@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -18,28 +18,17 @@ from playhead.connectors.secrets import SecretKeys, scrub_of
 from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.model import ConnectorSpec, Deadline
 from playhead.pipeline.connector_run import ConnectorRun, Progress, Shared
-from playhead.pipeline.home import Home, check_not_in_connect, find_home, finds_with_catalog
-from playhead.pipeline.ingest import Connector
-from playhead.pipeline.positions import PositionLog
-from playhead.pipeline.session import SparkOptions, count_slots, new_log, spark_session
+from playhead.pipeline.group import group_settings
+from playhead.pipeline.home import Home, check_not_in_connect, find_home
+from playhead.pipeline.kinds import Kind
+from playhead.pipeline.run_options import RunOptions
+from playhead.pipeline.session import count_slots, new_log, spark_session
+from playhead.pipeline.sinks.opening import is_for_one_machine
 from playhead.pipeline.slots import Slots
-from playhead.pipeline.sources import Source
 from playhead.pipeline.spec import Ready, check_specs
+from playhead.pipeline.works import Works
 from playhead.sql.ledger import Ledger, open_context_ledger
 from playhead.sql.ledger_values import BEAT_SECONDS, Claim, Host, RunState
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """`interval_seconds` None: until caught up. `seconds`: for asking brokers, workers and the ledger."""
-
-    spark: SparkOptions = field(default_factory=SparkOptions)
-    interval_seconds: float | None = None
-    rows_per_chunk: int = 500_000
-    horizon_seconds: float = 60.0
-    force: bool = False
-    accept_repeats: bool = False
-    seconds: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +82,19 @@ def run_connectors(
 
 def _check_place(one: Ready, home: Home, options: RunOptions) -> None:
     """Refuses what would read here and write there."""
-    brokers = home.producer_settings(one.config).bootstrap
+    if one.kind.is_sink:
+        brokers = group_settings(one.name, one.config, home.worker, home.settings).client.bootstrap
+        here = is_for_one_machine(one.kind, one.config)
+        reason = "a run and its consumer group are of one cluster: name a worker file of that cluster"
+    else:
+        brokers, here = home.producer_settings(one.config).bootstrap, one.kind is Kind.FILE_SOURCE
+        reason = "positions and records of a run are one transaction, so they must be on one cluster"
     if brokers != home.settings.bootstrap:
+        raise Refused(f"{one.name} uses other brokers ({brokers}) than its worker's", reason)
+    if here and not options.spark.is_local:
+        verb = "writes" if one.kind.is_sink else "reads"
         raise Refused(
-            f"{one.name} writes to other brokers ({brokers}) than its worker's",
-            "positions and records of a run are one transaction, so they must be on one cluster",
-        )
-    if not one.is_jdbc and not options.spark.is_local:
-        raise Refused(
-            f"{one.name} reads a file of this machine", f"{options.spark.master} has others: use a local master"
+            f"{one.name} {verb} files of this machine", f"{options.spark.master} has others: use a local master"
         )
 
 
@@ -109,20 +102,16 @@ class Frame:
     """Everything that a run needs, opened by its caller: a session can serve many runs."""
 
     def __init__(self, context: Context, home: Home, ledger: Ledger, spark: SparkSession, options: RunOptions) -> None:
-        self._context = context
         self._home = home
         self._ledger = ledger
         self._options = options
         self._spark = spark
         self._stop = threading.Event()
-        self._logs: dict[str, PositionLog] = {}
+        self._works = Works(context, home, ledger, spark, options)
 
     def run(self, ready: Sequence[Ready], tell: Callable[[Progress], None] = lambda progress: None) -> RunEnd:
         slots = Slots(count_slots(self._spark))
-        options = self._options
-        shared = Shared(
-            self._spark, slots, self._ledger, self._stop, options.rows_per_chunk, options.accept_repeats, tell
-        )
+        shared = Shared(self._spark, slots, self._ledger, self._stop, tell, self._options.interval_seconds)
         runs: list[tuple[ConnectorRun, Claim]] = []
         try:
             runs.extend(self._prepared(one, shared) for one in ready)  # those before a failure are there
@@ -131,10 +120,7 @@ class Frame:
                 run.progress.state, run.progress.error = RunState.FAILED, error
                 self._finish(run.progress, claim)
             raise
-        threads = [
-            threading.Thread(target=run.run, kwargs={"interval_seconds": self._options.interval_seconds}, daemon=True)
-            for run, _ in runs
-        ]
+        threads = [threading.Thread(target=run.run, daemon=True) for run, _ in runs]
         for thread in threads:
             thread.start()
         claims = [claim for _, claim in runs]
@@ -147,9 +133,7 @@ class Frame:
                 thread.join(30)
             for run, claim in runs:
                 self._finish(run.progress, claim)
-            for log in self._logs.values():
-                log.close()
-            self._logs.clear()
+            self._works.close()
         return RunEnd([run.progress for run, _ in runs], interrupted)
 
     def _waited(self, threads: Sequence[threading.Thread], claims: Sequence[Claim]) -> bool:
@@ -177,40 +161,10 @@ class Frame:
                         self._ledger.beat(claim)
 
     def _prepared(self, one: Ready, shared: Shared) -> tuple[ConnectorRun, Claim]:
-        home, ledger, slots = self._home, self._ledger, shared.slots.total
-        claim = ledger.claim(home.cluster_id, one.name, Host.here(), {"master": self._options.spark.master})
-        own_topic = one.config.get("offsets.storage.topic")
-        own_topic = None if own_topic == home.topic else own_topic
-        settings = home.producer_settings(one.config)
-        told = one.config.get("tasks.max", "1")
-        tasks = max(int(told) if told.isdigit() else 1, home.fencing.get(one.name, 1))
-        ids = max(slots, ledger.ids_used(home.cluster_id, one.name), tasks)
-        ledger.set_ids(claim, ids)
-        log, workers_log = self._log(own_topic or home.topic), self._log(home.topic)
-        connector = Connector(one.name, home, settings, log, workers_log, ids)
-        scrub = scrub_of((SecretKeys(), one.config))
-        return ConnectorRun(shared, connector, claim, lambda: self._opened(one), scrub), claim
-
-    def _log(self, topic: str) -> PositionLog:
-        return self._logs.setdefault(topic, PositionLog(self._home.settings, topic))
-
-    def _opened(self, one: Ready) -> Source:
-        if one.is_jdbc:
-            from playhead.pipeline.sources.jdbc import open_jdbc_source
-
-            return open_jdbc_source(
-                self._spark,
-                one.config,
-                self._home.worker,
-                with_catalog=finds_with_catalog(
-                    self._context, one.spec.connector_class, Deadline(self._options.seconds)
-                ),
-                once=self._options.interval_seconds is None,
-                horizon_seconds=self._options.horizon_seconds,
-            )
-        from playhead.pipeline.sources.file import open_file_source
-
-        return open_file_source(one.config, self._home.worker)
+        settings = {"master": self._options.spark.master}
+        claim = self._ledger.claim(self._home.cluster_id, one.name, Host.here(), settings)
+        open_work = self._works.opener(one, claim, shared.slots.total)
+        return ConnectorRun(shared, one.name, claim, open_work, scrub_of((SecretKeys(), one.config))), claim
 
     def _finish(self, progress: Progress, claim: Claim) -> None:
         detail = progress.error.what if progress.error else ""

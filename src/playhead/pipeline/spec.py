@@ -4,18 +4,14 @@ Everything is looked at before anything starts, and all faults of all connectors
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from playhead.config.references import PLAIN_PROVIDERS, resolve
-from playhead.connect.dialects.file import FILE_STREAM
-from playhead.connect.dialects.jdbc import JDBC
 from playhead.errors import ConfigInvalid, Fault, Invalid, near_names
 from playhead.model import ConnectorSpec
+from playhead.pipeline.kinds import CLASSES, Kind
 
-JDBC_CLASSES = JDBC.classes
-FILE_CLASSES = (*FILE_STREAM.classes, "FileStreamSource", "FileStreamSourceConnector")
-CLASSES = (*JDBC_CLASSES, *FILE_CLASSES)
 _PROVIDER = re.compile(r"\$\{([^}:]+):[^}]*\}")
 
 
@@ -31,8 +27,8 @@ class Ready:
         return self.spec.name
 
     @property
-    def is_jdbc(self) -> bool:
-        return self.spec.connector_class in JDBC_CLASSES
+    def kind(self) -> Kind:
+        return CLASSES[self.spec.connector_class]
 
 
 def check_specs(specs: Sequence[ConnectorSpec], worker: Mapping[str, str]) -> list[Ready]:
@@ -49,18 +45,30 @@ def check_specs(specs: Sequence[ConnectorSpec], worker: Mapping[str, str]) -> li
 
 def _faults_of(spec: ConnectorSpec, worker: Mapping[str, str]) -> list[Fault]:
     if spec.connector_class not in CLASSES:
-        near = near_names(spec.connector_class, CLASSES)
+        near = near_names(spec.connector_class, list(CLASSES))
         what = f"the Spark engine does not know the class {spec.connector_class or '(none)'}; {near}"
         return [_fault(spec, "connector.class", what)]
     try:
         config = _resolved(spec)
     except Invalid as error:
         return [_fault(spec, "", error.what)]
-    if spec.connector_class in FILE_CLASSES:
-        from playhead.pipeline.sources.file import check_options as check
-    else:
-        from playhead.pipeline.sources.jdbc.options import check_options as check
-    return [_fault(spec, fault.where, fault.what) for fault in check(config, worker)]
+    found = _check(CLASSES[spec.connector_class])(config, worker)
+    return [_fault(spec, fault.where, fault.what) for fault in found]
+
+
+def _check(kind: Kind) -> Callable[[Mapping[str, str], Mapping[str, str]], Sequence[Fault]]:
+    """Who knows the options of this class; loaded when it is needed."""
+    if kind.is_sink:
+        from playhead.pipeline.sinks.opening import sink_faults
+
+        return lambda config, worker: sink_faults(kind, config, worker)
+    if kind is Kind.FILE_SOURCE:
+        from playhead.pipeline.sources.file import check_options as check_file
+
+        return check_file
+    from playhead.pipeline.sources.jdbc.options import check_options as check_jdbc
+
+    return check_jdbc
 
 
 def _fault(spec: ConnectorSpec, key: str, what: str) -> Fault:

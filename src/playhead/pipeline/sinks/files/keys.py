@@ -38,7 +38,7 @@ HONOURED = frozenset(
 )
 # What the run itself reads: which topics, how, and what becomes of a record that does not fit.
 OF_RUN = frozenset(["topics", "topics.regex", "key.converter", "value.converter"])
-OF_RUN_PREFIXES = ("key.converter.", "value.converter.", "consumer.override.", "errors.")
+OF_RUN_PREFIXES = ("key.converter.", "value.converter.", "consumer.override.", "producer.override.", "errors.")
 HARMLESS = frozenset(
     [
         "name",

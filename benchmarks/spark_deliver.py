@@ -1,0 +1,213 @@
+"""Topic -> files and tables on Spark, exactly once, against Kafka's own ConsumerPerformance on the same topic, and COPY.
+
+4 partitions of JSON records of about 100 bytes; broker, database and Spark share the machine. Warm: the best of several runs,
+each under another name and into another place. `ROWS=20000000` in the environment measures another size.
+"""
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from playhead.config import Context, Setting
+from playhead.kafka.bulk import BulkProducer
+from playhead.kafka.client import Admin
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.topics import create_topic
+from playhead.lab import Lab, LabOptions
+from playhead.lab.parts.postgres import postgres_programs
+from playhead.model import ConnectorSpec, Deadline, Engine
+from playhead.pipeline.home import find_home
+from playhead.pipeline.run import Frame
+from playhead.pipeline.run_options import RunOptions
+from playhead.pipeline.session import SparkOptions, spark_session
+from playhead.pipeline.spec import check_specs
+from playhead.sql.ledger import open_ledger
+
+ROWS, ROUNDS, PARTITIONS, SMALL = int(os.environ.get("ROWS", "2000000")), 3, 4, 1_000
+TOPIC, TYPED, WIDE = "bench", "bench-typed", "bench-wide"
+CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
+FORMATS = "io.confluent.connect.s3.format"
+WORKER = """group.id=bench
+offset.storage.topic=bench-offsets
+key.converter=org.apache.kafka.connect.storage.StringConverter
+value.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter.schemas.enable=false
+"""
+SCHEMA = (
+    '{"schema":{"type":"struct","fields":[{"type":"int64","optional":false,"field":"id"},'
+    '{"type":"int32","optional":false,"field":"n"},{"type":"string","optional":false,"field":"t"},'
+    '{"type":"double","optional":true,"field":"d"}],"optional":false},"payload":%s}'
+)
+
+
+def measure() -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        lab = Lab(Path(folder) / "lab")
+        lab.up(LabOptions(workers=0))
+        try:
+            yield from _measured(lab, Path(folder))
+        finally:
+            lab.down()
+
+
+def _measured(lab: Lab, folder: Path) -> Iterator[str]:
+    worker = folder / "worker.properties"
+    worker.write_text(WORKER + f"bootstrap.servers={lab.bootstrap_servers}\n")
+    context = Context(None, {"worker-config": Setting(str(worker), "here")})
+    settings, deadline = ClientSettings({"bootstrap.servers": lab.bootstrap_servers}), Deadline(600)
+    with Admin(settings, deadline) as admin:
+        create_topic(admin, "bench-offsets", 1, deadline, config={"cleanup.policy": "compact"})
+        create_topic(admin, TOPIC, PARTITIONS, deadline)
+        create_topic(admin, TYPED, PARTITIONS, deadline)
+        create_topic(admin, WIDE, 1_000, deadline)
+    _fill(settings, TOPIC, b"%s")
+    _fill(settings, TYPED, SCHEMA.encode())
+    with (
+        open_ledger(f"sqlite:///{folder}/ledger.db", 30) as ledger,
+        spark_session(SparkOptions("local[2]")) as spark,
+    ):
+        yield from _Bench(lab, context, spark, ledger, folder).lines()
+
+
+def _fill(settings: ClientSettings, topic: str, form: bytes) -> None:
+    with BulkProducer(settings, f"fill-{topic}", Deadline(600)) as producer:
+        for partition in range(PARTITIONS):
+            producer.begin()
+            for start in range(partition, ROWS, PARTITIONS * 50_000):
+                ids = range(start, min(ROWS, start + PARTITIONS * 50_000), PARTITIONS)
+                producer.send(topic, partition, [form % _value(number) for number in ids])
+            producer.commit()
+
+
+def _value(number: int) -> bytes:
+    return b'{"id":%d,"n":%d,"t":"%032x","d":%.6f}' % (number, number % 1000, number * 0x9E3779B97F4A7C15, number / 7)
+
+
+class _Bench:
+    def __init__(self, lab: Lab, context: Context, spark: Any, ledger: Any, folder: Path) -> None:
+        self.lab = lab
+        self.context = context
+        self.spark = spark
+        self.ledger = ledger
+        self.folder = folder
+        self.number = 0
+        self.home = find_home(context, Deadline(30))
+
+    def lines(self) -> Iterator[str]:
+        peer = max(self._consumer() for _ in range(2))
+        yield f"Kafka's ConsumerPerformance on the same topic: {peer / 1e6:.2f} M records/s"
+        cold = self._files("json.JsonFormat")
+        yield f"JSON lines, cold: {cold / 1e6:.2f} M records/s"
+        for words, form, bar in (("JSON lines", "json.JsonFormat", 0.35), ("Parquet", "parquet.ParquetFormat", 0.20)):
+            rates = [self._files(form) for _ in range(ROUNDS)]
+            yield f"{words}, warm: {max(rates) / 1e6:.2f} M records/s (all: {_all(rates)})"
+            yield f"bar: {words} at least {bar:.2f} of ConsumerPerformance; got {max(rates) / peer:.2f}"
+        yield from self._database()
+        yield f"a step of {SMALL} new records, JSON lines: {self._small():.2f} s"
+        yield f"bar: a topic of 1000 partitions is planned in under 2 s; a run that finds it empty took {self._wide():.2f} s"
+
+    def _consumer(self) -> float:
+        """As it counts itself: records per second of fetching, without the time to join its group."""
+        at = ["--bootstrap-server", self.lab.bootstrap_servers, "--topic", TOPIC, "--num-records", str(ROWS)]
+        told = self.lab.tool(CONSUMER, *at, seconds=300).strip().splitlines()
+        fields = dict(zip((name.strip() for name in told[0].split(",")), told[-1].split(","), strict=True))
+        return float(fields["fetch.nMsg.sec"])
+
+    def _files(self, form: str) -> float:
+        self.number += 1
+        config = {
+            "connector.class": "io.confluent.connect.s3.S3SinkConnector",
+            "topics": TOPIC,
+            "store.url": (self.folder / f"lake{self.number}").as_uri(),
+            "format.class": f"{FORMATS}.{form}",
+            "flush.size": "250000",
+        }
+        return self._timed(f"files{self.number}", config, ROWS)
+
+    def _database(self) -> Iterator[str]:
+        copied = max(self._copy() for _ in range(2))
+        rates = [self._insert() for _ in range(ROUNDS)]
+        yield f"COPY of the same rows by psql: {copied / 1e6:.2f} M rows/s"
+        yield f"JDBC sink, insert into PostgreSQL, warm: {max(rates) / 1e6:.2f} M rows/s (all: {_all(rates)})"
+        yield f"bar: at least 0.70 of COPY; got {max(rates) / copied:.2f}"
+
+    def _copy(self) -> float:
+        rows = self.folder / "rows.csv"
+        if not rows.exists():
+            rows.write_text("".join(f"{n},{n % 1000},{n * 0x9E3779B97F4A7C15:032x},{n / 7:.6f}\n" for n in range(ROWS)))
+        self.lab.psql("DROP TABLE IF EXISTS copied")
+        self.lab.psql("CREATE TABLE copied (id bigint NOT NULL, n int NOT NULL, t text NOT NULL, d double precision)")
+        command = [str(postgres_programs() / "psql"), self.lab.postgres_url, "-qc", "\\copy copied FROM STDIN csv"]
+        started = time.perf_counter()
+        with rows.open() as source:
+            subprocess.run(command, stdin=source, check=True)
+        return ROWS / (time.perf_counter() - started)
+
+    def _insert(self) -> float:
+        self.number += 1
+        user, _, place = self.lab.postgres_url.removeprefix("postgresql://").partition("@")
+        config = {
+            "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector",
+            "topics": TYPED,
+            "connection.url": f"jdbc:postgresql://{place}",
+            "connection.user": user,
+            "table.name.format": f"sink{self.number}",
+            "auto.create": "true",
+            "pk.mode": "none",
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "value.converter.schemas.enable": "true",
+        }
+        return self._timed(f"rows{self.number}", config, ROWS)
+
+    def _small(self) -> float:
+        self._timed("small", self._last_config(), ROWS)
+        times = []
+        for _ in range(5):
+            with BulkProducer(self.home.settings, "fill-small", Deadline(60)) as producer:
+                producer.begin()
+                producer.send(TOPIC, 0, [_value(number) for number in range(SMALL)])
+                producer.commit()
+            times.append(SMALL / self._timed("small", self._last_config(), SMALL))
+        return min(times)
+
+    def _last_config(self) -> dict[str, str]:
+        return {
+            "connector.class": "io.confluent.connect.s3.S3SinkConnector",
+            "topics": TOPIC,
+            "store.url": (self.folder / "small").as_uri(),
+            "format.class": f"{FORMATS}.json.JsonFormat",
+            "flush.size": "250000",
+        }
+
+    def _wide(self) -> float:
+        started = time.perf_counter()
+        self._rows("wide", {**self._last_config(), "topics": WIDE, "store.url": (self.folder / "wide").as_uri()})
+        return time.perf_counter() - started
+
+    def _timed(self, name: str, config: dict[str, str], wanted: int) -> float:
+        started = time.perf_counter()
+        rows = self._rows(name, config)
+        if rows != wanted:
+            raise SystemExit(f"{name}: {rows} records, not {wanted}")
+        return rows / (time.perf_counter() - started)
+
+    def _rows(self, name: str, config: dict[str, str]) -> int:
+        frame = Frame(self.context, self.home, self.ledger, self.spark, RunOptions(rows_per_chunk=1_000_000))
+        specs = [ConnectorSpec(name, config, Engine.SPARK)]
+        (done,) = frame.run(check_specs(specs, self.home.worker)).connectors
+        if done.error:
+            raise done.error
+        return done.rows
+
+
+def _all(rates: list[float]) -> str:
+    return ", ".join(f"{rate / 1e6:.2f}" for rate in rates)
+
+
+if __name__ == "__main__":
+    for line in measure():
+        print(line, flush=True)

@@ -1,0 +1,99 @@
+"""One step of a sink: Spark's own Kafka reader reads what is claimed, and the sink's tasks write it, one per topic partition.
+
+The ledger is the truth: nothing counts before its commit, and an open claim is done again, all of it, until it is committed.
+Only committed records are read, and never beyond the last stable offset, which is where a claim ends at most.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, lit, when, xxhash64
+
+from playhead.pipeline.delivering import PARTITION, RECEIPT_DDL, TOPIC, DeliverTask, closed_of
+from playhead.pipeline.faults import spark_translated
+from playhead.pipeline.rejects import RejectPolicy
+from playhead.pipeline.sinks import HASH, KEY, OFFSET, TIMESTAMP, VALUE, Writer
+from playhead.sql.range_values import ClosedRange, RangeClaim
+
+# Spark reads by its own rules and refuses these; what a group is for is done by the driver.
+_NOT_FOR_SPARK = frozenset(
+    {
+        "auto.offset.reset",
+        "enable.auto.commit",
+        "key.deserializer",
+        "value.deserializer",
+        "interceptor.classes",
+        "group.id",
+        "group.instance.id",
+        "max.poll.interval.ms",
+        "session.timeout.ms",
+        "heartbeat.interval.ms",
+        "partition.assignment.strategy",
+    }
+)
+_TUNED = {
+    "max.poll.records": "10000",
+    "max.partition.fetch.bytes": "20000000",
+    "fetch.max.bytes": "60000000",
+    "receive.buffer.bytes": "1000000",
+}
+Done = tuple[RangeClaim, Sequence[ClosedRange]]
+
+
+def deliver(
+    spark: SparkSession,
+    properties: Mapping[str, str],
+    claims: Sequence[RangeClaim],
+    writer: Writer,
+    policy: RejectPolicy,
+) -> list[Done]:
+    """Every claim with what it closed. `properties`: of the consumer, in Java's names, secrets in clear."""
+    topics = sorted({claim.range.topic for claim in claims})
+    places = {(topics.index(claim.range.topic), claim.range.partition): claim for claim in claims}
+    task = DeliverTask(places, writer, policy)
+    with spark_translated(f"reading {', '.join(topics[:3])}{', ...' if len(topics) > 3 else ''}"):
+        rows = (
+            read_claims(spark, properties, claims, topics).mapInArrow(cast(Any, task.__call__), RECEIPT_DDL).collect()
+        )
+    told = {(row["topic_number"], row["partition"]): closed_of(row["closed"]) for row in rows}
+    return [(claim, told[place] if place in told else _empty(claim)) for place, claim in places.items()]
+
+
+def read_claims(
+    spark: SparkSession, properties: Mapping[str, str], claims: Sequence[RangeClaim], topics: Sequence[str]
+) -> DataFrame:
+    """One Spark partition per claim, its records in their order."""
+    reader = (
+        spark.read.format("kafka").option("failOnDataLoss", "true").option("kafka.isolation.level", "read_committed")
+    )
+    for name, value in ({**_TUNED, **properties}).items():
+        if name not in _NOT_FOR_SPARK and name != "isolation.level":
+            reader = reader.option(f"kafka.{name}", value)
+    starts: dict[str, dict[int, int]] = defaultdict(dict)
+    ends: dict[str, dict[int, int]] = defaultdict(dict)
+    for claim in claims:
+        starts[claim.range.topic][claim.range.partition] = claim.range.start
+        ends[claim.range.topic][claim.range.partition] = claim.range.end
+    assigned = {topic: sorted(partitions) for topic, partitions in starts.items()}
+    for option, told in (("assign", assigned), ("startingOffsets", starts), ("endingOffsets", ends)):
+        reader = reader.option(option, json.dumps(told))
+    number = lit(0)
+    for at, topic in enumerate(topics[1:], 1):
+        number = when(col("topic") == topic, lit(at)).otherwise(number)
+    return reader.load().select(
+        col("offset").alias(OFFSET),
+        col("timestamp").alias(TIMESTAMP),
+        col("key").alias(KEY),
+        col("value").alias(VALUE),
+        xxhash64("value").alias(HASH),
+        number.alias(TOPIC),
+        col("partition").alias(PARTITION),
+    )
+
+
+def _empty(claim: RangeClaim) -> Sequence[ClosedRange]:
+    """No task saw a record of it: markers, aborted and compacted records only, nothing to deliver and nothing in the way."""
+    return [ClosedRange(claim.range, 0, 0, 0)]

@@ -1,0 +1,305 @@
+"""The work of a sink connector: steps over its topic partitions, each claimed in the ledger before and committed there after.
+
+The ledger is the truth and the consumer group its copy. While this work is open, the driver sits in the group that Connect's
+tasks would use, so that none of them gets a partition meanwhile; between steps it looks whether it still sits there alone.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from playhead.errors import NotFound, Refused
+from playhead.kafka.client import Admin
+from playhead.kafka.topics import Ends
+from playhead.model import Deadline, Map, TopicPartition
+from playhead.model.ranges import Log, OffsetRange
+from playhead.offsets.published import Held, Mark, judge_start
+from playhead.pipeline.connector_run import ConnectorRun, Moved
+from playhead.pipeline.deliver import Done, deliver
+from playhead.pipeline.group import GroupSettings, SeatLost, SinkGroup
+from playhead.pipeline.rejects import RejectPolicy
+from playhead.pipeline.sinks import Sink
+from playhead.pipeline.topic_logs import TopicLogs
+from playhead.sql.ledger_values import Claim
+from playhead.sql.range_ledger import RangeLedger
+from playhead.sql.range_records import SinkPosition
+from playhead.sql.range_values import RangeClaim
+
+LEDGER_ID = "ledger-id"
+JOIN_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A sink connector as it runs here. `claim` is ours in the ledger of `ranges`, which may be the target's own database.
+
+    `properties`: of the consumers, in Java's names, with their secrets. `closes_tail`: a run that ends writes what is below a
+    full cut, too.
+    """
+
+    name: str
+    ranges: RangeLedger
+    claim: Claim
+    group: GroupSettings
+    properties: Mapping[str, str]
+    find_topics: Callable[[Admin, Deadline], Sequence[str]]
+    policy: RejectPolicy
+    offsets_per_step: int
+    closes_tail: bool
+    close: Callable[[], None]
+
+
+class SinkWork:
+    """Opened when it is made: it sits in the group, and the ledger has a position for every partition."""
+
+    def __init__(self, run: ConnectorRun, delivery: Delivery, sink: Sink) -> None:
+        self._run = run
+        self._delivery = delivery
+        self._sink = sink
+        self._ranges = delivery.ranges
+        self._claim = delivery.claim
+        self._is_resumed = False
+        self._widths: dict[Log, int] = {}
+        self._seen_ends: dict[Log, int] = {}
+        self._closed_ms: dict[Log, int] = {}
+        deadline = self._deadline()
+        self._admin = Admin(delivery.group.client, deadline)
+        self._logs = TopicLogs(self._admin)
+        self._group = SinkGroup(delivery.group, self._topics(deadline))
+        for note in sink.notes:
+            run.progress.note(note)
+        try:
+            delivery.policy.prepare(self._admin, deadline)
+            self._group.join(Deadline(JOIN_SECONDS), run.progress.note)
+            self._mark = Mark(self._recall(LEDGER_ID, _new_id), self._claim.epoch)
+            self._positions = self._started(deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._group.close()
+        self._admin.close()
+        self._sink.close()
+        self._delivery.close()
+
+    def round(self) -> None:
+        try:
+            self._round()
+        except SeatLost as lost:
+            if lost.is_taken:
+                raise
+            raise Moved(lost.what, lost.hint) from None  # the brokers were away for too long; nobody else has our seat
+
+    def _round(self) -> None:
+        """Up to the ends that are seen now: a topic that grows faster than it is read does not keep a run from ending."""
+        deadline = self._deadline()
+        self._watch_topics(deadline)
+        ends = self._logs.ends(self._positions, deadline)
+        self._check_ends(ends)
+        for words in self._logs.what_holds_back(ends, deadline):
+            self._run.progress.note(words)
+        while not self._run.is_stopping and self._step(ends):
+            pass
+
+    # Before the first step
+
+    def _topics(self, deadline: Deadline) -> Sequence[str]:
+        topics = self._delivery.find_topics(self._admin, deadline)
+        if not topics:
+            raise NotFound("topic", "of the pattern", hint="topics.regex matches no topic yet")
+        return topics
+
+    def _started(self, deadline: Deadline) -> dict[Log, SinkPosition]:
+        """Adopts what the group says where the ledger knows nothing, and shows in the group what the ledger says."""
+        logs = self._logs.find(self._group.topics, deadline)
+        known = self._known(logs)
+        held = {_place(log): Held(at.next_offset, at.published_offset) for log, at in known.items()}
+        commits = {place: at for place, at in self._group.read(deadline).items() if at.offset >= 0}
+        start = judge_start(commits, held, self._mark.ledger, self._delivery.name)
+        adopted = {log: start.adopted[_place(log)] for log in logs if _place(log) in start.adopted}
+        fresh = [log for log in logs if log not in known and log not in adopted]
+        begins = self._beginnings(fresh, self._delivery.group.begins_at, deadline)
+        self._ranges.adopt(self._claim, {**adopted, **begins})
+        if adopted:
+            self._ranges.published(self._claim, adopted)
+        positions = self._known(logs)
+        self._publish({log: at.next_offset for log, at in positions.items()}, deadline)
+        return positions
+
+    def _known(self, logs: Sequence[Log]) -> dict[Log, SinkPosition]:
+        found = {_place(log): (log, at) for log, at in self._stored().items()}
+        for log in logs:
+            stored = found.get(_place(log))
+            if stored is not None and stored[0] != log:
+                raise Refused(
+                    f"topic {log.topic} was deleted and made again: the ledger is at {stored[1].next_offset} of the old one",
+                    f"begin anew with the new one: playhead offsets delete {self._delivery.name} --all, then --execute",
+                )
+        return {log: found[_place(log)][1] for log in logs if _place(log) in found}
+
+    def _stored(self) -> dict[Log, SinkPosition]:
+        return self._ranges.positions(self._claim.cluster, self._claim.pipeline)
+
+    def _beginnings(self, logs: Sequence[Log], where: str, deadline: Deadline) -> dict[Log, int]:
+        if not logs:
+            return {}
+        if where not in ("earliest", "latest"):
+            raise Refused(
+                f"{logs[0].topic}-{logs[0].partition} has no position yet, and auto.offset.reset is {where}",
+                "set consumer.override.auto.offset.reset to earliest or latest, or give it a position",
+            )
+        ends = self._logs.ends(logs, deadline)
+        return {log: ends[log].start if where == "earliest" else ends[log].stable for log in logs}
+
+    # Between steps
+
+    def _watch_topics(self, deadline: Deadline) -> None:
+        """New topics of a pattern and new partitions begin at their start: whatever is in them came while we watched."""
+        topics = self._topics(deadline)
+        new = self._group.subscribe(topics, deadline) if set(topics) != set(self._group.topics) else frozenset()
+        new |= self._group.check(deadline)
+        logs = self._logs.find(self._group.topics, deadline)
+        known = self._known(logs)
+        if fresh := [log for log in logs if log not in known and _place(log) in self._group.partitions | new]:
+            self._ranges.adopt(self._claim, self._beginnings(fresh, "earliest", deadline))
+            known = self._known(logs)
+        self._positions = known
+
+    def _check_ends(self, ends: Mapping[Log, Ends]) -> None:
+        for log, at in self._positions.items():
+            place, next_offset = _place(log), at.next_offset
+            if next_offset < ends[log].start:
+                raise Refused(
+                    f"{place}: the ledger is at {next_offset}, but the topic begins at {ends[log].start} now;"
+                    f" {ends[log].start - next_offset} offset(s) expired before they were delivered",
+                    f"go on without them: playhead offsets set {self._delivery.name} ... --execute",
+                )
+            if next_offset > ends[log].high:
+                raise Refused(
+                    f"{place}: the ledger is at {next_offset}, but the topic ends at {ends[log].high}",
+                    "is this the cluster, and the topic, that was delivered from?",
+                )
+
+    def _step(self, ends: Mapping[Log, Ends]) -> bool:
+        """False when there is nothing more to claim up to these ends."""
+        if not self._run.beat():
+            return False
+        deadline = self._deadline()
+        self._group.check(deadline)
+        claims = self._open_claims() or self._claimed(ends)
+        if not claims:
+            return False
+        shared = self._run.shared
+        writer = self._sink.writer(self._recall, self._samples(claims))
+        with shared.slots.take(min(len(claims), shared.slots.total)):
+            done = deliver(shared.spark, self._delivery.properties, claims, writer, self._delivery.policy)
+        deadline = self._deadline()
+        self._logs.check_same([claim.range.log for claim in claims], deadline)
+        self._group.confirm(deadline)
+        self._ranges.commit_all(self._claim, done, self._sink.merging(done))
+        self._committed(done, deadline)
+        return True
+
+    def _open_claims(self) -> list[RangeClaim]:
+        """What a run before this one has left open: finished first, as it was claimed."""
+        if self._is_resumed:
+            return []
+        self._is_resumed = True
+        claims = self._ranges.open_claims(self._claim)
+        for claim in claims:
+            if claim.shape != self._sink.shape:
+                raise Refused(
+                    f"{claim.range} was begun with other options, and part of it may be written",
+                    "run it once with the options it had; it is finished with those, and then change them",
+                )
+        if claims:
+            self._run.progress.note(
+                f"finished what an earlier run had begun: {', '.join(str(c.range) for c in claims[:3])}"
+            )
+        return claims
+
+    def _claimed(self, ends: Mapping[Log, Ends]) -> list[RangeClaim]:
+        now = int(time.time() * 1000)
+        wanted = (
+            self._next_claim(log, at, ends[log].stable, now) for log, at in self._positions.items() if log in ends
+        )
+        claims = [claim for claim in wanted if claim is not None]
+        if claims:
+            self._ranges.plan(self._claim, claims)
+        return claims
+
+    def _next_claim(self, log: Log, at: SinkPosition, end: int, now_ms: int) -> RangeClaim | None:
+        start, fewest = at.next_offset, self._sink.fewest_records
+        if start >= end:
+            return None
+        stop = min(end, start + self._widths.get(log, max(self._delivery.offsets_per_step, fewest)))
+        closes = fewest == 0 or (stop == end and self._closes_tail(log, now_ms))
+        if not closes and stop == end and (stop - start < fewest or self._seen_ends.get(log) == end):
+            return None  # too few for a full cut, or looked at before
+        return RangeClaim(
+            OffsetRange(log.topic, log.topic_id, log.partition, start, stop),
+            closes,
+            self._sink.shape,
+            now_ms,
+            at.generation,
+        )
+
+    def _closes_tail(self, log: Log, now_ms: int) -> bool:
+        if self._run.shared.interval_seconds is None:
+            return self._delivery.closes_tail
+        return self._sink.tail_is_due(self._closed_ms.setdefault(log, now_ms), now_ms)
+
+    def _committed(self, done: Sequence[Done], deadline: Deadline) -> None:
+        self._sink.settled([claim for claim, _ in done])
+        now_ms = int(time.time() * 1000)
+        stored = self._stored()
+        moved = {}
+        for claim, closed in done:
+            log = claim.range.log
+            self._positions[log] = stored[log]
+            if closed:
+                moved[log] = stored[log].next_offset
+                self._closed_ms[log] = now_ms
+                self._widths.pop(log, None)
+            else:  # not one full cut in it: holes; look further the next time
+                self._widths[log] = 2 * len(claim.range)
+            self._seen_ends[log] = claim.range.end
+        self._publish(moved, deadline)
+        rows = sum(each.count for _, closed in done for each in closed)
+        rejected = sum(each.rejected for _, closed in done for each in closed)
+        last = done[-1][0].range.log
+        self._run.count_step(
+            rows,
+            str(_place(last)),
+            Map({"kafka_offset": stored[last].next_offset}),
+            f"{rejected} record(s) of a step were rejected" if rejected else "",
+        )
+
+    def _publish(self, offsets: Mapping[Log, int], deadline: Deadline) -> None:
+        self._group.publish({_place(log): offset for log, offset in offsets.items()}, self._mark, deadline)
+        if offsets:
+            self._ranges.published(self._claim, offsets)
+
+    def _recall(self, key: str, make: Callable[[], str]) -> str:
+        found = self._ranges.recall(self._claim.cluster, self._claim.pipeline, key)
+        return self._ranges.remember(self._claim, key, make()) if found is None else found
+
+    def _samples(self, claims: Sequence[RangeClaim]) -> dict[str, Callable[[], pa.RecordBatch]]:
+        first = {claim.range.topic: claim.range for claim in reversed(claims)}
+        return {topic: partial(self._logs.sample, span, self._deadline()) for topic, span in first.items()}
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._delivery.group.step_seconds)
+
+
+def _place(log: Log) -> TopicPartition:
+    return TopicPartition(log.topic, log.partition)
+
+
+def _new_id() -> str:
+    return secrets.token_hex(8)

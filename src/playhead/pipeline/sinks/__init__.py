@@ -1,0 +1,92 @@
+"""Where records go. A sink connector takes each topic partition in order and writes it under names that follow from its content.
+
+A task gets one claim and the records of that claim, and tells what it has closed. It decides nothing by the number of cores, the
+size of a batch or the time of day, so that a second attempt, or a zombie, can only write the same bytes again.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from playhead.sql.range_values import ClosedRange, RangeClaim
+
+if TYPE_CHECKING:
+    from playhead.sql.range_ledger import Also
+
+OFFSET, TIMESTAMP, KEY, VALUE, HASH = "offset", "timestamp", "key", "value", "hash"
+# What a task reads: one topic partition, ascending offsets, committed records only. `hash` is the xxhash64 of the value.
+RECORDS = pa.schema(
+    [
+        (OFFSET, pa.int64()),
+        (TIMESTAMP, pa.timestamp("us", tz="UTC")),
+        (KEY, pa.binary()),
+        (VALUE, pa.binary()),
+        (HASH, pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A record that does not fit, by its coordinates, and why in one sentence."""
+
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+
+
+Reject = Callable[
+    [Rejected], None
+]  # raises if the run is to stop; else the record is dealt with and must not be delivered
+Recall = Callable[[str, Callable[[], str]], str]  # a name, and who makes the text if none is kept yet
+Samples = Mapping[str, Callable[[], pa.RecordBatch]]  # by topic: its first records of the step
+
+
+class Writer(Protocol):
+    """The part of a sink that runs in the executors: it must be picklable."""
+
+    def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
+        """Each range once all of it is durable, in order and without a hole: the first begins where the claim begins. The last
+        one ends where the claim ends if the claim closes, or if no record is left behind it; else at the first record that is
+        left for the next claim."""
+        ...
+
+
+class Sink(Protocol):
+    """The part of a sink that stays in the driver."""
+
+    @property
+    def shape(self) -> str:
+        """A digest of all options that shape the output. An open claim of another shape is not finished with these."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What the person should know before the run: wall-clock options that give up the same bytes, for instance."""
+        ...
+
+    @property
+    def fewest_records(self) -> int:
+        """Below so many no full cut is possible. 0: there are no cuts, and every claim is written whole."""
+        ...
+
+    def writer(self, recall: Recall, samples: Samples) -> Writer:
+        """For one step, whose topics `samples` names. `recall` keeps a text in the ledger, or gives the one that is kept."""
+        ...
+
+    def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:
+        """Whether a run that goes on for ever closes what is below a full cut now, because of the clock."""
+        ...
+
+    def merging(self, done: Sequence[tuple[RangeClaim, Sequence[ClosedRange]]]) -> "Also | None":
+        """What belongs into the transaction that commits these ranges in the ledger, for a sink whose target is that database."""
+        ...
+
+    def settled(self, done: Sequence[RangeClaim]) -> None:
+        """After that commit: leftovers of these claims may go. Failing here loses nothing."""
+        ...
+
+    def close(self) -> None: ...

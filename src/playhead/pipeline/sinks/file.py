@@ -1,0 +1,206 @@
+"""FileStreamSink on Spark: the value of each record as one line at the end of one file of this machine.
+
+As the connector does it: the text of the value and a newline, `null` for a tombstone, all topics and partitions in one file, what
+is in the file already stays. Only StringConverter is known: of anything else the connector writes Java's own text (`{b=2, a=1}`
+in the order of a HashMap, `[B@1f3c` for bytes, numbers beyond 64 bits wrapped), so such converters are refused by name. A value
+that is not UTF-8 is a poison record here; the connector would replace its bytes in silence. The order is that of topics,
+partitions and offsets within a step. Tasks write parts, and the driver appends them (see file_target): exactly once.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from playhead.errors import ConfigInvalid, Fault
+from playhead.files import sync_folder
+from playhead.pipeline.records.options import STRING
+from playhead.pipeline.sinks import HASH, OFFSET, TIMESTAMP, VALUE, Recall, Reject, Rejected, Samples, Sink
+from playhead.pipeline.sinks.file_target import End, Part, Target, parts_folder, translated
+from playhead.pipeline.sinks.files.ranges import Tally
+from playhead.pipeline.sinks.values.jsontext import join_lines
+from playhead.pipeline.sinks.values.options import check_converters, parse_converter
+from playhead.pipeline.sinks.values.payloads import read_utf8
+from playhead.sql.range_kept import swap_kept
+from playhead.sql.range_values import ClosedRange, Output, RangeClaim
+
+if TYPE_CHECKING:
+    from playhead.sql.range_ledger import Also
+
+FILE = "file"
+OF_RUN = frozenset({"topics", "topics.regex", "key.converter", "value.converter"})
+HARMLESS = frozenset({"name", "connector.class", "connector.plugin.version", "tasks.max", "tasks.max.enforce"})
+HARMLESS_MORE = frozenset({"config.action.reload", "header.converter"})
+PREFIXES = (
+    "key.converter.",
+    "value.converter.",
+    "header.converter.",
+    "consumer.override.",
+    "producer.override.",
+    "errors.",
+)
+EMPTY_ONLY = frozenset({"transforms", "predicates"})
+_NULL = pa.scalar(b"null", pa.binary())
+Done = tuple[RangeClaim, Sequence[ClosedRange]]
+
+
+def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:
+    """Everything that is wrong with a connector's config, as far as the config alone can tell."""
+    known = OF_RUN | HARMLESS | HARMLESS_MORE | {FILE}
+    faults = [
+        Fault(key, None, "the Spark engine does not honour this option")
+        for key, value in config.items()
+        if key not in known and not key.startswith(PREFIXES) and (key not in EMPTY_ONLY or value.strip())
+    ]
+    if not config.get(FILE, "").strip():
+        faults.append(Fault(FILE, None, "must be set: the executors of Spark have no stdout to show"))
+    elif Path(config[FILE]).is_dir():
+        faults.append(Fault(FILE, None, f"{config[FILE]} is a folder"))
+    converters = check_converters(config, worker)
+    if not converters and (name := parse_converter(config, worker).name) != STRING:
+        what = f"on Spark, FileStreamSink needs {STRING}: of {name.rpartition('.')[2]} it would write Java's own text"
+        converters.append(Fault("value.converter", None, what))
+    return faults + converters
+
+
+def open_file_sink(config: Mapping[str, str], worker: Mapping[str, str]) -> Sink:
+    """Nothing is touched before the first step."""
+    if faults := check_options(config, worker):
+        raise ConfigInvalid(faults)
+    return FileSink(Path(config[FILE]).resolve())
+
+
+class FileSink:
+    def __init__(self, path: Path) -> None:
+        self._target = Target(path)
+        self._recall: Recall | None = None
+
+    @property
+    def shape(self) -> str:
+        """With the file: what is half appended there must not be finished elsewhere."""
+        return sha256(f"file 1 {self._target.path}".encode()).hexdigest()
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return ()
+
+    @property
+    def fewest_records(self) -> int:
+        return 0
+
+    def writer(self, recall: Recall, samples: Samples) -> "LineWriter":  # noqa: ARG002  lines need no schema
+        """The file is looked at before the work begins, not only when it is done."""
+        is_first, self._recall = self._recall is None, recall
+        self._target.lock()
+        end = self._end()
+        self._target.examine(end)
+        if is_first:
+            self._target.tidy(end)
+        return LineWriter(str(self._target.path))
+
+    def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:  # noqa: ARG002  every claim is written whole
+        return False
+
+    def merging(self, done: Sequence[Done]) -> "Also | None":
+        """Appends, and gives what tells the ledger of it: only with that commit the new lines count."""
+        before = self._end()
+        after = self._target.append(before, list(_parts_of(done)))
+        return swap_kept(self._key, before.text, after.text)
+
+    def settled(self, done: Sequence[RangeClaim]) -> None:  # noqa: ARG002  the intent knows them
+        self._target.settle()
+
+    def close(self) -> None:
+        self._target.close()
+
+    @property
+    def _key(self) -> str:
+        return f"end of {self._target.path}"
+
+    def _end(self) -> End:
+        """As the ledger says now, whoever committed last."""
+        assert self._recall is not None  # noqa: S101  a step begins with its writer
+        return End.from_text(self._recall(self._key, lambda: self._target.present_end().text))
+
+
+@dataclass(frozen=True, slots=True)
+class LineWriter:
+    """In the executor, on the same machine: the lines of one claim as one part, under a name that only the claim decides."""
+
+    path: str
+
+    def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
+        folder, tally = parts_folder(Path(self.path)), Tally()
+        draft = folder / f"{part_name(claim)}.{secrets.token_hex(4)}"
+        try:
+            with translated(folder):
+                file = draft.open("xb")
+            with file:
+                for batch in batches:
+                    lines = _lines_of(batch, tally, _rejecting(claim, batch, tally, reject))
+                    with translated(folder):
+                        file.write(lines)
+                with translated(folder):
+                    size = _publish(file, draft, folder / part_name(claim))
+        finally:
+            draft.unlink(missing_ok=True)
+        outputs = (Output(self.path, tally.count, size),) if size else ()
+        yield ClosedRange(
+            claim.range,
+            tally.count,
+            tally.hash_xor,
+            tally.hash_sum,
+            outputs,
+            tally.rejected,
+            tally.first_ms,
+            tally.last_ms,
+        )
+
+
+def part_name(claim: RangeClaim) -> str:
+    """A digest: with the name of its topic it could be too long for a file."""
+    told = f"{claim.range.topic_id} {claim.range} {claim.generation} {claim.shape}"
+    return f"{sha256(told.encode()).hexdigest()[:40]}.lines"
+
+
+def _parts_of(done: Sequence[Done]) -> Iterator[Part]:
+    for claim, closed in sorted(done, key=lambda one: one[0].range):
+        if size := sum(output.size for each in closed for output in each.outputs):
+            yield Part(part_name(claim), size)
+
+
+def _publish(file: BinaryIO, draft: Path, final: Path) -> int:
+    """Durable under its name; the answer is its size."""
+    file.flush()
+    os.fsync(file.fileno())
+    draft.replace(final)
+    sync_folder(final.parent)
+    return file.tell()
+
+
+def _lines_of(batch: pa.RecordBatch, tally: Tally, bad: Callable[[int, str], None]) -> pa.Buffer:
+    texts, faults = read_utf8(pc.fill_null(batch.column(VALUE), _NULL))
+    for fault in faults:
+        bad(fault.row, fault.reason)
+    keep = np.ones(batch.num_rows, bool)
+    keep[[fault.row for fault in faults]] = False
+    if keep.any():
+        micros = pc.fill_null(batch.column(TIMESTAMP).cast(pa.int64()), -1000).to_numpy(zero_copy_only=False)
+        tally.add(batch.column(HASH).to_numpy(zero_copy_only=False)[keep], micros[keep] // 1000)
+    return join_lines(texts.cast(pa.binary()))
+
+
+def _rejecting(claim: RangeClaim, batch: pa.RecordBatch, tally: Tally, reject: Reject) -> Callable[[int, str], None]:
+    def bad(row: int, reason: str) -> None:
+        offset = batch.column(OFFSET)[row].as_py()
+        reject(Rejected(claim.range.topic, claim.range.partition, offset, reason))
+        tally.rejected += 1
+
+    return bad

@@ -1,0 +1,77 @@
+"""The partitions of topics, their ids and their ends, for a sink: what there is to read, and what holds it back."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
+
+import pyarrow as pa
+
+from playhead.errors import NotFound, Refused
+from playhead.kafka.client import Admin
+from playhead.kafka.log import capture, read_records
+from playhead.kafka.topics import Ends, describe_topics, partition_ends
+from playhead.kafka.transactions_seen import OpenTransaction, list_open_transactions
+from playhead.model import Deadline, TopicPartition
+from playhead.model.ranges import Log, OffsetRange
+from playhead.pipeline.sinks import RECORDS
+
+MOST_NAMED = 3
+SAMPLE = 10_000
+
+
+class TopicLogs:
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+
+    def find(self, topics: Collection[str], deadline: Deadline) -> list[Log]:
+        """Every partition of these topics, under the id that the topic has now."""
+        found = describe_topics(self._admin, topics, deadline)
+        logs = []
+        for name, topic in found.items():
+            if topic is None:
+                raise NotFound("topic", name)
+            logs += [Log(name, topic.id, partition.id) for partition in topic.partitions]
+        return sorted(logs)
+
+    def check_same(self, logs: Collection[Log], deadline: Deadline) -> None:
+        """Refuses to go on with a topic that was deleted, or made again, while it was read."""
+        found = describe_topics(self._admin, {log.topic for log in logs}, deadline)
+        for log in logs:
+            now = found[log.topic]
+            if now is None or now.id != log.topic_id:
+                raise Refused(f"topic {log.topic} was deleted{' and made again' if now else ''} while it was delivered")
+
+    def ends(self, logs: Collection[Log], deadline: Deadline) -> dict[Log, Ends]:
+        places = {TopicPartition(log.topic, log.partition): log for log in logs}
+        found = partition_ends(self._admin, list(places), deadline)
+        return {log: found[place] for place, log in places.items()}
+
+    def sample(self, span: OffsetRange, deadline: Deadline) -> pa.RecordBatch:
+        """The first records of a range, for what is learnt from them once."""
+        captured = capture(self._admin, span.topic, deadline, partitions=[span.partition])
+        narrow = captured.narrowed({span.partition: (span.start, span.end)})
+        rows = [
+            (record.offset, record.timestamp_ms * 1000, record.key, record.value, 0)
+            for record in islice(read_records(self._admin, narrow, deadline), SAMPLE)
+        ]
+        columns = zip(*rows, strict=True) if rows else ((),) * len(RECORDS)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, RECORDS.types, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=RECORDS)
+
+    def what_holds_back(self, ends: Mapping[Log, Ends], deadline: Deadline) -> Iterator[str]:
+        """Open transactions that hide records behind them, by the name of who holds them where that can be asked."""
+        hidden = {TopicPartition(log.topic, log.partition): at for log, at in ends.items() if at.has_open_transaction}
+        if not hidden:
+            return
+        holders: dict[TopicPartition, list[OpenTransaction]] = defaultdict(list)
+        for one in list_open_transactions(self._admin, deadline) or ():
+            for place in one.partitions:
+                holders[place].append(one)
+        for place, at in sorted(hidden.items())[:MOST_NAMED]:
+            yield (f"{place} is read up to {at.stable} of {at.high}: {_held_by(holders[place])} holds the rest back")
+
+
+def _held_by(transactions: Sequence[OpenTransaction]) -> str:
+    if not transactions:
+        return "an open transaction"
+    return "the open transaction of " + " and ".join(sorted({one.transactional_id for one in transactions}))

@@ -1,0 +1,118 @@
+"""From a checked connector to its work: a source or a sink, with everything of the run that it needs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from playhead.config import Context
+from playhead.config.references import resolve
+from playhead.kafka.properties import client_properties
+from playhead.model import Deadline
+from playhead.pipeline.connector_run import ConnectorRun, Work
+from playhead.pipeline.group import group_settings
+from playhead.pipeline.home import Home, finds_with_catalog
+from playhead.pipeline.ingest import Connector
+from playhead.pipeline.kinds import Kind
+from playhead.pipeline.positions import PositionLog
+from playhead.pipeline.rejects import parse_rejects
+from playhead.pipeline.run_options import RunOptions
+from playhead.pipeline.sink_work import Delivery, SinkWork
+from playhead.pipeline.sinks.opening import open_sink, target_ledger_url
+from playhead.pipeline.sinks.subscription import subscription_of
+from playhead.pipeline.source_work import SourceWork
+from playhead.pipeline.sources import Source
+from playhead.pipeline.spec import Ready
+from playhead.sql.ledger import Ledger, open_ledger
+from playhead.sql.ledger_values import Claim, Host, RunState
+from playhead.sql.range_ledger import RangeLedger
+
+
+@dataclass(slots=True)
+class Works:
+    context: Context
+    home: Home
+    ledger: Ledger
+    spark: SparkSession
+    options: RunOptions
+    _logs: dict[str, PositionLog] = field(default_factory=dict)
+
+    def close(self) -> None:
+        for log in self._logs.values():
+            log.close()
+        self._logs.clear()
+
+    def opener(self, one: Ready, claim: Claim, slots: int) -> Callable[[ConnectorRun], Work]:
+        if one.kind.is_sink:
+            return lambda run: self._sink_work(one, run)
+        connector = self._connector(one, claim, slots)
+        return lambda run: SourceWork(
+            run,
+            connector,
+            self._source(one),
+            self.options.rows_per_chunk,
+            accept_repeats=self.options.accept_repeats,
+        )
+
+    # Sources
+
+    def _connector(self, one: Ready, claim: Claim, slots: int) -> Connector:
+        home = self.home
+        own_topic = one.config.get("offsets.storage.topic")
+        own_topic = None if own_topic == home.topic else own_topic
+        told = one.config.get("tasks.max", "1")
+        tasks = max(int(told) if told.isdigit() else 1, home.fencing.get(one.name, 1))
+        ids = max(slots, self.ledger.ids_used(home.cluster_id, one.name), tasks)
+        self.ledger.set_ids(claim, ids)
+        log, workers_log = self._log(own_topic or home.topic), self._log(home.topic)
+        return Connector(one.name, home, home.producer_settings(one.config), log, workers_log, ids)
+
+    def _log(self, topic: str) -> PositionLog:
+        return self._logs.setdefault(topic, PositionLog(self.home.settings, topic))
+
+    def _source(self, one: Ready) -> Source:
+        if one.kind is Kind.JDBC_SOURCE:
+            from playhead.pipeline.sources.jdbc import open_jdbc_source
+
+            deadline = Deadline(self.options.seconds)
+            return open_jdbc_source(
+                self.spark,
+                one.config,
+                self.home.worker,
+                with_catalog=finds_with_catalog(self.context, one.spec.connector_class, deadline),
+                once=self.options.interval_seconds is None,
+                horizon_seconds=self.options.horizon_seconds,
+            )
+        from playhead.pipeline.sources.file import open_file_source
+
+        return open_file_source(one.config, self.home.worker)
+
+    # Sinks
+
+    def _sink_work(self, one: Ready, run: ConnectorRun) -> SinkWork:
+        home, url = self.home, target_ledger_url(one.kind, one.config)
+        ledger = self.ledger if url is None else open_ledger(url, self.options.seconds)
+        claim = run.claim
+        if url is not None:
+            claim = ledger.claim(home.cluster_id, one.name, Host.here(), {"master": self.options.spark.master})
+
+        def close() -> None:
+            if url is not None:
+                ledger.finish(claim, RunState.FINISHED)
+                ledger.close()
+
+        group = group_settings(one.name, one.config, home.worker, home.settings)
+        reaching = {name: resolve(setting.text) for name, setting in client_properties(self.context).items()}
+        delivery = Delivery(
+            one.name,
+            RangeLedger(ledger),
+            claim,
+            group,
+            {**reaching, **group.properties},
+            subscription_of(one.config).find,
+            parse_rejects(one.config, home.worker, one.name, group.client, home.producer_settings(one.config)),
+            self.options.rows_per_chunk,
+            not self.options.keep_tail,
+            close,
+        )
+        return SinkWork(run, delivery, open_sink(one.kind, one.config, home.worker))

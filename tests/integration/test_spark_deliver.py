@@ -1,0 +1,231 @@
+"""Topics into files on Spark, each record once: listings, json and Kafka's own group tool are the oracles."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from integration.delivering import bytes_in, deliver, files_in, ids_in, lines_in, sinks_lab  # noqa: F401
+from playhead.errors import PlayheadError
+from playhead.kafka.client import Admin
+from playhead.kafka.topics import create_topic, delete_topic
+from playhead.kafka.transactions import PlainProducer, TransactionalProducer
+from playhead.model import Deadline
+from playhead.sql.ledger import open_ledger
+from playhead.sql.ledger_values import RunState
+from spark_session import spark  # noqa: F401
+
+pytest.importorskip("pyspark")
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+
+def group_rows(lab, group):
+    """partition -> (committed, end, lag) as Kafka's own tool shows them."""
+    text = lab.tool(GROUPS, "--bootstrap-server", lab.bootstrap_servers, "--describe", "--group", group)
+    rows = [line.split() for line in text.splitlines() if line.startswith(group)]
+    return {int(row[2]): tuple(map(int, row[3:6])) for row in rows}
+
+
+def test_records_become_files_named_and_cut_as_the_connector_does_it(deliver, tmp_path):
+    deliver.make_topic("cut")
+    deliver.send("cut", 450)
+    (done,) = deliver.run(deliver.files("cut", tmp_path))
+    assert (done.error, done.rows, done.state) == (None, 450, RunState.FINISHED)
+    names = [str(path.relative_to(tmp_path)) for path in files_in(tmp_path)]
+    assert names == [
+        f"topics/cut/partition={partition}/cut+{partition}+{start:010}.json"
+        for partition in (0, 1)
+        for start in (0, 100, 200)
+    ]
+    assert [len(path.read_text().splitlines()) for path in files_in(tmp_path)] == [100, 100, 25] * 2
+    assert ids_in(tmp_path) == Counter(range(450))
+    assert group_rows(deliver.lab, "connect-s-cut") == {0: (225, 225, 0), 1: (225, 225, 0)}
+
+
+def test_a_second_run_delivers_only_what_is_new(deliver, tmp_path):
+    deliver.make_topic("twice")
+    deliver.send("twice", 150)
+    spec = deliver.files("twice", tmp_path)
+    deliver.run(spec)
+    before = bytes_in(tmp_path)
+    (idle,) = deliver.run(spec)
+    assert (idle.error, idle.rows) == (None, 0)
+    deliver.send("twice", 150, start=150)
+    (done,) = deliver.run(spec)
+    assert (done.error, done.rows) == (None, 150)
+    after = bytes_in(tmp_path)
+    assert before.items() <= after.items()
+    assert ids_in(tmp_path) == Counter(range(300))
+
+
+def test_a_kept_tail_waits_for_a_full_cut(deliver, tmp_path):
+    deliver.make_topic("tail")
+    deliver.send("tail", 250)
+    spec = deliver.files("tail", tmp_path)
+    (done,) = deliver.run(spec, keep_tail=True)
+    assert (done.error, done.rows) == (None, 200)
+    assert group_rows(deliver.lab, "connect-s-tail") == {0: (100, 125, 25), 1: (100, 125, 25)}
+    deliver.send("tail", 150, start=250)
+    (done,) = deliver.run(spec, keep_tail=True)
+    assert (done.error, done.rows) == (None, 200)
+    assert [len(path.read_text().splitlines()) for path in files_in(tmp_path)] == [100] * 4
+    assert ids_in(tmp_path) == Counter(range(400))
+
+
+def test_the_same_files_whatever_the_steps_and_batches_were(deliver, tmp_path):
+    deliver.make_topic("same", 3)
+    deliver.send("same", 1000, partitions=3)
+    whole, small = tmp_path / "whole", tmp_path / "small"
+    deliver.run(deliver.files("same", whole))
+    again = replace(deliver.files("same", small), name="s-same-small")
+    (done,) = deliver.run(again, rows_per_chunk=130)
+    assert (done.error, done.rows) == (None, 1000)
+    assert done.steps > 2
+    assert bytes_in(small) == bytes_in(whole)
+
+
+def test_markers_aborted_records_and_holes_are_no_losses(deliver, tmp_path):
+    deliver.make_topic("holes", 1)
+    for number in range(6):
+        with TransactionalProducer(deliver.settings, "holes", Deadline(30)) as producer:
+            producer.begin()
+            for at in range(50):
+                producer.produce("holes", None, b'{"id":%d}' % (number * 50 + at), partition=0)
+            producer.flush()  # or what is aborted would never get to the broker
+            producer.abort() if number % 2 else producer.commit()
+    (done,) = deliver.run(deliver.files("holes", tmp_path), rows_per_chunk=40)
+    assert (done.error, done.rows) == (None, 150)
+    assert ids_in(tmp_path) == Counter(at + number * 50 for number in (0, 2, 4) for at in range(50))
+    names = [path.name for path in files_in(tmp_path)]
+    assert names[0] == "holes+0+0000000000.json"
+    assert [len(path.read_text().splitlines()) for path in files_in(tmp_path)] == [100, 50]
+    ((committed, end, lag),) = group_rows(deliver.lab, "connect-s-holes").values()
+    assert (committed, lag) == (end, 0)
+
+
+def test_an_open_transaction_holds_the_end_back_and_is_named(deliver, tmp_path):
+    deliver.make_topic("held", 1)
+    deliver.send("held", 30, partitions=1)
+    spec = deliver.files("held", tmp_path)
+    with TransactionalProducer(deliver.settings, "slow-writer", Deadline(60)) as producer:
+        producer.begin()
+        producer.produce("held", None, b'{"id":30}', partition=0)
+        producer.flush()
+        (done,) = deliver.run(spec)
+        assert (done.error, done.rows) == (None, 30)
+        assert any("slow-writer" in note for note in done.notes), done.notes
+        producer.commit()
+    (done,) = deliver.run(spec)
+    assert (done.error, done.rows) == (None, 1)
+    assert ids_in(tmp_path) == Counter(range(31))
+
+
+def test_a_topic_that_was_made_again_stops_the_run(deliver, tmp_path):
+    deliver.make_topic("again", 1)
+    deliver.send("again", 10, partitions=1)
+    spec = deliver.files("again", tmp_path)
+    deliver.run(spec)
+    deadline = Deadline(60)
+    with Admin(deliver.settings, deadline) as admin:
+        delete_topic(admin, "again", deadline)
+        deadline.wait_for(lambda: _made(admin, deadline), "making the topic again")
+    deliver.send("again", 20, partitions=1)
+    (done,) = deliver.run(spec)
+    assert done.error is not None
+    assert done.error.exit_code == 4
+    assert "made again" in done.error.what
+    assert len(lines_in(tmp_path)) == 10
+
+
+def _made(admin, deadline):
+    try:
+        create_topic(admin, "again", 1, deadline)
+    except PlayheadError:  # the old one is still being deleted
+        return None
+    return True
+
+
+def test_expired_records_stop_the_run_in_words(deliver, tmp_path):
+    deliver.make_topic("gone", 1)
+    deliver.send("gone", 10, partitions=1)
+    spec = deliver.files("gone", tmp_path)
+    deliver.run(spec)
+    deliver.send("gone", 10, partitions=1, start=10)
+    text = '{"partitions":[{"topic":"gone","partition":0,"offset":15}],"version":1}'
+    wanted = tmp_path / "delete.json"
+    wanted.write_text(text)
+    command = ["--bootstrap-server", deliver.lab.bootstrap_servers, "--offset-json-file", str(wanted)]
+    deliver.lab.tool("org.apache.kafka.tools.DeleteRecordsCommand", *command)
+    (done,) = deliver.run(spec)
+    assert done.error is not None
+    assert done.error.exit_code == 4
+    assert "5 offset(s) expired" in done.error.what
+
+
+def test_a_group_that_somebody_moved_is_not_overwritten(deliver, tmp_path):
+    deliver.make_topic("moved", 1)
+    deliver.send("moved", 10, partitions=1)
+    spec = deliver.files("moved", tmp_path)
+    deliver.run(spec)
+    at = ["--bootstrap-server", deliver.lab.bootstrap_servers, "--group", "connect-s-moved", "--topic", "moved"]
+    deliver.lab.tool(GROUPS, *at, "--reset-offsets", "--to-offset", "3", "--execute")
+    (done,) = deliver.run(spec)
+    assert done.error is not None
+    assert done.error.exit_code == 4
+    assert "is at 3, but the ledger is at 10" in done.error.what
+    assert group_rows(deliver.lab, "connect-s-moved") == {0: (3, 10, 7)}
+
+
+def test_the_offsets_that_connect_left_are_adopted(deliver, tmp_path):
+    deliver.make_topic("left", 1)
+    deliver.send("left", 20, partitions=1)
+    at = ["--bootstrap-server", deliver.lab.bootstrap_servers, "--group", "connect-s-left", "--topic", "left"]
+    deliver.lab.tool(GROUPS, *at, "--reset-offsets", "--to-offset", "12", "--execute")
+    (done,) = deliver.run(deliver.files("left", tmp_path))
+    assert (done.error, done.rows) == (None, 8)
+    assert ids_in(tmp_path) == Counter(range(12, 20))
+
+
+def test_another_ledger_is_refused(deliver, tmp_path):
+    deliver.make_topic("other", 1)
+    deliver.send("other", 10, partitions=1)
+    spec = deliver.files("other", tmp_path / "a")
+    deliver.run(spec)
+    with open_ledger(f"sqlite:///{tmp_path}/other.db", 30) as ledger:
+        (done,) = replace(deliver, ledger=ledger).run(spec)
+    assert done.error is not None
+    assert done.error.exit_code == 4
+    assert "another ledger" in done.error.what
+
+
+def test_new_partitions_are_read_from_their_start(deliver, tmp_path):
+    deliver.make_topic("grown", 1)
+    deliver.send("grown", 10, partitions=1)
+    spec = deliver.files("grown", tmp_path)
+    deliver.run(spec)
+    at = ["--bootstrap-server", deliver.lab.bootstrap_servers, "--topic", "grown"]
+    deliver.lab.tool("org.apache.kafka.tools.TopicCommand", *at, "--alter", "--partitions", "3")
+    deliver.send("grown", 30, partitions=3, start=10)
+    (done,) = deliver.run(spec)
+    assert (done.error, done.rows) == (None, 30)
+    assert ids_in(tmp_path) == Counter(range(40))
+
+
+def test_a_poison_record_stops_the_run_with_its_coordinates(deliver, tmp_path):
+    deliver.make_topic("poison", 1)
+    deliver.send("poison", 5, partitions=1)
+    with PlainProducer(deliver.settings, Deadline(30)) as producer:
+        producer.produce("poison", None, b"not json", partition=0)
+    deliver.send("poison", 5, partitions=1, start=6)
+    spec = deliver.files("poison", tmp_path)
+    (done,) = deliver.run(spec)
+    assert done.error is not None
+    assert "poison-0" in done.error.what
+    assert "5" in done.error.what
+    assert group_rows(deliver.lab, "connect-s-poison") == {0: (0, 11, 11)}
+    tolerant = replace(spec, config={**spec.config, "errors.tolerance": "all"})
+    (done,) = deliver.run(tolerant)
+    assert (done.error, done.rows) == (None, 10)
+    assert ids_in(tmp_path) == Counter([0, 1, 2, 3, 4, 6, 7, 8, 9, 10])

@@ -1,0 +1,102 @@
+"""`playhead run` as a process that is killed again and again, with the broker and the database under it."""
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from playhead.lab import Lab
+from playhead.model import Deadline
+
+DRIVER, WORKER = "driver", "worker"
+
+
+@dataclass
+class Victim:
+    """`playhead run` as a process of its own, with everything it started."""
+
+    lab: Lab
+    file: Path
+    chunk_rows: int
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def ledger(self) -> Path:
+        return Path(f"{self.file}.db")
+
+    def start(self) -> "subprocess.Popen[str]":
+        words = ["run", str(self.file), "--chunk-rows", str(self.chunk_rows), "--ledger", f"sqlite:///{self.ledger}"]
+        words += ["--worker-config", str(self.lab.worker_config), "--horizon-timeout", "20s"]
+        return subprocess.Popen(
+            [sys.executable, "-m", "playhead", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def end(self, process: "subprocess.Popen[str]", seconds: float = 150) -> int:
+        told, _ = process.communicate(timeout=seconds)
+        self.log.append(f"exit {process.returncode}: {told}")
+        return process.returncode
+
+    def kill_driver(self, process: "subprocess.Popen[str]") -> None:
+        os.killpg(process.pid, signal.SIGKILL)
+
+    def kill_worker(self, process: "subprocess.Popen[str]") -> None:
+        """One of Spark's Python workers: what an executor that dies is on one machine."""
+        with suppress(psutil.Error):
+            children = psutil.Process(process.pid).children(recursive=True)
+            workers = [child for child in children if child.name().startswith("python")]
+            if children:  # else it has just ended by itself
+                random.choice(workers[-2:] or children).kill()
+
+    def kill_part(self, name: str) -> None:
+        (part,) = [part for part in self.lab.status() if part.name == name]
+        os.kill(part.pid or 0, signal.SIGKILL)
+        time.sleep(random.random())
+        self.lab.up(self.lab.options)
+
+
+def wait_until_it_moves(process: "subprocess.Popen[str]", seen: Callable[[], int], before: int) -> None:
+    Deadline(120).wait_for(lambda: seen() > before or process.poll() is not None, "the run to move")
+
+
+def suffer(
+    victim: Victim, kinds: Sequence[str], rounds: int, seen: Callable[[], int], more: Callable[[], None]
+) -> None:
+    """Killed so often, each kind at least once; `seen` tells how much is committed, `more` adds work after each time."""
+    for kind in [*kinds, *random.choices(kinds, k=max(0, rounds - len(kinds)))][:rounds]:
+        before = seen()
+        process = victim.start()
+        wait_until_it_moves(process, seen, before)
+        time.sleep(random.random() * 2)
+        victim.log.append(f"kill {kind}")
+        if kind == DRIVER:
+            victim.kill_driver(process)
+        elif kind == WORKER:
+            victim.kill_worker(process)
+        else:
+            victim.kill_part(kind)
+        victim.end(process)
+        more()
+
+
+def committed(ledger: Path, table: str) -> int:
+    """Records that the ledger tells of, read without a word to the run."""
+    if not ledger.exists():
+        return 0
+    try:
+        with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=5)) as database:
+            return int(database.execute(f"SELECT coalesce(sum(count), 0) FROM {table}").fetchone()[0])
+    except sqlite3.OperationalError:  # no table yet, or the journal of a killed writer that a reader may not undo
+        return 0
