@@ -43,7 +43,7 @@ OF_RUN = frozenset(
         "errors.retry.delay.max.ms",
     ]
 )
-OF_RUN_PREFIXES = ("key.converter.", "value.converter.", "consumer.override.")
+OF_RUN_PREFIXES = ("key.converter.", "value.converter.", "consumer.override.", "producer.override.")
 # Rows go into the database in one transaction a step, whatever the size of a batch, and a step that fails is planned anew.
 HARMLESS = frozenset(
     [

@@ -1,0 +1,226 @@
+"""The file sink: killed at any instant it writes every line once. The oracle of its lines is a real FileStreamSink."""
+
+import os
+import random
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from integration.line_files import FIRST, SECOND, LineFile
+from playhead.errors import Refused
+from playhead.model import OffsetRange
+from playhead.model.ranges import Log
+from playhead.pipeline.records.options import STRING
+from playhead.pipeline.rejects import RejectPolicy
+from playhead.pipeline.sinks import file_target
+from playhead.pipeline.sinks.file import FileSink
+from playhead.sql.ledger import open_ledger
+from playhead.sql.ledger_values import Host, RunState
+from playhead.sql.range_ledger import RangeLedger
+from playhead.sql.range_records import Move
+from playhead.sql.range_values import RangeClaim
+from spark_session import spark
+
+__all__ = ["spark"]
+pytestmark = [pytest.mark.filterwarnings("ignore::ResourceWarning")]
+VALUES: Mapping[Log, Sequence[bytes | None]] = {
+    FIRST: [b"a%d" % n for n in range(5)],
+    SECOND: [b"b0", None, "bü2".encode(), b"two\nlines"],
+}
+WHOLE = "old\na0\na1\na2\nb0\nnull\nbü2\na3\na4\ntwo\nlines\n"
+MODULES = ("pipeline/sinks/file.py", "pipeline/sinks/file_target.py", "sql/range_kept.py")
+
+
+@pytest.fixture
+def line_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_target, "BLOCK_BYTES", 7)  # so that an append is many writes
+    made = LineFile(tmp_path, VALUES)
+    made.path.write_text("old\n")
+    return made
+
+
+def is_whole(one: LineFile) -> None:
+    assert one.path.read_text() == WHOLE
+    ranges = [(each.range.partition, each.range.start, each.range.end) for each in one.recorded()]
+    assert ranges == [(0, 0, 3), (1, 0, 3), (0, 3, 5), (1, 3, 4)]
+
+
+# Kills
+
+
+def test_every_line_is_there_once_behind_what_was_there(line_file):
+    line_file.run()
+    is_whole(line_file)
+    line_file.run()
+    is_whole(line_file)
+    assert not line_file.parts.exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "leaves"),
+    [
+        ("LineWriter.write", "old\n"),
+        ("Target.append", "old\n"),
+        ("Target._write", "old\n"),
+        ("Target._write after 1 write", "old\na0\na1\na"),
+        ("Target._write after 2 writes", "old\na0\na1\na2\n"),
+        ("Target._write returned", "old\na0\na1\na2\nb0\nnull\nbü2\n"),
+        ("swap_kept in the commit", "old\na0\na1\na2\nb0\nnull\nbü2\n"),
+        ("Target.settle", "old\na0\na1\na2\nb0\nnull\nbü2\n"),
+        ("Target.settle after 1 removal", "old\na0\na1\na2\nb0\nnull\nbü2\n"),
+        ("Target.settle returned", "old\na0\na1\na2\nb0\nnull\nbü2\n"),
+        ("Target.close", "old\na0\na1\na2\nb0\nnull\nbü2\na3\na4\ntwo\nlines\n"),
+    ],
+)
+@pytest.mark.parametrize("again", ["the same", "in other steps"])
+def test_killed_in_each_row_of_the_table_it_goes_on_where_it_was(line_file, place, leaves, again):
+    assert line_file.run_killed_in(place)
+    assert line_file.path.read_text() == leaves
+    line_file.run(one_by_one=again == "in other steps")
+    is_whole(line_file)
+    assert not line_file.parts.exists() or (place == "Target.close" and not any(line_file.parts.iterdir()))
+
+
+def test_killed_at_any_instant_and_once_more_it_still_has_every_line_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_target, "BLOCK_BYTES", 7)
+    chosen = random.Random(7)
+    for number in range(12):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        one = LineFile(folder, VALUES)
+        one.path.write_text("old\n")
+        one.run_killed(chosen.randrange(1, 600), MODULES)
+        one.run_killed(chosen.randrange(1, 300), MODULES)
+        one.run()
+        is_whole(one)
+
+
+def test_other_steps_after_a_kill_cut_off_what_does_not_count(line_file):
+    """The claims of the killed step come one by one and in reverse: what it appended is not a beginning of theirs."""
+    assert line_file.run_killed_in("Target._write returned")
+    line_file.run(order=-1, one_by_one=True)
+    assert line_file.path.read_text().splitlines() == [
+        *["old", "b0", "null", "bü2", "a0", "a1", "a2", "two", "lines", "a3", "a4"]
+    ]
+
+
+def test_a_moved_position_leaves_nothing_of_the_abandoned_claim(line_file):
+    assert line_file.run_killed_in("Target._write after 1 write")
+    with open_ledger(f"sqlite:///{line_file.folder}/ledger.db", 10) as ledger:
+        ledger.finish(ledger.claim("cluster", "lines", Host.here(), {}), RunState.FAILED)
+        moves = [Move(FIRST, 0, 4), Move(SECOND, 0, 3)]
+        RangeLedger(ledger).move("cluster", "lines", moves, Host.here())
+    line_file.run()
+    assert line_file.path.read_text() == "old\na4\ntwo\nlines\n"
+
+
+# Others
+
+
+def test_a_file_that_somebody_else_wrote_to_is_refused(line_file):
+    line_file.run(steps=1)
+    with line_file.path.open("a") as file:
+        file.write("mine\n")
+    with pytest.raises(Refused, match="changed by somebody else: it has 31 bytes, and the ledger says 26"):
+        line_file.run()
+    os.truncate(line_file.path, 26)
+    line_file.run()
+    is_whole(line_file)
+
+
+def test_bytes_behind_an_unfinished_append_that_are_not_ours_are_not_cut_off(line_file):
+    assert line_file.run_killed_in("Target._write after 1 write")
+    with line_file.path.open("a") as file:
+        file.write("mine\n")
+    with pytest.raises(Refused, match="changed by somebody else"):
+        line_file.run()
+    assert line_file.path.read_text().endswith("mine\n")
+
+
+def test_an_end_of_the_same_length_but_other_bytes_is_refused(line_file):
+    line_file.run(steps=1)
+    line_file.path.write_bytes(line_file.path.read_bytes()[:-2] + b"x\n")
+    with pytest.raises(Refused, match="its end is another one"):
+        line_file.run()
+
+
+def test_a_file_that_was_rotated_away_begins_anew(line_file):
+    line_file.run(steps=1)
+    line_file.path.rename(line_file.folder / "out.txt.1")
+    line_file.run()
+    assert line_file.path.read_text() == "a3\na4\ntwo\nlines\n"
+
+
+def test_a_file_that_was_rotated_away_in_the_middle_of_an_append_is_refused(line_file):
+    assert line_file.run_killed_in("Target._write after 1 write")
+    line_file.path.rename(line_file.folder / "out.txt.1")
+    with pytest.raises(Refused, match="changed by somebody else"):
+        line_file.run()
+
+
+def test_a_second_run_on_the_same_file_is_refused_while_the_first_is_open(line_file):
+    first, second = line_file.sink(), line_file.sink()
+    kept: dict[str, str] = {}
+    first.writer(lambda key, make: kept.setdefault(key, make()), {})
+    with pytest.raises(Refused, match="another run, or another connector of this one"):
+        second.writer(lambda key, make: kept.setdefault(key, make()), {})
+    first.close()
+    second.writer(lambda key, make: kept.setdefault(key, make()), {})
+    second.close()
+
+
+# A real worker
+
+
+def test_the_lines_are_those_of_a_real_file_stream_sink(lab, rest, new_topic, unique, deadline, spark, tmp_path):
+    """Through Spark's own reader, in two steps; the order of partitions differs, that within one does not."""
+    from integration.sinks_on_the_lab import produce
+    from playhead.pipeline.deliver import deliver
+
+    topic, name, theirs, ours = new_topic(2), unique("files"), tmp_path / "theirs.txt", tmp_path / "ours.txt"
+    texts = [
+        "plain",
+        "",
+        "  blanks  ",
+        "ünï → 🎈",
+        '{"a": 1}',
+        "tab\tand\rreturn",
+        "two\nlines",
+        None,
+        "null",
+        "x" * 5000,
+    ]
+    produce(lab, topic, 0, [None if text is None else f"0{text}".encode() for text in texts])
+    produce(lab, topic, 1, [None if text is None else f"1{text}".encode() for text in texts])
+    config = {"connector.class": "FileStreamSink", "topics": topic, "file": str(theirs), "value.converter": STRING}
+    rest.create_connector(name, config)
+    size = sum(len("null" if text is None else f"0{text}".encode()) + 1 for text in texts) * 2
+    deadline.wait_for(lambda: theirs.exists() and theirs.stat().st_size >= size, "the worker's lines")
+    rest.delete_connector(name)
+
+    sink, kept = FileSink(ours), dict[str, str]()
+
+    def recall(key, make):
+        return kept.setdefault(key, make())
+
+    for start, end in ((0, 7), (7, 10)):
+        claims = [RangeClaim(OffsetRange(topic, "", part, start, end), True, sink.shape, 0) for part in (0, 1)]
+        writer = sink.writer(recall, {})
+        done = deliver(spark, {"bootstrap.servers": lab.bootstrap_servers}, claims, writer, RejectPolicy(name))
+        sink.merging(done)
+        sink.settled(claims)
+        kept.update({key: sink._target.present_end().text for key in kept})  # as the ledger's commit does it
+        assert [each.count for _, closed in done for each in closed] == [end - start] * 2
+    sink.close()
+    assert _by_partition(ours.read_bytes()) == _by_partition(theirs.read_bytes())
+    assert ours.stat().st_size == theirs.stat().st_size == size
+
+
+def _by_partition(content: bytes) -> list[list[bytes]]:
+    """The lines of each partition in their order; those without its number (null, second lines) are sorted apart."""
+    lines = content.split(b"\n")
+    return [
+        [line for line in lines if line.startswith(b"0")],
+        [line for line in lines if line.startswith(b"1")],
+        sorted(line for line in lines if not line.startswith((b"0", b"1"))),
+    ]

@@ -1,0 +1,66 @@
+"""The file sink's options and its lines, where a worker is not needed to tell what is right."""
+
+import pytest
+
+from integration.line_files import FIRST, LineFile
+from playhead.errors import ConfigInvalid
+from playhead.pipeline.records.options import JSON, STRING
+from playhead.pipeline.sinks import Rejected
+from playhead.pipeline.sinks.file import check_options, open_file_sink
+from playhead.pipeline.sinks.values.options import BYTES
+
+GOOD = {
+    "connector.class": "FileStreamSink",
+    "name": "files",
+    "topics": "t",
+    "file": "x.txt",
+    "value.converter": STRING,
+}
+
+
+def faults(**config: str) -> list[str]:
+    named = {key.replace("_", "."): value for key, value in config.items()}
+    return [str(fault) for fault in check_options(GOOD | named, {})]
+
+
+def test_the_options_of_a_plain_connector_pass():
+    assert faults(errors_tolerance="all", consumer_override_fetch_min_bytes="1", tasks_max="4", transforms="") == []
+
+
+def test_what_is_not_honoured_is_refused_by_name():
+    assert faults(flush_size="3", transforms="a") == [
+        "flush.size: the Spark engine does not honour this option",
+        "transforms: the Spark engine does not honour this option",
+    ]
+
+
+def test_standard_output_is_refused():
+    assert faults(file=" ") == ["file: must be set: the executors of Spark have no stdout to show"]
+    with pytest.raises(ConfigInvalid, match="no stdout"):
+        open_file_sink({key: value for key, value in GOOD.items() if key != "file"}, {})
+
+
+@pytest.mark.parametrize("converter", [JSON, BYTES])
+def test_a_converter_whose_values_java_would_print_is_refused_by_name(converter):
+    """A real worker writes {"a":1,"b":"x","zeta":2.50} as {zeta=2.5, a=1, b=x}, and 12345678901234567890 as a negative number."""
+    assert f"of {converter.rpartition('.')[2]} it would write Java's own text" in faults(value_converter=converter)[0]
+
+
+def test_the_worker_may_name_the_converter():
+    config = {key: value for key, value in GOOD.items() if key != "value.converter"}
+    assert check_options(config, {"value.converter": STRING}) == []
+
+
+def test_bytes_that_are_no_text_are_rejected_and_all_others_are_there(tmp_path):
+    seen: list[Rejected] = []
+    values = [b"a", b"\xff\xfe", None, "ü".encode(), b"\xed\xa0\x80", b"z"]
+    one = LineFile(tmp_path, {FIRST: values}, per_claim=10, reject=seen.append)
+    one.run()
+    assert one.path.read_text() == "a\nnull\nü\nz\n"
+    assert [(bad.topic, bad.partition, bad.offset, bad.reason) for bad in seen] == [
+        ("orders", 0, 1, "it is not UTF-8"),
+        ("orders", 0, 4, "it is not UTF-8"),
+    ]
+    (closed,) = one.recorded()
+    assert (closed.count, closed.rejected, closed.hash_sum) == (4, 2, 0 + 2 + 3 + 5)
+    assert closed.outputs[0] == (str(one.path), 4, one.path.stat().st_size)
