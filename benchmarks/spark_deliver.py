@@ -28,7 +28,7 @@ from playhead.pipeline.spec import check_specs
 from playhead.sql.ledger import open_ledger
 
 ROWS, ROUNDS, PARTITIONS, SMALL = int(os.environ.get("ROWS", "2000000")), 3, 4, 1_000
-TOPIC, TYPED, WIDE = "bench", "bench-typed", "bench-wide"
+TOPIC, WIDE = "bench", "bench-wide"
 CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
 FORMATS = "io.confluent.connect.s3.format"
 WORKER = """group.id=bench
@@ -38,9 +38,9 @@ value.converter=org.apache.kafka.connect.json.JsonConverter
 value.converter.schemas.enable=false
 """
 SCHEMA = (
-    '{"schema":{"type":"struct","fields":[{"type":"int64","optional":false,"field":"id"},'
+    '{"type":"struct","fields":[{"type":"int64","optional":false,"field":"id"},'
     '{"type":"int32","optional":false,"field":"n"},{"type":"string","optional":false,"field":"t"},'
-    '{"type":"double","optional":true,"field":"d"}],"optional":false},"payload":%s}'
+    '{"type":"double","optional":true,"field":"d"}],"optional":false}'
 )
 
 
@@ -62,10 +62,8 @@ def _measured(lab: Lab, folder: Path) -> Iterator[str]:
     with Admin(settings, deadline) as admin:
         create_topic(admin, "bench-offsets", 1, deadline, config={"cleanup.policy": "compact"})
         create_topic(admin, TOPIC, PARTITIONS, deadline)
-        create_topic(admin, TYPED, PARTITIONS, deadline)
         create_topic(admin, WIDE, 1_000, deadline)
-    _fill(settings, TOPIC, b"%s")
-    _fill(settings, TYPED, SCHEMA.encode())
+    _fill(settings)
     with (
         open_ledger(f"sqlite:///{folder}/ledger.db", 30) as ledger,
         spark_session(SparkOptions("local[2]")) as spark,
@@ -73,13 +71,13 @@ def _measured(lab: Lab, folder: Path) -> Iterator[str]:
         yield from _Bench(lab, context, spark, ledger, folder).lines()
 
 
-def _fill(settings: ClientSettings, topic: str, form: bytes) -> None:
-    with BulkProducer(settings, f"fill-{topic}", Deadline(600)) as producer:
+def _fill(settings: ClientSettings) -> None:
+    with BulkProducer(settings, "fill", Deadline(600)) as producer:
         for partition in range(PARTITIONS):
             producer.begin()
             for start in range(partition, ROWS, PARTITIONS * 50_000):
                 ids = range(start, min(ROWS, start + PARTITIONS * 50_000), PARTITIONS)
-                producer.send(topic, partition, [form % _value(number) for number in ids])
+                producer.send(TOPIC, partition, [_value(number) for number in ids])
             producer.commit()
 
 
@@ -152,7 +150,7 @@ class _Bench:
         user, _, place = self.lab.postgres_url.removeprefix("postgresql://").partition("@")
         config = {
             "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector",
-            "topics": TYPED,
+            "topics": TOPIC,
             "connection.url": f"jdbc:postgresql://{place}",
             "connection.user": user,
             "table.name.format": f"sink{self.number}",
@@ -160,6 +158,7 @@ class _Bench:
             "pk.mode": "none",
             "value.converter": "org.apache.kafka.connect.json.JsonConverter",
             "value.converter.schemas.enable": "true",
+            "value.converter.schema.content": SCHEMA,
         }
         return self._timed(f"rows{self.number}", config, ROWS)
 

@@ -1,7 +1,7 @@
 """One step of a sink: Spark's own Kafka reader reads what is claimed, and the sink's tasks write it, one per topic partition.
 
 The ledger is the truth: nothing counts before its commit, and an open claim is done again, all of it, until it is committed.
-Only committed records are read, and never beyond the last stable offset, which is where a claim ends at most.
+Only committed records are read unless the connector says otherwise, and then a claim never goes beyond the last stable offset.
 """
 
 import json
@@ -34,7 +34,9 @@ _NOT_FOR_SPARK = frozenset(
         "partition.assignment.strategy",
     }
 )
+ISOLATION, READ_COMMITTED = "isolation.level", "read_committed"
 _TUNED = {
+    ISOLATION: READ_COMMITTED,
     "max.poll.records": "10000",
     "max.partition.fetch.bytes": "20000000",
     "fetch.max.bytes": "60000000",
@@ -66,11 +68,9 @@ def read_claims(
     spark: SparkSession, properties: Mapping[str, str], claims: Sequence[RangeClaim], topics: Sequence[str]
 ) -> DataFrame:
     """One Spark partition per claim, its records in their order."""
-    reader = (
-        spark.read.format("kafka").option("failOnDataLoss", "true").option("kafka.isolation.level", "read_committed")
-    )
+    reader = spark.read.format("kafka").option("failOnDataLoss", "true")
     for name, value in ({**_TUNED, **properties}).items():
-        if name not in _NOT_FOR_SPARK and name != "isolation.level":
+        if name not in _NOT_FOR_SPARK:
             reader = reader.option(f"kafka.{name}", value)
     starts: dict[str, dict[int, int]] = defaultdict(dict)
     ends: dict[str, dict[int, int]] = defaultdict(dict)

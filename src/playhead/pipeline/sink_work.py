@@ -7,6 +7,7 @@ tasks would use, so that none of them gets a partition meanwhile; between steps 
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,7 +20,7 @@ from playhead.model import Deadline, Map, TopicPartition
 from playhead.model.ranges import Log, OffsetRange
 from playhead.offsets.published import Held, Mark, judge_start
 from playhead.pipeline.connector_run import ConnectorRun, Moved
-from playhead.pipeline.deliver import Done, deliver
+from playhead.pipeline.deliver import ISOLATION, READ_COMMITTED, Done, deliver
 from playhead.pipeline.group import GroupSettings, SeatLost, SinkGroup
 from playhead.pipeline.rejects import RejectPolicy
 from playhead.pipeline.sinks import Sink
@@ -31,6 +32,7 @@ from playhead.sql.range_values import RangeClaim
 
 LEDGER_ID = "ledger-id"
 JOIN_SECONDS = 60.0
+STEP_CHUNKS = 2  # so many times what one step of a partition takes, for every slot: far below what the group allows
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,11 @@ class Delivery:
     closes_tail: bool
     close: Callable[[], None]
 
+    @property
+    def committed_only(self) -> bool:
+        """Unless the connector's consumers are told otherwise; their own default is to read all."""
+        return self.group.properties.get(ISOLATION, READ_COMMITTED) == READ_COMMITTED
+
 
 class SinkWork:
     """Opened when it is made: it sits in the group, and the ledger has a position for every partition."""
@@ -66,26 +73,23 @@ class SinkWork:
         self._widths: dict[Log, int] = {}
         self._seen_ends: dict[Log, int] = {}
         self._closed_ms: dict[Log, int] = {}
-        deadline = self._deadline()
-        self._admin = Admin(delivery.group.client, deadline)
-        self._logs = TopicLogs(self._admin)
-        self._group = SinkGroup(delivery.group, self._topics(deadline))
         for note in sink.notes:
             run.progress.note(note)
-        try:
+        deadline = self._deadline()
+        with ExitStack() as parts:
+            parts.callback(delivery.close)
+            parts.callback(sink.close)
+            self._admin = parts.enter_context(Admin(delivery.group.client, deadline))
+            self._logs = TopicLogs(self._admin)
+            self._group = parts.enter_context(SinkGroup(delivery.group, self._topics(deadline)))
             delivery.policy.prepare(self._admin, deadline)
             self._group.join(Deadline(JOIN_SECONDS), run.progress.note)
             self._mark = Mark(self._recall(LEDGER_ID, _new_id), self._claim.epoch)
             self._positions = self._started(deadline)
-        except BaseException:
-            self.close()
-            raise
+            self._parts = parts.pop_all()
 
     def close(self) -> None:
-        self._group.close()
-        self._admin.close()
-        self._sink.close()
-        self._delivery.close()
+        self._parts.close()
 
     def round(self) -> None:
         try:
@@ -101,8 +105,9 @@ class SinkWork:
         self._watch_topics(deadline)
         ends = self._logs.ends(self._positions, deadline)
         self._check_ends(ends)
-        for words in self._logs.what_holds_back(ends, deadline):
-            self._run.progress.note(words)
+        if self._delivery.committed_only:
+            for words in self._logs.what_holds_back(ends, deadline):
+                self._run.progress.note(words)
         while not self._run.is_stopping and self._step(ends):
             pass
 
@@ -123,7 +128,10 @@ class SinkWork:
         start = judge_start(commits, held, self._mark.ledger, self._delivery.name)
         adopted = {log: start.adopted[_place(log)] for log in logs if _place(log) in start.adopted}
         fresh = [log for log in logs if log not in known and log not in adopted]
-        begins = self._beginnings(fresh, self._delivery.group.begins_at, deadline)
+        read_before = {log.topic for log in (*known, *adopted)}
+        grown = [log for log in fresh if log.topic in read_before]  # whatever is in them came after what was read
+        begins = self._beginnings(grown, "earliest", deadline)
+        begins |= self._beginnings([log for log in fresh if log not in grown], self._delivery.group.begins_at, deadline)
         self._ranges.adopt(self._claim, {**adopted, **begins})
         if adopted:
             self._ranges.published(self._claim, adopted)
@@ -154,7 +162,7 @@ class SinkWork:
                 "set consumer.override.auto.offset.reset to earliest or latest, or give it a position",
             )
         ends = self._logs.ends(logs, deadline)
-        return {log: ends[log].start if where == "earliest" else ends[log].stable for log in logs}
+        return {log: ends[log].start if where == "earliest" else self._end(ends[log]) for log in logs}
 
     # Between steps
 
@@ -224,14 +232,21 @@ class SinkWork:
         return claims
 
     def _claimed(self, ends: Mapping[Log, Ends]) -> list[RangeClaim]:
+        """One per topic partition, and no more than a step can do in time: the others come in the next one."""
         now = int(time.time() * 1000)
-        wanted = (
-            self._next_claim(log, at, ends[log].stable, now) for log, at in self._positions.items() if log in ends
-        )
-        claims = [claim for claim in wanted if claim is not None]
+        room = STEP_CHUNKS * self._run.shared.slots.total * self._delivery.offsets_per_step
+        claims: list[RangeClaim] = []
+        for log, at in self._positions.items():
+            claim = self._next_claim(log, at, self._end(ends[log]), now) if log in ends else None
+            if claim is not None and room > 0:
+                claims.append(claim)
+                room -= len(claim.range)
         if claims:
             self._ranges.plan(self._claim, claims)
         return claims
+
+    def _end(self, ends: Ends) -> int:
+        return ends.stable if self._delivery.committed_only else ends.high
 
     def _next_claim(self, log: Log, at: SinkPosition, end: int, now_ms: int) -> RangeClaim | None:
         start, fewest = at.next_offset, self._sink.fewest_records

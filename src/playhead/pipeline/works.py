@@ -1,12 +1,14 @@
 """From a checked connector to its work: a source or a sink, with everything of the run that it needs."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
 from playhead.config import Context
 from playhead.config.references import resolve
+from playhead.errors import PlayheadError
 from playhead.kafka.properties import client_properties
 from playhead.model import Deadline
 from playhead.pipeline.connector_run import ConnectorRun, Work
@@ -24,7 +26,7 @@ from playhead.pipeline.source_work import SourceWork
 from playhead.pipeline.sources import Source
 from playhead.pipeline.spec import Ready
 from playhead.sql.ledger import Ledger, open_ledger
-from playhead.sql.ledger_values import Claim, Host, RunState
+from playhead.sql.ledger_values import Claim, Host, Run, RunState
 from playhead.sql.range_ledger import RangeLedger
 
 
@@ -90,17 +92,8 @@ class Works:
     # Sinks
 
     def _sink_work(self, one: Ready, run: ConnectorRun) -> SinkWork:
-        home, url = self.home, target_ledger_url(one.kind, one.config)
-        ledger = self.ledger if url is None else open_ledger(url, self.options.seconds)
-        claim = run.claim
-        if url is not None:
-            claim = ledger.claim(home.cluster_id, one.name, Host.here(), {"master": self.options.spark.master})
-
-        def close() -> None:
-            if url is not None:
-                ledger.finish(claim, RunState.FINISHED)
-                ledger.close()
-
+        home = self.home
+        ledger, claim, close = self._ledger_of(one, run)
         group = group_settings(one.name, one.config, home.worker, home.settings)
         reaching = {name: resolve(setting.text) for name, setting in client_properties(self.context).items()}
         delivery = Delivery(
@@ -116,3 +109,29 @@ class Works:
             close,
         )
         return SinkWork(run, delivery, open_sink(one.kind, one.config, home.worker))
+
+    def _ledger_of(self, one: Ready, run: ConnectorRun) -> tuple[Ledger, Claim, Callable[[], None]]:
+        """The run's own, or that of the target database, where the run is claimed a second time; and what closes it."""
+        url = target_ledger_url(one.kind, one.config)
+        if url is None:
+            return self.ledger, run.claim, _nothing
+        ledger = open_ledger(url, self.options.seconds)
+        if any(_is_claimed_by(known, run.claim) for known in ledger.list_runs()):
+            ledger.close()
+            return self.ledger, run.claim, _nothing  # both names lead to one ledger
+        claim = ledger.claim(run.claim.cluster, one.name, Host.here(), {"master": self.options.spark.master})
+
+        def close() -> None:
+            with ledger, suppress(PlayheadError):  # taken over: the row tells of the other run now
+                ledger.finish(claim, run.progress.state or RunState.FINISHED)
+
+        return ledger, claim, close
+
+
+def _is_claimed_by(run: Run, claim: Claim) -> bool:
+    here = (run.cluster, run.pipeline, run.epoch) == (claim.cluster, claim.pipeline, claim.epoch)
+    return here and run.host == Host.here() and run.is_running
+
+
+def _nothing() -> None:
+    pass

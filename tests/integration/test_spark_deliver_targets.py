@@ -1,0 +1,158 @@
+"""Topics into Parquet, S3, tables and one file, through the run itself; pyarrow and psql read what came of it."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pyarrow.dataset as ds
+import pytest
+from pyarrow import fs
+
+from integration.delivering import JSON_FORMAT, PARQUET_FORMAT, Deliver, deliver, files_in, lines_in, sinks_lab  # noqa: F401
+from playhead.kafka.transactions import PlainProducer, TransactionalProducer
+from playhead.lab import Lab, LabOptions
+from playhead.model import ConnectorSpec, Deadline, Engine
+from playhead.sql.ledger_values import RunState
+from spark_session import spark  # noqa: F401
+
+pytest.importorskip("pyspark")
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+SCHEMA = (
+    '{"type":"struct","optional":false,"fields":[{"type":"int64","optional":false,"field":"id"},'
+    '{"type":"string","optional":true,"field":"t"}]}'
+)
+CLUSTER_FILE = """\
+connectors:
+  far_lake:
+    engine: spark
+    config: {{connector.class: io.confluent.connect.s3.S3SinkConnector, topics: far, s3.bucket.name: far, s3.region: us-east-1,
+              store.url: "{s3}", format.class: {json}, flush.size: 400}}
+  far_rows:
+    engine: spark
+    config: {{connector.class: io.confluent.connect.jdbc.JdbcSinkConnector, topics: far, connection.url: "{url}",
+              connection.user: {user}, auto.create: true, pk.mode: kafka, value.converter.schema.content: '{schema}',
+              value.converter: org.apache.kafka.connect.json.JsonConverter, value.converter.schemas.enable: true}}
+"""
+
+
+def test_parquet_has_the_columns_of_the_first_records_and_keeps_them(deliver, tmp_path):
+    deliver.make_topic("columns")
+    deliver.send("columns", 150)
+    spec = deliver.files("columns", tmp_path, **{"format.class": PARQUET_FORMAT})
+    (done,) = deliver.run(spec)
+    assert (done.error, done.rows) == (None, 150)
+    deliver.send("columns", 50, start=150)
+    deliver.run(spec)
+    table = ds.dataset(tmp_path / "topics", format="parquet").to_table()
+    assert Counter(table["id"].to_pylist()) == Counter(range(200))
+    assert {str(field.type) for field in table.schema if field.name in ("id", "t")} == {"int64", "string"}
+    with PlainProducer(deliver.settings, Deadline(30)) as producer:
+        producer.produce("columns", None, b'{"id":"no number","t":"x"}', partition=0)
+    (stopped,) = deliver.run(spec)
+    assert stopped.error is not None
+    assert "columns-0@100" in stopped.error.what
+    assert stopped.error.exit_code == 1
+
+
+def test_records_and_ranges_are_one_transaction_of_the_target(deliver, tmp_path):
+    deliver.make_topic("booked")
+    deliver.send("booked", 300)
+    place = deliver.lab.postgres_url.partition("@")[2].partition("/")[0]
+    user = deliver.lab.postgres_url.removeprefix("postgresql://").partition("@")[0]
+    deliver.lab.psql("CREATE DATABASE books")
+    config = {
+        "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector",
+        "topics": "booked",
+        "connection.url": f"jdbc:postgresql://{place}/books",
+        "connection.user": user,
+        "auto.create": "true",
+        "insert.mode": "upsert",
+        "pk.mode": "record_value",
+        "pk.fields": "id",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "true",
+        "value.converter.schema.content": SCHEMA,
+    }
+    spec = ConnectorSpec("s-booked", config, Engine.SPARK)
+    (done,) = deliver.run(spec, rows_per_chunk=60)
+    assert (done.error, done.rows, done.state) == (None, 300, RunState.FINISHED)
+    with PlainProducer(deliver.settings, Deadline(30)) as producer:
+        producer.produce("booked", None, b'{"id":7,"t":"changed"}', partition=1)
+    (done,) = deliver.run(spec)
+    assert (done.error, done.rows) == (None, 1)
+    sql = deliver.lab.psql
+    assert sql("SELECT count(*), count(DISTINCT id), min(id), max(id) FROM booked", "books") == "300|300|0|299"
+    assert sql("SELECT t FROM booked WHERE id = 7", "books") == "changed"
+    assert sql("SELECT sum(count) FROM playhead_ranges WHERE pipeline = 's-booked'", "books") == "301"
+    assert sql("SELECT count(*) FROM pg_tables WHERE tablename LIKE '%stag%'", "books") == "0"
+    (run,) = [run for run in deliver.ledger.list_runs() if run.pipeline == "s-booked"]
+    assert run.state is RunState.FINISHED
+
+
+def test_lines_are_appended_to_one_file(deliver, tmp_path):
+    deliver.make_topic("lines")
+    deliver.send("lines", 20)
+    target = tmp_path / "lines.txt"
+    config = {"connector.class": "FileStreamSink", "topics": "lines", "file": str(target), "value.converter": STRING}
+    spec = ConnectorSpec("s-lines", config, Engine.SPARK)
+    deliver.run(spec)
+    deliver.send("lines", 10, start=20)
+    (done,) = deliver.run(spec)
+    assert (done.error, done.rows) == (None, 10)
+    assert Counter(json.loads(line)["id"] for line in target.read_text().splitlines()) == Counter(range(30))
+
+
+def test_what_was_never_decided_is_read_only_if_the_connector_says_so(deliver, tmp_path):
+    deliver.make_topic("uncommitted", 1)
+    with TransactionalProducer(deliver.settings, "undecided", Deadline(60)) as producer:
+        producer.begin()
+        producer.produce("uncommitted", None, b'{"id":0}', partition=0)
+        producer.flush()
+        committed = deliver.files("uncommitted", tmp_path / "committed")
+        (none,) = deliver.run(committed)
+        own = {"consumer.override.isolation.level": "read_uncommitted"}
+        every = replace(deliver.files("uncommitted", tmp_path / "all", **own), name="s-all")
+        (one,) = deliver.run(every)
+        producer.abort()
+    assert (none.error, none.rows, files_in(tmp_path / "committed")) == (None, 0, [])
+    assert (one.error, one.rows, lines_in(tmp_path / "all")) == (None, 1, ['{"id":0}'])
+
+
+@pytest.fixture(scope="module")
+def far_lab(make_lab) -> Lab:
+    return make_lab(LabOptions(workers=1, extras=("s3",)))
+
+
+@pytest.mark.timeout(400)
+def test_executors_of_their_own_fill_s3_and_tables(far_lab, playhead, tmp_path, monkeypatch):
+    """A small cluster: the driver and two executors are three processes, and nothing lies in a folder of this machine."""
+    topics = Deliver(far_lab, None, None)  # type: ignore[arg-type]  # only for its topics
+    topics.make_topic("far", 3)
+    topics.send("far", 2_000, partitions=3)
+    far_lab.make_bucket("far")
+    for name, value in far_lab.environment().items():
+        monkeypatch.setenv(name, value)
+    user, _, place = far_lab.postgres_url.removeprefix("postgresql://").partition("@")
+    file = tmp_path / "far.yaml"
+    file.write_text(
+        CLUSTER_FILE.format(
+            s3=far_lab.s3_url, json=JSON_FORMAT, url=f"jdbc:postgresql://{place}", user=user, schema=SCHEMA
+        )
+    )
+    words = ["--master", "local-cluster[2,1,1024]", "--worker-config", str(far_lab.worker_config)]
+    words += ["--ledger", far_lab.postgres_url, "-o", "json", "--chunk-rows", "500"]
+    ran = playhead("run", str(file), *words, seconds=300).exits(0)
+    assert [(row["state"], row["rows"]) for row in json.loads(ran.out)] == [("finished", 2_000)] * 2
+    assert far_lab.psql("SELECT count(*), count(DISTINCT id) FROM far") == "2000|2000"
+    store = fs.S3FileSystem(
+        endpoint_override=far_lab.s3_url, access_key=far_lab.s3_identity, secret_key=far_lab.s3_credential
+    )
+    found = store.get_file_info(fs.FileSelector("far/topics", recursive=True))
+    objects = sorted(info.path for info in found if info.type == fs.FileType.File)
+    assert objects[:2] == [f"far/topics/far/partition=0/far+0+000000{start:04}.json" for start in (0, 400)]
+    ids: Counter[int] = Counter()
+    for path in objects:
+        with store.open_input_stream(path) as stream:
+            ids.update(json.loads(line)["id"] for line in stream.read().decode().splitlines())
+    assert ids == Counter(range(2_000))
