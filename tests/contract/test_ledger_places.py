@@ -19,8 +19,9 @@ from integration.ledgers import (  # noqa: F401
     place,
     start,
 )
+from playhead.config.ledger import default_ledger_url
 from playhead.errors import AccessDenied, Busy, Invalid, Refused, Unreachable
-from playhead.sql.ledger import default_ledger_url, open_ledger
+from playhead.sql.ledger import open_ledger
 from playhead.sql.ledger_values import TakenOver
 
 # Ledgers that cannot be used

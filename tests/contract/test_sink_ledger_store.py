@@ -28,12 +28,6 @@ from playhead.stores import Access, opening
 from playhead.stores.sink_ledger import open_uri
 
 
-@pytest.fixture(autouse=True)
-def _known(monkeypatch):
-    for scheme in ("ledger+sqlite", "ledger+postgresql"):
-        monkeypatch.setitem(opening._HOMES, scheme, "playhead.stores.sink_ledger")
-
-
 @pytest.fixture
 def kind(settings_of, new_topic, tmp_path, deadline):
     topic = new_topic(6)

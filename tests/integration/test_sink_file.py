@@ -175,7 +175,7 @@ def test_a_second_run_on_the_same_file_is_refused_while_the_first_is_open(line_f
 def test_the_lines_are_those_of_a_real_file_stream_sink(lab, rest, new_topic, unique, deadline, spark, tmp_path):
     """Through Spark's own reader, in two steps; the order of partitions differs, that within one does not."""
     from integration.sinks_on_the_lab import produce
-    from playhead.pipeline.deliver import deliver
+    from playhead.pipeline.deliver import Reading, deliver
 
     topic, name, theirs, ours = new_topic(2), unique("files"), tmp_path / "theirs.txt", tmp_path / "ours.txt"
     texts = [
@@ -206,7 +206,7 @@ def test_the_lines_are_those_of_a_real_file_stream_sink(lab, rest, new_topic, un
     for start, end in ((0, 7), (7, 10)):
         claims = [RangeClaim(OffsetRange(topic, "", part, start, end), True, sink.shape, 0) for part in (0, 1)]
         writer = sink.writer(recall, {})
-        done = deliver(spark, {"bootstrap.servers": lab.bootstrap_servers}, claims, writer, RejectPolicy(name))
+        done = deliver(spark, Reading({"bootstrap.servers": lab.bootstrap_servers}), claims, writer, RejectPolicy(name))
         sink.merging(done)
         sink.settled(claims)
         kept.update({key: sink._target.present_end().text for key in kept})  # as the ledger's commit does it

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow.dataset as ds
@@ -120,7 +121,7 @@ def test_what_was_never_decided_is_read_only_if_the_connector_says_so(deliver, t
 
 
 @pytest.fixture(scope="module")
-def far_lab(make_lab) -> Lab:
+def far_lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
     return make_lab(LabOptions(workers=1, extras=("s3",)))
 
 

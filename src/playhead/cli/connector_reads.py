@@ -7,6 +7,7 @@ import click
 
 from playhead.cli.complete import connector_names
 from playhead.cli.frame import Face, context_options, output_option, pass_face, say
+from playhead.cli.ledgers import ledger_option
 from playhead.render import Column, Details, Listing
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ PLUGIN_COLUMNS = (Column("class", "CLASS"), Column("type", "TYPE"), Column("vers
 @click.option(
     "--positions", is_flag=True, help="Also the lag of sinks and the position of sources; so do -o wide, json and yaml."
 )
+@ledger_option
 @context_options
 @output_option
 @pass_face
@@ -49,7 +51,7 @@ def list_(face: Face, patterns: tuple[str, ...], positions: bool) -> None:
     """List the connectors of the cluster, or those that NAME means: a name, or a pattern in quotes like 'orders-*'.
 
     STATE is that of the whole: `running, 1 of 3 tasks failed` is not running. LAG counts the records between a sink's
-    commits and the ends of its topics.
+    commits and the ends of its topics; for a sink that runs on Spark, the ledger tells where it is.
     """
     from playhead.connectors import list_connectors
 
@@ -63,6 +65,7 @@ def list_(face: Face, patterns: tuple[str, ...], positions: bool) -> None:
 
 @click.command()
 @click.argument("name", shell_complete=connector_names)
+@ledger_option
 @context_options
 @output_option
 @pass_face

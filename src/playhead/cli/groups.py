@@ -8,6 +8,7 @@ import click
 
 from playhead.cli.complete import SECONDS, matching
 from playhead.cli.frame import Face, LazyGroup, context_options, output_option, pass_face, say, write
+from playhead.cli.ledgers import ledger_option
 from playhead.cli.reset_words import ResetWords, reset_options
 from playhead.cli.writes import WriteOptions, plan_options, settle
 from playhead.model.durations import in_words
@@ -16,6 +17,7 @@ from playhead.render import Column, Details, Listing
 if TYPE_CHECKING:
     from playhead.offsets.groups import ShownGroup
     from playhead.offsets.reset import ResetPlan
+    from playhead.stores import Store
     from playhead.stores.groups import GroupsStore
 
 
@@ -132,19 +134,24 @@ def _details(found: "ShownGroup", partitions: Listing) -> Details:
     help="Write the new offsets as Kafka's CSV, - for stdout.",
 )
 @plan_options
+@ledger_option
 @context_options
 @output_option
 @pass_face
 def reset(face: Face, names: tuple[str, ...], words: ResetWords, export: Path | None, options: WriteOptions) -> None:
     """Move groups to other offsets. GROUP is a name, or a pattern in quotes like 'billing-*'.
 
-    The words are those of kafka-consumer-groups. A group that does not exist yet is made. Its members must be stopped.
+    The words are those of kafka-consumer-groups. A group that does not exist yet is made. Its members must be stopped. With
+    --to-ledger, GROUP is a sink that runs on Spark, or its group.
     """
     from playhead.offsets.group_names import find_groups
     from playhead.offsets.reset import plan_reset
 
     if options.execute and str(export) == "-":
         raise click.UsageError("with --execute stdout shows the outcomes: export to a FILE")
+    if words.to_ledger:
+        _reset_to_ledger(face, names, words, export, options)
+        return
     store = _store(face)
     with store.session():
         found = find_groups(store, names)
@@ -152,6 +159,21 @@ def reset(face: Face, names: tuple[str, ...], words: ResetWords, export: Path | 
         _export(face, planned, export)
         _warn_of_members(store, found, options)
         settle(face, store, planned.plan, options, show=lambda: _show_reset(face, planned, export))
+
+
+def _reset_to_ledger(
+    face: Face, names: tuple[str, ...], words: ResetWords, export: Path | None, options: WriteOptions
+) -> None:
+    from playhead.offsets.to_ledger import find_connectors, plan_to_ledger
+    from playhead.stores import Access
+
+    if export is not None:
+        raise click.UsageError("--to-ledger has no --export: `playhead offsets export` writes what the ledger has")
+    groups, access = _store(face), Access(face.context, face.deadline)
+    with groups.session():
+        store, plan = plan_to_ledger(groups, names, words.scope, access, find_connectors(access))
+        _warn_of_members(store, list(store.sinks), options)
+        settle(face, store, plan, options)
 
 
 def _export(face: Face, planned: "ResetPlan", target: Path | None) -> None:
@@ -191,7 +213,7 @@ def delete(face: Face, names: tuple[str, ...], topics: tuple[str, ...], options:
         settle(face, store, plan_group_delete(store, found, scope), options)
 
 
-def _warn_of_members(store: "GroupsStore", found: list[str], options: WriteOptions) -> None:
+def _warn_of_members(store: "Store", found: list[str], options: WriteOptions) -> None:
     """A dry run says now what --execute would be refused for."""
     if not options.execute:
         for refusal in store.guard(found):

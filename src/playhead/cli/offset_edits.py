@@ -238,6 +238,10 @@ def _carry_out(
 ) -> None:
     """Plans and settles. With --stop the plan is made twice: before, so that a slip stops nothing, and after the stop."""
     first = planned()
+    if options.stop and first[0].uri.startswith("ledger+"):
+        raise click.UsageError(
+            f"--stop is for Connect; a run on Spark ends with: playhead runs stop {owners[0]} --execute"
+        )
     with stopped_if_asked(face, options, owners) as held:
         store, plan = first if held is None else planned()
         settle(face, store, plan, options, stopped=held)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from playhead.cli.frame import Face, LazyGroup, folded
+from playhead.cli.ledgers import ledger_option
 
 if TYPE_CHECKING:
     from playhead.offsets.select import Selection
@@ -37,7 +38,8 @@ COMMANDS = {
 def offsets() -> None:
     """Positions of connectors, groups and queries: see, plan, move, verify and undo them.
 
-    OWNER is a connector of the context, `group:NAME`, or a name inside the store of --store.
+    OWNER is a connector of the context, a sink of the ledger that runs on Spark, `group:NAME`, or a name inside the store of
+    --store.
     """
 
 
@@ -61,14 +63,15 @@ _OPTIONS = (
         "--store",
         metavar="URI",
         help="Any store: kafka://broker/topic, connect+http://worker:8083, file:path, groups://broker, checkpoint:path, "
-        "sql+sqlite:///path.",
+        "sql+sqlite:///path, ledger+sqlite:///path.",
     ),
     click.option(
         "--via", type=click.Choice(["rest", "topic"]), help="Through the workers, or straight to where the offsets lie."
     ),
+    ledger_option,
 )
 
 
 def selection_options(command: F) -> F:
-    """Adds `--store` and `--via`; the command gets them as `where: Where`."""
+    """Adds `--store`, `--via` and `--ledger`; the command gets them as `where: Where`, the last one in its context."""
     return folded(command, _OPTIONS, "where", lambda words: Where(words.pop("store"), words.pop("via")))

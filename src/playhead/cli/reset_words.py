@@ -26,6 +26,7 @@ class ResetWords:
     source: Path | str | None
     scope: "Scope"
     out_of_range: str
+    to_ledger: bool = False
 
     def reset(self, store: "Store", owners: Sequence[str]) -> "Reset":
         """What they mean for these owners of this store."""
@@ -57,6 +58,9 @@ _WORDS = (
     ),
     click.option("--to-group", metavar="OTHER", help="To where OTHER is."),
 )
+_TO_LEDGER = click.option(
+    "--to-ledger", is_flag=True, help="Of a sink that runs on Spark: to where its ledger is, so that it may run again."
+)
 _MORE = (
     click.option("--topic", "topics", multiple=True, metavar="T[:0,1]", help="This topic, or some of its partitions."),
     click.option("--all-topics", is_flag=True, help="Every partition that has a commit."),
@@ -83,7 +87,7 @@ _NAMES = (
 
 def reset_options(command: F) -> F:
     """Adds the options of a reset; the command gets them as `words: ResetWords`."""
-    return folded(command, (*_WORDS, *_MORE), "words", _fold)
+    return folded(command, (*_WORDS, _TO_LEDGER, *_MORE), "words", _fold)
 
 
 def owner_reset_options(command: F) -> F:
@@ -106,14 +110,17 @@ def _fold(words: dict[str, Any], *, all_by_default: bool = False) -> ResetWords:
     """Whatever cannot be meant is said here, before anybody is asked for anything."""
     from playhead.offsets.reset_words import Reset, Word, parse_reset, parse_scope
 
-    chosen = {name: value for name in _NAMES if (value := words.pop(name)) is not None and value is not False}
+    names = [name for name in (*_NAMES, "to_ledger") if name in words]
+    chosen = {name: value for name in names if (value := words.pop(name)) is not None and value is not False}
     options = {name.replace("_", "-"): value for name, value in chosen.items()}
     if len(options) != 1:
-        every = ", ".join(f"--{name.replace('_', '-')}" for name in _NAMES)
+        every = ", ".join(f"--{name.replace('_', '-')}" for name in names)
         said = f"only one of --{' and --'.join(options)} can be meant" if options else "where to?"
         raise click.UsageError(f"{said} Give one of {every}")
     [(word, value)] = options.items()
     topics, all_topics, out_of_range = (words.pop(name) for name in ("topics", "all_topics", "out_of_range"))
+    if word == "to-ledger":
+        return ResetWords(None, None, parse_scope(topics, all_topics=all_topics), out_of_range, to_ledger=True)
     brings_positions = Word(word) in (Word.FILE, Word.GROUP)
     all_topics = all_topics or (all_by_default and not topics and not brings_positions)
     scope = parse_scope(topics, all_topics=all_topics)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say
-from playhead.cli.runs import ledger_option
+from playhead.cli.ledgers import ledger_option
 from playhead.render import Column, Listing
 from playhead.render.progress import ProgressLine
 
 if TYPE_CHECKING:
     from playhead.model import ConnectorSpec
     from playhead.pipeline.connector_run import Progress
-    from playhead.pipeline.run import RunOptions
+    from playhead.pipeline.run_options import RunOptions
 
 COLUMNS = (
     Column("connector", "CONNECTOR"),
@@ -49,7 +49,7 @@ _OPTIONS = (
         type=click.IntRange(min=1),
         default=500_000,
         show_default=True,
-        help="About so many rows in one transaction.",
+        help="About so many rows in one transaction, or offsets of a partition in one step of a sink.",
     ),
     click.option(
         "--horizon-timeout",
@@ -65,12 +65,15 @@ _OPTIONS = (
         is_flag=True,
         help="Send again what a worker without exactly-once support sent beyond its stored position.",
     ),
+    click.option(
+        "--keep-tail", is_flag=True, help="Leave what is below flush.size in the topic when a sink is caught up."
+    ),
 )
 
 
 def _folded_options(words: dict[str, Any]) -> dict[str, Any]:
-    names = ("once", "interval", "master", "settings", "jars", "chunk_rows", "horizon", "force", "accept_repeats")
-    return {name: words.pop(name) for name in names}
+    names = ("once", "interval", "master", "settings", "jars", "chunk_rows", "horizon")
+    return {name: words.pop(name) for name in (*names, "force", "accept_repeats", "keep_tail")}
 
 
 def _run_options(command: Any) -> Any:
@@ -90,10 +93,11 @@ def _run_options(command: Any) -> Any:
 @output_option
 @pass_face
 def run(face: Face, words: tuple[str, ...], engine: str | None, given: dict[str, Any], summary: Path | None) -> None:
-    """Run source connectors of FILE on Spark, exactly once: those with `engine: spark`, or the named ones of them.
+    """Run connectors of FILE on Spark, exactly once: those with `engine: spark`, or the named ones of them.
 
-    A run goes on from the position that Connect left, and leaves its own where Connect finds it. Killed at any moment,
-    it is started again the same way. The first Ctrl-C ends it after the open steps, the second one abandons them.
+    A run goes on from the position that Connect left, and leaves its own where Connect finds it. A sink's own position
+    is kept in the ledger and shown in the consumer group. Killed at any moment, it is started again the same way. The
+    first Ctrl-C ends it after the open steps, the second one abandons them.
     """
     from playhead.pipeline.run import run_connectors
 
@@ -151,7 +155,7 @@ def _chosen(files: Sequence[str], names: Sequence[str], *, whatever_engine: bool
 
 def _options(face: Face, given: dict[str, Any]) -> "RunOptions":
     from playhead.config.contexts import parse_duration
-    from playhead.pipeline.run import RunOptions
+    from playhead.pipeline.run_options import RunOptions
     from playhead.pipeline.session import SparkOptions
 
     settings = {_spark_key(key): setting.text for key, setting in face.context.table("spark").items()}
@@ -169,6 +173,7 @@ def _options(face: Face, given: dict[str, Any]) -> "RunOptions":
         parse_duration(given["horizon"]),
         given["force"],
         given["accept_repeats"],
+        given["keep_tail"],
         face.context.timeout_seconds,
     )
 

@@ -1,21 +1,22 @@
 """`playhead runs`: what runs on Spark, where, and since when; told by the ledger that those runs write to."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from playhead.cli.complete import SECONDS, matching
 from playhead.cli.connector_verbs import Doing, doing_options
 from playhead.cli.frame import Face, LazyGroup, context_options, output_option, pass_face, say
+from playhead.cli.ledgers import ledger_option
 from playhead.model.moments import to_iso
 from playhead.render import Column, Details, Listing
 
 if TYPE_CHECKING:
     from playhead.sql.ledger import Ledger
     from playhead.sql.ledger_values import RecordedChunk, Run
+    from playhead.sql.range_records import RecordedRange
 
-F = TypeVar("F", bound=Callable[..., Any])
 LIST_COLUMNS = (
     Column("pipeline", "PIPELINE"),
     Column("status", "STATE"),
@@ -48,6 +49,37 @@ CHUNK_COLUMNS = (
     Column("hash_xor", "XOR", wide=True, right=True),
     Column("hash_sum", "SUM", wide=True, right=True),
 )
+POSITION_COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("partition", "PARTITION", right=True),
+    Column("position", "POSITION", right=True),
+    Column("end", "END", right=True),
+    Column("lag", "LAG", right=True),
+    Column("published", "PUBLISHED", right=True),
+    Column("ranges", "RANGES", right=True),
+    Column("count", "ROWS", right=True),
+    Column("rejected", "REJECTED", right=True),
+    Column("claimed", "OPEN CLAIM"),
+    Column("skipped", "SKIPPED", wide=True, right=True),
+    Column("generation", "GENERATION", wide=True, right=True),
+    Column("written_by", "BY", wide=True),
+)
+RANGE_COLUMNS = (
+    Column("committed_at", "COMMITTED"),
+    Column("topic", "TOPIC"),
+    Column("partition", "PARTITION", right=True),
+    Column("start", "START", right=True),
+    Column("end", "END", right=True),
+    Column("run", "RUN", right=True),
+    Column("state", "STATE"),
+    Column("count", "ROWS", right=True),
+    Column("rejected", "REJECTED", right=True),
+    Column("outputs", "OUTPUTS", show=lambda outputs: ", ".join(one["name"] for one in outputs) or "-"),
+    Column("generation", "GENERATION", wide=True, right=True),
+    Column("note", "NOTE", wide=True),
+    Column("hash_xor", "XOR", wide=True, right=True),
+    Column("hash_sum", "SUM", wide=True, right=True),
+)
 STOP_COLUMNS = (
     Column("pipeline", "PIPELINE"),
     Column("status", "STATE"),
@@ -61,22 +93,6 @@ STOPPED_COLUMNS = (
     Column("result", "RESULT"),
     Column("detail", "DETAIL"),
 )
-
-
-def _remember_ledger(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        ctx.ensure_object(Face).flags["ledger"] = value
-
-
-def ledger_option(command: F) -> F:
-    """For commands that read or write the ledger: which one."""
-    return click.option(
-        "--ledger",
-        callback=_remember_ledger,
-        expose_value=False,
-        metavar="URL",
-        help="sqlite:///FILE or postgresql://USER@HOST/DB [default: a file of your own].",
-    )(command)
 
 
 def run_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -107,7 +123,7 @@ def runs() -> None:
 def list_(face: Face) -> None:
     """List the newest run of every pipeline, those of other hosts that share the ledger too.
 
-    ROWS are those of this run. STREAM and POSITION are of the last chunk that was committed.
+    ROWS are those of this run. STREAM and POSITION are of the last chunk, or range, that was committed.
     """
     with _ledger(face) as ledger:
         rows = [_run_row(run) for run in ledger.list_runs()]
@@ -123,15 +139,33 @@ def list_(face: Face) -> None:
 @output_option
 @pass_face
 def show(face: Face, name: str, cluster: str | None, chunks: int) -> None:
-    """Show all that the ledger knows about the run NAME, and the chunks that were committed for it."""
-    from playhead.pipeline.runs import find_run, list_run_chunks
+    """Show all that the ledger knows about the run NAME, and what was committed for it, the newest first.
 
+    Of a source that is chunks; of a sink where it is in every topic partition, and the ranges that were delivered. END and
+    LAG are told where the brokers answer. ROWS and REJECTED are over all ranges that count.
+    """
+    from playhead.offsets.sinks import list_sink_rows
+    from playhead.pipeline.runs import find_run, list_run_chunks, list_run_ranges
+    from playhead.sql.range_ledger import RangeLedger
+    from playhead.stores import Access
+
+    why = ""
     with _ledger(face) as ledger:
         run = find_run(ledger, name, cluster)
+        access = Access(face.context, face.deadline)
+        positions, why = list_sink_rows(RangeLedger(ledger), run.cluster, name, access)
+        ranges = [_range_row(one) for one in list_run_ranges(ledger, run, chunks)]
         rows = [_chunk_row(chunk) for chunk in list_run_chunks(ledger, run, chunks)]
-    listing = Listing(CHUNK_COLUMNS, rows, name="stream", empty="no chunk was committed")
-    fields = {**_run_row(run), "ledger": ledger.place.removeprefix("the ledger "), "chunks": listing}
+    fields = {**_run_row(run), "ledger": ledger.place.removeprefix("the ledger ")}
+    if positions or ranges:
+        listing = Listing(POSITION_COLUMNS, [asdict(row) for row in positions], name="topic", empty="no position")
+        fields |= {"positions": listing, "ranges": Listing(RANGE_COLUMNS, ranges, empty="no range was committed")}
+    else:
+        listing = Listing(CHUNK_COLUMNS, rows, name="stream", empty="no chunk was committed")
+        fields |= {"chunks": listing}
     face.show(listing if face.form == "csv" else Details(fields, name="pipeline"))
+    if why:
+        say(f"note: the lag is not known: {why}")
 
 
 @runs.command()
@@ -213,4 +247,24 @@ def _chunk_row(found: "RecordedChunk") -> dict[str, Any]:
         "state": found.state,
         "hash_xor": chunk.hash_xor,
         "hash_sum": chunk.hash_sum,
+    }
+
+
+def _range_row(found: "RecordedRange") -> dict[str, Any]:
+    closed = found.closed
+    return {
+        "committed_at": to_iso(found.committed_at),
+        "topic": closed.range.topic,
+        "partition": closed.range.partition,
+        "start": closed.range.start,
+        "end": closed.range.end,
+        "run": found.epoch,
+        "state": found.state.value,
+        "generation": found.generation,
+        "count": closed.count,
+        "rejected": closed.rejected,
+        "outputs": [output._asdict() for output in closed.outputs],
+        "hash_xor": closed.hash_xor,
+        "hash_sum": closed.hash_sum,
+        "note": found.note or None,
     }

@@ -5,32 +5,67 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from playhead.config import Context
+from playhead.config.ledger import may_hold_something
 from playhead.connectors.status import ConnectorRow
 from playhead.errors import MissingExtra, PlayheadError
-from playhead.model import Deadline, Engine
+from playhead.model import Deadline, Engine, TopicPartition
+from playhead.offsets.sinks import find_ends
+from playhead.stores import Access
 
 if TYPE_CHECKING:
     from playhead.sql.ledger_values import Run
+    from playhead.sql.range_ledger import RangeLedger
 
 
-def list_spark_runs(context: Context, cluster: str | None, deadline: Deadline) -> tuple[list[ConnectorRow], list[str]]:
-    """The newest run of each, of this Kafka cluster; and a note when the ledger cannot be asked."""
+def list_spark_runs(
+    context: Context, cluster: str | None, deadline: Deadline, *, positions: bool = False
+) -> tuple[list[ConnectorRow], list[str]]:
+    """The newest run of each, of this Kafka cluster; and a note when the ledger cannot be asked.
+
+    With `positions` the lag of sinks, too: by the ledger, which is the truth of a sink that runs on Spark.
+    """
+    if not may_hold_something(context):
+        return [], []
     try:
         from playhead.sql.ledger import open_context_ledger
+        from playhead.sql.range_ledger import RangeLedger
 
         with open_context_ledger(context, deadline.share().remaining()) as ledger:
             runs = [run for run in ledger.list_runs() if cluster in (None, run.cluster)]
+            sinks = set(RangeLedger(ledger).list_sinks())
+            rows = [_row(run, is_sink=(run.cluster, run.pipeline) in sinks) for run in runs]
+            if not positions or not any(row.type == "sink" for row in rows):
+                return rows, []
+            return _with_lags(RangeLedger(ledger), runs, rows, Access(context, deadline))
     except MissingExtra:
         return [], []  # without SQLAlchemy nothing was ever run on Spark from here
     except PlayheadError as error:
         return [], [f"what runs on Spark is not told: {error.what}"]
-    return [_row(run) for run in runs], []
 
 
-def _row(run: "Run") -> ConnectorRow:
+def _with_lags(
+    sinks: "RangeLedger", runs: Sequence["Run"], rows: Sequence[ConnectorRow], access: Access
+) -> tuple[list[ConnectorRow], list[str]]:
+    held = {
+        run.pipeline: {TopicPartition(log.topic, log.partition): at.next_offset for log, at in found.items()}
+        for run in runs
+        if (found := sinks.positions(run.cluster, run.pipeline))
+    }
+    places = {place for positions in held.values() for place in positions}
+    seen = find_ends(access, runs[0].cluster, places)
+    notes = [f"the lag of what runs on Spark is not known: {seen.why}"] if seen.why else []
+    lags = {
+        name: sum(max(0, seen.spans[place].end - at) for place, at in positions.items() if place in seen.spans)
+        for name, positions in held.items()
+        if seen.spans.keys() & positions.keys()
+    }
+    return [replace(row, lag=lags.get(row.name)) for row in rows], notes
+
+
+def _row(run: "Run", *, is_sink: bool) -> ConnectorRow:
     return ConnectorRow(
         run.pipeline,
-        "source",
+        "sink" if is_sink else "source",
         run.words,
         1 if run.is_running else 0,
         "",
@@ -49,5 +84,6 @@ def merged(connect: Sequence[ConnectorRow], spark: Sequence[ConnectorRow]) -> li
         if own is None:
             known[row.name] = row
         elif own.state == "stopped":
-            known[row.name] = replace(row, connector_class=own.connector_class)
+            lag = own.lag if row.lag is None else row.lag
+            known[row.name] = replace(row, type=own.type, connector_class=own.connector_class, lag=lag)
     return sorted(known.values(), key=lambda row: row.name)

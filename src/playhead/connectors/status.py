@@ -133,7 +133,7 @@ def list_connectors(
 
     with open_rest(context, deadline) as rest:
         known = rest.list_connectors()
-        on_spark, notes = list_spark_runs(context, rest.worker().kafka_cluster_id, deadline)
+        on_spark, notes = list_spark_runs(context, rest.worker().kafka_cluster_id, deadline, positions=positions)
         names = set(choose_names(words, {*known, *(row.name for row in on_spark)}))
         on_spark = [row for row in on_spark if row.name in names]
         found = _all_of(rest, [name for name in sorted(known) if name in names])

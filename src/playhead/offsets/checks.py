@@ -15,8 +15,10 @@ from playhead.errors import Invalid
 from playhead.model import Change, Map, Plan
 from playhead.model.position import UNREADABLE
 from playhead.offsets.apply import find_moved
+from playhead.offsets.ledger_edits import note_cuts, warn_of_next_start
 from playhead.offsets.logs import Logs, find_logs, place_of
 from playhead.offsets.select import Target
+from playhead.offsets.sinks import as_sink_ledger
 from playhead.stores import Snapshot, Store, is_kafka_place
 from playhead.stores.spark_checkpoint import SparkCheckpoint
 
@@ -35,6 +37,9 @@ def checked_plan(target: Target, now: Snapshot, changes: Sequence[Change], warni
     checked = _in_the_log(target, checked, fatal, said)
     if fatal:
         raise Invalid("; ".join(dict.fromkeys(fatal)), "nothing was changed")
+    if (ledger := as_sink_ledger(target.store)) is not None:
+        checked = note_cuts(ledger, checked)
+        said += warn_of_next_start(ledger, checked, target.access)
     said += _unknown_owners(target, changes)
     return Plan.of(target.store.uri, checked, dict.fromkeys(said))
 
@@ -106,10 +111,13 @@ def _in_the_log(target: Target, changes: list[Change], fatal: list[str], said: l
     if logs.why:
         said.append(f"whether these offsets lie in their logs is not known: {logs.why}")
         return changes
-    return [_beside_its_log(change, logs, fatal) for change in changes]
+    otherwise = (
+        "auto.offset.reset will decide" if as_sink_ledger(target.store) is None else "the next run will refuse it"
+    )
+    return [_beside_its_log(change, logs, fatal, otherwise) for change in changes]
 
 
-def _beside_its_log(change: Change, logs: Logs, fatal: list[str]) -> Change:
+def _beside_its_log(change: Change, logs: Logs, fatal: list[str], otherwise: str) -> Change:
     place = place_of(change.partition)
     offset = change.after.get("kafka_offset") if change.after else None
     if place is None or not isinstance(offset, int):
@@ -123,5 +131,5 @@ def _beside_its_log(change: Change, logs: Logs, fatal: list[str]) -> Change:
     span = logs.spans.get(place)
     if span is None or span.start <= offset <= span.end:
         return change
-    note = f"outside the log {span.start}..{span.end}: auto.offset.reset will decide"
+    note = f"outside the log {span.start}..{span.end}: {otherwise}"
     return replace(change, note=f"{change.note}; {note}" if change.note else note)

@@ -16,9 +16,11 @@ from playhead.kafka.properties import client_settings, settings_at
 from playhead.model import Change, Deadline, Map, Plan, Position, Positions
 from playhead.model.position import UNREADABLE
 from playhead.offsets.checks import checked_plan, dialect_of, sink_warnings
+from playhead.offsets.ledger_edits import at_edges, warn_of_next_start
 from playhead.offsets.reset import plan_reset
 from playhead.offsets.reset_words import Reset, Word
 from playhead.offsets.select import Target
+from playhead.offsets.sinks import as_sink_ledger
 from playhead.stores import Snapshot, Store
 from playhead.stores.spark_checkpoint import SparkCheckpoint
 
@@ -81,7 +83,12 @@ def plan_reset_of(target: Target, words: ResetOf, context: Context, deadline: De
         return plan_delete(target, Which(all=True))
     elsewhere = connector.cluster if connector else None
     settings = settings_at(context, elsewhere) if elsewhere else client_settings(context)
-    planned = plan_reset(target.store, [target.owner], reset, settings, deadline).plan
+    found = plan_reset(target.store, [target.owner], reset, settings, deadline)
+    planned = found.plan
+    if (ledger := as_sink_ledger(target.store)) is not None:
+        planned = at_edges(ledger, target.owner, found)
+        said = warn_of_next_start(ledger, planned.changes, target.access)
+        planned = replace(planned, warnings=(*planned.warnings, *said))
     warnings = (*target.notes, *planned.warnings, *(sink_warnings(target.store) if planned.changes else ()))
     return replace(planned, warnings=warnings)
 

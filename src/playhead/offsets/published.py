@@ -21,6 +21,7 @@ from playhead.model import TopicPartition
 
 _MARK = re.compile(r"playhead/([A-Za-z0-9._-]{1,200})/([0-9]{1,18})", re.ASCII)
 MOST_NAMED = 3
+LEDGER_ID = "ledger-id"  # kept once for each pipeline, in its ledger
 
 
 @dataclass(frozen=True, slots=True)

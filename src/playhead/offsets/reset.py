@@ -18,6 +18,7 @@ from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import list_topics
 from playhead.model import Change, Deadline, Map, Plan, Position, Positions, TopicPartition
 from playhead.model.moments import to_iso
+from playhead.offsets.published import Mark
 from playhead.offsets.reset_words import ERROR, Reset, ResetTo, Word
 from playhead.stores import Store, Stored
 from playhead.stores.groups import GroupsStore
@@ -202,8 +203,8 @@ def compute_rows(
                 edge = f"the log begins at {span.start}" if wanted < span.start else f"the log ends at {span.end}"
                 note = f"{CLAMPED} from {wanted}: {edge}"
                 outside.append(f"{owner} {tp}: {wanted} is outside the log, {edge}")
-            if before != after and _metadata(current[owner].get(tp)):
-                note = "; ".join(filter(None, [note, "its commit metadata is dropped"]))
+            if before != after and (lost := _lost_metadata(current[owner].get(tp))):
+                note = "; ".join(filter(None, [note, lost]))
             rows.append(ResetRow(owner, tp.topic, tp.partition, before, after, span.start, span.end, note))
     if outside and reset.out_of_range == ERROR:
         raise Refused("; ".join(outside), "give an offset inside the log, or --out-of-range clamp")
@@ -250,8 +251,13 @@ def _at_time(tp: TopicPartition, logs: Logs) -> tuple[int, str]:
     return span.end, f"no record at or after {moment}: the log end"
 
 
-def _metadata(entry: Stored | None) -> bool:
-    return bool(entry and entry.where.get("metadata"))
+def _lost_metadata(entry: Stored | None) -> str:
+    metadata = str(entry.where.get("metadata") or "") if entry else ""
+    if not metadata:
+        return ""
+    if Mark.find(metadata) is not None:
+        return "a run on Spark published this: move its sink by `playhead offsets`, or it will refuse to start"
+    return "its commit metadata is dropped"
 
 
 def _change(row: ResetRow, current: Mapping[TopicPartition, Stored]) -> Change:

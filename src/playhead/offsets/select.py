@@ -2,7 +2,8 @@
 
 A connector goes through REST when a worker answers, the connector exists and its stored keys lie in the order in which REST would
 write them; else straight to where the offsets lie. A sink's position lies in its consumer group, never in an offsets topic.
-`group:NAME` is a consumer group. Any store can be named by its URI.
+`group:NAME` is a consumer group. A sink that runs on Spark is kept in the ledger, unless Connect runs it now. Any store can be
+named by its URI.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,9 +14,11 @@ from pathlib import Path
 from playhead.config import Context, Setting
 from playhead.connect.javajson import hash_map_order
 from playhead.connect.keys import OffsetKey, encode_key
+from playhead.connect.rest import open_rest
 from playhead.errors import Invalid, NotFound, Refused, Unreachable
 from playhead.kafka.properties import client_settings
 from playhead.model import Deadline, Positions
+from playhead.offsets.sinks import Sinks, as_sink_ledger
 from playhead.offsets.workers import Connector, Known, Worker, know_connectors, worker_of
 from playhead.stores import Access, Progress, Snapshot, Store, Stored, is_kafka_place
 from playhead.stores.config_topic import read_connector_configs
@@ -53,10 +56,19 @@ class Selection:
     def worker(self) -> Worker | None:
         return worker_of(self.context)
 
-    @cached_property
+    @property
     def known(self) -> Known:
         """The connectors that exist. With `--via topic` the workers are not asked."""
-        return know_connectors(self.context, self.access.deadline, ask_workers=self.via != TOPIC)
+        if isinstance(self._answer, Unreachable):
+            raise self._answer
+        return self._answer
+
+    @cached_property
+    def _answer(self) -> Known | Unreachable:
+        try:
+            return know_connectors(self.context, self.access.deadline, ask_workers=self.via != TOPIC)
+        except Unreachable as error:
+            return error
 
     @cached_property
     def direct(self) -> Store:
@@ -69,6 +81,16 @@ class Selection:
         if not self.context.connect_urls:
             raise Invalid("no Connect worker is named", "give --connect URL, or connect in the context")
         return open_store("connect+" + ",".join(self.context.connect_urls), self.access)
+
+    @cached_property
+    def sinks(self) -> Sinks:
+        """Those that run on Spark."""
+        return Sinks(self.access)
+
+    def look_up(self, name: str) -> tuple[Connector | None, Unreachable | None]:
+        """The connector that Connect knows by this name; or what a worker that was asked said instead."""
+        found = self._answer
+        return (None, found) if isinstance(found, Unreachable) else ((found.connectors or {}).get(name), None)
 
     def groups(self, cluster: str | None = None) -> Store:
         return open_store(f"groups://{cluster or client_settings(self.context).bootstrap}", self.access)
@@ -100,16 +122,45 @@ def select_owner(selection: Selection, name: str, *, may_be_new: bool = False) -
         return Target(selection.groups(), name.removeprefix(GROUP), access=selection.access)
     if selection.uri:
         return Target(open_store(selection.uri, selection.access), name, access=selection.access)
-    connector = (selection.known.connectors or {}).get(name)
+    connector, unreachable = selection.look_up(name)
+    if (kept := _home_on_spark(selection, name, connector)) is not None:
+        return kept
+    if unreachable is not None:
+        raise unreachable
     target = replace(_home(selection, name, connector), access=selection.access)
     if connector is None:
         stored = target.store.snapshot(None).by_owner()
         if target.owner not in stored and not may_be_new:
-            raise NotFound("owner", name, sorted({*stored, *(selection.known.connectors or ())}))
+            known = {*stored, *(selection.known.connectors or ()), *selection.sinks.names}
+            raise selection.sinks.why or NotFound("owner", name, sorted(known))
         if target.owner not in stored:
             note = f"{name} is neither a connector nor has it a position yet: check its name"
             return replace(target, notes=(*target.notes, note))
     return target
+
+
+def _home_on_spark(selection: Selection, name: str, connector: Connector | None) -> Target | None:
+    """In the ledger, with why it is that one. None: it is not there, or Connect runs it, or --via says another way."""
+    if selection.via is not None or (connector is not None and not connector.is_sink):
+        return None
+    store = selection.sinks.find(name)
+    if store is None:
+        if selection.sinks.why and selection.worker is None and not selection.context.connect_urls:
+            raise selection.sinks.why  # there is nowhere else to look
+        return None
+    if _runs_in_connect(selection, connector):
+        return None
+    also = "" if connector is None else "; Connect knows it too, and does not run it"
+    note = f"{name} runs on Spark: its position is kept in the ledger, and its consumer group only shows it{also}"
+    return Target(store, name, notes=(note,), access=selection.access)
+
+
+def _runs_in_connect(selection: Selection, connector: Connector | None) -> bool:
+    if connector is None or not selection.known.answers:
+        return False
+    with open_rest(selection.context, selection.access.deadline) as rest:
+        status = rest.find_status(connector.name)
+    return status is not None and status.connector.state != "STOPPED"
 
 
 def _home(selection: Selection, name: str, connector: Connector | None) -> Target:
@@ -142,9 +193,18 @@ def _home_of_sink(selection: Selection, connector: Connector) -> Target:
         raise Invalid(
             f"{connector.name} is a sink: its position lies in the consumer group {connector.group}", "leave --via out"
         )
+    notes = _notes_on_ledger(selection, connector.name)
     if selection.known.answers:
-        return Target(selection.rest, connector.name, connector)
-    return Target(selection.groups(connector.cluster), connector.group, connector)
+        return Target(selection.rest, connector.name, connector, notes)
+    return Target(selection.groups(connector.cluster), connector.group, connector, notes)
+
+
+def _notes_on_ledger(selection: Selection, name: str) -> tuple[str, ...]:
+    """What a sink connector that is kept in its group should know about the ledger."""
+    sinks = selection.sinks
+    if selection.via is None and sinks.find(name) is not None:
+        return ("Connect runs it: its group is taken, and what the ledger has of its runs on Spark is left alone",)
+    return (f"whether it runs on Spark is not known: {sinks.why.what}",) if sinks.why else ()
 
 
 def select_entries(selection: Selection, names: Sequence[str], *, history: bool = False) -> tuple[Snapshot, str]:
@@ -156,17 +216,38 @@ def select_entries(selection: Selection, names: Sequence[str], *, history: bool 
         found = _read(selection.groups(), groups, history=history)
         parts.append(replace(found, entries=tuple(_as_group(entry) for entry in found.entries)))
         places.append("the consumer groups")
-    if others or not names:
+    on_spark = _on_spark(selection, others)
+    if on_spark is not None:
+        store, kept = on_spark
+        places.append(store.uri)
+        parts.append(_read(store, kept, history=history))
+        others = [name for name in others if name not in kept]
+    if others or (not names and not (on_spark and _has_ledger_only(selection))):
         store = select_store(selection)
         places.append(store.uri)
         parts.append(_read(store, others or None, history=history))
         if selection.uri is None and selection.via is None and not history and not store.uri.startswith("connect+"):
-            parts = [*parts[:-1], *_with_what_workers_know(selection, others, parts[-1])]
+            taken = on_spark[1] if on_spark else []
+            parts = [*parts[:-1], *_with_what_workers_know(selection, others, parts[-1], taken)]
     entries = [entry for part in parts for entry in part.entries]
     if not history:
         entries.sort(key=lambda entry: entry.position.owner)
         _check_names(selection, names, {entry.position.owner for entry in entries})
     return Snapshot(tuple(entries), tuple(n for part in parts for n in part.notes)), " and ".join(places)
+
+
+def _on_spark(selection: Selection, names: Sequence[str]) -> tuple[Store, list[str]] | None:
+    """The store of those sinks that run on Spark, and which they are: all of them where nobody is named."""
+    if selection.uri is not None or selection.via is not None:
+        return None
+    found = [name for name in names or selection.sinks.names if name in selection.sinks.clusters]
+    targets = [_home_on_spark(selection, name, selection.look_up(name)[0]) for name in found]
+    kept = [target for target in targets if target is not None]
+    return (kept[0].store, [target.owner for target in kept]) if kept else None
+
+
+def _has_ledger_only(selection: Selection) -> bool:
+    return selection.worker is None and not selection.context.connect_urls
 
 
 def _as_group(entry: Stored) -> Stored:
@@ -183,21 +264,29 @@ def _check_names(selection: Selection, names: Sequence[str], found: Collection[s
         if name not in connectors and not name.startswith(GROUP):
             stored = select_store(selection).snapshot().by_owner()
             if name not in stored:
-                raise NotFound("owner", name, sorted({*stored, *connectors}))
+                raise selection.sinks.why or NotFound(
+                    "owner", name, sorted({*stored, *connectors, *selection.sinks.names})
+                )
 
 
 def _read(store: Store, owners: Collection[str] | None, *, history: bool) -> Snapshot:
     return store.history(owners) if history else store.snapshot(owners)
 
 
-def _with_what_workers_know(selection: Selection, names: Sequence[str], stored: Snapshot) -> list[Snapshot]:
-    """Marks orphans, and adds the sink connectors, whose positions lie in consumer groups. Only where workers are named."""
+def _with_what_workers_know(
+    selection: Selection, names: Sequence[str], stored: Snapshot, taken: Collection[str]
+) -> list[Snapshot]:
+    """Marks orphans, and adds the sink connectors, whose positions lie in consumer groups. Only where workers are named.
+
+    `taken`: those that run on Spark, which are told already.
+    """
     if not selection.context.connect_urls:
         return [stored]
     known = selection.known
     if not known.answers or known.connectors is None:
         return [stored, Snapshot((), (f"sink connectors and orphans are not told: {known.why}",))]
     sinks = [c.name for c in known.connectors.values() if c.is_sink and (not names or c.name in names)]
+    sinks = [name for name in sinks if name not in taken]
     try:
         shown = selection.rest.snapshot(sinks) if sinks else Snapshot(())
     except Unreachable as error:
@@ -226,6 +315,9 @@ def select_other(selection: Selection, name: str, like: Target | None = None) ->
         return Target(
             selection.groups(like.connector.cluster), f"connect-{name}", notes=(note,), access=selection.access
         )
+    if as_sink_ledger(like.store) is not None and name not in selection.sinks.clusters:
+        note = f"the ledger has no sink {name} yet: it gets a position there"
+        return Target(like.store, name, notes=(note,), access=selection.access)
     return select_owner(selection, name, may_be_new=True)
 
 
@@ -238,6 +330,7 @@ def select_for(selection: Selection, wanted: Positions) -> list[tuple[Target, Po
         own = wanted.for_owner(owner)
         target = select_owner(selection, owner, may_be_new=True)
         is_strange = target.connector is None and not owner.startswith(GROUP) and not selection.uri
+        is_strange = is_strange and as_sink_ledger(target.store) is None
         if is_strange and any(is_kafka_place(position.partition) for position in own):
             known = list(selection.known.connectors or ())
             raise NotFound("sink connector", owner, known, f"a consumer group is named group:{owner}")

@@ -6,6 +6,7 @@ from typing import Any
 from playhead.connect.dialects import find_dialect
 from playhead.offsets.logs import Logs, find_logs, place_of
 from playhead.offsets.select import Selection, select_owner
+from playhead.offsets.sinks import as_sink_ledger
 from playhead.stores import Stored
 
 
@@ -41,6 +42,8 @@ def show_owner(selection: Selection, name: str) -> ShownOwner:
             about["group"] = connector.group
         if connector.own_topic:
             about["offsets topic"] = connector.own_topic
+    if (ledger := as_sink_ledger(target.store)) is not None:
+        about |= {"kind": "sink", "engine": "spark", "cluster": ledger.cluster}
     places = [place for entry in found.entries if (place := place_of(entry.position.partition)) is not None]
     logs = find_logs(selection.access, places, connector.cluster if connector else None)
     positions = []

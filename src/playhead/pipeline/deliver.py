@@ -7,12 +7,13 @@ Only committed records are read unless the connector says otherwise, and then a 
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, lit, when, xxhash64
+from pyspark.sql.functions import col, when, xxhash64
 
-from playhead.pipeline.delivering import PARTITION, RECEIPT_DDL, TOPIC, DeliverTask, closed_of
+from playhead.pipeline.delivering import CLAIM, RECEIPT_DDL, DeliverTask, closed_of
 from playhead.pipeline.faults import spark_translated
 from playhead.pipeline.rejects import RejectPolicy
 from playhead.pipeline.sinks import HASH, KEY, OFFSET, TIMESTAMP, VALUE, Writer
@@ -37,39 +38,43 @@ _NOT_FOR_SPARK = frozenset(
 ISOLATION, READ_COMMITTED = "isolation.level", "read_committed"
 _TUNED = {
     ISOLATION: READ_COMMITTED,
+    "fetch.max.wait.ms": "10",  # a consumer that is closed waits for the answer that it does not need any more
     "max.poll.records": "10000",
     "max.partition.fetch.bytes": "20000000",
     "fetch.max.bytes": "60000000",
     "receive.buffer.bytes": "1000000",
 }
+_NUMBERS = 100_000  # more partitions than a topic can have
 Done = tuple[RangeClaim, Sequence[ClosedRange]]
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """`properties`: of the consumers, in Java's names, with their secrets. `has_keys`: somebody needs the records' keys."""
+
+    properties: Mapping[str, str] = field(repr=False)
+    has_keys: bool = True
+
+
 def deliver(
-    spark: SparkSession,
-    properties: Mapping[str, str],
-    claims: Sequence[RangeClaim],
-    writer: Writer,
-    policy: RejectPolicy,
+    spark: SparkSession, reading: Reading, claims: Sequence[RangeClaim], writer: Writer, policy: RejectPolicy
 ) -> list[Done]:
-    """Every claim with what it closed. `properties`: of the consumer, in Java's names, secrets in clear."""
+    """Every claim with what it closed."""
     topics = sorted({claim.range.topic for claim in claims})
-    places = {(topics.index(claim.range.topic), claim.range.partition): claim for claim in claims}
-    task = DeliverTask(places, writer, policy)
+    numbers = {_NUMBERS * topics.index(claim.range.topic) + claim.range.partition: claim for claim in claims}
+    task = DeliverTask(numbers, writer, policy)
     with spark_translated(f"reading {', '.join(topics[:3])}{', ...' if len(topics) > 3 else ''}"):
-        rows = (
-            read_claims(spark, properties, claims, topics).mapInArrow(cast(Any, task.__call__), RECEIPT_DDL).collect()
-        )
-    told = {(row["topic_number"], row["partition"]): closed_of(row["closed"]) for row in rows}
-    return [(claim, told[place] if place in told else _empty(claim)) for place, claim in places.items()]
+        rows = read_claims(spark, reading, claims, topics).mapInArrow(cast(Any, task.__call__), RECEIPT_DDL).collect()
+    told = {row[CLAIM]: closed_of(row["closed"]) for row in rows}
+    return [(claim, told[number] if number in told else _empty(claim)) for number, claim in numbers.items()]
 
 
 def read_claims(
-    spark: SparkSession, properties: Mapping[str, str], claims: Sequence[RangeClaim], topics: Sequence[str]
+    spark: SparkSession, reading: Reading, claims: Sequence[RangeClaim], topics: Sequence[str]
 ) -> DataFrame:
     """One Spark partition per claim, its records in their order."""
     reader = spark.read.format("kafka").option("failOnDataLoss", "true")
-    for name, value in ({**_TUNED, **properties}).items():
+    for name, value in ({**_TUNED, **reading.properties}).items():
         if name not in _NOT_FOR_SPARK:
             reader = reader.option(f"kafka.{name}", value)
     starts: dict[str, dict[int, int]] = defaultdict(dict)
@@ -80,18 +85,11 @@ def read_claims(
     assigned = {topic: sorted(partitions) for topic, partitions in starts.items()}
     for option, told in (("assign", assigned), ("startingOffsets", starts), ("endingOffsets", ends)):
         reader = reader.option(option, json.dumps(told))
-    number = lit(0)
+    number = col("partition")
     for at, topic in enumerate(topics[1:], 1):
-        number = when(col("topic") == topic, lit(at)).otherwise(number)
-    return reader.load().select(
-        col("offset").alias(OFFSET),
-        col("timestamp").alias(TIMESTAMP),
-        col("key").alias(KEY),
-        col("value").alias(VALUE),
-        xxhash64("value").alias(HASH),
-        number.alias(TOPIC),
-        col("partition").alias(PARTITION),
-    )
+        number = when(col("topic") == topic, col("partition") + _NUMBERS * at).otherwise(number)
+    columns = [col(OFFSET), col(TIMESTAMP), *([col(KEY)] if reading.has_keys else []), col(VALUE)]
+    return reader.load().select(*columns, xxhash64(VALUE).alias(HASH), number.alias(CLAIM))
 
 
 def _empty(claim: RangeClaim) -> Sequence[ClosedRange]:

@@ -16,20 +16,20 @@ from pyspark import TaskContext
 from playhead.errors import PlayheadError, Refused
 from playhead.pipeline.faults import marked
 from playhead.pipeline.rejects import RejectPolicy
-from playhead.pipeline.sinks import RECORDS, Writer
+from playhead.pipeline.sinks import KEY, RECORDS, Writer
 from playhead.sql.range_values import ClosedRange, RangeClaim
 
-TOPIC, PARTITION = "topic_number", "partition"
-RECEIPT = pa.schema([("topic_number", pa.int32()), ("partition", pa.int32()), ("closed", pa.string())])
-RECEIPT_DDL = "topic_number int, partition int, closed string"
+CLAIM = "claim"
+RECEIPT = pa.schema([(CLAIM, pa.int32()), ("closed", pa.string())])
+RECEIPT_DDL = f"{CLAIM} int, closed string"
 _CLOSED = msgspec.json.Decoder(list[ClosedRange])
 
 
 @dataclass(frozen=True, slots=True)
 class DeliverTask:
-    """Sent to the executors. `claims` by the number of the topic and the partition."""
+    """Sent to the executors. `claims` by the number that their records carry."""
 
-    claims: Mapping[tuple[int, int], RangeClaim]
+    claims: Mapping[int, RangeClaim]
     writer: Writer
     policy: RejectPolicy = field(repr=False)
 
@@ -47,15 +47,21 @@ class DeliverTask:
         first = next(filled, None)
         if first is None:
             return
-        at = first.column(TOPIC)[0].as_py(), first.column(PARTITION)[0].as_py()
-        records = (batch.select(RECORDS.names) for batch in chain([first], filled))
+        number = first.column(CLAIM)[0].as_py()
         with self.policy.open() as reject:
-            closed = list(self.writer.write(self.claims[at], records, reject))
+            closed = list(self.writer.write(self.claims[number], map(_records, chain([first], filled)), reject))
             reject.flush()
-        row = [[at[0]], [at[1]], [msgspec.json.encode(closed).decode()]]
+        row = [[number], [msgspec.json.encode(closed).decode()]]
         yield pa.RecordBatch.from_arrays(
             [pa.array(value, kind) for value, kind in zip(row, RECEIPT.types, strict=True)], schema=RECEIPT
         )
+
+
+def _records(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """As the writers know them; keys that nobody asked for are not there."""
+    if KEY not in batch.schema.names:
+        batch = batch.append_column(KEY, pa.nulls(batch.num_rows, pa.binary()))
+    return batch.select(RECORDS.names)
 
 
 def closed_of(text: str) -> Sequence[ClosedRange]:

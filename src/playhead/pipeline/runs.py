@@ -12,6 +12,8 @@ from playhead.errors import Invalid, NotFound, Unreachable
 from playhead.model import Deadline, Result
 from playhead.sql.ledger import Ledger
 from playhead.sql.ledger_values import Host, RecordedChunk, Run
+from playhead.sql.range_ledger import RangeLedger
+from playhead.sql.range_records import RecordedRange
 
 POLL_SECONDS = 0.5
 
@@ -56,6 +58,11 @@ def find_run(ledger: Ledger, name: str, cluster: str | None = None) -> Run:
 def list_run_chunks(ledger: Ledger, run: Run, limit: int) -> Sequence[RecordedChunk]:
     """What was committed for the pipeline, by this run and those before it; the newest first."""
     return ledger.list_chunks(run.cluster, run.pipeline, limit=limit)
+
+
+def list_run_ranges(ledger: Ledger, run: Run, limit: int) -> Sequence[RecordedRange]:
+    """The same of a sink: what was delivered or skipped, in every state."""
+    return RangeLedger(ledger).list_ranges(run.cluster, run.pipeline, newest=limit)
 
 
 def plan_stop(run: Run) -> StopPlan:

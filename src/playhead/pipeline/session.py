@@ -43,6 +43,12 @@ _DEFAULTS = {
     "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647b",  # any other limit is looked at after every single row
+    # Every step reads with consumers of its own. Kept for the next one, with all that they had fetched, they would fill the heap.
+    "spark.kafka.consumer.cache.capacity": "1",
+    "spark.kafka.consumer.cache.timeout": "5s",
+    "spark.kafka.consumer.cache.evictorThreadRunInterval": "5s",
+    "spark.kafka.consumer.fetchedData.cache.timeout": "5s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "10",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
 }

@@ -18,9 +18,9 @@ from playhead.kafka.client import Admin
 from playhead.kafka.topics import Ends
 from playhead.model import Deadline, Map, TopicPartition
 from playhead.model.ranges import Log, OffsetRange
-from playhead.offsets.published import Held, Mark, judge_start
+from playhead.offsets.published import LEDGER_ID, Held, Mark, judge_start
 from playhead.pipeline.connector_run import ConnectorRun, Moved
-from playhead.pipeline.deliver import ISOLATION, READ_COMMITTED, Done, deliver
+from playhead.pipeline.deliver import ISOLATION, READ_COMMITTED, Done, Reading, deliver
 from playhead.pipeline.group import GroupSettings, SeatLost, SinkGroup
 from playhead.pipeline.rejects import RejectPolicy
 from playhead.pipeline.sinks import Sink
@@ -30,7 +30,6 @@ from playhead.sql.range_ledger import RangeLedger
 from playhead.sql.range_records import SinkPosition
 from playhead.sql.range_values import RangeClaim
 
-LEDGER_ID = "ledger-id"
 JOIN_SECONDS = 60.0
 STEP_CHUNKS = 2  # so many times what one step of a partition takes, for every slot: far below what the group allows
 
@@ -205,7 +204,8 @@ class SinkWork:
         shared = self._run.shared
         writer = self._sink.writer(self._recall, self._samples(claims))
         with shared.slots.take(min(len(claims), shared.slots.total)):
-            done = deliver(shared.spark, self._delivery.properties, claims, writer, self._delivery.policy)
+            reading = Reading(self._delivery.properties, self._sink.has_keys)
+            done = deliver(shared.spark, reading, claims, writer, self._delivery.policy)
         deadline = self._deadline()
         self._logs.check_same([claim.range.log for claim in claims], deadline)
         self._group.confirm(deadline)

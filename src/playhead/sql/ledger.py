@@ -7,16 +7,15 @@ the database's clock (SQLite: of this machine). Settings and details are stored 
 """
 
 import os
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, and_, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from playhead.config import Context
+from playhead.config.ledger import ledger_url
 from playhead.errors import AccessDenied, Invalid, NotFound, OutcomeUnknown, Unreachable
 from playhead.sql import ledger_tables as tables
 from playhead.sql.address import DEFAULT_TABLE, Address, parse_address
@@ -28,17 +27,7 @@ from playhead.sql.ledger_values import ChunkRow, Claim, Host, RecordedChunk, Run
 from playhead.sql.times import moment, now
 
 T = TypeVar("T")
-_PASSWORD_REFERENCE = re.compile(r":\$\{env:[^}]+\}@")
 _NO_CHUNK: tuple[RecordedChunk, ...] = ()
-
-
-def default_ledger_url() -> str:
-    """An SQLite file in the user's state folder."""
-    try:
-        state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
-    except RuntimeError:
-        raise Invalid("there is no home folder for the ledger", "name one with --ledger sqlite:////path") from None
-    return f"sqlite:///{state / 'playhead' / 'ledger.db'}"
 
 
 def open_ledger(url: str, seconds: float) -> "Ledger":
@@ -52,14 +41,6 @@ def open_ledger(url: str, seconds: float) -> "Ledger":
 def open_context_ledger(context: Context, seconds: float) -> "Ledger":
     """The ledger that flag, environment or context name, else the user's own file."""
     return open_ledger(ledger_url(context), seconds)
-
-
-def ledger_url(context: Context) -> str:
-    setting = context.settings.get("ledger")
-    if setting is None:
-        return default_ledger_url()
-    # A password that is a reference stays one until the client is made: what it stands for need not be fit for a URL.
-    return setting.text if _PASSWORD_REFERENCE.search(setting.text) else context.get("ledger") or default_ledger_url()
 
 
 class Ledger:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from sqlalchemy import Connection, update
 
 from playhead.model import Map, TopicPartition
-from playhead.model.ranges import Log
+from playhead.model.ranges import Log, OffsetRange
 from playhead.sql import range_checks as checks
 from playhead.sql import range_rows as rows
 from playhead.sql import range_tables as tables
@@ -167,6 +167,10 @@ class RangeLedger:
         """Those with a position."""
         return self._read(lambda connection: rows.load_pipelines(connection, cluster), [])
 
+    def list_sinks(self) -> list[tuple[str, str]]:
+        """Cluster and pipeline of every sink that has a position, or had one and keeps something."""
+        return self._read(rows.load_sinks, [])
+
     def list_claims(self, cluster: str, pipeline: str) -> list[RangeClaim]:
         """The open ones, for those who only look."""
         found = self._read(lambda connection: rows.load_claims(connection, cluster, pipeline), _NO_CLAIM)
@@ -184,6 +188,11 @@ class RangeLedger:
     def floor(self, cluster: str, pipeline: str, log: Log, offset: int) -> int:
         """The start of the delivered range that holds `offset`, else `offset`: where a move back may end."""
         return self._read(lambda connection: rows.load_floor(connection, cluster, pipeline, log, offset), offset)
+
+    def find_range_around(self, cluster: str, pipeline: str, log: Log, offset: int) -> OffsetRange | None:
+        """The delivered range that `offset` would cut in two."""
+        nothing: OffsetRange | None = None
+        return self._read(lambda c: rows.find_range_around(c, cluster, pipeline, log, offset), nothing)
 
     def recall(self, cluster: str, pipeline: str, key: str) -> str | None:
         return self._read(lambda connection: rows.load_kept(connection, cluster, pipeline, key), None)

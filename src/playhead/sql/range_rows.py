@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, Table, and_, bindparam, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Table, and_, bindparam, delete, func, select, union, update
 
 from playhead.errors import Refused
 from playhead.model import TopicPartition
@@ -102,6 +102,19 @@ def list_ranges(
 def load_pipelines(connection: Connection, cluster: str) -> list[str]:
     wanted = select(POSITIONS.c.pipeline).where(POSITIONS.c.cluster == cluster).distinct()
     return sorted(connection.execute(wanted).scalars())
+
+
+def load_sinks(connection: Connection) -> list[tuple[str, str]]:
+    """Cluster and pipeline of all that have a position, or had one and keep something."""
+    named = (select(table.c.cluster, table.c.pipeline) for table in (POSITIONS, KEPT))
+    return sorted((cluster, pipeline) for cluster, pipeline in connection.execute(union(*named)))
+
+
+def find_range_around(connection: Connection, cluster: str, pipeline: str, log: Log, offset: int) -> OffsetRange | None:
+    c = RANGES.c
+    inside = and_(c.start_offset < offset, c.end_offset > offset, c.state == RangeState.COMMITTED.value)
+    row = connection.execute(select(RANGES).where(of_log(RANGES, cluster, pipeline, log), inside)).first()
+    return None if row is None else _range_of(row)
 
 
 def load_floor(connection: Connection, cluster: str, pipeline: str, log: Log, offset: int) -> int:

@@ -10,7 +10,7 @@ rest committed again, with its metadata and leader epochs. Those are two steps, 
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from playhead.config import Context, Setting
 from playhead.config.contexts import masked
@@ -91,8 +91,13 @@ class GroupsStore:
         return unnamed + [refusal for group in groups.values() if (refusal := _refusal(group, others.get(group.name)))]
 
     def write(self, changes: Sequence[Change]) -> Outcomes:
+        return self.write_marked(changes, {})
+
+    def write_marked(self, changes: Sequence[Change], marks: Mapping[str, str]) -> Outcomes:
+        """`marks`: group -> the metadata of what is committed there. Where that is another one, the same offset is committed
+        again."""
         with self.session() as admin:
-            edits = _edits(admin, changes, self.deadline)
+            edits = [replace(edit, mark=marks.get(edit.group, "")) for edit in _edits(admin, changes, self.deadline)]
             outcomes = {id(outcome.change): outcome for edit in edits for outcome in edit.outcomes()}
         return Outcomes(outcomes[id(change)] for change in changes)
 
@@ -169,13 +174,14 @@ class _Edit:
     now: Commits
     fault: str | None
     deadline: Deadline
+    mark: str = ""
 
     def outcomes(self) -> list[Outcome]:
         if self.fault is not None:
             return self._all(Result.REFUSED, self.fault)
         wanted = {t.partition: t.after for t in self.targets}
         forgotten = [tp for tp, offset in wanted.items() if offset is None and tp in self.now]
-        moved = {tp: Committed(n) for tp, n in wanted.items() if n is not None and self._offset(tp) != n}
+        moved = {tp: Committed(n, self.mark) for tp, n in wanted.items() if n is not None and not self._is_at(tp, n)}
         try:
             return self._forget(forgotten, moved) if forgotten else self._commit(moved)
         except Refused as error:
@@ -229,15 +235,16 @@ class _Edit:
         return Outcome(target.change, Result.REFUSED if isinstance(fault, Refused) else Result.FAILED, _sentence(fault))
 
     def _done(self, target: _Target, detail: str = "") -> Outcome:
-        same = self._offset(target.partition) == target.after
+        after = target.after
+        same = target.partition not in self.now if after is None else self._is_at(target.partition, after)
         return Outcome(target.change, Result.UNCHANGED if same else Result.CHANGED, "" if same else detail)
 
     def _all(self, result: Result, detail: str) -> list[Outcome]:
         return [Outcome(change, result, detail) for change in self.changes]
 
-    def _offset(self, tp: TopicPartition) -> int | None:
+    def _is_at(self, tp: TopicPartition, offset: int) -> bool:
         found = self.now.get(tp)
-        return found.offset if found else None
+        return found is not None and found.offset == offset and self.mark in ("", found.metadata)
 
 
 def _edits(admin: Admin, changes: Sequence[Change], deadline: Deadline) -> list[_Edit]:

@@ -17,6 +17,8 @@ _HOMES = {
     "checkpoint": "playhead.stores.spark_checkpoint",
     "sql+sqlite": "playhead.stores.sql",
     "sql+postgresql": "playhead.stores.sql",
+    "ledger+sqlite": "playhead.stores.sink_ledger",
+    "ledger+postgresql": "playhead.stores.sink_ledger",
     "memory": "playhead.stores.memory",
 }
 
@@ -29,7 +31,7 @@ def is_store(text: str) -> bool:
 def is_of_context(uri: str, context: Context) -> bool:
     """True when a store is a file of this machine, or on the servers that the context names."""
     scheme, _, rest = uri.partition(":")
-    if scheme in ("file", "checkpoint", "sql+sqlite", "memory"):
+    if scheme in ("file", "checkpoint", "sql+sqlite", "ledger+sqlite", "memory"):
         return True
     if scheme.startswith("connect+"):
         known = {_address(url) for url in context.connect_urls}
@@ -37,6 +39,10 @@ def is_of_context(uri: str, context: Context) -> bool:
     if scheme in ("kafka", "groups"):
         servers = {server.strip() for server in rest.removeprefix("//").partition("/")[0].split(",")}
         return servers <= {server.strip() for server in _brokers(context).split(",")}
+    if scheme == "ledger+postgresql":
+        from playhead.stores.sink_ledger import is_ledger_of
+
+        return is_ledger_of(uri, context)
     return False
 
 

@@ -14,14 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from playhead.config import Context
+from playhead.config.ledger import ledger_url
 from playhead.errors import Invalid, OutcomeUnknown, PlayheadError, Refused
-from playhead.kafka.client import Admin
-from playhead.kafka.properties import client_settings
+from playhead.kafka.client import Admin, describe_cluster
+from playhead.kafka.properties import ClientSettings, client_settings
 from playhead.kafka.topics import describe_topics
 from playhead.model import Change, Deadline, Outcome, Outcomes, Position, Result, TopicPartition
 from playhead.model.moments import to_iso
 from playhead.model.position import Scalar
-from playhead.model.ranges import Log
+from playhead.model.ranges import Log, OffsetRange
+from playhead.sql.address import parse_address
 from playhead.sql.ledger import open_ledger
 from playhead.sql.ledger_values import Host
 from playhead.sql.range_ledger import RangeLedger
@@ -108,6 +110,18 @@ class SinkLedgerStore:
                 outcomes |= {id(step.change): Outcome(step.change, *r) for step, r in zip(wanted, results, strict=True)}
         return Outcomes(outcomes[id(change)] for change in changes)
 
+    def find_cuts(self, owner: str, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetRange]:
+        """The delivered ranges that these offsets lie inside of: a position cannot be set there."""
+        cuts: dict[TopicPartition, OffsetRange] = {}
+        ids = self.find_ids({place.topic for place in wanted}) if self.find_ids and wanted else {}
+        with self._open() as sinks:
+            for log in sinks.positions(self.cluster, owner):
+                place = TopicPartition(log.topic, log.partition)
+                if place in wanted and ids.get(log.topic, log.topic_id) == log.topic_id:
+                    found = sinks.find_range_around(self.cluster, owner, log, wanted[place])
+                    cuts |= {} if found is None else {place: found}
+        return cuts
+
     def _moved(
         self, sinks: RangeLedger, owner: str, steps: Sequence[KafkaChange], ids: Mapping[str, str]
     ) -> list[tuple[Result, str]]:
@@ -135,29 +149,55 @@ class SinkLedgerStore:
 
 
 def open_uri(uri: str, access: Access) -> SinkLedgerStore:
-    rest = uri.removeprefix(SCHEME)
-    url, mark, cluster = rest.rpartition("#")
-    return open_sinks(url, cluster, access) if mark else open_sinks(rest, "", access)
+    url, cluster = _parted(uri)
+    own = ledger_url(access.context)
+    return open_sinks(own if _is_same(url, own) else url, cluster, access)
+
+
+def is_ledger_of(uri: str, context: Context) -> bool:
+    """True when these are sinks of the ledger that the context names."""
+    return _is_same(_parted(uri)[0], ledger_url(context))
 
 
 def open_sinks(url: str, cluster: str, access: Access) -> SinkLedgerStore:
     """Of the ledger at this URL. `cluster` empty: that of the context's brokers."""
-    has_brokers = access.context.settings.get("bootstrap-servers") is not None
-    if not cluster and not has_brokers:
+    brokers = find_brokers(access.context)
+    if not cluster and brokers is None:
         raise Invalid(
             "a ledger can hold sinks of several clusters", "name the brokers, or write #CLUSTER-ID behind its URL"
         )
     open_ledger(url, 1.0).close()  # a URL that is none is said now
-    if not cluster:
-        with Admin(client_settings(access.context), access.deadline) as admin:
-            cluster = admin.cluster.id
-    finder = _ids_of(access.context, cluster, access.deadline) if has_brokers else None
+    if not cluster and brokers is not None:
+        cluster = describe_cluster(brokers, access.deadline).id
+    finder = None if brokers is None else _ids_of(brokers, cluster, access.deadline)
     return SinkLedgerStore(url, cluster, access.deadline, finder)
 
 
-def _ids_of(context: Context, cluster: str, deadline: Deadline) -> FindIds:
+def find_brokers(context: Context) -> ClientSettings | None:
+    """None when nobody names them."""
+    try:
+        return client_settings(context)
+    except Invalid:
+        return None
+
+
+def _parted(uri: str) -> tuple[str, str]:
+    rest = uri.removeprefix(SCHEME)
+    url, mark, cluster = rest.rpartition("#")
+    return (url, cluster) if mark else (rest, "")
+
+
+def _is_same(url: str, own: str) -> bool:
+    """Whether both lead to one place; what is shown of a ledger has no password, and the context may have it."""
+    try:
+        return parse_address(url).shown == parse_address(own).shown
+    except Invalid:
+        return False
+
+
+def _ids_of(brokers: ClientSettings, cluster: str, deadline: Deadline) -> FindIds:
     def find(topics: Collection[str]) -> dict[str, str]:
-        with Admin(client_settings(context), deadline) as admin:
+        with Admin(brokers, deadline) as admin:
             if admin.cluster.id != cluster:
                 raise Refused(
                     f"the sinks read the cluster {cluster}, and the brokers are of {admin.cluster.id}",

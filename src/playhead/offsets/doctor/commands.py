@@ -54,6 +54,8 @@ class Commands:
     def groups(self, verb: str, *words: str) -> str:
         """`playhead groups` knows no store: it goes to the brokers of the context, or of this flag."""
         pairs = [pair for pair in self.where if pair[0] not in _STORE_FLAGS]
+        if "--to-ledger" not in words:
+            pairs = [pair for pair in pairs if pair[0] != "--ledger"]
         if ("--store", f"groups://{self.bootstrap}") in self.where:
             pairs.append(("--bootstrap-server", self.bootstrap))
         return _line("playhead", "groups", verb, *words, *(word for pair in pairs for word in pair))

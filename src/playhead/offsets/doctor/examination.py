@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from playhead.connect.javafile import CorruptFile, decode_file
 from playhead.connect.rest import open_rest
@@ -22,6 +23,7 @@ from playhead.offsets.doctor.transactions import check_aborted, check_transactio
 from playhead.offsets.doctor.values import check_values
 from playhead.offsets.journal import Entry, Journal
 from playhead.offsets.select import Selection, select_store
+from playhead.offsets.sinks import as_sink_ledger
 from playhead.offsets.workers import Connector, list_configured, worker_of
 from playhead.stores import Store, Stored
 from playhead.stores.connect_rest import ConnectRest
@@ -29,6 +31,9 @@ from playhead.stores.groups import GroupsStore
 from playhead.stores.offsets_topic import OffsetsTopic
 from playhead.stores.opening import open_store
 from playhead.stores.standalone_file import StandaloneFile
+
+if TYPE_CHECKING:
+    from playhead.stores.sink_ledger import SinkLedgerStore
 
 THROUGH_REST = (
     "the workers were asked, and they tell nothing about offsets of deleted connectors, keys stored twice or in the wrong place, "
@@ -73,6 +78,7 @@ class Examination:
                 yield from self._rest(self.store)
             case _:
                 yield from self._positions(self.store)
+        yield from self._on_spark()
         yield from self.journal_faults
 
     # One kind of store each
@@ -138,6 +144,25 @@ class Examination:
                 yield from check_spots(admin, spots, self.deadline)
         yield from self._applies({key: entry.position.offset for key, entry in found.current().items()})
 
+    def _on_spark(self) -> Iterator[Said]:
+        """The ledger of the context, or the one that was named."""
+        store, why = self._ledger(), self.selection.sinks.why
+        if self.selection.uri is None and why is not None:
+            yield f"sinks that run on Spark are not looked at: {why.what}"
+        if store is None or self.brokers is None:
+            return
+        from playhead.offsets.doctor.sinks import check_ledger
+
+        with Admin(self.brokers, self.deadline) as admin:
+            if admin.cluster.id == store.cluster:
+                yield from check_ledger(admin, store, dict(self.connectors or {}), self.commands, self.deadline)
+
+    def _ledger(self) -> "SinkLedgerStore | None":
+        sinks = self.selection.sinks
+        if self.selection.uri is not None:
+            return as_sink_ledger(self.store)
+        return sinks.open(sinks.cluster) if sinks.names and sinks.cluster is not None else None
+
     # What they share
 
     def _case(self, kept: tuple[Kept, ...]) -> Case:
@@ -199,11 +224,12 @@ class Examination:
                 yield f"the apply {entry.id} to another store was cut off: look at it with --store '{entry.plan.store}'"
 
     def _addresses(self) -> list[str]:
-        """The other stores of this context: its workers and its groups."""
+        """The other stores of this context: its workers, its groups and its ledger."""
         if self.selection.uri is not None:
             return []
-        urls = self.selection.context.connect_urls
+        urls, ledger = self.selection.context.connect_urls, self._ledger()
         return [
+            *([ledger.uri] if ledger else []),
             *(["connect+" + ",".join(urls)] if urls else []),
             *([f"groups://{self.brokers.bootstrap}"] if self.brokers else []),
         ]

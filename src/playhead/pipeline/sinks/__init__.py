@@ -73,6 +73,11 @@ class Sink(Protocol):
         """Below so many no full cut is possible. 0: there are no cuts, and every claim is written whole."""
         ...
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether the keys of records matter; they are not read where they do not."""
+        ...
+
     def writer(self, recall: Recall, samples: Samples) -> Writer:
         """For one step, whose topics `samples` names. `recall` keeps a text in the ledger, or gives the one that is kept."""
         ...

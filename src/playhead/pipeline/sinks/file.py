@@ -95,6 +95,10 @@ class FileSink:
     def fewest_records(self) -> int:
         return 0
 
+    @property
+    def has_keys(self) -> bool:
+        return False
+
     def writer(self, recall: Recall, samples: Samples) -> "LineWriter":  # noqa: ARG002  lines need no schema
         """The file is looked at before the work begins, not only when it is done."""
         is_first, self._recall = self._recall is None, recall

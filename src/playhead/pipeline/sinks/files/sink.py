@@ -33,6 +33,10 @@ class FilesSink:
         """Record time may close a file after any record."""
         return 1 if self._options.cut.rotate_ms > 0 else self._options.cut.flush_size
 
+    @property
+    def has_keys(self) -> bool:
+        return False
+
     def writer(self, recall: Recall, samples: Samples) -> Writer:
         told = self._converter.schemas_enable or self._converter.schema_text or self._converter.name != JSON
         if self._options.format.kind != PARQUET or told:

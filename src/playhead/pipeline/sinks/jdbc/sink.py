@@ -15,7 +15,7 @@ from playhead.errors import Busy, ConfigInvalid, PlayheadError
 from playhead.pipeline.sinks import Recall, Samples
 from playhead.pipeline.sinks.jdbc.address import SQLITE, Target, find_target
 from playhead.pipeline.sinks.jdbc.batches import Sorting
-from playhead.pipeline.sinks.jdbc.options import JdbcSinkOptions, check_options, parse_options
+from playhead.pipeline.sinks.jdbc.options import RECORD_KEY, JdbcSinkOptions, check_options, parse_options
 from playhead.pipeline.sinks.jdbc.side_files import FilesStaged, FileStaging
 from playhead.pipeline.sinks.jdbc.tables import name_of
 from playhead.pipeline.sinks.jdbc.writer import JdbcWriter
@@ -83,6 +83,10 @@ class JdbcSink:
     @property
     def fewest_records(self) -> int:
         return 0
+
+    @property
+    def has_keys(self) -> bool:
+        return self._options.pk_mode == RECORD_KEY
 
     def writer(self, recall: Recall, samples: Samples) -> JdbcWriter:  # noqa: ARG002  records bring their schemas
         self._staging = self._named()

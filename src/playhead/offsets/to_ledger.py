@@ -1,0 +1,270 @@
+"""The consumer group of a sink that runs on Spark, put back where its ledger is: `groups reset NAME --to-ledger`.
+
+The ledger is the truth of such a sink and the group its copy. Whoever moves the copy stops the next run, which cannot tell what
+was delivered meanwhile. This writes the ledger's positions into the group again, under the mark that a run would leave, and notes
+in the ledger that they are published. A commit that a ledger once published, and that this one knows nothing of, is forgotten.
+
+Refused while a run is alive or the group has a member. Partitions of a topic that is gone, or was made again, are left alone.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from playhead.config.ledger import ledger_url
+from playhead.errors import Invalid, NotFound, PlayheadError
+from playhead.kafka.client import Admin
+from playhead.kafka.groups import Commits, list_committed, list_committed_of, list_groups
+from playhead.kafka.properties import client_settings
+from playhead.kafka.topics import describe_topics
+from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Plan, Position, Result, TopicPartition
+from playhead.model.ranges import Log
+from playhead.offsets.published import LEDGER_ID, Held, Mark, find_fault
+from playhead.offsets.reset_words import Scope
+from playhead.offsets.sinks import Sinks
+from playhead.offsets.workers import Connector, know_connectors
+from playhead.sql.ledger import open_ledger
+from playhead.sql.ledger_values import Claim, Run
+from playhead.sql.range_ledger import RangeLedger
+from playhead.stores import Access, Capabilities, Refusal, Snapshot
+from playhead.stores.groups import FORGETTING_IS_TWO_STEPS, GroupsStore
+from playhead.stores.sink_ledger import SinkLedgerStore
+
+_DONE = (Result.CHANGED, Result.UNCHANGED)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSink:
+    """What the ledger has of one sink. `id` None: no run of it has published anything yet."""
+
+    name: str
+    held: Mapping[TopicPartition, Held]
+    logs: Mapping[TopicPartition, Log]
+    id: str | None
+    run: Run | None
+
+    @property
+    def mark(self) -> str:
+        return str(Mark(self.id, self.run.epoch)) if self.id and self.run else ""
+
+
+def read_sinks(store: SinkLedgerStore, names: Iterable[str]) -> list[LedgerSink]:
+    found = []
+    with open_ledger(store.url, store.deadline.remaining()) as ledger:
+        sinks = RangeLedger(ledger)
+        runs = {run.pipeline: run for run in ledger.list_runs() if run.cluster == store.cluster}
+        for name in names:
+            positions = sinks.positions(store.cluster, name)
+            places = {TopicPartition(log.topic, log.partition): log for log in positions}
+            held = {tp: Held(positions[log].next_offset, positions[log].published_offset) for tp, log in places.items()}
+            kept = sinks.recall(store.cluster, name, LEDGER_ID)
+            found.append(LedgerSink(name, held, places, kept, runs.get(name)))
+    return found
+
+
+def find_group(admin: Admin, sink: LedgerSink, connector: Connector | None, deadline: Deadline) -> str:
+    """Connect's own name for it, if Connect knows the connector; else the group with our mark; else what Connect would take."""
+    usual = connector.group if connector else f"connect-{sink.name}"
+    if connector or sink.id is None or _is_marked(list_committed(admin, usual, deadline), sink.id):
+        return usual
+    names = [group.name for group in list_groups(admin, deadline)]
+    commits = list_committed_of(admin, names, deadline)
+    return next((name for name in names if _is_marked(commits[name], sink.id)), usual)
+
+
+def _is_marked(commits: Commits, ledger: str) -> bool:
+    marks = (Mark.find(one.metadata) for one in commits.values())
+    return any(mark is not None and mark.ledger == ledger for mark in marks)
+
+
+def find_surprises(
+    store: SinkLedgerStore, name: str, after: Mapping[TopicPartition, int | None], access: Access
+) -> list[str]:
+    """Why a run would not start once these positions are set, by the rule that it goes by. Nothing when nobody can tell."""
+    [sink] = read_sinks(store, [name])
+    if sink.id is None:
+        return []
+    deadline = access.deadline.share()
+    try:
+        with Admin(client_settings(access.context), deadline) as admin:
+            commits = list_committed(admin, find_group(admin, sink, None, deadline), deadline)
+    except PlayheadError:
+        return []
+    held = dict(sink.held)
+    for tp, offset in after.items():
+        if offset is None:
+            held.pop(tp, None)
+        else:
+            held[tp] = Held(offset, held[tp].published if tp in held else None)
+    faults = {tp: find_fault(found, held.get(tp), sink.id) for tp, found in sorted(commits.items()) if tp in after}
+    return [f"{tp} {said}" for tp, said in faults.items() if said]
+
+
+@dataclass(frozen=True)
+class LedgerGroups:
+    """The groups of sinks, as a store that commits under their mark and notes in the ledger what it published."""
+
+    inner: GroupsStore
+    ledger: SinkLedgerStore
+    sinks: Mapping[str, LedgerSink]  # by the group
+
+    @property
+    def uri(self) -> str:
+        return self.inner.uri
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self.inner.capabilities
+
+    def snapshot(self, owners: Collection[str] | None = None) -> Snapshot:
+        return self.inner.snapshot(owners)
+
+    def history(self, owners: Collection[str] | None = None) -> Snapshot:
+        return self.inner.history(owners)
+
+    def guard(self, owners: Collection[str]) -> list[Refusal]:
+        """A run that is alive has a member in the group; one that is about to join has none yet."""
+        groups = {sink.name: group for group, sink in self.sinks.items() if group in owners}
+        alive = [replace(refusal, owner=groups[refusal.owner]) for refusal in self.ledger.guard(groups)]
+        return alive + self.inner.guard(owners)
+
+    def write(self, changes: Sequence[Change]) -> Outcomes:
+        marks = {group: sink.mark for group, sink in self.sinks.items()}
+        return Outcomes(self._noted(list(self.inner.write_marked(changes, marks))))
+
+    def _noted(self, outcomes: list[Outcome]) -> list[Outcome]:
+        for group, sink in self.sinks.items():
+            done = [o.change for o in outcomes if o.change.owner == group and o.result in _DONE]
+            offsets = {_place(c.partition): _offset(c.after) for c in done if c.after is not None}
+            published = {sink.logs[tp]: at for tp, at in offsets.items() if tp in sink.logs and at is not None}
+            if fault := self._note(sink, published):
+                outcomes = [
+                    replace(o, detail="; ".join(filter(None, [o.detail, fault]))) if o.change in done else o
+                    for o in outcomes
+                ]
+        return outcomes
+
+    def _note(self, sink: LedgerSink, published: Mapping[Log, int]) -> str:
+        if sink.run is None or not published:
+            return ""
+        claim = Claim(self.ledger.cluster, sink.name, sink.run.epoch)
+        try:
+            with open_ledger(self.ledger.url, self.ledger.deadline.remaining()) as ledger:
+                RangeLedger(ledger).published(claim, published)
+        except PlayheadError as error:  # the group is where the ledger is, and that is what a run looks at first
+            return f"not noted in the ledger: {error.what}"
+        return ""
+
+
+def find_connectors(access: Access) -> Mapping[str, Connector]:
+    """The sink connectors that Connect knows, for the names of their groups. None of them where nobody answers."""
+    try:
+        found = know_connectors(access.context, access.deadline.share()).connectors or {}
+    except PlayheadError:
+        return {}
+    return {name: connector for name, connector in found.items() if connector.is_sink}
+
+
+def plan_to_ledger(
+    groups: GroupsStore, words: Sequence[str], scope: Scope, access: Access, connectors: Mapping[str, Connector]
+) -> tuple[LedgerGroups, Plan]:
+    """`words`: names of sinks, or of their groups. `connectors`: those that Connect knows, as far as it was asked."""
+    found = Sinks(access)
+    store, names = _open(found, access), found.names
+    with groups.session() as admin:
+        sinks = _sinks_of(admin, words, store, names, connectors)
+        changes: list[Change] = []
+        warnings: list[str] = []
+        for group, sink in sinks.items():
+            commits = list_committed(admin, group, access.deadline)
+            gone, said = _without_topic(admin, sink, access.deadline)
+            warnings += [f"{group} {tp} is left alone: {why}" for tp, why in gone.items() if scope.covers(tp)]
+            kept = {tp: held for tp, held in sink.held.items() if tp not in gone and scope.covers(tp)}
+            changes += _moves(group, sink, kept, commits)
+            others = {tp: one for tp, one in commits.items() if tp not in sink.held and scope.covers(tp)}
+            forgotten = _forgotten(group, sink, others)
+            changes += forgotten
+            warnings += said
+            if forgotten and FORGETTING_IS_TWO_STEPS not in warnings:
+                warnings.append(FORGETTING_IS_TWO_STEPS)
+    return LedgerGroups(groups, store, sinks), Plan.of(groups.uri, changes, warnings)
+
+
+def _open(found: Sinks, access: Access) -> SinkLedgerStore:
+    if not found.clusters:
+        if found.why is not None:
+            raise found.why
+        raise Invalid(f"{ledger_url(access.context)} knows no sink", "name the ledger of the run: --ledger URL")
+    if found.cluster is None:
+        client_settings(access.context)  # says what is missing
+        raise Invalid("the brokers do not tell which cluster they are", "name the brokers: -b host:9092")
+    return found.open(found.cluster)
+
+
+def _sinks_of(
+    admin: Admin,
+    words: Sequence[str],
+    store: SinkLedgerStore,
+    names: Sequence[str],
+    connectors: Mapping[str, Connector],
+) -> dict[str, LedgerSink]:
+    known = {sink.name: sink for sink in read_sinks(store, names)}
+    sinks: dict[str, LedgerSink] = {}
+    for word in dict.fromkeys(words):
+        if word in known:
+            sinks[find_group(admin, known[word], connectors.get(word), store.deadline)] = known[word]
+            continue
+        marks = (Mark.find(one.metadata) for one in list_committed(admin, word, store.deadline).values())
+        ids = {mark.ledger for mark in marks if mark is not None}
+        name = next((name for name, sink in known.items() if sink.id in ids), None)
+        name = name or next((c.name for c in connectors.values() if c.group == word), word.removeprefix("connect-"))
+        if name not in known:
+            raise NotFound("sink in the ledger", word, names)
+        sinks[word] = known[name]
+    return sinks
+
+
+def _without_topic(admin: Admin, sink: LedgerSink, deadline: Deadline) -> tuple[dict[TopicPartition, str], list[str]]:
+    topics = describe_topics(admin, {tp.topic for tp in sink.held}, deadline)
+    gone = {}
+    for tp, log in sink.logs.items():
+        now = topics[tp.topic]
+        if now is None:
+            gone[tp] = f"topic {tp.topic} does not exist any more"
+        elif now.id != log.topic_id:
+            gone[tp] = f"topic {tp.topic} was deleted and made again, and the ledger is in the old one"
+    said = [] if sink.held else [f"the ledger has no position of {sink.name}: what it published is forgotten"]
+    return gone, said
+
+
+def _moves(group: str, sink: LedgerSink, held: Mapping[TopicPartition, Held], commits: Commits) -> list[Change]:
+    changes = []
+    for tp, at in sorted(held.items()):
+        found = commits.get(tp)
+        mark = Mark.find(found.metadata) if found else None
+        is_ours = sink.id is None or (mark is not None and mark.ledger == sink.id)
+        if found is not None and found.offset == at.position and is_ours:
+            continue
+        wanted = Position.of_kafka(group, *tp, at.position)
+        before = Position.of_kafka(group, *tp, found.offset).offset if found else None
+        note = "the same offset, under the mark of the ledger" if before == wanted.offset else ""
+        changes.append(Change(group, wanted.partition, before, wanted.offset, note))
+    return changes
+
+
+def _forgotten(group: str, sink: LedgerSink, others: Commits) -> list[Change]:
+    changes = []
+    for tp, found in sorted(others.items()):
+        if find_fault(found, None, sink.id or ""):
+            there = Position.of_kafka(group, *tp, found.offset)
+            note = "published by a ledger, and this one has no position for it"
+            changes.append(Change(group, there.partition, there.offset, None, note))
+    return changes
+
+
+def _place(partition: Map) -> TopicPartition:
+    return TopicPartition(str(partition["kafka_topic"]), int(str(partition["kafka_partition"])))
+
+
+def _offset(offset: Map | None) -> int | None:
+    found = offset.get("kafka_offset") if offset is not None else None
+    return found if isinstance(found, int) else None
