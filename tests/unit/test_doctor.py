@@ -41,6 +41,11 @@ def test_an_owner_without_a_connector_is_an_orphan_and_one_with_it_is_not():
     assert finding.mend == "playhead offsets delete b --all --worker-config worker.properties"
 
 
+def test_what_runs_on_spark_is_no_orphan_though_no_worker_knows_it():
+    known = replace(case(kept('["a",{}]', '{"n":1}'), connectors={}), on_spark=frozenset({"a"}))
+    assert list(check_keys(known)) == []
+
+
 def test_where_nobody_knows_the_connectors_nothing_is_called_an_orphan():
     said = list(check_keys(case(kept('["a",{}]', '{"n":1}'))))
     assert said == ["which connectors exist cannot be told from here, and with it not whose offsets are left over"]

@@ -65,7 +65,7 @@ def _with_lags(
 def _row(run: "Run", *, is_sink: bool) -> ConnectorRow:
     return ConnectorRow(
         run.pipeline,
-        "sink" if is_sink else "source",
+        "sink" if is_sink else run.settings.get("type", "source"),
         run.words,
         1 if run.is_running else 0,
         "",

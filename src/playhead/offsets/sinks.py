@@ -30,6 +30,13 @@ class Sinks:
     def __init__(self, access: Access) -> None:
         self.access = access
         self.why: PlayheadError | None = None
+        self._runs: frozenset[str] = frozenset()
+
+    @property
+    def runs(self) -> frozenset[str]:
+        """Every connector that was run on Spark, sources too, by its name."""
+        _ = self.clusters  # whoever reads the one has read the other
+        return self._runs
 
     @cached_property
     def clusters(self) -> Mapping[str, tuple[str, ...]]:
@@ -44,6 +51,7 @@ class Sinks:
             with open_context_ledger(self.access.context, self.access.deadline.share().remaining()) as ledger:
                 for cluster, name in RangeLedger(ledger).list_sinks():
                     found[name] = (*found.get(name, ()), cluster)
+                self._runs = frozenset(run.pipeline for run in ledger.list_runs())
         except MissingExtra:
             return {}  # without SQLAlchemy nothing was ever run on Spark from here
         except PlayheadError as error:

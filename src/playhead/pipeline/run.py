@@ -26,7 +26,7 @@ from playhead.pipeline.session import count_slots, new_log, spark_session
 from playhead.pipeline.sinks.opening import is_for_one_machine
 from playhead.pipeline.slots import Slots
 from playhead.pipeline.spec import Ready, check_specs
-from playhead.pipeline.works import Works
+from playhead.pipeline.works import Works, described
 from playhead.sql.ledger import Ledger, open_context_ledger
 from playhead.sql.ledger_values import BEAT_SECONDS, Claim, Host, RunState
 
@@ -161,7 +161,7 @@ class Frame:
                         self._ledger.beat(claim)
 
     def _prepared(self, one: Ready, shared: Shared) -> tuple[ConnectorRun, Claim]:
-        settings = {"master": self._options.spark.master}
+        settings = {"master": self._options.spark.master, **described(one)}
         claim = self._ledger.claim(self._home.cluster_id, one.name, Host.here(), settings)
         open_work = self._works.opener(one, claim, shared.slots.total)
         return ConnectorRun(shared, one.name, claim, open_work, scrub_of((SecretKeys(), one.config))), claim

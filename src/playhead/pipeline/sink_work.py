@@ -288,12 +288,11 @@ class SinkWork:
         rows = sum(each.count for _, closed in done for each in closed)
         rejected = sum(each.rejected for _, closed in done for each in closed)
         last = done[-1][0].range.log
-        self._run.count_step(
-            rows,
-            str(_place(last)),
-            Map({"kafka_offset": stored[last].next_offset}),
-            f"{rejected} record(s) of a step were rejected" if rejected else "",
-        )
+        stream, position = str(_place(last)), Map({"kafka_offset": stored[last].next_offset})
+        if self._ranges.ledger is not self._run.shared.ledger:
+            self._run.shared.ledger.count(self._run.claim, rows, stream, position)
+        note = f"{rejected} record(s) of a step were rejected" if rejected else ""
+        self._run.count_step(rows, stream, position, note)
 
     def _publish(self, offsets: Mapping[Log, int], deadline: Deadline) -> None:
         self._group.publish({_place(log): offset for log, offset in offsets.items()}, self._mark, deadline)

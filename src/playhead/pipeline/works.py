@@ -25,6 +25,7 @@ from playhead.pipeline.sinks.subscription import subscription_of
 from playhead.pipeline.source_work import SourceWork
 from playhead.pipeline.sources import Source
 from playhead.pipeline.spec import Ready
+from playhead.sql.address import parse_address
 from playhead.sql.ledger import Ledger, open_ledger
 from playhead.sql.ledger_values import Claim, Host, Run, RunState
 from playhead.sql.range_ledger import RangeLedger
@@ -126,6 +127,14 @@ class Works:
                 ledger.finish(claim, run.progress.state or RunState.FINISHED)
 
         return ledger, claim, close
+
+
+def described(one: Ready) -> dict[str, str]:
+    """For the ledger: what kind of connector this is, and where its ranges are if they are elsewhere."""
+    if not one.kind.is_sink:
+        return {"type": "source"}
+    url = target_ledger_url(one.kind, one.config)
+    return {"type": "sink"} | ({} if url is None else {"ranges": parse_address(url).shown.removeprefix("sql+")})
 
 
 def _is_claimed_by(run: Run, claim: Claim) -> bool:

@@ -17,6 +17,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from playhead.config import Context
 from playhead.config.ledger import ledger_url
 from playhead.errors import AccessDenied, Invalid, NotFound, OutcomeUnknown, Unreachable
+from playhead.model import Map
 from playhead.sql import ledger_tables as tables
 from playhead.sql.address import DEFAULT_TABLE, Address, parse_address
 from playhead.sql.database import Database
@@ -136,6 +137,16 @@ class Ledger:
             if newest is not None:
                 values |= {"last_stream": newest.stream, "last_position": to_json(newest.end_position)}
             self._update(connection, claim, **values)
+
+        self.write(act)
+
+    def count(self, claim: Claim, records: int, stream: str, position: Map | None) -> None:
+        """What a run delivered that keeps its ranges in another ledger."""
+
+        def act(connection: Connection) -> None:
+            run = self.own(connection, claim)
+            values = {"last_stream": stream, "last_position": to_json(position)}
+            self._update(connection, claim, heartbeat=moment(connection), records=run.records + records, **values)
 
         self.write(act)
 

@@ -63,11 +63,12 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`connectors` None: nobody can tell which ones exist."""
+    """`connectors` None: nobody can tell which ones exist. `on_spark`: those that the ledger knows, by name."""
 
     kept: tuple[Kept, ...]
     connectors: Mapping[str, Connector] | None
     commands: Commands
+    on_spark: frozenset[str] = frozenset()
 
     def dialect_of(self, kept: Kept) -> Dialect | None:
         connector = (self.connectors or {}).get(kept.owner)

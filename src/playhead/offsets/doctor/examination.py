@@ -166,7 +166,7 @@ class Examination:
     # What they share
 
     def _case(self, kept: tuple[Kept, ...]) -> Case:
-        return Case(kept, self.connectors, self.commands)
+        return Case(kept, self.connectors, self.commands, self.selection.sinks.runs)
 
     def _read(self, admin: Admin, store: OffsetsTopic, topic: str) -> TopicReading:
         return read_topic(admin, topic, self.deadline, self.selection.access.progress, committed=store.committed)

@@ -55,7 +55,7 @@ def _orphans(case: Case) -> Iterator[Said]:
             yield "which connectors exist cannot be told from here, and with it not whose offsets are left over"
         return
     for owner, kept in owners.items():
-        if owner not in case.connectors:
+        if owner not in case.connectors and owner not in case.on_spark:
             count = f"{len(kept)} position(s), the newest of {max(kept, key=attrgetter('age')).written}"
             count = count if kept[0].place else f"{len(kept)} position(s)"
             what = f"there is no such connector, but {count}: a new one of this name would go on from there"
