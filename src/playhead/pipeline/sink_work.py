@@ -13,12 +13,13 @@ from functools import partial
 
 import pyarrow as pa
 
-from playhead.errors import NotFound, Refused
+from playhead.errors import Invalid, Refused
 from playhead.kafka.client import Admin
 from playhead.kafka.topics import Ends
 from playhead.model import Deadline, Map, TopicPartition
-from playhead.model.ranges import Log, OffsetRange
+from playhead.model.ranges import Log
 from playhead.offsets.published import LEDGER_ID, Held, Mark, judge_start
+from playhead.pipeline.claiming import Claiming
 from playhead.pipeline.connector_run import ConnectorRun, Moved
 from playhead.pipeline.deliver import ISOLATION, READ_COMMITTED, Done, Reading, deliver
 from playhead.pipeline.group import GroupSettings, SeatLost, SinkGroup
@@ -49,7 +50,7 @@ class Delivery:
     properties: Mapping[str, str]
     find_topics: Callable[[Admin, Deadline], Sequence[str]]
     policy: RejectPolicy
-    offsets_per_step: int
+    offsets_per_claim: int
     closes_tail: bool
     close: Callable[[], None]
 
@@ -69,9 +70,14 @@ class SinkWork:
         self._ranges = delivery.ranges
         self._claim = delivery.claim
         self._is_resumed = False
-        self._widths: dict[Log, int] = {}
-        self._seen_ends: dict[Log, int] = {}
-        self._closed_ms: dict[Log, int] = {}
+        per_claim = delivery.offsets_per_claim
+        self._claiming = Claiming(
+            sink.shape,
+            sink.fewest_records,
+            per_claim,
+            STEP_CHUNKS * run.shared.slots.total * per_claim,
+            self._closes_tail,
+        )
         for note in sink.notes:
             run.progress.note(note)
         deadline = self._deadline()
@@ -115,7 +121,7 @@ class SinkWork:
     def _topics(self, deadline: Deadline) -> Sequence[str]:
         topics = self._delivery.find_topics(self._admin, deadline)
         if not topics:
-            raise NotFound("topic", "of the pattern", hint="topics.regex matches no topic yet")
+            raise Invalid(f"topics.regex of {self._delivery.name} matches no topic", "are the topics made already?")
         return topics
 
     def _started(self, deadline: Deadline) -> dict[Log, SinkPosition]:
@@ -232,15 +238,8 @@ class SinkWork:
         return claims
 
     def _claimed(self, ends: Mapping[Log, Ends]) -> list[RangeClaim]:
-        """One per topic partition, and no more than a step can do in time: the others come in the next one."""
-        now = int(time.time() * 1000)
-        room = STEP_CHUNKS * self._run.shared.slots.total * self._delivery.offsets_per_step
-        claims: list[RangeClaim] = []
-        for log, at in self._positions.items():
-            claim = self._next_claim(log, at, self._end(ends[log]), now) if log in ends else None
-            if claim is not None and room > 0:
-                claims.append(claim)
-                room -= len(claim.range)
+        up_to = {log: self._end(at) for log, at in ends.items()}
+        claims = self._claiming.next(self._positions, up_to, _now_ms())
         if claims:
             self._ranges.plan(self._claim, claims)
         return claims
@@ -248,43 +247,18 @@ class SinkWork:
     def _end(self, ends: Ends) -> int:
         return ends.stable if self._delivery.committed_only else ends.high
 
-    def _next_claim(self, log: Log, at: SinkPosition, end: int, now_ms: int) -> RangeClaim | None:
-        start, fewest = at.next_offset, self._sink.fewest_records
-        if start >= end:
-            return None
-        stop = min(end, start + self._widths.get(log, max(self._delivery.offsets_per_step, fewest)))
-        closes = fewest == 0 or (stop == end and self._closes_tail(log, now_ms))
-        if not closes and stop == end and (stop - start < fewest or self._seen_ends.get(log) == end):
-            return None  # too few for a full cut, or looked at before
-        return RangeClaim(
-            OffsetRange(log.topic, log.topic_id, log.partition, start, stop),
-            closes,
-            self._sink.shape,
-            now_ms,
-            at.generation,
-        )
-
-    def _closes_tail(self, log: Log, now_ms: int) -> bool:
+    def _closes_tail(self, last_closed_ms: int, now_ms: int) -> bool:
         if self._run.shared.interval_seconds is None:
             return self._delivery.closes_tail
-        return self._sink.tail_is_due(self._closed_ms.setdefault(log, now_ms), now_ms)
+        return self._sink.tail_is_due(last_closed_ms, now_ms)
 
     def _committed(self, done: Sequence[Done], deadline: Deadline) -> None:
         self._sink.settled([claim for claim, _ in done])
-        now_ms = int(time.time() * 1000)
+        self._claiming.learn(done, _now_ms())
         stored = self._stored()
-        moved = {}
-        for claim, closed in done:
-            log = claim.range.log
-            self._positions[log] = stored[log]
-            if closed:
-                moved[log] = stored[log].next_offset
-                self._closed_ms[log] = now_ms
-                self._widths.pop(log, None)
-            else:  # not one full cut in it: holes; look further the next time
-                self._widths[log] = 2 * len(claim.range)
-            self._seen_ends[log] = claim.range.end
-        self._publish(moved, deadline)
+        self._positions |= {claim.range.log: stored[claim.range.log] for claim, _ in done}
+        moved = {claim.range.log for claim, closed in done if closed}
+        self._publish({log: stored[log].next_offset for log in moved}, deadline)
         rows = sum(each.count for _, closed in done for each in closed)
         rejected = sum(each.rejected for _, closed in done for each in closed)
         last = done[-1][0].range.log
@@ -313,6 +287,10 @@ class SinkWork:
 
 def _place(log: Log) -> TopicPartition:
     return TopicPartition(log.topic, log.partition)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _new_id() -> str:

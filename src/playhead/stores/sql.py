@@ -10,18 +10,17 @@ import socket
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from playhead.errors import Invalid, OutcomeUnknown, PlayheadError
-from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Position, Result, TopicPartition
+from playhead.errors import OutcomeUnknown, PlayheadError
+from playhead.model import Change, Deadline, Outcome, Outcomes, Position, Result, TopicPartition
 from playhead.model.host import user_name
 from playhead.model.moments import to_iso
-from playhead.model.position import INT64_MAX, Scalar
+from playhead.model.position import Scalar
 from playhead.sql.address import Address, parse_address
 from playhead.sql.database import Database
 from playhead.sql.faults import translated
 from playhead.sql.offsets_table import LEASE_SECONDS, OffsetsTable, Row
 from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
-
-LARGEST_PARTITION = 2**31 - 1
+from playhead.stores.kafka_changes import KafkaChange, kafka_change
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +63,9 @@ class SqlStore:
         ]
 
     def write(self, changes: Sequence[Change]) -> Outcomes:
-        steps: dict[str, list[_Step]] = {}
+        steps: dict[str, list[KafkaChange]] = {}
         for change in changes:
-            steps.setdefault(change.owner, []).append(_step_of(change))
+            steps.setdefault(change.owner, []).append(kafka_change(change))
         outcomes: dict[int, Outcome] = {}
         with self._database() as database:
             for owner, wanted in steps.items():
@@ -81,7 +80,7 @@ class SqlStore:
                 outcomes |= {id(step.change): Outcome(step.change, *r) for step, r in zip(wanted, results, strict=True)}
         return Outcomes(outcomes[id(change)] for change in changes)
 
-    def _write_owner(self, database: Database, owner: str, steps: "Sequence[_Step]") -> list[tuple[Result, str]]:
+    def _write_owner(self, database: Database, owner: str, steps: "Sequence[KafkaChange]") -> list[tuple[Result, str]]:
         table = OffsetsTable(self.address.table)
         by = f"{user_name()}@{socket.gethostname()}"
         doing = f"writing {self._place()}"
@@ -93,7 +92,7 @@ class SqlStore:
                 table.ensure(connection)
                 found = table.locked(connection, owner, [step.place for step in steps])
                 for step in steps:
-                    step.compare(found.get(step.place))
+                    _compare(step, found.get(step.place))
                 for step in steps:
                     if step.after is None:
                         table.remove(connection, owner, step.place)
@@ -130,43 +129,14 @@ class _Moved(Exception):
         super().__init__(f"{place}: {how}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    change: Change
-    place: TopicPartition
-    before: int | None
-    after: int | None
-
-    def compare(self, row: Row | None) -> None:
-        now = None if row is None else row.next_offset
-        if now != self.before:
-            raise _Moved(self.place, f"{_words(self.before)} was expected, {_words(now)} is there")
+def _compare(step: KafkaChange, row: Row | None) -> None:
+    now = None if row is None else row.next_offset
+    if now != step.before:
+        raise _Moved(step.place, f"{_words(step.before)} was expected, {_words(now)} is there")
 
 
 def _words(offset: int | None) -> str:
     return "no position" if offset is None else str(offset)
-
-
-def _step_of(change: Change) -> _Step:
-    """Checked before anything is written: a topic and a partition, and an offset that Kafka could have given."""
-    topic, partition = change.partition.get("kafka_topic"), change.partition.get("kafka_partition")
-    if set(change.partition) != {"kafka_topic", "kafka_partition"} or not isinstance(topic, str) or not topic:
-        raise Invalid(
-            f"{change.owner} {change.partition}: a consumer's partition is kafka_topic and kafka_partition alone"
-        )
-    if type(partition) is not int or not 0 <= partition <= LARGEST_PARTITION:
-        raise Invalid(f"{change.owner} {change.partition}: kafka_partition is not the number of a partition")
-    place = TopicPartition(topic, partition)
-    return _Step(change, place, _offset_of(change, change.before), _offset_of(change, change.after))
-
-
-def _offset_of(change: Change, offset: Map | None) -> int | None:
-    if offset is None:
-        return None
-    number = offset.get("kafka_offset")
-    if set(offset) != {"kafka_offset"} or type(number) is not int or not 0 <= number <= INT64_MAX:
-        raise Invalid(f"{change.owner} {change.partition}: {offset} is not a kafka_offset of 0 or more")
-    return number
 
 
 def _stored(row: Row) -> Stored:

@@ -3,6 +3,8 @@
 An option that is not on these lists is refused too: Connect would ignore a typing mistake, and the user would find out late.
 """
 
+from playhead.pipeline.option_reading import Known
+
 HONOURED = frozenset(
     [
         "format.class",
@@ -97,4 +99,4 @@ REASONS = {
     "transforms": "the Spark engine has no transforms yet",
     "predicates": "the Spark engine has no transforms yet",
 }
-KNOWN = sorted(HONOURED | OF_RUN | HARMLESS | frozenset(ONLY))
+KNOWN = Known(HONOURED | OF_RUN | HARMLESS, (*OF_RUN_PREFIXES, *HARMLESS_PREFIXES), ONLY, REASONS)

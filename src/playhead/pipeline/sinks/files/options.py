@@ -7,12 +7,12 @@ aside here too. `store.url` may also be `file:///folder`. Of the codecs and form
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from urllib.parse import unquote, urlsplit
 
-from playhead.errors import ConfigInvalid, Fault, Invalid, near_names
+from playhead.errors import ConfigInvalid, Fault, Invalid
+from playhead.pipeline.option_reading import OptionReading
 from playhead.pipeline.sinks.files import keys
 from playhead.pipeline.sinks.files.pattern import parse_pattern
 from playhead.pipeline.sinks.files.zones import open_zone
@@ -139,17 +139,10 @@ def parse_options(config: Mapping[str, str], worker: Mapping[str, str]) -> FileS
     return options
 
 
-class _Reading:
-    """One pass over a config that keeps going after a fault."""
-
-    def __init__(self, config: Mapping[str, str]) -> None:
-        self.config = config
-        self.faults: list[Fault] = []
-
+class _Reading(OptionReading):
     def read(self) -> tuple[FileSinkOptions | None, list[Fault]]:
-        for name in self.config:
-            self._know(name)
-        self._one_of("storage.class", STORAGE_CLASS, (STORAGE_CLASS,))
+        self.check_names(keys.KNOWN)
+        self.one_of("storage.class", STORAGE_CLASS, (STORAGE_CLASS,), any_case=False)
         names = self._names()
         options = FileSinkOptions(
             format=self._format(),
@@ -157,89 +150,52 @@ class _Reading:
             cut=self._cut(),
             names=names,
             store=self._store(),
-            nulls=self._one_of("behavior.on.null.values", FAIL, (FAIL, IGNORE), lower=True),
+            nulls=self.one_of("behavior.on.null.values", FAIL, (FAIL, IGNORE)),
         )
         self._agree(options)
         return (None if self.faults else options), self.faults
 
-    def _fault(self, name: str, what: str) -> None:
-        self.faults.append(Fault(name, None, what))
-
-    def _know(self, name: str) -> None:
-        value = self.config[name].strip()
-        if name in keys.HONOURED or name in keys.OF_RUN or name in keys.HARMLESS:
-            return
-        if name in keys.ONLY:
-            if value.upper() not in [allowed.upper() for allowed in keys.ONLY[name]]:
-                self._fault(
-                    name, f"is not honoured on Spark: {keys.REASONS.get(name, 'it would change what is written')}"
-                )
-        elif not name.startswith((*keys.OF_RUN_PREFIXES, *keys.HARMLESS_PREFIXES)):
-            near = near_names(name, keys.KNOWN)
-            guess = f"; {near}" if near and near.startswith("did you") else ""
-            self._fault(name, f"is not an option of this connector that the Spark engine knows{guess}")
-
-    def _text(self, name: str, default: str = "") -> str:
-        return self.config.get(name, "").strip() or default
-
-    def _one_of(self, name: str, default: str, allowed: tuple[str, ...], *, lower: bool = False) -> str:
-        value = self._text(name, default)
-        value = value.lower() if lower else value
-        if value not in allowed:
-            self._fault(name, f"must be one of {', '.join(allowed)}" + (f", not {value!r}" if value else ""))
-        return value
-
     def _class(self, name: str, default: str, classes: Mapping[str, str]) -> str:
-        value = self._text(name, default)
+        value = self.text(name, default)
         if value not in classes:
             what = f"the Spark engine does not know {value}" if value else "is missing"
-            self._fault(name, f"{what}; it knows {', '.join(classes)}")
+            self.fault(name, f"{what}; it knows {', '.join(classes)}")
         return classes.get(value, "")
-
-    def _number(self, name: str, default: int, low: int, high: int = 2**63 - 1) -> int:
-        text = self._text(name)
-        if not text:
-            return default
-        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text) or not low <= int(text) <= high:
-            span = f"from {low} on" if high == 2**63 - 1 else f"from {low} to {high}"
-            self._fault(name, f"must be a whole number {span}, not {text!r}")
-            return default
-        return int(text)
 
     def _format(self) -> FormatOptions:
         kind = self._class("format.class", "", FORMAT_CLASSES)
-        compression = self._one_of("s3.compression.type", "none", ("none", "gzip"), lower=True)
-        level = self._number("s3.compression.level", -1, -1, 9)
-        codec = self._one_of("parquet.codec", "snappy", tuple(CODECS), lower=True)
+        compression = self.one_of("s3.compression.type", "none", ("none", "gzip"))
+        level = self.number("s3.compression.level", -1, -1, 9)
+        codec = self.one_of("parquet.codec", "snappy", tuple(CODECS))
         packed = ".gz" if compression == "gzip" else ""
         if kind == PARQUET:
             return FormatOptions(kind, f"{CODECS.get(codec, '')}.parquet", codec=codec)
         if kind == BYTES:
             separator = self.config.get("format.bytearray.separator", "\n")  # white space counts
-            extension = self._text("format.bytearray.extension", ".bin")
+            extension = self.text("format.bytearray.extension", ".bin")
             if "/" in extension:
-                self._fault("format.bytearray.extension", "must not hold a /")
+                self.fault("format.bytearray.extension", "must not hold a /")
             return FormatOptions(kind, extension + packed, compression, level, separator=separator)
         return FormatOptions(kind or JSON, f".json{packed}", compression, level)
 
     def _partitioner(self, delim: str) -> PartitionerOptions:
         kind = self._class("partitioner.class", f"{_PARTITIONERS}{DEFAULT}", PARTITIONER_CLASSES)
-        extractor = self._one_of("timestamp.extractor", WALLCLOCK, EXTRACTORS)
+        extractor = self.one_of("timestamp.extractor", WALLCLOCK, EXTRACTORS, any_case=False)
         if kind == FIELD:
-            fields = tuple(part.strip() for part in self._text("partition.field.name").split(",") if part.strip())
+            fields = tuple(part.strip() for part in self.text("partition.field.name").split(",") if part.strip())
             if not fields:
-                self._fault("partition.field.name", "is needed by FieldPartitioner")
+                self.fault("partition.field.name", "is needed by FieldPartitioner")
             return PartitionerOptions(kind, fields)
         if kind not in (TIME, HOURLY, DAILY):
             return PartitionerOptions(DEFAULT)
         duration, path_format = self._periods(kind, delim)
-        zone, locale = self._text("timezone"), self._text("locale")
+        zone, locale = self.text("timezone"), self.text("locale")
         if not zone:
-            self._fault("timezone", f"is needed by {kind}")
+            self.fault("timezone", f"is needed by {kind}")
         if not locale:
-            self._fault("locale", f"is needed by {kind}")
+            self.fault("locale", f"is needed by {kind}")
         self._tried("path.format", lambda: parse_pattern(path_format, locale))
-        time_field = self._text("timestamp.field", "timestamp")
+        time_field = self.text("timestamp.field", "timestamp")
         return PartitionerOptions(kind, (), duration, path_format, zone, locale, extractor, time_field)
 
     def _periods(self, kind: str, delim: str) -> tuple[int, str]:
@@ -248,32 +204,32 @@ class _Reading:
             return HOUR_MS, delim.join([*parts, "'hour'=HH"])
         if kind == DAILY:
             return 24 * HOUR_MS, delim.join(parts)
-        path_format = self._text("path.format").removesuffix(delim)
+        path_format = self.text("path.format").removesuffix(delim)
         if not path_format:
-            self._fault("path.format", "is needed by TimeBasedPartitioner")
-        duration = self._number("partition.duration.ms", 0, 1)
-        if not self._text("partition.duration.ms"):
-            self._fault("partition.duration.ms", "is needed by TimeBasedPartitioner")
+            self.fault("path.format", "is needed by TimeBasedPartitioner")
+        duration = self.number("partition.duration.ms", 0, 1)
+        if not self.text("partition.duration.ms"):
+            self.fault("partition.duration.ms", "is needed by TimeBasedPartitioner")
         return duration, path_format
 
     def _tried(self, name: str, read: Callable[[], object]) -> None:
         try:
             read()
         except Invalid as error:
-            self._fault(name, f"{error.what}; {error.hint}" if error.hint else error.what)
+            self.fault(name, f"{error.what}; {error.hint}" if error.hint else error.what)
 
     def _cut(self) -> CutOptions:
-        if not self._text("flush.size"):
-            self._fault("flush.size", "is missing")
-        schedule = self._number("rotate.schedule.interval.ms", -1, -1)
-        if zone := self._text("timezone"):
+        if not self.text("flush.size"):
+            self.fault("flush.size", "is missing")
+        schedule = self.number("rotate.schedule.interval.ms", -1, -1)
+        if zone := self.text("timezone"):
             self._tried("timezone", lambda: open_zone(zone))
         elif schedule > 0:
-            self._fault("timezone", "is needed by rotate.schedule.interval.ms")
-        change = self._one_of("rotate.file.on.partition.change", "true", ("true", "false"), lower=True)
+            self.fault("timezone", "is needed by rotate.schedule.interval.ms")
+        change = self.one_of("rotate.file.on.partition.change", "true", ("true", "false"))
         return CutOptions(
-            flush_size=self._number("flush.size", 1, 1, 2**31 - 1),
-            rotate_ms=max(0, self._number("rotate.interval.ms", -1, -1)),
+            flush_size=self.number("flush.size", 1, 1, 2**31 - 1),
+            rotate_ms=max(0, self.number("rotate.interval.ms", -1, -1)),
             rotates_on_change=change == "true",
             schedule_ms=max(0, schedule),
             schedule_zone=zone if schedule > 0 else "",
@@ -282,33 +238,33 @@ class _Reading:
     def _names(self) -> NameOptions:
         topics_dir = self.config.get("topics.dir", "topics").strip().strip("/")
         if any(part in ("", ".", "..") for part in topics_dir.split("/")) and topics_dir:
-            self._fault("topics.dir", f"{topics_dir!r} is no folder below the store")
-        file_delim = self._text("file.delim", "+")
+            self.fault("topics.dir", f"{topics_dir!r} is no folder below the store")
+        file_delim = self.text("file.delim", "+")
         if "/" in file_delim:
-            self._fault("file.delim", "must not hold a /")
+            self.fault("file.delim", "must not hold a /")
         return NameOptions(
             topics_dir,
-            self._text("directory.delim", "/"),
+            self.text("directory.delim", "/"),
             file_delim,
-            self._number("filename.offset.zero.pad.width", 10, 0, 100),
+            self.number("filename.offset.zero.pad.width", 10, 0, 100),
         )
 
     def _store(self) -> StoreOptions:
-        url, bucket = self._text("store.url"), self._text("s3.bucket.name")
-        self._number("s3.part.size", 26_214_400, 5 * 1024 * 1024, 2**31 - 1)  # the client makes its own parts
-        retries = self._number("s3.part.retries", 3, 0, 1000)
+        url, bucket = self.text("store.url"), self.text("s3.bucket.name")
+        self.number("s3.part.size", 26_214_400, 5 * 1024 * 1024, 2**31 - 1)  # the client makes its own parts
+        retries = self.number("s3.part.retries", 3, 0, 1000)
         parts = urlsplit(url)
         if parts.scheme == "file":
             if bucket:
-                self._fault("s3.bucket.name", "has no meaning where store.url is a folder")
+                self.fault("s3.bucket.name", "has no meaning where store.url is a folder")
             if parts.netloc not in ("", "localhost") or not parts.path.strip("/"):
-                self._fault("store.url", f"{url!r} is no folder of this machine, like file:///data/lake")
+                self.fault("store.url", f"{url!r} is no folder of this machine, like file:///data/lake")
             return StoreOptions(folder=unquote(parts.path))
         if not bucket:
-            self._fault("s3.bucket.name", "is missing")
+            self.fault("s3.bucket.name", "is missing")
         if url and (parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/")):
-            self._fault("store.url", f"{url!r} is neither file:///folder nor the http(s) address of an S3 server")
-        region = self._text("s3.region", "us-west-2")
+            self.fault("store.url", f"{url!r} is neither file:///folder nor the http(s) address of an S3 server")
+        region = self.text("s3.region", "us-west-2")
         return StoreOptions("", bucket, region, parts.netloc, parts.scheme or "https", retries)
 
     def _agree(self, options: FileSinkOptions) -> None:
@@ -316,4 +272,4 @@ class _Reading:
             options.partitioner.is_timed and options.partitioner.extractor == RECORD_FIELD
         )
         if options.format.kind == BYTES and reads_field:
-            self._fault("partitioner.class", "cannot read fields: with ByteArrayFormat a value is only bytes")
+            self.fault("partitioner.class", "cannot read fields: with ByteArrayFormat a value is only bytes")

@@ -3,6 +3,8 @@
 An option that is not on these lists is refused, too: Connect would ignore a typing mistake, and the user would find out late.
 """
 
+from playhead.pipeline.option_reading import Known
+
 HONOURED = frozenset(
     [
         "connection.url",
@@ -75,4 +77,4 @@ REASONS = {
     "transforms": "the Spark engine has no transforms of sinks",
     "predicates": "the Spark engine has no transforms of sinks",
 }
-KNOWN = sorted(HONOURED | OF_RUN | HARMLESS | frozenset(ONLY))
+KNOWN = Known(HONOURED | OF_RUN | HARMLESS, (*OF_RUN_PREFIXES, *HARMLESS_PREFIXES, "connection."), ONLY, REASONS)

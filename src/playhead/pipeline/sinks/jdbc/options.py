@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from zoneinfo import available_timezones
 
-from playhead.errors import ConfigInvalid, Fault, Invalid, near_names
+from playhead.errors import ConfigInvalid, Fault, Invalid
+from playhead.pipeline.option_reading import OptionReading
 from playhead.pipeline.records.options import JSON
 from playhead.pipeline.sinks.jdbc import keys
 from playhead.pipeline.sinks.jdbc.address import DIALECTS, POSTGRESQL, SQLITE, Target, find_target
@@ -66,31 +67,27 @@ def parse_options(config: Mapping[str, str], worker: Mapping[str, str]) -> JdbcS
     return options
 
 
-class _Reading:
-    """One pass over a config that keeps going after a fault."""
-
+class _Reading(OptionReading):
     def __init__(self, config: Mapping[str, str], worker: Mapping[str, str]) -> None:
-        self.config = config
+        super().__init__(config)
         self.worker = worker
-        self.faults: list[Fault] = []
 
     def read(self) -> tuple[JdbcSinkOptions | None, list[Fault]]:
-        for name in self.config:
-            self._know(name)
+        self.check_names(keys.KNOWN)
         target = self._target()
-        mode = self._one_of("insert.mode", INSERT, (INSERT, UPSERT, UPDATE, "multi"))
-        for name, default in (("batch.size", "3000"), ("max.retries", "10"), ("retry.backoff.ms", "3000")):
-            self._number(name, default)
+        mode = self.one_of("insert.mode", INSERT, (INSERT, UPSERT, UPDATE, "multi"))
+        for name, default in (("batch.size", 3000), ("max.retries", 10), ("retry.backoff.ms", 3000)):
+            self.number(name, default, high=999_999_999)
         options = JdbcSinkOptions(
             insert_mode=INSERT if mode == "multi" else mode,
-            pk_mode=self._one_of("pk.mode", NONE, (NONE, KAFKA, RECORD_KEY, RECORD_VALUE)),
-            pk_fields=self._names("pk.fields"),
-            fields=self._names("fields.whitelist"),
+            pk_mode=self.one_of("pk.mode", NONE, (NONE, KAFKA, RECORD_KEY, RECORD_VALUE)),
+            pk_fields=self.names("pk.fields"),
+            fields=self.names("fields.whitelist"),
             table_format=self._format(),
             table_types=self._types(),
-            normalizes=self._flag("table.name.normalize", "false"),
-            deletes=self._flag("delete.enabled", "false"),
-            creates=self._flag("auto.create", "false"),
+            normalizes=self.flag("table.name.normalize", "false"),
+            deletes=self.flag("delete.enabled", "false"),
+            creates=self.flag("auto.create", "false"),
             quotes=self._quotes(),
             zone=self._zone(),
         )
@@ -99,100 +96,63 @@ class _Reading:
         self._dialect(target)
         return (None if self.faults else options), self.faults
 
-    def _fault(self, name: str, what: str) -> None:
-        self.faults.append(Fault(name, None, what))
-
-    def _know(self, name: str) -> None:
-        value = self.config[name].strip()
-        if name in keys.HONOURED or name in keys.OF_RUN or name in keys.HARMLESS:
-            return
-        if name in keys.ONLY:
-            if value.lower() not in keys.ONLY[name]:
-                self._fault(
-                    name, f"is not honoured on Spark: {keys.REASONS.get(name, 'it would change what is written')}"
-                )
-        elif not name.startswith((*keys.OF_RUN_PREFIXES, *keys.HARMLESS_PREFIXES, "connection.")):
-            near = near_names(name, keys.KNOWN)
-            guess = f"; {near}" if near and near.startswith("did you") else ""
-            self._fault(name, f"is not an option of this connector that the Spark engine knows{guess}")
-
-    def _text(self, name: str, default: str = "") -> str:
-        return self.config.get(name, "").strip() or default
-
-    def _names(self, name: str) -> tuple[str, ...]:
-        return tuple(part.strip() for part in self._text(name).split(",") if part.strip())
-
-    def _one_of(self, name: str, default: str, allowed: tuple[str, ...]) -> str:
-        value = self._text(name, default).lower()
-        if value not in allowed:
-            self._fault(name, f"must be one of {', '.join(allowed)}, not {value!r}")
-        return value
-
-    def _flag(self, name: str, default: str) -> bool:
-        return self._one_of(name, default, ("true", "false")) == "true"
-
-    def _number(self, name: str, default: str) -> None:
-        text = self._text(name, default)
-        if not re.fullmatch(r"\+?[0-9]{1,9}", text):
-            self._fault(name, f"must be a whole number from 0 on, not {text!r}")
-
     def _target(self) -> Target | None:
-        url = self._text("connection.url")
+        url = self.text("connection.url")
         if not url:
-            self._fault("connection.url", "is missing")
+            self.fault("connection.url", "is missing")
             return None
         for what in refused_url(url):
-            self._fault("connection.url", what)
+            self.fault("connection.url", what)
         try:
             return find_target(self.config)
         except Invalid as error:
-            self._fault("connection.url", f"{error.what}; {error.hint}" if error.hint else error.what)
+            self.fault("connection.url", f"{error.what}; {error.hint}" if error.hint else error.what)
             return None
 
     def _dialect(self, target: Target | None) -> None:
-        name = self._text("dialect.name")
+        name = self.text("dialect.name")
         if name and target and DIALECTS.get(name) != target.product:
-            self._fault("dialect.name", f"is {name}, but connection.url is that of {_PRODUCTS[target.product]}")
+            self.fault("dialect.name", f"is {name}, but connection.url is that of {_PRODUCTS[target.product]}")
 
     def _format(self) -> str:
-        text = self._text("table.name.format", "${topic}")
+        text = self.text("table.name.format", "${topic}")
         if strange := re.findall(r"\$\{[^}]*\}", text.replace("${topic}", "")):
-            self._fault("table.name.format", f"has {strange[0]}, and only ${{topic}} is known")
+            self.fault("table.name.format", f"has {strange[0]}, and only ${{topic}} is known")
         return text
 
     def _types(self) -> tuple[str, ...]:
-        types = tuple(part.upper().replace("_", " ") for part in self._names("table.types")) or ("TABLE",)
+        types = tuple(part.upper().replace("_", " ") for part in self.names("table.types")) or ("TABLE",)
         for one in types:
             if one not in _TYPES:
-                self._fault("table.types", f"has {one!r}; known are {', '.join(_TYPES)}")
+                self.fault("table.types", f"has {one!r}; known are {', '.join(_TYPES)}")
             elif one == "VIEW":
-                self._fault("table.types", "VIEW is not honoured on Spark: rows go into tables only")
+                self.fault("table.types", "VIEW is not honoured on Spark: rows go into tables only")
         return types
 
     def _quotes(self) -> bool:
         if "sql.quote.identifiers" in self.config:
-            return self._flag("sql.quote.identifiers", "true")
-        return self._one_of("quote.sql.identifiers", "always", ("always", "never")) == "always"
+            return self.flag("sql.quote.identifiers", "true")
+        return self.one_of("quote.sql.identifiers", "always", ("always", "never")) == "always"
 
     def _zone(self) -> str:
-        zone = self._text("db.timezone", "UTC")
+        zone = self.text("db.timezone", "UTC")
         if zone in UTC_NAMES:
             return ""
         if zone not in available_timezones():
-            self._fault("db.timezone", f"{zone!r} is not a time zone that this machine knows")
+            self.fault("db.timezone", f"{zone!r} is not a time zone that this machine knows")
         return zone
 
     def _agree(self, options: JdbcSinkOptions) -> None:
         if options.deletes and options.pk_mode != RECORD_KEY:
-            self._fault("delete.enabled", f"needs pk.mode={RECORD_KEY}: a row is deleted by the key of a record")
+            self.fault("delete.enabled", f"needs pk.mode={RECORD_KEY}: a row is deleted by the key of a record")
         if options.insert_mode in (UPSERT, UPDATE) and options.pk_mode == NONE:
-            self._fault(
+            self.fault(
                 "pk.mode", f"must not be none with insert.mode={options.insert_mode}: rows are found by their key"
             )
         if options.pk_mode == KAFKA and len(options.pk_fields) not in (0, 3):
-            self._fault("pk.fields", "must be empty or name three columns for topic, partition and offset")
+            self.fault("pk.fields", "must be empty or name three columns for topic, partition and offset")
         if len(set(options.pk_fields)) < len(options.pk_fields):
-            self._fault("pk.fields", "names a field twice")
+            self.fault("pk.fields", "names a field twice")
 
     def _converters(self, options: JdbcSinkOptions) -> None:
         faults = check_converters(self.config, self.worker)
@@ -204,7 +164,7 @@ class _Reading:
             converter = parse_converter(self.config, self.worker, side)
             what = _schemaless(converter, side)
             if what:
-                self._fault(f"{side}.converter", what)
+                self.fault(f"{side}.converter", what)
 
 
 def _schemaless(converter: Converter, side: str) -> str:

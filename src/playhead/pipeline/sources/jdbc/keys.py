@@ -3,6 +3,8 @@
 An option that is not on these lists is refused too: Connect would ignore a typing mistake, and the user would find out late.
 """
 
+from playhead.pipeline.option_reading import Known
+
 HONOURED = frozenset(
     [
         "mode",
@@ -79,3 +81,10 @@ REASONS = {
     "errors.retry.timeout": "a failed step is planned anew, a single record is not tried again",
     "errors.retry.delay.max.ms": "a failed step is planned anew, a single record is not tried again",
 }
+KNOWN = Known(
+    HONOURED | OF_RECORDS | HARMLESS | frozenset(OF_TRANSFORMS),
+    (*HARMLESS_PREFIXES, PRODUCER, DRIVER, *(f"{name}." for name in OF_TRANSFORMS)),
+    ONLY,
+    REASONS,
+    "it would change what is read",
+)

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from playhead.errors import ConfigInvalid, Fault, Invalid
 from playhead.model.secret import Secret
+from playhead.pipeline.option_reading import OptionReading
 from playhead.pipeline.records.options import RecordOptions, parse_record_options
 from playhead.pipeline.records.transforms import makes_keys
 from playhead.pipeline.records.transforms.options import parse_transforms, refused_partitioners
@@ -92,18 +93,14 @@ def parse_options(config: Mapping[str, str], worker: Mapping[str, str]) -> JdbcO
     return options
 
 
-class _Reading:
-    """One pass over a config that keeps going after a fault."""
-
+class _Reading(OptionReading):
     def __init__(self, config: Mapping[str, str], worker: Mapping[str, str]) -> None:
-        self.config = config
+        super().__init__(config)
         self.worker = worker
-        self.faults: list[Fault] = []
 
     def read(self) -> tuple[JdbcOptions | None, list[Fault]]:
-        for name in self.config:
-            self._know(name)
-        mode = self._one_of("mode", "", MODES)
+        self.check_names(keys.KNOWN)
+        mode = self.one_of("mode", "", MODES)
         record = self._record()
         connection = self._connection()
         prefix = self.config.get("topic.prefix", "")
@@ -121,20 +118,17 @@ class _Reading:
             query=query,
             query_suffix=suffix,
             incrementing_column=self.config.get("incrementing.column.name", "").strip(),
-            timestamp_columns=self._names("timestamp.column.name"),
+            timestamp_columns=self.names("timestamp.column.name"),
             timestamp_initial_ms=initial,
-            timestamp_delay_ms=self._number("timestamp.delay.interval.ms", 0),
-            batch_max_rows=self._number("batch.max.rows", 100, low=1),
-            poll_interval_ms=self._number("poll.interval.ms", 5000),
-            table_poll_interval_ms=self._number("table.poll.interval.ms", 60000),
-            validate_non_null=self._flag("validate.non.null", "true", ("true", "false")),
-            quote_identifiers=self._flag("quote.sql.identifiers", "always", ("always", "never")),
+            timestamp_delay_ms=self.number("timestamp.delay.interval.ms", 0),
+            batch_max_rows=self.number("batch.max.rows", 100, low=1),
+            poll_interval_ms=self.number("poll.interval.ms", 5000),
+            table_poll_interval_ms=self.number("table.poll.interval.ms", 60000),
+            validate_non_null=self.flag("validate.non.null", "true", ("true", "false")),
+            quote_identifiers=self.flag("quote.sql.identifiers", "always", ("always", "never")),
             producer=self._below(keys.PRODUCER),
         )
         return (None if self.faults else options), self.faults
-
-    def _fault(self, name: str, what: str) -> None:
-        self.faults.append(Fault(name, None, what))
 
     def _tried(self, name: str, read: Callable[[], T]) -> T | None:
         try:
@@ -142,20 +136,8 @@ class _Reading:
         except ConfigInvalid as error:
             self.faults += error.faults
         except Invalid as error:
-            self._fault(name, f"{error.what}; {error.hint}" if error.hint else error.what)
+            self.fault(name, f"{error.what}; {error.hint}" if error.hint else error.what)
         return None
-
-    def _know(self, name: str) -> None:
-        value = self.config[name].strip()
-        if name in keys.HONOURED or name in keys.OF_RECORDS or name in keys.HARMLESS:
-            return
-        if name in keys.ONLY:
-            if value not in keys.ONLY[name]:
-                self._fault(name, f"is not honoured on Spark: {keys.REASONS.get(name, 'it would change what is read')}")
-        elif name.partition(".")[0] in keys.OF_TRANSFORMS:
-            return
-        elif not name.startswith((*keys.HARMLESS_PREFIXES, keys.PRODUCER, keys.DRIVER)):
-            self._fault(name, "is not an option of this connector that the Spark engine knows")
 
     def _record(self) -> RecordOptions | None:
         transforms = self._tried("transforms", lambda: parse_transforms(self.config)) or ()
@@ -163,96 +145,75 @@ class _Reading:
             self.faults += refused_partitioners(self.config, self.worker)
         return self._tried("value.converter", lambda: parse_record_options(self.config, self.worker, transforms))
 
-    def _names(self, name: str) -> tuple[str, ...]:
-        return tuple(part.strip() for part in self.config.get(name, "").split(",") if part.strip())
-
     def _below(self, prefix: str) -> dict[str, str]:
         return {name[len(prefix) :]: value for name, value in self.config.items() if name.startswith(prefix)}
-
-    def _one_of(self, name: str, default: str, allowed: tuple[str, ...]) -> str:
-        value = self.config.get(name, default).strip().lower()
-        if value not in allowed:
-            self._fault(name, f"must be one of {', '.join(allowed)}" + (f", not {value!r}" if value else ""))
-        return value
-
-    def _flag(self, name: str, default: str, words: tuple[str, str]) -> bool:
-        return self._one_of(name, default, words) == words[0]
-
-    def _number(self, name: str, default: int, low: int = 0) -> int:
-        text = self.config.get(name, "").strip()
-        if not text:
-            return default
-        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text) or int(text) < low:
-            self._fault(name, f"must be a whole number from {low} on, not {text!r}")
-            return default
-        return int(text)
 
     def _initial(self) -> int | None:
         text = self.config.get("timestamp.initial", "").strip()
         if text in ("", "null"):
             return None
         if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
-            self._fault("timestamp.initial", f"must be milliseconds since the epoch, or -1 for now, not {text!r}")
+            self.fault("timestamp.initial", f"must be milliseconds since the epoch, or -1 for now, not {text!r}")
             return None
         return int(text)
 
     def _cursor_columns(self, mode: str) -> None:
-        if mode in (TIMESTAMP, BOTH) and not self._names("timestamp.column.name"):
-            self._fault("timestamp.column.name", f"is needed by mode {mode}")
-        if mode in (BULK, INCREMENTING) and self._names("timestamp.column.name"):
-            self._fault("timestamp.column.name", f"has no meaning in mode {mode}")
+        if mode in (TIMESTAMP, BOTH) and not self.names("timestamp.column.name"):
+            self.fault("timestamp.column.name", f"is needed by mode {mode}")
+        if mode in (BULK, INCREMENTING) and self.names("timestamp.column.name"):
+            self.fault("timestamp.column.name", f"has no meaning in mode {mode}")
         if mode in (BULK, TIMESTAMP) and self.config.get("incrementing.column.name", "").strip():
-            self._fault("incrementing.column.name", f"has no meaning in mode {mode}")
+            self.fault("incrementing.column.name", f"has no meaning in mode {mode}")
 
     def _query(self, mode: str) -> tuple[str | None, str]:
         query = self.config.get("query", "").strip().rstrip(";").strip()
         suffix = self.config.get("query.suffix", "").strip()
         if mode == TIMESTAMP and _LIMIT.search(suffix):
-            self._fault("query.suffix", "would cut rows of one timestamp apart; use mode timestamp+incrementing")
+            self.fault("query.suffix", "would cut rows of one timestamp apart; use mode timestamp+incrementing")
         if not query and not self.config.get("topic.prefix", "").strip() and "topic.prefix" not in self.config:
-            self._fault("topic.prefix", "is missing")
+            self.fault("topic.prefix", "is missing")
         if query and not self.config.get("topic.prefix", "").strip():
-            self._fault("topic.prefix", "is the topic of a query and must not be empty")
+            self.fault("topic.prefix", "is the topic of a query and must not be empty")
         if query and mode in (INCREMENTING, BOTH) and not self.config.get("incrementing.column.name", "").strip():
-            self._fault("incrementing.column.name", "is needed with a query")
+            self.fault("incrementing.column.name", "is needed with a query")
         return query or None, suffix
 
     def _tables(self) -> Tables:
         pairs = (("table.whitelist", "table.include.list"), ("table.blacklist", "table.exclude.list"))
         for old, new in pairs:
-            if self._names(old) and self._names(new):
-                self._fault(new, f"says the same as {old}; leave one of them out")
-        include, exclude = (self._names(old) or self._names(new) for old, new in pairs)
+            if self.names(old) and self.names(new):
+                self.fault(new, f"says the same as {old}; leave one of them out")
+        include, exclude = (self.names(old) or self.names(new) for old, new in pairs)
         if include and exclude:
-            self._fault("table.blacklist", "cannot be used together with a list of tables to include")
+            self.fault("table.blacklist", "cannot be used together with a list of tables to include")
         if self.config.get("query", "").strip() and (include or exclude):
-            self._fault("query", "cannot be used together with lists of tables")
-        types = tuple(part.upper() for part in self._names("table.types")) or ("TABLE",)
+            self.fault("query", "cannot be used together with lists of tables")
+        types = tuple(part.upper() for part in self.names("table.types")) or ("TABLE",)
         schema, catalog = (self.config.get(name, "").strip() or None for name in ("schema.pattern", "catalog.pattern"))
-        newer = [name for _, name in pairs if self._names(name)]
+        newer = [name for _, name in pairs if self.names(name)]
         for name in newer:
             self._check_patterns(name)
         return Tables(include or None, exclude, types, schema, catalog, bool(newer))
 
     def _check_patterns(self, name: str) -> None:
-        for entry in self._names(name):
+        for entry in self.names(name):
             try:
                 re.compile(entry)
             except re.error as error:
-                self._fault(name, f"{entry!r} is no regular expression: {error}")
+                self.fault(name, f"{entry!r} is no regular expression: {error}")
 
     def _connection(self) -> Connection:
         url = self.config.get("connection.url", "").strip()
         if not url:
-            self._fault("connection.url", "is missing")
+            self.fault("connection.url", "is missing")
         known = keys.HONOURED | keys.HARMLESS
         properties = {
             name: value for name, value in self._below(keys.DRIVER).items() if keys.DRIVER + name not in known
         }
         for what in refused_url(url) if url else ():
-            self._fault("connection.url", what)
+            self.fault("connection.url", what)
         for name, what in refused_properties(url, properties).items():
-            self._fault(keys.DRIVER + name, what)
+            self.fault(keys.DRIVER + name, what)
         password = self.config.get("connection.password")
         return Connection(
             url=url,
