@@ -168,7 +168,7 @@ def test_of_two_runs_the_second_is_refused_and_the_first_goes_on(settings_of, ne
     first = driver(name, topic)
     with (
         SinkGroup(group_settings(name, SHORT, {}, settings_of), [topic]) as second,
-        pytest.raises(Refused, match=f"has a member: playhead-run-.*-{first.pid} at 127.0.0.1"),
+        pytest.raises(Refused, match=f"has a member: playhead-run-.*-{first.pid}-[0-9a-f]+ at 127.0.0.1"),
     ):
         second.join(deadline)
     assert asked(first, "check") == "well"

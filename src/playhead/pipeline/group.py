@@ -13,6 +13,7 @@ Refused: a group that has another member.
 """
 
 import os
+import secrets
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -140,6 +141,7 @@ class SinkGroup:
     def __init__(self, settings: GroupSettings, topics: Sequence[str]) -> None:
         self.settings = settings
         self.topics = tuple(dict.fromkeys(topics))
+        self._client_id = f"{CLIENT_PREFIX}{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self._seat = _Seat()
         self._admin: Admin | None = None
         self._member: Member | None = None
@@ -241,7 +243,7 @@ class SinkGroup:
     def _own(self) -> dict[str, str | int | bool]:
         settings = self.settings
         return {
-            "client.id": f"{CLIENT_PREFIX}{socket.gethostname()}-{os.getpid()}",
+            "client.id": self._client_id,
             "group.id": settings.group_id,
             "group.protocol": "classic",
             "partition.assignment.strategy": "range",
@@ -320,8 +322,9 @@ class SinkGroup:
             self._give_up(f"{_names(others)} joined it", is_taken=True)
 
     def _refuse_others(self, deadline: Deadline) -> None:
-        mine = self._joined().id
-        if others := [member for member in self._group(deadline).members if member.id != mine]:
+        """The coordinator may list us before we have heard which member we are: our client's name is ours alone."""
+        mine, members = self._joined().id, self._group(deadline).members
+        if others := [member for member in members if member.id != mine and member.client_id != self._client_id]:
             self._give_up(f"{_names(others)} joined it", is_taken=True)
 
     def _group(self, deadline: Deadline) -> Group:
