@@ -4,39 +4,27 @@
 each under another name and into another place. `ROWS=20000000` in the environment measures another size.
 """
 
-import os
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from playhead.config import Context, Setting
+from pyspark.sql import SparkSession
+from spark_runs import ROWS, SMALL, Runner, bench_lab, make_topic, millions
+
+from playhead.config import Context
 from playhead.kafka.bulk import BulkProducer
-from playhead.kafka.client import Admin
 from playhead.kafka.properties import ClientSettings
-from playhead.kafka.topics import create_topic
-from playhead.lab import Lab, LabOptions
+from playhead.lab import Lab
 from playhead.lab.parts.postgres import postgres_programs
 from playhead.model import ConnectorSpec, Deadline, Engine
-from playhead.pipeline.home import find_home
-from playhead.pipeline.run import Frame
-from playhead.pipeline.run_options import RunOptions
 from playhead.pipeline.session import SparkOptions, spark_session
-from playhead.pipeline.spec import check_specs
-from playhead.sql.ledger import open_ledger
+from playhead.sql.ledger import Ledger, open_ledger
 
-ROWS, ROUNDS, PARTITIONS, SMALL = int(os.environ.get("ROWS", "2000000")), 3, 4, 1_000
+ROUNDS, PARTITIONS = 3, 4
 TOPIC, WIDE = "bench", "bench-wide"
 CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
 FORMATS = "io.confluent.connect.s3.format"
-WORKER = """group.id=bench
-offset.storage.topic=bench-offsets
-key.converter=org.apache.kafka.connect.storage.StringConverter
-value.converter=org.apache.kafka.connect.json.JsonConverter
-value.converter.schemas.enable=false
-"""
 SCHEMA = (
     '{"type":"struct","fields":[{"type":"int64","optional":false,"field":"id"},'
     '{"type":"int32","optional":false,"field":"n"},{"type":"string","optional":false,"field":"t"},'
@@ -45,30 +33,15 @@ SCHEMA = (
 
 
 def measure() -> Iterator[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        lab = Lab(Path(folder) / "lab")
-        lab.up(LabOptions(workers=0))
-        try:
-            yield from _measured(lab, Path(folder))
-        finally:
-            lab.down()
-
-
-def _measured(lab: Lab, folder: Path) -> Iterator[str]:
-    worker = folder / "worker.properties"
-    worker.write_text(WORKER + f"bootstrap.servers={lab.bootstrap_servers}\n")
-    context = Context(None, {"worker-config": Setting(str(worker), "here")})
-    settings, deadline = ClientSettings({"bootstrap.servers": lab.bootstrap_servers}), Deadline(600)
-    with Admin(settings, deadline) as admin:
-        create_topic(admin, "bench-offsets", 1, deadline, config={"cleanup.policy": "compact"})
-        create_topic(admin, TOPIC, PARTITIONS, deadline)
-        create_topic(admin, WIDE, 1_000, deadline)
-    _fill(settings)
-    with (
-        open_ledger(f"sqlite:///{folder}/ledger.db", 30) as ledger,
-        spark_session(SparkOptions("local[2]")) as spark,
-    ):
-        yield from _Bench(lab, context, spark, ledger, folder).lines()
+    with bench_lab() as (lab, folder, context):
+        make_topic(lab, TOPIC, PARTITIONS)
+        make_topic(lab, WIDE, 1_000)
+        _fill(ClientSettings({"bootstrap.servers": lab.bootstrap_servers}))
+        with (
+            open_ledger(f"sqlite:///{folder}/ledger.db", 30) as ledger,
+            spark_session(SparkOptions("local[2]")) as spark,
+        ):
+            yield from _Bench(lab, context, spark, ledger, folder).lines()
 
 
 def _fill(settings: ClientSettings) -> None:
@@ -85,15 +58,11 @@ def _value(number: int) -> bytes:
     return b'{"id":%d,"n":%d,"t":"%032x","d":%.6f}' % (number, number % 1000, number * 0x9E3779B97F4A7C15, number / 7)
 
 
-class _Bench:
-    def __init__(self, lab: Lab, context: Context, spark: Any, ledger: Any, folder: Path) -> None:
-        self.lab = lab
-        self.context = context
-        self.spark = spark
-        self.ledger = ledger
+class _Bench(Runner):
+    def __init__(self, lab: Lab, context: Context, spark: SparkSession, ledger: Ledger, folder: Path) -> None:
+        super().__init__(lab, context, spark, ledger)
         self.folder = folder
         self.number = 0
-        self.home = find_home(context, Deadline(30))
 
     def lines(self) -> Iterator[str]:
         peer = max(self._consumer() for _ in range(2))
@@ -102,7 +71,7 @@ class _Bench:
         yield f"JSON lines, cold: {cold / 1e6:.2f} M records/s"
         for words, form, bar in (("JSON lines", "json.JsonFormat", 0.35), ("Parquet", "parquet.ParquetFormat", 0.20)):
             rates = [self._files(form) for _ in range(ROUNDS)]
-            yield f"{words}, warm: {max(rates) / 1e6:.2f} M records/s (all: {_all(rates)})"
+            yield f"{words}, warm: {max(rates) / 1e6:.2f} M records/s (all: {millions(rates)})"
             yield f"bar: {words} at least {bar:.2f} of ConsumerPerformance; got {max(rates) / peer:.2f}"
         yield from self._database()
         yield f"a step of {SMALL} new records, JSON lines: {self._small():.2f} s"
@@ -117,20 +86,14 @@ class _Bench:
 
     def _files(self, form: str) -> float:
         self.number += 1
-        config = {
-            "connector.class": "io.confluent.connect.s3.S3SinkConnector",
-            "topics": TOPIC,
-            "store.url": (self.folder / f"lake{self.number}").as_uri(),
-            "format.class": f"{FORMATS}.{form}",
-            "flush.size": "250000",
-        }
-        return self._timed(f"files{self.number}", config, ROWS)
+        name = f"files{self.number}"
+        return self._timed(name, self._config(name, TOPIC, form), ROWS)
 
     def _database(self) -> Iterator[str]:
         copied = max(self._copy() for _ in range(2))
         rates = [self._insert() for _ in range(ROUNDS)]
         yield f"COPY of the same rows by psql: {copied / 1e6:.2f} M rows/s"
-        yield f"JDBC sink, insert into PostgreSQL, warm: {max(rates) / 1e6:.2f} M rows/s (all: {_all(rates)})"
+        yield f"JDBC sink, insert into PostgreSQL, warm: {max(rates) / 1e6:.2f} M rows/s (all: {millions(rates)})"
         yield f"bar: at least 0.70 of COPY; got {max(rates) / copied:.2f}"
 
     def _copy(self) -> float:
@@ -163,28 +126,29 @@ class _Bench:
         return self._timed(f"rows{self.number}", config, ROWS)
 
     def _small(self) -> float:
-        self._timed("small", self._last_config(), ROWS)
+        config = self._config("small", TOPIC)
+        self._timed("small", config, ROWS)
         times = []
         for _ in range(5):
             with BulkProducer(self.home.settings, "fill-small", Deadline(60)) as producer:
                 producer.begin()
                 producer.send(TOPIC, 0, [_value(number) for number in range(SMALL)])
                 producer.commit()
-            times.append(SMALL / self._timed("small", self._last_config(), SMALL))
+            times.append(SMALL / self._timed("small", config, SMALL))
         return min(times)
 
-    def _last_config(self) -> dict[str, str]:
+    def _config(self, name: str, topic: str, form: str = "json.JsonFormat") -> dict[str, str]:
         return {
             "connector.class": "io.confluent.connect.s3.S3SinkConnector",
-            "topics": TOPIC,
-            "store.url": (self.folder / "small").as_uri(),
-            "format.class": f"{FORMATS}.json.JsonFormat",
+            "topics": topic,
+            "store.url": (self.folder / name).as_uri(),
+            "format.class": f"{FORMATS}.{form}",
             "flush.size": "250000",
         }
 
     def _wide(self) -> float:
         started = time.perf_counter()
-        self._rows("wide", {**self._last_config(), "topics": WIDE, "store.url": (self.folder / "wide").as_uri()})
+        self._rows("wide", self._config("wide", WIDE))
         return time.perf_counter() - started
 
     def _timed(self, name: str, config: dict[str, str], wanted: int) -> float:
@@ -195,16 +159,7 @@ class _Bench:
         return rows / (time.perf_counter() - started)
 
     def _rows(self, name: str, config: dict[str, str]) -> int:
-        frame = Frame(self.context, self.home, self.ledger, self.spark, RunOptions(rows_per_chunk=1_000_000))
-        specs = [ConnectorSpec(name, config, Engine.SPARK)]
-        (done,) = frame.run(check_specs(specs, self.home.worker)).connectors
-        if done.error:
-            raise done.error
-        return done.rows
-
-
-def _all(rates: list[float]) -> str:
-    return ", ".join(f"{rate / 1e6:.2f}" for rate in rates)
+        return self.run([ConnectorSpec(name, config, Engine.SPARK)])
 
 
 if __name__ == "__main__":

@@ -5,33 +5,21 @@ the session, warm the best of the next ones. `ROWS=10000000` in the environment 
 """
 
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from playhead.config import Context, Setting
-from playhead.kafka.client import Admin
-from playhead.kafka.properties import ClientSettings
-from playhead.kafka.topics import create_topic
-from playhead.lab import Lab, LabOptions
-from playhead.model import ConnectorSpec, Deadline, Engine
-from playhead.pipeline.home import find_home
-from playhead.pipeline.run import Frame
-from playhead.pipeline.run_options import RunOptions
+from spark_runs import ROWS, SMALL, Runner, bench_lab, millions
+
+from playhead.config import Context
+from playhead.lab import Lab
+from playhead.model import ConnectorSpec, Engine
 from playhead.pipeline.session import SparkOptions, spark_session
-from playhead.pipeline.spec import check_specs
 from playhead.sql.ledger import open_ledger
 
-ROWS, WARM_ROUNDS, SMALL = int(os.environ.get("ROWS", "2000000")), 3, 1_000
+WARM_ROUNDS = 3
 SMALL_STEP = "INSERT INTO bench (n, t) SELECT i, 'x' FROM generate_series(1, 1000) i"
-WORKER = """group.id=bench
-offset.storage.topic=bench-offsets
-exactly.once.source.support=enabled
-value.converter=org.apache.kafka.connect.json.JsonConverter
-value.converter.schemas.enable=false
-"""
 TABLE = """
 CREATE TABLE bench (id bigserial PRIMARY KEY, n int NOT NULL, t text NOT NULL, d double precision, ts timestamp);
 INSERT INTO bench (n, t, d, ts)
@@ -46,24 +34,13 @@ MORE = "INSERT INTO bench_large SELECT id + (SELECT max(id) FROM bench_large), n
 
 
 def measure() -> Iterator[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        lab = Lab(Path(folder) / "lab")
-        lab.up(LabOptions(workers=0))
-        try:
-            yield from _measured(lab, Path(folder))
-        finally:
-            lab.down()
+    with bench_lab() as (lab, folder, context):
+        yield from _measured(lab, folder, context)
 
 
-def _measured(lab: Lab, folder: Path) -> Iterator[str]:
+def _measured(lab: Lab, folder: Path, context: Context) -> Iterator[str]:
     for statement in TABLE.format(rows=ROWS).strip().split(";\n"):
         lab.psql(statement.rstrip(";"))
-    worker = folder / "worker.properties"
-    worker.write_text(WORKER + f"bootstrap.servers={lab.bootstrap_servers}\n")
-    context = Context(None, {"worker-config": Setting(str(worker), "here")})
-    deadline = Deadline(120)
-    with Admin(ClientSettings({"bootstrap.servers": lab.bootstrap_servers}), deadline) as admin:
-        create_topic(admin, "bench-offsets", 5, deadline, config={"cleanup.policy": "compact"})
     started = time.perf_counter()
     with open_ledger(f"sqlite:///{folder}/ledger.db", 30) as ledger:
         with spark_session(SparkOptions("local[2]")) as spark:
@@ -76,14 +53,8 @@ def _measured(lab: Lab, folder: Path) -> Iterator[str]:
         yield f"bar: 2 cores at least 1.6 times 1 core (broker and database share them); got {bench.best / one:.2f} times"
 
 
-class _Bench:
-    def __init__(self, lab: Lab, context: Context, spark: Any, ledger: Any) -> None:
-        self.lab = lab
-        self.context = context
-        self.spark = spark
-        self.ledger = ledger
-        self.best = 0.0
-        self.home = find_home(context, Deadline(30))
+class _Bench(Runner):
+    best = 0.0
 
     def lines(self) -> Iterator[str]:
         cold = self.ingest("cold")
@@ -93,9 +64,9 @@ class _Bench:
             warm.append(self.ingest(f"warm{number}"))
         best, read = max(warm), max(noop)
         self.best = best
-        yield f"JDBC read to noop, 2 partitions, fetchsize 10000: {read / 1e6:.2f} M rows/s (all: {_all(noop)})"
+        yield f"JDBC read to noop, 2 partitions, fetchsize 10000: {read / 1e6:.2f} M rows/s (all: {millions(noop)})"
         yield f"playhead run, cold: {cold / 1e6:.2f} M rows/s"
-        yield f"playhead run, warm: {best / 1e6:.2f} M rows/s (all: {_all(warm)})"
+        yield f"playhead run, warm: {best / 1e6:.2f} M rows/s (all: {millions(warm)})"
         yield f"bar: at least 0.25 of noop, aiming at 0.40; got {best / read:.2f}"
         eight = self._eight("bench", ROWS)
         yield f"bar: {TABLES} tables of {ROWS} rows at once not slower per row than one; got {eight / best:.2f} of its rate"
@@ -132,7 +103,7 @@ class _Bench:
                 self.lab.psql(COPY.format(name=table, rows=rows))
         specs = [self._spec(f"{table}-{time.monotonic_ns()}", table) for table in tables]
         started = time.perf_counter()
-        done = self._rows(specs)
+        done = self.run(specs)
         return done / (time.perf_counter() - started)
 
     def _growing(self) -> Iterator[str]:
@@ -144,7 +115,7 @@ class _Bench:
         rates, memory = {}, {}
         for table in ("bench_small", "bench_large"):
             started = time.perf_counter()
-            rows = self._rows([self._spec(f"grow-{table}", table)], rows_per_chunk=250_000)
+            rows = self.run([self._spec(f"grow-{table}", table)], rows_per_chunk=250_000)
             rates[rows] = rows / (time.perf_counter() - started)
             memory[rows] = self._memory()
         (few, slow), (many, fast) = rates.items()
@@ -155,7 +126,7 @@ class _Bench:
         )
 
     def _memory(self) -> tuple[float, float]:
-        java = self.spark._jvm.java.lang
+        java = cast(Any, self.spark._jvm).java.lang
         java.System.gc()
         runtime = java.Runtime.getRuntime()
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -169,15 +140,7 @@ class _Bench:
         return time.perf_counter() - started
 
     def _run(self, name: str) -> int:
-        return self._rows([self._spec(name, "bench")])
-
-    def _rows(self, specs: list[ConnectorSpec], rows_per_chunk: int = 1_000_000) -> int:
-        frame = Frame(self.context, self.home, self.ledger, self.spark, RunOptions(rows_per_chunk=rows_per_chunk))
-        done = frame.run(check_specs(specs, self.home.worker)).connectors
-        for one in done:
-            if one.error:
-                raise one.error
-        return sum(one.rows for one in done)
+        return self.run([self._spec(name, "bench")])
 
     def _spec(self, name: str, table: str) -> ConnectorSpec:
         config = {
@@ -189,10 +152,6 @@ class _Bench:
             "topic.prefix": f"{name}-",
         }
         return ConnectorSpec(name, config, Engine.SPARK)
-
-
-def _all(rates: list[float]) -> str:
-    return ", ".join(f"{rate / 1e6:.2f}" for rate in rates)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ def deliver(sinks: RangeLedger, claim: Claim, *ends: int, log: Log = LOG) -> Non
     one = wanted(starts[0], ends[-1], log, generation=position.generation)
     sinks.plan(claim, [one])
     ranges = [closed(start, end, log) for start, end in zip(starts, ends, strict=False)]
-    assert sinks.commit(claim, one, ranges)
+    assert sinks.commit_all(claim, [(one, ranges)])
 
 
 def ended(sinks: RangeLedger, claim: Claim) -> None:

@@ -219,7 +219,7 @@ from playhead.sql.ledger import Ledger, open_ledger
 ledger = open_ledger(sys.argv[1], 10)
 claim = ledger.claim("c1", "orders", HERE, LOCAL)
 ledger.record(claim, [chunk(0)])
-Ledger._update = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)
+Ledger.update_run = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL)
 ledger.record(claim, [chunk(1), chunk(2)])
 """
 

@@ -192,7 +192,7 @@ def test_a_connection_that_breaks_while_committing_is_no_loss_for_writes_can_be_
             return done
 
         monkeypatch.setattr(ledger, "_add", add)
-        monkeypatch.setattr(ledger, "_update", lambda *_, **__: None)  # so that the commit is what fails
+        monkeypatch.setattr(ledger, "update_run", lambda *_, **__: None)  # so that the commit is what fails
         ledger.record(claim, [chunk(0)])
     assert broken == ["t"]
     assert place.ask("select seq from playhead_chunks") == [("1",)]

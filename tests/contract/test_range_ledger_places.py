@@ -88,12 +88,12 @@ with open_ledger(sys.argv[1], 30) as ledger:
             if not sinks.positions("c1", "orders"):
                 sinks.adopt(claim, {LOG: 0})
             for one in sinks.open_claims(claim):
-                sinks.commit(claim, one, [closed(one.range.start, one.range.end)], row(one.range.start))
+                sinks.commit_all(claim, [(one, [closed(one.range.start, one.range.end)])], row(one.range.start))
             for number in range(3):
                 at = sinks.positions("c1", "orders")[LOG].next_offset
                 one = wanted(at, at + 10, made_ms=claim.epoch)
                 sinks.plan(claim, [one])
-                sinks.commit(claim, one, [closed(at, at + 10)], row(at))
+                sinks.commit_all(claim, [(one, [closed(at, at + 10)])], row(at))
         except TakenOver:
             print("taken over")
 """
@@ -147,7 +147,7 @@ def test_of_two_moves_from_the_same_place_one_wins(place, sinks):
 KILLED = """
 import os, signal, sys
 from contract.range_ledgers import begun, closed, deliver, wanted
-from playhead.sql import database, range_ledger, range_rows
+from playhead.sql import database, range_rows
 from playhead.sql.ledger import open_ledger
 from playhead.sql.range_ledger import RangeLedger
 from sqlalchemy import text
@@ -157,7 +157,7 @@ deliver(sinks, claim, 10)
 die = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 real = database._commit
 if AT == "plan":
-    range_ledger.RangeLedger._beat = die
+    sinks.ledger.update_run = die
 one = wanted(10, 20)
 sinks.plan(claim, [one])
 if AT == "ranges":
@@ -167,7 +167,7 @@ if AT == "before":
 if AT == "after":
     database._commit = lambda *a: (real(*a), die())
 also = lambda connection: connection.execute(text("insert into target values (10)"))
-sinks.commit(claim, one, [closed(10, 15), closed(15, 20)], die if AT == "also" else also)
+sinks.commit_all(claim, [(one, [closed(10, 15), closed(15, 20)])], die if AT == "also" else also)
 """
 
 
@@ -184,10 +184,9 @@ def test_whoever_comes_after_a_killed_writer_finishes_its_claim_once(place, sink
     assert found == ([] if at in ("plan", "after") else [wanted(10, 20)])
     if at != "after":
         sinks.plan(claim, [wanted(10, 20)])
-        sinks.commit(
+        sinks.commit_all(
             claim,
-            wanted(10, 20),
-            [closed(10, 15), closed(15, 20)],
+            [(wanted(10, 20), [closed(10, 15), closed(15, 20)])],
             lambda connection: connection.execute(text("insert into target values (10)")),
         )
     assert place.ask("select x from target") == [("10",)]
@@ -214,7 +213,7 @@ def test_a_commit_that_happened_while_nobody_could_tell_is_not_made_again(place,
     def also(connection):
         calls.append(connection.execute(text("insert into target values (1)")).rowcount)
 
-    assert sinks.commit(claim, wanted(0, 10), [closed(0, 10)], also) is False
+    assert sinks.commit_all(claim, [(wanted(0, 10), [closed(0, 10)])], also) is False
     assert calls == [1]
     assert len(lost) == 1
     assert place.ask("select x from target") == [("1",)]
@@ -229,15 +228,15 @@ def test_a_connection_that_breaks_before_the_commit_leaves_nothing_and_is_made_a
         sinks.plan(claim, [wanted(0, 10)])
         end = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'doomed'"
         with pytest.raises(Unreachable):
-            sinks.commit(claim, wanted(0, 10), [closed(0, 10)], lambda _: lab.psql(end))
+            sinks.commit_all(claim, [(wanted(0, 10), [closed(0, 10)])], lambda _: lab.psql(end))
         assert sinks.open_claims(claim) == [wanted(0, 10)]
-        assert sinks.commit(claim, wanted(0, 10), [closed(0, 10)])
+        assert sinks.commit_all(claim, [(wanted(0, 10), [closed(0, 10)])])
 
 
 def test_a_merge_that_ends_the_transaction_itself_is_refused(place, sinks):
     claim = begun(sinks)
     sinks.plan(claim, [wanted(0, 10)])
     with pytest.raises(Refused, match="the transaction was already ended inside its block"):
-        sinks.commit(claim, wanted(0, 10), [closed(0, 10)], lambda connection: connection.rollback())
+        sinks.commit_all(claim, [(wanted(0, 10), [closed(0, 10)])], lambda connection: connection.rollback())
     assert sinks.open_claims(claim) == [wanted(0, 10)]
     deliver(sinks, claim, 10)

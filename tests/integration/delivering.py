@@ -3,68 +3,22 @@
 import gzip
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.ingesting import JSON
-from playhead.config import Context, Setting
-from playhead.kafka.client import Admin
-from playhead.kafka.properties import ClientSettings
-from playhead.kafka.topics import create_topic
-from playhead.kafka.transactions import PlainProducer
+from integration.on_spark import JSON, OnSpark
 from playhead.lab import Lab, LabOptions
-from playhead.model import ConnectorSpec, Deadline, Engine
-from playhead.pipeline.connector_run import Progress
-from playhead.pipeline.home import find_home
-from playhead.pipeline.run import Frame
-from playhead.pipeline.run_options import RunOptions
-from playhead.pipeline.spec import check_specs
-from playhead.sql.ledger import Ledger, open_ledger
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from playhead.model import ConnectorSpec, Engine
+from playhead.sql.ledger import open_ledger
 
 S3_SINK = "io.confluent.connect.s3.S3SinkConnector"
 JSON_FORMAT = "io.confluent.connect.s3.format.json.JsonFormat"
 PARQUET_FORMAT = "io.confluent.connect.s3.format.parquet.ParquetFormat"
 
 
-@dataclass
-class Deliver:
-    """Runs sinks as `playhead run` does, in a session that is there already."""
-
-    lab: Lab
-    spark: "SparkSession"
-    ledger: Ledger
-
-    def frame(self, **options: int | float | None) -> Frame:
-        context = Context(None, {"worker-config": Setting(str(self.lab.worker_config), "here")})
-        home = find_home(context, Deadline(60))
-        return Frame(context, home, self.ledger, self.spark, RunOptions(**options))  # type: ignore[arg-type]
-
-    def run(self, *specs: ConnectorSpec, **options: int | float | None) -> Sequence[Progress]:
-        return self.frame(**options).run(check_specs(specs, {})).connectors
-
-    @property
-    def settings(self) -> ClientSettings:
-        return ClientSettings({"bootstrap.servers": self.lab.bootstrap_servers})
-
-    def make_topic(self, name: str, partitions: int = 2, **config: str) -> None:
-        deadline = Deadline(30)
-        with Admin(self.settings, deadline) as admin:
-            create_topic(admin, name, partitions, deadline, config=config)
-
-    def send(self, topic: str, count: int, *, partitions: int = 2, start: int = 0) -> None:
-        """Records {"id": n} with n from `start`, dealt out to the partitions in turn."""
-        with PlainProducer(self.settings, Deadline(60)) as producer:
-            for number in range(start, start + count):
-                value = json.dumps({"id": number, "t": f"row {number}"}).encode()
-                producer.produce(topic, str(number).encode(), value, partition=number % partitions)
-
+class Deliver(OnSpark):
     def files(self, topic: str, folder: Path, **config: str) -> ConnectorSpec:
         """A connector that writes JSON lines into `folder`."""
         own = {

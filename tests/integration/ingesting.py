@@ -3,54 +3,20 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from playhead.config import Context, Setting
-from playhead.kafka.client import Admin
-from playhead.kafka.properties import ClientSettings
-from playhead.kafka.topics import create_topic
+from integration.on_spark import JSON, OnSpark
 from playhead.lab import Lab, LabOptions
-from playhead.model import ConnectorSpec, Deadline, Engine
-from playhead.pipeline.connector_run import Progress
-from playhead.pipeline.home import find_home
-from playhead.pipeline.run import Frame
-from playhead.pipeline.run_options import RunOptions
-from playhead.pipeline.spec import check_specs
-from playhead.sql.ledger import Ledger, open_ledger
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from playhead.model import ConnectorSpec, Engine
+from playhead.sql.ledger import open_ledger
 
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 JDBC = "io.confluent.connect.jdbc.JdbcSourceConnector"
-JSON = {
-    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-    "value.converter.schemas.enable": "false",
-}
 
 
-@dataclass
-class Ingest:
-    """Runs connectors as `playhead run` does, in a session that is there already."""
-
-    lab: Lab
-    spark: "SparkSession"
-    ledger: Ledger
-    worker_config: Path | None = None
-
-    def frame(self, **options: int | float) -> Frame:
-        context = Context(None, {"worker-config": Setting(str(self.worker_config or self.lab.worker_config), "here")})
-        home = find_home(context, Deadline(60))
-        return Frame(context, home, self.ledger, self.spark, RunOptions(**options))  # type: ignore[arg-type]
-
-    def run(self, *specs: ConnectorSpec, **options: int | float) -> Sequence[Progress]:
-        frame = self.frame(**options)
-        return frame.run(check_specs(specs, {})).connectors
-
+class Ingest(OnSpark):
     def table(self, name: str, **config: str) -> ConnectorSpec:
         """A connector over one table, by its id unless told otherwise; its topic has the table's name."""
         own = {"mode": "incrementing", "incrementing.column.name": "id", "table.whitelist": name, "topic.prefix": ""}
@@ -59,11 +25,6 @@ class Ingest:
             {"connector.class": JDBC, "connection.url": self.lab.jdbc_url, **JSON, **own, **config},
             Engine.SPARK,
         )
-
-    def make_topic(self, name: str) -> None:
-        deadline = Deadline(30)
-        with Admin(ClientSettings({"bootstrap.servers": self.lab.bootstrap_servers}), deadline) as admin:
-            create_topic(admin, name, 1, deadline)
 
     def values(self, topic: str) -> list[str]:
         return consumed(self.lab, topic)

@@ -1,16 +1,11 @@
 """Java as the oracle of records: Connect's own JsonConverter and `java.util.Calendar`, asked through one small program."""
 
 import base64
-import os
-import shutil
 import struct
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
-from playhead.pipeline.jars import fetch_jars
+from integration.java_oracle import run_java
 
 SOURCE = """
 import java.io.*; import java.math.*; import java.nio.charset.*; import java.util.*;
@@ -81,12 +76,4 @@ def _bits(form: str, whole: str, number: float) -> int:
 
 
 def _run(folder: Path, arguments: Sequence[str], lines: Sequence[str]) -> list[str]:
-    if not shutil.which("javac"):
-        pytest.skip("the oracle is a Java source file: it needs a JDK")
-    source = folder / "Oracle.java"
-    source.write_text(SOURCE)
-    classes = os.pathsep.join(map(str, fetch_jars("kafka")))
-    command = ["java", "-cp", classes, str(source), *arguments]
-    done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return run_java(folder, "Oracle", SOURCE, *arguments, given="\n".join(lines).encode()).decode().splitlines()

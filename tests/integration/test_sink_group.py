@@ -11,13 +11,13 @@ from integration.file_source import TEXT
 from integration.groups import described, fill, kafka_groups
 from playhead.errors import Fenced, Invalid, NotFound, Refused
 from playhead.kafka.client import Admin
-from playhead.kafka.groups import Committed, get_group
+from playhead.kafka.groups import Committed, get_group, list_committed
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic
 from playhead.lab import LabOptions
 from playhead.model import Deadline, TopicPartition
 from playhead.offsets.published import Mark
-from playhead.pipeline.group import SinkGroup, group_settings, read_group
+from playhead.pipeline.group import SinkGroup, group_settings
 
 MARK = Mark("lab", 4)
 SHORT = {"consumer.override.session.timeout.ms": "6000"}
@@ -93,7 +93,8 @@ def test_kafkas_own_tool_shows_the_published_lag_while_the_run_is_on(lab, settin
         group.confirm(deadline)
         assert group.check(deadline) == frozenset()
         group.publish({first: 10}, Mark("lab", 5), deadline)
-    assert read_group(settings, deadline)[first] == Committed(10, "playhead/lab/5")
+    with Admin(settings.client, deadline) as admin:
+        assert list_committed(admin, settings.group_id, deadline)[first] == Committed(10, "playhead/lab/5")
     assert described(lab, f"connect-{name}")[f"connect-{name}", first] == 10
     with pytest.raises(RuntimeError):
         group.check(deadline)

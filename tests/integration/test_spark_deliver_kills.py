@@ -2,15 +2,15 @@
 
 import random
 import time
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from integration.delivering import JSON_FORMAT, S3_SINK, Deliver, ids_in
-from integration.victims import DRIVER, WORKER, Victim, committed, suffer
+from integration.delivering import JSON_FORMAT, S3_SINK, ids_in
+from integration.on_spark import Topics
+from integration.victims import DRIVER, WORKER, Victim, check_once, committed, suffer
 from playhead.lab import Lab, LabOptions
 
 pytest.importorskip("pyspark")
@@ -33,26 +33,22 @@ connectors:
 def check_kills(make_lab: Callable[[LabOptions], Lab], folder: Path, rounds: int) -> None:
     random.seed(seed := time.time_ns())
     lab = make_lab(LabOptions())
-    deliver = Deliver(lab, None, None)  # type: ignore[arg-type]  # only for its topics
-    deliver.make_topic("killed", PARTITIONS)
-    deliver.send("killed", RECORDS, partitions=PARTITIONS)
+    topics = Topics(lab)
+    topics.make_topic("killed", PARTITIONS)
+    topics.send("killed", RECORDS, partitions=PARTITIONS)
     file, lake, sent = folder / "killed.yaml", folder / "lake", RECORDS
     file.write_text(FILE.format(sink=S3_SINK, format=JSON_FORMAT, folder=lake.as_uri()))
     victim = Victim(lab, file, OFFSETS_PER_STEP)
 
     def more() -> None:
         nonlocal sent
-        deliver.send("killed", 900, partitions=PARTITIONS, start=sent)
+        topics.send("killed", 900, partitions=PARTITIONS, start=sent)
         sent += 900
 
     seen = partial(committed, victim.ledger, "playhead_ranges")
     suffer(victim, [DRIVER, WORKER, "broker-1"], rounds, seen, more)
     assert victim.end(victim.start()) == 0, victim.log
-    ids = ids_in(lake)
-    missing, doubled = set(range(sent)) - set(ids), [number for number, count in ids.items() if count > 1]
-    assert not missing, f"seed {seed}: missing {sorted(missing)[:10]} ... {victim.log}"
-    assert not doubled, f"seed {seed}: doubled {sorted(doubled)[:10]} ... {victim.log}"
-    assert ids == Counter(range(sent))
+    check_once(ids_in(lake), set(range(sent)), f"seed {seed}: {victim.log}")
 
 
 @pytest.mark.timeout(900)

@@ -9,7 +9,8 @@ import pyarrow.dataset as ds
 import pytest
 from pyarrow import fs
 
-from integration.delivering import JSON_FORMAT, PARQUET_FORMAT, Deliver, deliver, files_in, lines_in, sinks_lab  # noqa: F401
+from integration.delivering import JSON_FORMAT, PARQUET_FORMAT, deliver, files_in, lines_in, sinks_lab  # noqa: F401
+from integration.on_spark import Topics
 from playhead.kafka.transactions import PlainProducer, TransactionalProducer
 from playhead.lab import Lab, LabOptions
 from playhead.model import ConnectorSpec, Deadline, Engine
@@ -128,7 +129,7 @@ def far_lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
 @pytest.mark.timeout(400)
 def test_executors_of_their_own_fill_s3_and_tables(far_lab, playhead, tmp_path, monkeypatch):
     """A small cluster: the driver and two executors are three processes, and nothing lies in a folder of this machine."""
-    topics = Deliver(far_lab, None, None)  # type: ignore[arg-type]  # only for its topics
+    topics = Topics(far_lab)
     topics.make_topic("far", 3)
     topics.send("far", 2_000, partitions=3)
     far_lab.make_bucket("far")

@@ -110,7 +110,7 @@ def test_a_file_source_goes_from_connect_to_spark_and_back_with_every_line_once(
     config = {"connector.class": "FileStreamSource", "file": str(file), "topic": "hand", "value.converter": TEXT}
     spec = ConnectorSpec("hand-over", config, Engine.SPARK)
     deadline = Deadline(90)
-    ingest.make_topic("hand")
+    ingest.make_topic("hand", 1)
     with Rest(ingest.lab.connect_urls, deadline) as rest:
         rest.create_connector("hand-over", config)
         deadline.wait_for(lambda: rest.get_offsets("hand-over"), "the first lines")
@@ -133,7 +133,7 @@ def test_a_live_connect_task_is_fenced_and_fails_and_no_line_is_doubled(ingest, 
     file.write_text("a\nb\n")
     config = {"connector.class": "FileStreamSource", "file": str(file), "topic": "live", "value.converter": TEXT}
     deadline = Deadline(90)
-    ingest.make_topic("live")
+    ingest.make_topic("live", 1)
     with Rest(ingest.lab.connect_urls, deadline) as rest:
         rest.create_connector("live", config)
         deadline.wait_for(lambda: rest.get_offsets("live"), "the first lines")

@@ -5,6 +5,7 @@ import random
 import sqlite3
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,18 +14,21 @@ from integration.record_oracle import Row, calendar_millis, connect_texts, conne
 from integration.record_samples import BERLIN, BEST_FIT, CREATE, EXTREMES, LADDER, LADDER_SQL, NONE, SCHEMA, without
 from playhead.lab import Lab, LabOptions
 from playhead.pipeline.records.columns import Column
-from playhead.pipeline.records.options import STRING, RecordOptions
+from playhead.pipeline.records.options import STRING, Converter, RecordOptions
+from playhead.pipeline.sources import VALUE
 
 pytest.importorskip("pyspark")
 from spark_session import spark
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from playhead.pipeline.records.record import Record
 
 __all__ = ["spark"]
 # PySpark leaves sockets of finished jobs to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-PLAIN = RecordOptions(schemas_enable=False)
+PLAIN = RecordOptions(value=Converter(schemas_enable=False))
 
 
 class Database:
@@ -51,7 +55,14 @@ class Database:
         entries = ", ".join(record.reads(lambda name: '"' + name.replace('"', '""') + '"'))
         reader = self.session.read.format("jdbc").option("url", self.url)
         frame = reader.option("dbtable", f"(SELECT {entries} FROM ({select}) AS a) AS b").load()
-        return [row[0].encode() for row in record.writing("value").of(frame).collect()]
+        return [value.encode() for value in _written(record, frame)]
+
+
+def _written(record: "Record", frame: "DataFrame") -> list[str]:
+    from playhead.pipeline.records.transforms.chain import Parts
+    from playhead.pipeline.sources.writings import write_parts
+
+    return [row[VALUE] for row in write_parts(Parts("t", record.value), record.options).of(frame).collect()]
 
 
 def _column(told: Any, at: int) -> Column:
@@ -87,7 +98,7 @@ def test_rows_without_schemas_are_what_the_connector_wrote(database):
 
 
 def test_rows_under_best_fit_are_what_the_connector_wrote(database):
-    options = RecordOptions(schemas_enable=False, numeric_mapping="best_fit")
+    options = replace(PLAIN, numeric_mapping="best_fit")
     columns = ", ".join(column.name for column in database.columns("SELECT * FROM types") if column.name != "n")
     assert database.written(f"SELECT {columns} FROM types WHERE id < 3 ORDER BY id", options) == without(
         "bt8", without("n", BEST_FIT)
@@ -104,19 +115,19 @@ def test_rows_with_schemas_are_what_the_connector_wrote(database):
 
 
 def test_the_ladder_of_numerics_is_what_the_connector_wrote(database):
-    options = RecordOptions(schemas_enable=False, numeric_mapping="best_fit")
+    options = replace(PLAIN, numeric_mapping="best_fit")
     assert database.written(LADDER_SQL, options) == [LADDER]
 
 
 def test_numeric_format_is_what_the_connector_wrote(database):
-    options = RecordOptions(schemas_enable=False, decimal_format="NUMERIC")
+    options = RecordOptions(value=Converter(schemas_enable=False, decimal_format="NUMERIC"))
     (value,) = database.written("SELECT n102, n200, n, nn FROM types WHERE id = 1", options)
     decimals = b"12.12" + b"0" * 125
     assert value == b'{"n102":12.30,"n200":12345678901234567890,"n":%s,"nn":1.00}' % decimals
 
 
 def test_eager_double_is_what_the_connector_wrote(database):
-    options = RecordOptions(schemas_enable=False, numeric_mapping="best_fit_eager_double")
+    options = replace(PLAIN, numeric_mapping="best_fit_eager_double")
     assert database.written("SELECT n3812 FROM types WHERE id = 1", options) == [b'{"n3812":3.141592653589}']
 
 
@@ -132,12 +143,12 @@ def test_eager_double_is_what_the_connector_wrote(database):
     ],
 )
 def test_granularities_are_what_the_connector_wrote(database, granularity, text):
-    options = RecordOptions(schemas_enable=False, timestamp_granularity=granularity)
+    options = replace(PLAIN, timestamp_granularity=granularity)
     assert database.written("SELECT ts FROM types WHERE id = 1", options) == [b'{"ts":%s}' % text]
 
 
 def test_a_zone_moves_wall_times_and_nothing_else(database):
-    options = RecordOptions(schemas_enable=False, db_timezone="Europe/Berlin")
+    options = replace(PLAIN, db_timezone="Europe/Berlin")
     assert database.written("SELECT ts, t, tstz, ttz, d FROM types WHERE id = 1", options) == [BERLIN]
 
 
@@ -171,7 +182,7 @@ def test_values_that_connect_fails_at_or_spoils_name_their_column(database, sele
 def test_timestamps_that_a_granularity_spoils_name_their_column(database, granularity, value, what):
     from pyspark.errors import PySparkException
 
-    options = RecordOptions(schemas_enable=False, timestamp_granularity=granularity)
+    options = replace(PLAIN, timestamp_granularity=granularity)
     with pytest.raises(PySparkException, match=f"playhead: column 'ts' .*{what}"):
         database.written(f"SELECT '{value}'::timestamp AS ts", options)
 
@@ -184,14 +195,14 @@ def test_years_of_9999_and_1_are_dates_like_others(database):
 def test_times_are_printed_as_java_sql_prints_them(database):
     select = "SELECT ts, d, t FROM types WHERE id = 1"
     printed = b"Struct{ts=2024-01-02 03:04:05.123456,d=2024-01-02,t=03:04:05}"
-    assert database.written(select, RecordOptions(converter=STRING)) == [printed]
+    assert database.written(select, RecordOptions(value=Converter(STRING))) == [printed]
 
 
 def test_a_year_without_a_clear_text_names_its_column(database):
     from pyspark.errors import PySparkException
 
     with pytest.raises(PySparkException, match="playhead: column 'd' holds a year before 1"):
-        database.written("SELECT '0044-03-15 BC'::date AS d", RecordOptions(converter=STRING))
+        database.written("SELECT '0044-03-15 BC'::date AS d", RecordOptions(value=Converter(STRING)))
 
 
 def test_odd_names_are_written_as_jackson_does(database):
@@ -265,21 +276,21 @@ def _random_decimal(dice: random.Random, precision: int, scale: int) -> str:
 @pytest.mark.parametrize("decimal_format", ["BASE64", "NUMERIC"])
 def test_random_values_are_what_the_json_converter_makes_of_them(spark, tmp_path, decimal_format):
     rows = random_rows(1000)
-    options = RecordOptions(schemas_enable=False, decimal_format=decimal_format)
+    options = RecordOptions(value=Converter(schemas_enable=False, decimal_format=decimal_format))
     assert _values(spark, rows, options) == connect_values(tmp_path, rows, decimal_format)
 
 
 def test_random_values_are_what_a_struct_prints(spark, tmp_path):
     rows = random_rows(300)
-    assert _values(spark, rows, RecordOptions(converter=STRING)) == connect_texts(tmp_path, rows)
+    assert _values(spark, rows, RecordOptions(value=Converter(STRING))) == connect_texts(tmp_path, rows)
 
 
 def _values(session: "SparkSession", rows: list[Row], options: RecordOptions) -> list[bytes]:
     from playhead.pipeline.records.record import make_record
 
     frame = session.createDataFrame(rows, FRAME)
-    writing = make_record(COLUMNS, options, "t", "PostgreSQL").writing("value")
-    return [row[0].encode() for row in writing.of(frame).collect()]
+    record = make_record(COLUMNS, options, "t", "PostgreSQL")
+    return [value.encode() for value in _written(record, frame)]
 
 
 ZONES = [
@@ -312,8 +323,8 @@ def test_wall_times_are_counted_as_java_s_calendar_does(spark, tmp_path, zone):
     times = list(walls())
     frame = spark.createDataFrame([(wall,) for wall in times], "ts string").selectExpr("cast(ts as timestamp) as ts")
     column = Column("ts", 93, "timestamp", 26, 6, signed=False, nullable=True)
-    record = make_record([column], RecordOptions(schemas_enable=False, db_timezone=zone), "t", "PostgreSQL")
-    ours = [row[0] for row in record.writing("value").of(frame).collect()]
+    record = make_record([column], replace(PLAIN, db_timezone=zone), "t", "PostgreSQL")
+    ours = _written(record, frame)
     java = [f'{{"ts":{millis}}}' for millis in calendar_millis(tmp_path, [(zone, wall) for wall in times])]
     assert dict(zip(times, ours, strict=True)) == dict(zip(times, java, strict=True))
 

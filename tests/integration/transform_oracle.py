@@ -2,17 +2,12 @@
 
 import base64
 import json
-import os
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from playhead.pipeline.jars import fetch_jars
+from integration.java_oracle import run_java
 
 SOURCE = r"""
 import java.math.*; import java.util.*; import com.fasterxml.jackson.databind.*; import com.fasterxml.jackson.databind.node.*;
@@ -165,12 +160,5 @@ def _bytes(told: str | None) -> bytes | None:
 
 
 def _run(folder: Path, asked: Mapping[str, object]) -> list[Any]:
-    if not shutil.which("javac"):
-        pytest.skip("the oracle is a Java source file: it needs a JDK")
-    source = folder / "Transforms.java"
-    source.write_text(SOURCE)
-    command = ["java", "-cp", os.pathsep.join(map(str, fetch_jars("kafka"))), str(source)]
-    done = subprocess.run(command, input=json.dumps(asked).encode(), capture_output=True, check=False, timeout=180)
-    assert done.returncode == 0, done.stderr.decode()
-    found: list[Any] = json.loads(done.stdout)
+    found: list[Any] = json.loads(run_java(folder, "Transforms", SOURCE, given=json.dumps(asked).encode()))
     return found

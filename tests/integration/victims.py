@@ -7,7 +7,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence, Set
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,3 +101,11 @@ def committed(ledger: Path, table: str) -> int:
             return int(database.execute(f"SELECT coalesce(sum(count), 0) FROM {table}").fetchone()[0])
     except sqlite3.OperationalError:  # no table yet, or the journal of a killed writer that a reader may not undo
         return 0
+
+
+def check_once(found: Counter[int], wanted: Set[int], context: str) -> None:
+    """Every one of them is there, once, and nothing else."""
+    missing, doubled = wanted - set(found), [number for number, count in found.items() if count > 1]
+    assert not missing, f"missing {sorted(missing)[:10]} ... {context}"
+    assert not doubled, f"doubled {sorted(doubled)[:10]} ... {context}"
+    assert set(found) == wanted

@@ -3,22 +3,22 @@
 import pytest
 
 from playhead.errors import Invalid
-from playhead.pipeline.records.options import JSON, STRING, RecordOptions, parse_record_options
+from playhead.pipeline.records.options import JSON, STRING, Converter, RecordOptions, parse_record_options
 
 WORKER = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
 
 
 def test_a_connector_without_a_converter_takes_the_worker_s():
-    assert parse_record_options({}, WORKER) == RecordOptions(schemas_enable=False)
+    assert parse_record_options({}, WORKER) == RecordOptions(value=Converter(schemas_enable=False))
 
 
 def test_a_connector_s_own_converter_inherits_no_setting_of_the_worker():
-    assert parse_record_options({"value.converter": JSON}, WORKER).schemas_enable is True
+    assert parse_record_options({"value.converter": JSON}, WORKER).value.schemas_enable is True
 
 
 def test_settings_of_a_converter_that_is_not_named_do_not_count():
     options = parse_record_options({"value.converter.schemas.enable": "true"}, WORKER)
-    assert options.schemas_enable is False
+    assert options.value.schemas_enable is False
 
 
 def test_all_options_of_the_connector_are_read():
@@ -34,7 +34,7 @@ def test_all_options_of_the_connector_are_read():
         "db.timezone": "Europe/Berlin",
     }
     assert parse_record_options(config, {}) == RecordOptions(
-        "best_fit", "nanos_long", "Europe/Berlin", JSON, schemas_enable=False, decimal_format="NUMERIC"
+        "best_fit", "nanos_long", "Europe/Berlin", Converter(JSON, schemas_enable=False, decimal_format="NUMERIC")
     )
 
 
@@ -45,7 +45,7 @@ def test_the_older_option_for_numerics_means_precision_only():
 
 
 def test_the_string_converter_is_known():
-    assert parse_record_options({"value.converter": STRING}, WORKER).converter == STRING
+    assert parse_record_options({"value.converter": STRING}, WORKER).value.name == STRING
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The tasks of a step wait for each other, commit in turn, and stop together."""
 
+import socket
 import threading
 from contextlib import suppress
 
@@ -74,6 +75,15 @@ def test_a_task_that_goes_away_stops_those_behind_it():
         said = run_tasks(turns, 3, order, broken=1)
     assert order in ([0], [])
     assert "chunk 1 went away" in said[2]
+
+
+def test_a_driver_that_goes_away_is_told_as_such_whatever_was_left_to_say():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = Address("127.0.0.1", server.getsockname()[1], "0" * 32)
+        with pytest.raises(Refused, match="the driver of the step went away"), seat_at(address, 0, 5) as seat:
+            server.accept()[0].close()
+            while True:
+                seat.tell(READY)
 
 
 def test_whoever_does_not_know_the_token_is_not_heard():

@@ -9,6 +9,7 @@ from playhead.errors import Invalid
 
 _PASSWORD_REFERENCE = re.compile(r":\$\{env:[^}]+\}@")
 _FILE = "sqlite:///"
+SINKS_SCHEME = "ledger+"  # before the URL of a ledger: the store of the sinks in it
 
 
 def default_ledger_url() -> str:

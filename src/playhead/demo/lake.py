@@ -58,21 +58,17 @@ class Lake:
     def clear(self) -> None:
         """What an earlier demo delivered is of topics that are gone."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        if "demo_lake" in self.told("offsets", "list", "-o", "name"):
-            self.told("offsets", "delete", "demo_lake", "--all", "--execute")
-        known = self.told("groups", "list", "-o", "name")
+        if "demo_lake" in self.stage.told("offsets", "list", "-o", "name"):
+            self.stage.told("offsets", "delete", "demo_lake", "--all", "--execute")
+        known = self.stage.told("groups", "list", "-o", "name")
         for group in {f"connect-{name}" for name in NAMES} & set(known):
-            self.told("groups", "delete", group, "--execute")
+            self.stage.told("groups", "delete", group, "--execute")
         self.lab.psql(f"DROP DATABASE IF EXISTS {DATABASE}")
         self.lab.psql(f"CREATE DATABASE {DATABASE}")
         place = self.lab.postgres_url.partition("@")[2].partition("/")[0]
         topics = ",".join(f"demo_{table}" for table in TABLES)
         url = f"jdbc:postgresql://{place}/{DATABASE}"
         self.file.write_text(FILE.format(topics=topics, lake=self.folder.as_uri(), url=url))
-
-    def told(self, *words: str) -> list[str]:
-        with self.stage.start(*words) as process:
-            return process.communicate(timeout=60)[0].splitlines()
 
     def files(self) -> list[Path]:
         return list((self.folder / "topics").rglob("*.parquet"))

@@ -35,6 +35,11 @@ class Stage:
         if process.returncode:
             raise PlayheadError(f"playhead {' '.join(words[:2])} ended with exit code {process.returncode}")
 
+    def told(self, *words: str) -> list[str]:
+        """What a command prints, without showing it."""
+        with self.start(*words) as process:
+            return process.communicate(timeout=60)[0].splitlines()
+
     def start(self, *words: str) -> "subprocess.Popen[str]":
         """In a session of its own, so that it can be killed with everything it started. Its traces stay in the lab's folder."""
         flags = ["--connect", ",".join(self.lab.connect_urls), "--worker-config", str(self.lab.worker_config)]

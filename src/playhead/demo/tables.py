@@ -56,11 +56,9 @@ class Tables:
 
     def clear(self) -> None:
         """What an earlier demo left would make this one's rows impossible to count."""
-        with self.stage.start("offsets", "list", "-o", "name") as process:
-            known = process.communicate(timeout=60)[0].splitlines()
+        known = self.stage.told("offsets", "list", "-o", "name")
         for name in {f"demo_{table}" for table in TABLES} & set(known):
-            with self.stage.start("offsets", "delete", name, "--execute") as process:
-                process.communicate(timeout=60)
+            self.stage.told("offsets", "delete", name, "--execute")
         self.stage.empty_topics([f"demo_{table}" for table in TABLES], 2)
 
     def fill(self) -> None:

@@ -61,18 +61,9 @@ class BulkProducer(TransactionalProducer):
 
     def send(self, topic: str, partition: int, values: Sequence[bytes | None]) -> None:
         """All to one partition, in their order, without keys."""
-        produce = self._producer.produce
-        pairs = zip(values, repeat(None), strict=False)
-        last = len(values) - 1
-        for value, key in islice(pairs, 1):
-            self._marked(topic, partition, value, key)
-        for value, key in islice(pairs, max(0, last - 1)):
-            try:
-                produce(topic, value, key, partition)
-            except (BufferError, KafkaException):
-                self._queue(topic, key, value, partition, self._delivered)
-        for value, key in pairs if last > 0 else ():
-            self._marked(topic, partition, value, key)
+        if values:
+            records = zip(values, repeat(None), repeat(partition), strict=False)
+            self.send_keyed(topic, records, sorted({0, len(values) - 1}))
 
     def _marked(self, topic: str, partition: int, value: bytes | None, key: bytes | None) -> None:
         """A record whose place is wanted."""

@@ -6,6 +6,7 @@ as there only when `flush` has returned. A timestamp of exactly 0 cannot be told
 """
 
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self, cast
 
@@ -17,14 +18,14 @@ from playhead.kafka.client import make_consumer, make_producer
 from playhead.kafka.faults import fault_of, translated
 from playhead.kafka.log import RawMessage
 from playhead.kafka.properties import ClientSettings
+from playhead.kafka.transactions import queue_record
 from playhead.model import Deadline, TopicPartition
 
 Headers = Sequence[tuple[str, bytes | None]]
 SECONDS = 60.0  # for one record to be found, and for all of them to be acknowledged
 READ_ON = 5_000  # a wanted record that is nearer than so many offsets is reached by reading
-_LARGEST = (
-    1_000_000_000  # the broker decides what is too large; librdkafka's own limit is below what brokers often allow
-)
+# The broker decides what is too large; librdkafka's own limit is below what brokers often allow.
+_LARGEST = 1_000_000_000
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
@@ -45,26 +46,19 @@ class DeadLetters:
         if self._producer is None:
             self._producer = make_producer(self._writing, linger_ms=5, message_max_bytes=_LARGEST)
         record = self._originals.get(place, offset)
-        whole = [*(record.headers() or []), *headers]
         kind, milliseconds = record.timestamp()
-        deadline = Deadline(SECONDS)
-        while True:
-            try:
-                with translated(self._doing):
-                    self._producer.produce(
-                        self._queue,
-                        record.value(),
-                        record.key(),
-                        on_delivery=self._delivered,
-                        timestamp=milliseconds if kind and milliseconds > 0 else 0,
-                        headers=cast(list[tuple[str, str | bytes | None]], whole),
-                    )
-            except BufferError:
-                deadline.check(self._doing)
-                self._serve(0.05)
-            else:
-                self._serve(0)
-                return
+        produce = partial(
+            self._producer.produce,
+            self._queue,
+            record.value(),
+            record.key(),
+            on_delivery=self._delivered,
+            timestamp=milliseconds if kind and milliseconds > 0 else 0,
+            headers=[*(record.headers() or []), *headers],
+        )
+        with translated(self._doing):
+            queue_record(produce, self._serve, Deadline(SECONDS), self._doing)
+        self._serve(0)
 
     def flush(self) -> None:
         """Everything sent so far is acknowledged, or this raises."""

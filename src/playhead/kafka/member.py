@@ -251,20 +251,18 @@ class Member:
         """As `commit`, but polls while it waits, and gives up when `poll` raises. librdkafka's own waiting lasts for as long as
         there is no coordinator, and cannot be interrupted. Only for a member that fetches nothing."""
         self._commit_errors.clear()
-        with translated("committing offsets"):
-            raw = [RawPartition(*place, offset, metadata) for place, offset in offsets.items()]
-            self.consumer.commit(offsets=raw, asynchronous=True)
-        self._commits_sent += 1
+        self.commit_soon(offsets, metadata)
         ticket = self._commits_sent  # one that was given up before is answered first
         while self._commits_answered < ticket:
             poll()
         faults, self._commit_errors = self._commit_errors, []
         return _accepted(faults)
 
-    def commit_soon(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit_soon(self, offsets: Mapping[TopicPartition, int], metadata: str | None = None) -> None:
         """Sends a commit and goes on; what became of it is known after a later poll, by `commit_fault`."""
+        raw = [RawPartition(*place, offset, metadata) for place, offset in offsets.items()]
         with translated("committing offsets"):
-            self.consumer.commit(offsets=[_raw(*item) for item in offsets.items()], asynchronous=True)
+            self.consumer.commit(offsets=raw, asynchronous=True)
         self._commits_sent += 1
 
     def store(self, offsets: Mapping[TopicPartition, int]) -> None:

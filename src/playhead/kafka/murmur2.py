@@ -8,27 +8,28 @@ import struct
 from collections import defaultdict
 from collections.abc import Sequence
 
-_M = 0x5BD1E995
+M = 0x5BD1E995
+SEED = 0x9747B28C
 _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
     """The hash as the signed 32-bit integer Java computes."""
     length = len(data)
-    h = (0x9747B28C ^ length) & _MASK
+    h = (SEED ^ length) & _MASK
     whole = length & ~3
     for i in range(0, whole, 4):
         k = int.from_bytes(data[i : i + 4], "little")
-        k = (k * _M) & _MASK
+        k = (k * M) & _MASK
         k ^= k >> 24
-        k = (k * _M) & _MASK
-        h = ((h * _M) & _MASK) ^ k
+        k = (k * M) & _MASK
+        h = ((h * M) & _MASK) ^ k
     rest = data[whole:]
     if rest:
         h ^= int.from_bytes(rest, "little")
-        h = (h * _M) & _MASK
+        h = (h * M) & _MASK
     h ^= h >> 13
-    h = (h * _M) & _MASK
+    h = (h * M) & _MASK
     h ^= h >> 15
     return h - (1 << 32) if h & 0x80000000 else h
 
@@ -62,15 +63,15 @@ def _hashes(keys: Sequence[bytes], length: int) -> Sequence[int]:
     low = ones * _MASK
     count = length // 4
     words = struct.unpack(f"<{count * len(keys)}I", b"".join([key[: count * 4] for key in keys]))
-    h = ones * ((0x9747B28C ^ length) & _MASK)
+    h = ones * ((SEED ^ length) & _MASK)
     for j in range(count):
-        k = (int.from_bytes(lanes.pack(*words[j::count]), "little") * _M) & low
+        k = (int.from_bytes(lanes.pack(*words[j::count]), "little") * M) & low
         k ^= (k >> 24) & (ones * 0xFF)
-        h = (((h * _M) & low) ^ (k * _M)) & low
+        h = (((h * M) & low) ^ (k * M)) & low
     if length & 3:
         rest = [int.from_bytes(key[count * 4 :], "little") for key in keys]
-        h = ((h ^ int.from_bytes(lanes.pack(*rest), "little")) * _M) & low
+        h = ((h ^ int.from_bytes(lanes.pack(*rest), "little")) * M) & low
     h ^= (h >> 13) & (ones * 0x7FFFF)
-    h = (h * _M) & low
+    h = (h * M) & low
     h ^= (h >> 15) & (ones * 0x1FFFF)
     return lanes.unpack(h.to_bytes(8 * len(keys), "little"))

@@ -6,6 +6,7 @@ of Connect from writing behind our back.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -74,17 +75,11 @@ class TransactionalProducer:
     def _queue(
         self, topic: str, key: bytes | None, value: bytes | None, partition: int, delivered: Delivered, **more: Any
     ) -> None:
-        """A full queue is waited out; any other error is told as it is."""
-        while True:
-            try:
-                self._producer.produce(topic, value, key, partition, on_delivery=delivered, **more)
-            except BufferError:
-                self._deadline.check("producing")
-                self._poll(0.05)
-            except KafkaException as error:
-                raise transaction_fault(code_of(error), self.transactional_id, "producing") from None
-            else:
-                return
+        produce = partial(self._producer.produce, topic, value, key, partition, on_delivery=delivered, **more)
+        try:
+            queue_record(produce, self._poll, self._deadline, "producing")
+        except KafkaException as error:
+            raise transaction_fault(code_of(error), self.transactional_id, "producing") from None
 
     def _poll(self, seconds: float) -> None:
         with self._fatal_translated("producing"):
@@ -166,6 +161,18 @@ def fence(settings: ClientSettings, transactional_id: str, deadline: Deadline) -
         pass
 
 
+def queue_record(produce: Callable[[], None], poll: Callable[[float], object], deadline: Deadline, doing: str) -> None:
+    """Hands one record to librdkafka. A full queue is waited out; any other error leaves as it is."""
+    while True:
+        try:
+            produce()
+        except BufferError:
+            deadline.check(doing)
+            poll(0.05)
+        else:
+            return
+
+
 class PlainProducer:
     """An idempotent producer without a transaction. Leaving the block without an error means: every record is acknowledged."""
 
@@ -177,17 +184,10 @@ class PlainProducer:
 
     def produce(self, topic: str, key: bytes | None, value: bytes | None, *, partition: int | None = None) -> None:
         """`partition` None: by murmur2 of the key."""
-        while True:
-            try:
-                with translated("producing"):
-                    self._producer.produce(
-                        topic, value, key, -1 if partition is None else partition, on_delivery=self._delivered
-                    )
-            except BufferError:
-                self._deadline.check("producing")
-                self._producer.poll(0.1)
-            else:
-                return
+        at = -1 if partition is None else partition
+        produce = partial(self._producer.produce, topic, value, key, at, on_delivery=self._delivered)
+        with translated("producing"):
+            queue_record(produce, self._producer.poll, self._deadline, "producing")
 
     def _delivered(self, error: KafkaError | None, _message: object) -> None:
         if error is not None:

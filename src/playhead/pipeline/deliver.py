@@ -64,7 +64,7 @@ def deliver(
     numbers = {_NUMBERS * topics.index(claim.range.topic) + claim.range.partition: claim for claim in claims}
     task = DeliverTask(numbers, writer, policy)
     with spark_translated(f"reading {', '.join(topics[:3])}{', ...' if len(topics) > 3 else ''}"):
-        rows = read_claims(spark, reading, claims, topics).mapInArrow(cast(Any, task.__call__), RECEIPT_DDL).collect()
+        rows = read_claims(spark, reading, claims, topics).mapInArrow(cast(Any, task), RECEIPT_DDL).collect()
     told = {row[CLAIM]: closed_of(row["closed"]) for row in rows}
     return [(claim, told[number] if number in told else _empty(claim)) for number, claim in numbers.items()]
 

@@ -17,10 +17,9 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NoReturn, Self, TypeVar
 
-from playhead.config import Setting
 from playhead.errors import Fenced, Invalid, NotFound, PlayheadError, Refused, Rejected
 from playhead.kafka.client import Admin
 from playhead.kafka.faults import retried
@@ -29,13 +28,13 @@ from playhead.kafka.groups import Member as Listed
 from playhead.kafka.member import Member
 from playhead.kafka.partitions import find_leaders
 from playhead.kafka.properties import CONSUMER as FETCHING
-from playhead.kafka.properties import ClientSettings, is_client_property, translate
+from playhead.kafka.properties import ClientSettings, is_client_property
 from playhead.model import Deadline, TopicPartition
 from playhead.offsets.published import Mark
 from playhead.offsets.workers import Connector
+from playhead.pipeline.client_sides import CONSUMER, laid_over, side_properties
 
 T = TypeVar("T")
-CONSUMER, OVERRIDE = "consumer.", "consumer.override."
 CLIENT_PREFIX = "playhead-run-"
 SESSION_MS = 10_000
 MAX_POLL_MS = 600_000
@@ -69,18 +68,11 @@ def group_settings(
     name: str, config: Mapping[str, str], worker: Mapping[str, str], settings: ClientSettings
 ) -> GroupSettings:
     """Of a connector's consumers: what the worker file says with `consumer.`, then the connector's own overrides."""
-    properties = {k.removeprefix(CONSUMER): v for k, v in worker.items() if k.startswith(CONSUMER)}
-    properties |= {k.removeprefix(OVERRIDE): v for k, v in config.items() if k.startswith(OVERRIDE)}
+    properties = side_properties(CONSUMER, worker, config)
     reaching = {key: value for key, value in properties.items() if is_client_property(key) or key in FETCHING}
-    translated = translate({key: Setting(value, CONSUMER + key) for key, value in reaching.items()})
-    client = replace(
-        settings,
-        common={**settings.common, **translated.common},
-        consumer={**settings.consumer, **translated.consumer},
-    )
     return GroupSettings(
         Connector.of(name, config).group,
-        client,
+        laid_over(settings, CONSUMER, reaching),
         properties,
         _milliseconds(properties, "session.timeout.ms", SESSION_MS),
         _milliseconds(properties, "max.poll.interval.ms", MAX_POLL_MS),
@@ -92,12 +84,6 @@ def _milliseconds(properties: Mapping[str, str], name: str, default: int) -> int
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise Invalid(f"{CONSUMER}{name}={text!r} is not a number of milliseconds")
     return int(text)
-
-
-def read_group(settings: GroupSettings, deadline: Deadline) -> Commits:
-    """What is committed in the group, with its metadata, whoever did it."""
-    with Admin(settings.client, deadline) as admin:
-        return list_committed(admin, settings.group_id, deadline)
 
 
 class SeatLost(Fenced):
@@ -188,9 +174,7 @@ class SinkGroup:
     def check(self, deadline: Deadline) -> frozenset[TopicPartition]:
         """Between steps. Raises `SeatLost` when somebody joined or the seat is gone; else the partitions that are new."""
         before = self._held
-        self._ask(
-            deadline, alone=True
-        )  # before polling, which would have us join anew: who waits gets all of it in one go
+        self._ask(deadline, alone=True)  # before polling, which would have us join anew: who waits gets all in one go
         self._poll(0)
         if self._seat.partitions != before:
             self._settle(frozenset(), deadline)
@@ -300,9 +284,7 @@ class SinkGroup:
         try:
             self._joined().poll(1, seconds)
         except Rejected:
-            self._all_partitions(
-                Deadline(30)
-            )  # a topic that was made this moment may be unknown to one broker; a lost one not
+            self._all_partitions(Deadline(30))  # a topic made this moment may be unknown to one broker; a lost one not
         self._polled = time.monotonic()
         if self._seat.is_lost:
             self._give_up("its coordinator let us go, after no sign of life for a whole session")

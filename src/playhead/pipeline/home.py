@@ -5,21 +5,21 @@ the producer settings of their connectors. None of that is guessed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from playhead.config import Context, Setting
+from playhead.config import Context
 from playhead.connect.rest import open_rest
 from playhead.connect.task_ids import transactional_id
 from playhead.errors import Invalid, NotFound, Refused, Unreachable
 from playhead.kafka.client import describe_cluster
-from playhead.kafka.properties import ClientSettings, client_settings, translate
+from playhead.kafka.properties import ClientSettings, client_settings
 from playhead.model import ConnectorSpec, Deadline
 from playhead.offsets.workers import Worker, worker_of
+from playhead.pipeline.client_sides import PRODUCER, laid_over, side_properties
 from playhead.pipeline.kinds import CLASSES
 from playhead.stores.config_topic import read_fencing_counts
 
 CATALOG_RELEASE = "10.9.4"
-PRODUCER, OVERRIDE = "producer.", "producer.override."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,7 @@ class Home:
 
     def producer_settings(self, config: Mapping[str, str]) -> ClientSettings:
         """Of a connector's producers: what the worker file says with `producer.`, then the connector's own overrides."""
-        named = {key.removeprefix(PRODUCER): value for key, value in self.worker.items() if key.startswith(PRODUCER)}
-        named |= {key.removeprefix(OVERRIDE): value for key, value in config.items() if key.startswith(OVERRIDE)}
-        translated = translate({key: Setting(value, PRODUCER + key) for key, value in named.items()})
-        own = replace(self.settings, common={**self.settings.common, **translated.common})
-        return replace(own, producer={**self.settings.producer, **translated.producer})
+        return laid_over(self.settings, PRODUCER, side_properties(PRODUCER, self.worker, config))
 
 
 def find_home(context: Context, deadline: Deadline) -> Home:

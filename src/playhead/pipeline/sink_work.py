@@ -173,12 +173,11 @@ class SinkWork:
 
     def _watch_topics(self, deadline: Deadline) -> None:
         """New topics of a pattern and new partitions begin at their start: whatever is in them came while we watched."""
-        topics = self._topics(deadline)
-        new = self._group.subscribe(topics, deadline) if set(topics) != set(self._group.topics) else frozenset()
-        new |= self._group.check(deadline)
+        self._group.subscribe(self._topics(deadline), deadline)
+        self._group.check(deadline)
         logs = self._logs.find(self._group.topics, deadline)
         known = self._known(logs)
-        if fresh := [log for log in logs if log not in known and _place(log) in self._group.partitions | new]:
+        if fresh := [log for log in logs if log not in known and _place(log) in self._group.partitions]:
             self._ranges.adopt(self._claim, self._beginnings(fresh, "earliest", deadline))
             known = self._known(logs)
         self._positions = known

@@ -84,7 +84,7 @@ class Turns:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection, connection.makefile("rw", encoding="ascii", newline="\n") as lines:
+        with connection, _lines_of(connection) as lines:
             token, _, number = lines.readline().strip().partition(" ")
             if not hmac.compare_digest(token, self._token) or not number.isdigit():
                 return
@@ -169,7 +169,17 @@ def seat_at(address: Address, number: int, seconds: float) -> Iterator[Seat]:
         connection = socket.create_connection((address.host, address.port), timeout=seconds)
     except OSError as error:
         raise Refused(f"the driver does not answer at {address.host}:{address.port}: {error.strerror}") from None
-    with connection, connection.makefile("rw", encoding="ascii", newline="\n") as lines:
+    with connection, _lines_of(connection) as lines:
         seat = Seat(lines)
         seat.tell(f"{address.token} {number}")
         yield seat
+
+
+@contextmanager
+def _lines_of(connection: socket.socket) -> Iterator[IO[str]]:
+    lines = connection.makefile("rw", encoding="ascii", newline="\n")
+    try:
+        yield lines
+    finally:
+        with suppress(OSError):  # closing says what could not be said before, and fails again
+            lines.close()

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from playhead.config import Context
-from playhead.config.references import resolve
 from playhead.errors import PlayheadError
 from playhead.kafka.properties import client_properties
 from playhead.model import Deadline
@@ -96,7 +95,7 @@ class Works:
         home = self.home
         ledger, claim, close = self._ledger_of(one, run)
         group = group_settings(one.name, one.config, home.worker, home.settings)
-        reaching = {name: resolve(setting.text) for name, setting in client_properties(self.context).items()}
+        reaching = {name: setting.text for name, setting in client_properties(self.context).items()}
         delivery = Delivery(
             one.name,
             RangeLedger(ledger),

@@ -102,7 +102,7 @@ class Ledger:
 
         def act(connection: Connection) -> bool:
             run = self.own(connection, claim)
-            self._update(connection, claim, heartbeat=moment(connection))
+            self.update_run(connection, claim, heartbeat=moment(connection))
             return run.stop is not None
 
         return self.write(act)
@@ -111,7 +111,7 @@ class Ledger:
         def act(connection: Connection) -> None:
             self.own(connection, claim)
             said = storable(detail)
-            self._update(connection, claim, heartbeat=moment(connection), state=state.value, detail=said)
+            self.update_run(connection, claim, heartbeat=moment(connection), state=state.value, detail=said)
 
         self.write(act)
 
@@ -120,7 +120,7 @@ class Ledger:
 
         def act(connection: Connection) -> None:
             self.own(connection, claim)
-            self._update(connection, claim, transactional_ids=count)
+            self.update_run(connection, claim, transactional_ids=count)
 
         self.write(act)
 
@@ -133,10 +133,7 @@ class Ledger:
             for chunk in chunks:
                 if self._add(connection, claim, chunk):
                     added, newest = added + chunk.count, chunk
-            values: dict[str, Any] = {"heartbeat": moment(connection), "records": run.records + added}
-            if newest is not None:
-                values |= {"last_stream": newest.stream, "last_position": to_json(newest.end_position)}
-            self._update(connection, claim, **values)
+            self.tally(connection, run, added, (newest.stream, newest.end_position) if newest else None)
 
         self.write(act)
 
@@ -145,8 +142,7 @@ class Ledger:
 
         def act(connection: Connection) -> None:
             run = self.own(connection, claim)
-            values = {"last_stream": stream, "last_position": to_json(position)}
-            self._update(connection, claim, heartbeat=moment(connection), records=run.records + records, **values)
+            self.tally(connection, run, records, (stream, position))
 
         self.write(act)
 
@@ -235,10 +231,18 @@ class Ledger:
             raise TakenOver(claim, run)
         return run
 
-    # Inside
+    def update_run(self, connection: Connection, of: Claim | Run, **values: Any) -> None:
+        connection.execute(update(RUNS).where(run_at(of.cluster, of.pipeline)).values(**values))
 
-    def _update(self, connection: Connection, claim: Claim, **values: Any) -> None:
-        connection.execute(update(RUNS).where(run_at(claim.cluster, claim.pipeline)).values(**values))
+    def tally(self, connection: Connection, run: Run, records: int, last: tuple[str, Map | None] | None) -> None:
+        """So many records more, and where the last of them are: the stream and its position. None: they stay what they were."""
+        values: dict[str, Any] = {"heartbeat": moment(connection), "records": run.records + records}
+        if last is not None:
+            stream, position = last
+            values |= {"last_stream": stream, "last_position": to_json(position)}
+        self.update_run(connection, run, **values)
+
+    # Inside
 
     def _add(self, connection: Connection, claim: Claim, chunk: ChunkRow) -> bool:
         of_stream = _of_stream(claim.cluster, claim.pipeline, chunk.stream)

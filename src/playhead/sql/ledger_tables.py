@@ -8,6 +8,9 @@ They are made by whoever writes first, all in one transaction, and never by a re
 somebody else's: nothing is written to them.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -31,6 +34,12 @@ _NAME = "ledger"
 _CREATION_LOCK = 0x706C6C67  # any number, the same for everybody who makes these tables
 _METADATA = MetaData()
 
+
+def pipeline_key() -> list[Column[Any]]:
+    """The first columns of every table that is kept for pipelines. A column is of one table only: new ones each time."""
+    return [Column("cluster", Text, primary_key=True), Column("pipeline", Text, primary_key=True)]
+
+
 VERSIONS = Table(
     "playhead_ledger",
     _METADATA,
@@ -40,8 +49,7 @@ VERSIONS = Table(
 RUNS = Table(
     "playhead_runs",
     _METADATA,
-    Column("cluster", Text, primary_key=True),
-    Column("pipeline", Text, primary_key=True),
+    *pipeline_key(),
     Column("epoch", BigInteger, nullable=False),
     Column("host", Text, nullable=False),
     Column("pid", BigInteger, nullable=False),
@@ -61,8 +69,7 @@ RUNS = Table(
 CHUNKS = Table(
     "playhead_chunks",
     _METADATA,
-    Column("cluster", Text, primary_key=True),
-    Column("pipeline", Text, primary_key=True),
+    *pipeline_key(),
     Column("stream", Text, primary_key=True),
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("generation", Integer, nullable=False),
@@ -90,7 +97,7 @@ def are_there(connection: Connection, place: str) -> bool:
         return False
     columns = {column["name"] for column in inspect(connection).get_columns(VERSIONS.name)}
     if not columns >= set(VERSIONS.columns.keys()) or not has_version(connection, _NAME, VERSION, place):
-        raise foreign(VERSIONS.name, place)
+        raise _foreign(VERSIONS.name, place)
     return True
 
 
@@ -108,28 +115,34 @@ def has_version(connection: Connection, name: str, known: int, place: str) -> bo
 
 
 def ensure(connection: Connection, place: str) -> None:
+    make_once(connection, place, are_there, _METADATA, (_NAME, VERSION))
+
+
+def make_once(
+    connection: Connection,
+    place: str,
+    are_there: Callable[[Connection, str], bool],
+    metadata: MetaData,
+    version: tuple[str, int],
+) -> None:
     """Makes them unless they are there. Two at once: one makes them, the other waits and finds them."""
     if are_there(connection, place):
         return
-    lock_creation(connection)
-    if not are_there(connection, place):
-        make(connection, _METADATA, {_NAME: VERSION}, place)
-
-
-def lock_creation(connection: Connection) -> None:
-    """Until the transaction ends nobody else makes tables. On SQLite nobody else writes at all."""
-    if connection.dialect.name == "postgresql":
+    if connection.dialect.name == "postgresql":  # on SQLite nobody else writes at all
         connection.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
+    if not are_there(connection, place):
+        _make(connection, place, metadata, version)
 
 
-def make(connection: Connection, metadata: MetaData, version: dict[str, int], place: str) -> None:
+def _make(connection: Connection, place: str, metadata: MetaData, version: tuple[str, int]) -> None:
     """All of them, and the row that says whose they are. One that is there without such a row is somebody else's."""
     for table in metadata.sorted_tables:
         if table is not VERSIONS and inspect(connection).has_table(table.name):
-            raise foreign(table.name, place)
+            raise _foreign(table.name, place)
     metadata.create_all(connection)
-    connection.execute(VERSIONS.insert(), [{"name": name, "version": number} for name, number in version.items()])
+    name, number = version
+    connection.execute(VERSIONS.insert().values(name=name, version=number))
 
 
-def foreign(table: str, place: str) -> Invalid:
+def _foreign(table: str, place: str) -> Invalid:
     return Invalid(f"the table {table} of {place} is not one of Playhead's", "name another database with --ledger")

@@ -85,6 +85,11 @@ class Run:
         return self.is_running and self.silent_seconds > SILENT_SECONDS
 
     @property
+    def is_alive(self) -> bool:
+        """It says that it runs, and said so just now."""
+        return self.is_running and not self.is_silent
+
+    @property
     def words(self) -> str:
         """The state for people. What a run says of itself is believed only while it speaks."""
         if not self.is_running:

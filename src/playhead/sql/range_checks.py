@@ -12,12 +12,11 @@ from playhead.model import TopicPartition
 from playhead.model.position import INT64_MAX, INT64_MIN
 from playhead.model.ranges import Log, OffsetRange
 from playhead.sql.range_records import Move, SinkPosition
-from playhead.sql.range_values import ClosedRange, RangeClaim
+from playhead.sql.range_values import ClosedRange, Done, RangeClaim
 
 Positions = Mapping[TopicPartition, SinkPosition]
 Claims = Mapping[TopicPartition, RangeClaim]
 Recorded = Mapping[Log, Sequence[tuple[int, ClosedRange]]]
-Done = tuple[RangeClaim, Sequence[ClosedRange]]
 _PLAN_AGAIN = "read the positions again and plan from there"
 _MADE_AGAIN = "move its position to where the new topic is to be read from: `playhead offsets set`"
 

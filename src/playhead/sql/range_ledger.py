@@ -10,27 +10,24 @@ and doing it twice is the same as doing it once.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection
 
 from playhead.model import Map, TopicPartition
 from playhead.model.ranges import Log, OffsetRange
 from playhead.sql import range_checks as checks
 from playhead.sql import range_rows as rows
 from playhead.sql import range_tables as tables
-from playhead.sql.ledger import Ledger, insert_into, run_at
-from playhead.sql.ledger_rows import to_json
-from playhead.sql.ledger_tables import RUNS
-from playhead.sql.ledger_values import Claim, Host
+from playhead.sql.ledger import Ledger, insert_into
+from playhead.sql.ledger_values import Claim, Host, Run
 from playhead.sql.range_moves import Hand, move_positions
 from playhead.sql.range_records import Move, Moved, RangeSums, RecordedRange, SinkPosition
 from playhead.sql.range_sums import load_sums
 from playhead.sql.range_tables import KEPT
-from playhead.sql.range_values import ClosedRange, RangeClaim
+from playhead.sql.range_values import Done, RangeClaim
 from playhead.sql.times import moment
 
 T = TypeVar("T")
 Also = Callable[[Connection], None]
-Done = tuple[RangeClaim, Sequence[ClosedRange]]
 _NO_POSITION: dict[TopicPartition, SinkPosition] = {}
 _NO_CLAIM: dict[TopicPartition, RangeClaim] = {}
 
@@ -79,13 +76,9 @@ class RangeLedger:
             claims = rows.load_claims(connection, claim.cluster, claim.pipeline, logs)
             new = [one for one in wanted if checks.is_new(one, positions, claims)]
             rows.add_claims(connection, claim, new)
-            self._beat(connection, claim)
+            self.ledger.update_run(connection, claim, heartbeat=moment(connection))
 
         self._write(act)
-
-    def commit(self, claim: Claim, done: RangeClaim, closed: Sequence[ClosedRange], also: Also | None = None) -> bool:
-        """`commit_all` of one claim."""
-        return self.commit_all(claim, [(done, closed)], also)
 
     def commit_all(self, claim: Claim, done: Sequence[Done], also: Also | None = None) -> bool:
         """Closes the claims, writes down their ranges and moves the positions, all in one transaction with `also`.
@@ -113,7 +106,7 @@ class RangeLedger:
             if also is not None:
                 also(connection)
             rows.close_claims(connection, claim, done)
-            self._count(connection, claim, run.records, done)
+            self._count(connection, run, done)
             return True
 
         return self._write(act)
@@ -148,8 +141,8 @@ class RangeLedger:
         """All of them or none; refused while a run is alive, and where a position is not what `before` says.
 
         It takes the epoch: a run that was only asleep writes nothing more. An open claim is removed. A move back supersedes what
-        was delivered from there on and raises the generation; it must not end inside a delivered range (`floor` tells where that
-        begins). A move forward leaves a range that says who skipped it, except for ranges that a move back superseded and that
+        was delivered from there on and raises the generation; it must not end inside a delivered range (`find_range_around` tells
+        which). A move forward leaves a range that says who skipped it, except for ranges that a move back superseded and that
         nobody touched since: they count again. Ranges of another topic id stay as they are.
         """
         checks.check_moves(moves)
@@ -185,10 +178,6 @@ class RangeLedger:
     def sums(self, cluster: str, pipeline: str) -> dict[Log, RangeSums]:
         return self._read(lambda connection: load_sums(connection, cluster, pipeline), {})
 
-    def floor(self, cluster: str, pipeline: str, log: Log, offset: int) -> int:
-        """The start of the delivered range that holds `offset`, else `offset`: where a move back may end."""
-        return self._read(lambda connection: rows.load_floor(connection, cluster, pipeline, log, offset), offset)
-
     def find_range_around(self, cluster: str, pipeline: str, log: Log, offset: int) -> OffsetRange | None:
         """The delivered range that `offset` would cut in two."""
         nothing: OffsetRange | None = None
@@ -212,17 +201,9 @@ class RangeLedger:
 
         return self.ledger.read(seen, nothing)
 
-    def _beat(self, connection: Connection, claim: Claim, **values: object) -> None:
-        wanted = update(RUNS).where(run_at(claim.cluster, claim.pipeline))
-        connection.execute(wanted.values(heartbeat=moment(connection), **values))
-
-    def _count(self, connection: Connection, claim: Claim, records: int, done: Sequence[Done]) -> None:
+    def _count(self, connection: Connection, run: Run, done: Sequence[Done]) -> None:
         """For `runs list`: how much this run delivered, and the last place of it."""
-        values: dict[str, object] = {}
-        for one, closed in done:
-            records += sum(each.count for each in closed)
-            if closed:
-                end = Map({"kafka_offset": closed[-1].range.end})
-                stream = f"{one.range.topic}-{one.range.partition}"
-                values = {"last_stream": stream, "last_position": to_json(end)}
-        self._beat(connection, claim, records=records, **values)
+        parts = [each for _, closed in done for each in closed]
+        at = parts[-1].range if parts else None
+        last = (f"{at.topic}-{at.partition}", Map({"kafka_offset": at.end})) if at else None
+        self.ledger.tally(connection, run, sum(each.count for each in parts), last)

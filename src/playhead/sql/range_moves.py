@@ -76,7 +76,7 @@ def _take_epoch(connection: Connection, cluster: str, pipeline: str, who: Host) 
     if row is None:
         return 0
     run = run_of(row, now(connection))
-    if run.is_running and not run.is_silent:
+    if run.is_alive:
         raise Refused(f"{pipeline} is {run.words}, by {run.host}", f"playhead runs stop {pipeline} --execute")
     values: dict[str, Any] = {"epoch": run.epoch + 1}
     if run.is_running:
@@ -114,8 +114,7 @@ class Hand:
         used = [number or 0 for number in self.connection.execute(highest).one()]
         generation = 1 + max(used)
         superseded = self._supersede(log, start, generation)
-        rows.add_positions(self.connection, self.cluster, self.pipeline, {log: start}, self.by)
-        self._set(log, generation=generation)
+        rows.add_positions(self.connection, self.cluster, self.pipeline, {log: start}, self.by, generation)
         return superseded
 
     def back(self, log: Log, position: SinkPosition, start: int, opened: RangeClaim | None) -> int:
@@ -188,7 +187,7 @@ class Hand:
     def _skip(self, skipped: OffsetRange, generation: int, note: str) -> None:
         closed = ClosedRange(skipped, 0, 0, 0)
         values = rows.range_values(self.cluster, self.pipeline, self.epoch, generation, closed, RangeState.SKIPPED)
-        rows.add_ranges(self.connection, self.cluster, self.pipeline, [[{**values, "note": note}]])
+        rows.add_ranges(self.connection, self.cluster, self.pipeline, [{**values, "note": note}])
 
     def _set(self, log: Log, **values: Any) -> None:
         values |= {"written_at": moment(self.connection), "written_by": self.by}

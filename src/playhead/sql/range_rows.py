@@ -13,10 +13,9 @@ from playhead.model.ranges import Log, OffsetRange
 from playhead.sql.ledger_values import Claim
 from playhead.sql.range_records import RecordedRange, SinkPosition
 from playhead.sql.range_tables import CLAIMS, KEPT, POSITIONS, RANGES
-from playhead.sql.range_values import ClosedRange, Output, RangeClaim, RangeState
+from playhead.sql.range_values import ClosedRange, Done, Output, RangeClaim, RangeState
 from playhead.sql.times import moment
 
-Done = tuple[RangeClaim, Sequence[ClosedRange]]
 _OUTPUTS = msgspec.json.Decoder(list[dict[str, str | int]])
 
 
@@ -117,13 +116,6 @@ def find_range_around(connection: Connection, cluster: str, pipeline: str, log: 
     return None if row is None else _range_of(row)
 
 
-def load_floor(connection: Connection, cluster: str, pipeline: str, log: Log, offset: int) -> int:
-    c = RANGES.c
-    holds = and_(c.start_offset <= offset, c.end_offset > offset, c.state == RangeState.COMMITTED.value)
-    found = connection.execute(select(c.start_offset).where(of_log(RANGES, cluster, pipeline, log), holds)).scalar()
-    return offset if found is None else found
-
-
 def load_kept(connection: Connection, cluster: str, pipeline: str, key: str) -> str | None:
     c = KEPT.c
     wanted = select(c.value).where(c.cluster == cluster, c.pipeline == pipeline, c.key == key)
@@ -170,11 +162,11 @@ def close_claims(connection: Connection, claim: Claim, done: Sequence[Done]) -> 
         moved = connection.execute(wanted.values(next_offset=bindparam("b_after"), **values), steps).rowcount
     if (gone, moved) != (len(places), len(steps)):
         raise Refused(f"{claim.pipeline}: a position moved while its range was committed", "plan again")
-    add_ranges(connection, claim.cluster, claim.pipeline, [_range_values(claim, one, closed) for one, closed in done])
+    new = [_committed_values(claim, one, each) for one, closed in done for each in closed]
+    add_ranges(connection, claim.cluster, claim.pipeline, new)
 
 
-def add_ranges(connection: Connection, cluster: str, pipeline: str, groups: Sequence[Sequence[dict[str, Any]]]) -> None:
-    rows = [row for group in groups for row in group]
+def add_ranges(connection: Connection, cluster: str, pipeline: str, rows: Sequence[dict[str, Any]]) -> None:
     if not rows:
         return
     newest = select(func.max(RANGES.c.seq)).where(of_pipeline(RANGES, cluster, pipeline))
@@ -190,15 +182,17 @@ def set_published(connection: Connection, claim: Claim, offsets: Mapping[Log, in
     connection.execute(wanted, rows)
 
 
-def add_positions(connection: Connection, cluster: str, pipeline: str, starts: Mapping[Log, int], by: str) -> None:
-    """Of logs of which the ledger knows nothing at all: the first generation."""
+def add_positions(
+    connection: Connection, cluster: str, pipeline: str, starts: Mapping[Log, int], by: str, generation: int = 1
+) -> None:
+    """The first generation is of logs of which the ledger knows nothing at all."""
     if not starts:
         return
     rows = [
         {**_place_values(cluster, pipeline, log), "topic_id": log.topic_id, "next_offset": start}
         for log, start in starts.items()
     ]
-    wanted = POSITIONS.insert().values(generation=1, written_at=moment(connection), written_by=by)
+    wanted = POSITIONS.insert().values(generation=generation, written_at=moment(connection), written_by=by)
     connection.execute(wanted, rows)
 
 
@@ -231,13 +225,10 @@ def range_values(
     }
 
 
-def _range_values(claim: Claim, one: RangeClaim, closed: Sequence[ClosedRange]) -> list[dict[str, Any]]:
-    made = {"shape": one.shape, "made_ms": one.made_ms}
+def _committed_values(claim: Claim, one: RangeClaim, closed: ClosedRange) -> dict[str, Any]:
     state = RangeState.COMMITTED
-    return [
-        {**range_values(claim.cluster, claim.pipeline, claim.epoch, one.generation, each, state), **made}
-        for each in closed
-    ]
+    values = range_values(claim.cluster, claim.pipeline, claim.epoch, one.generation, closed, state)
+    return {**values, "shape": one.shape, "made_ms": one.made_ms}
 
 
 def _recorded_of(row: Row[Any]) -> RecordedRange:

@@ -9,22 +9,30 @@ They have a version of their own, in the same table as that of the ledger. So a 
 when the first sink writes, and a Playhead that knows no sinks still reads the rest. A reader makes none of them.
 """
 
+from typing import Any
+
 from sqlalchemy import BigInteger, Boolean, Column, Connection, Index, Integer, MetaData, Table, Text
 
-from playhead.sql.ledger_tables import has_version, lock_creation, make
+from playhead.sql.ledger_tables import has_version, make_once, pipeline_key
 from playhead.sql.times import Utc
 
 VERSION = 1
 _NAME = "ranges"
 _METADATA = MetaData()
 
+
+def _partition_key() -> list[Column[Any]]:
+    return [
+        *pipeline_key(),
+        Column("topic", Text, primary_key=True),
+        Column("partition", Integer, primary_key=True, autoincrement=False),
+    ]
+
+
 POSITIONS = Table(
     "playhead_positions",
     _METADATA,
-    Column("cluster", Text, primary_key=True),
-    Column("pipeline", Text, primary_key=True),
-    Column("topic", Text, primary_key=True),
-    Column("partition", Integer, primary_key=True, autoincrement=False),
+    *_partition_key(),
     Column("topic_id", Text, nullable=False),
     Column("next_offset", BigInteger, nullable=False),
     Column("published_offset", BigInteger),
@@ -35,10 +43,7 @@ POSITIONS = Table(
 CLAIMS = Table(
     "playhead_claims",
     _METADATA,
-    Column("cluster", Text, primary_key=True),
-    Column("pipeline", Text, primary_key=True),
-    Column("topic", Text, primary_key=True),
-    Column("partition", Integer, primary_key=True, autoincrement=False),
+    *_partition_key(),
     Column("topic_id", Text, nullable=False),
     Column("start_offset", BigInteger, nullable=False),
     Column("end_offset", BigInteger, nullable=False),
@@ -51,10 +56,7 @@ CLAIMS = Table(
 RANGES = Table(
     "playhead_ranges",
     _METADATA,
-    Column("cluster", Text, primary_key=True),
-    Column("pipeline", Text, primary_key=True),
-    Column("topic", Text, primary_key=True),
-    Column("partition", Integer, primary_key=True, autoincrement=False),
+    *_partition_key(),
     Column("topic_id", Text, primary_key=True),
     Column("start_offset", BigInteger, primary_key=True, autoincrement=False),
     Column("generation", Integer, primary_key=True, autoincrement=False),
@@ -80,8 +82,7 @@ RANGES = Table(
 KEPT = Table(
     "playhead_kept",
     _METADATA,
-    Column("cluster", Text, primary_key=True),
-    Column("pipeline", Text, primary_key=True),
+    *pipeline_key(),
     Column("key", Text, primary_key=True),
     Column("value", Text, nullable=False),
     Column("epoch", BigInteger, nullable=False),
@@ -96,8 +97,4 @@ def are_there(connection: Connection, place: str) -> bool:
 
 def ensure(connection: Connection, place: str) -> None:
     """Makes them in a ledger that is there, unless they are there, too."""
-    if are_there(connection, place):
-        return
-    lock_creation(connection)
-    if not are_there(connection, place):
-        make(connection, _METADATA, {_NAME: VERSION}, place)
+    make_once(connection, place, are_there, _METADATA, (_NAME, VERSION))

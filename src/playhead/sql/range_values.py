@@ -13,7 +13,6 @@ from playhead.model.ranges import OffsetRange
 
 
 class RangeState(StrEnum):
-    PLANNED = "planned"
     COMMITTED = "committed"
     SUPERSEDED = "superseded"
     SKIPPED = "skipped"  # a person moved the position over it: nothing of it was delivered
@@ -54,3 +53,7 @@ class ClosedRange:
     rejected: int = 0
     first_ms: int | None = None
     last_ms: int | None = None
+
+
+Done = tuple[RangeClaim, Sequence[ClosedRange]]
+"""A claim, and what became of it: ranges that follow each other from its start."""

@@ -1,9 +1,13 @@
-"""Changes in Kafka's terms: a topic, a partition, and offsets that Kafka could have given. Anything else is refused in words."""
+"""Changes in Kafka's terms: a topic, a partition, and offsets that Kafka could have given. Anything else is refused in words.
 
+A database takes the changes of one owner in one transaction, and those of the next one in another.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from playhead.errors import Invalid
-from playhead.model import Change, Map, TopicPartition
+from playhead.errors import Invalid, OutcomeUnknown, PlayheadError
+from playhead.model import Change, Map, Outcome, Outcomes, Result, TopicPartition
 from playhead.model.position import INT64_MAX
 
 LARGEST_PARTITION = 2**31 - 1
@@ -15,6 +19,34 @@ class KafkaChange:
     place: TopicPartition
     before: int | None
     after: int | None
+
+
+StepsByOwner = Mapping[str, Sequence[KafkaChange]]
+WriteOwner = Callable[[str, Sequence[KafkaChange]], Sequence[tuple[Result, str]]]
+
+
+def by_owner(changes: Sequence[Change]) -> StepsByOwner:
+    """All of them are looked at before one is written."""
+    steps: dict[str, list[KafkaChange]] = {}
+    for change in changes:
+        steps.setdefault(change.owner, []).append(kafka_change(change))
+    return steps
+
+
+def write_owners(changes: Sequence[Change], steps: StepsByOwner, write: WriteOwner) -> Outcomes:
+    """What became of each change. An error before anything was written is raised; after that it is the outcome of its owner."""
+    outcomes: dict[int, Outcome] = {}
+    for owner, wanted in steps.items():
+        try:
+            results = write(owner, wanted)
+        except OutcomeUnknown as error:
+            results = [(Result.UNKNOWN, error.what)] * len(wanted)
+        except PlayheadError as error:
+            if not outcomes:
+                raise
+            results = [(Result.FAILED, error.what)] * len(wanted)
+        outcomes |= {id(step.change): Outcome(step.change, *r) for step, r in zip(wanted, results, strict=True)}
+    return Outcomes(outcomes[id(change)] for change in changes)
 
 
 def kafka_change(change: Change) -> KafkaChange:

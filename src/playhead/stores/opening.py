@@ -1,11 +1,15 @@
 """Any store by its URI. Each kind is imported when it is opened."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from playhead.config import Context
 from playhead.errors import Invalid, near_names
 from playhead.stores import Access, Store
+
+if TYPE_CHECKING:
+    from playhead.kafka.properties import ClientSettings
 
 # scheme -> module with `open_uri(uri, access) -> Store`
 _HOMES = {
@@ -38,7 +42,8 @@ def is_of_context(uri: str, context: Context) -> bool:
         return {_address(url) for url in uri.removeprefix("connect+").split(",")} <= known
     if scheme in ("kafka", "groups"):
         servers = {server.strip() for server in rest.removeprefix("//").partition("/")[0].split(",")}
-        return servers <= {server.strip() for server in _brokers(context).split(",")}
+        brokers = find_brokers(context)
+        return servers <= {server.strip() for server in (brokers.bootstrap if brokers else "").split(",")}
     if scheme == "ledger+postgresql":
         from playhead.stores.sink_ledger import is_ledger_of
 
@@ -50,13 +55,14 @@ def _address(url: str) -> str:
     return urlsplit(url.strip()).netloc.rpartition("@")[2].lower()
 
 
-def _brokers(context: Context) -> str:
+def find_brokers(context: Context) -> "ClientSettings | None":
+    """None when nobody names them."""
     from playhead.kafka.properties import client_settings
 
     try:
-        return client_settings(context).bootstrap
+        return client_settings(context)
     except Invalid:
-        return ""
+        return None
 
 
 def open_store(uri: str, access: Access) -> Store:

@@ -14,25 +14,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from playhead.config import Context
-from playhead.config.ledger import ledger_url
-from playhead.errors import Invalid, OutcomeUnknown, PlayheadError, Refused
+from playhead.config.ledger import SINKS_SCHEME, ledger_url
+from playhead.errors import Invalid, Refused
 from playhead.kafka.client import Admin, describe_cluster
-from playhead.kafka.properties import ClientSettings, client_settings
+from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import describe_topics
-from playhead.model import Change, Deadline, Outcome, Outcomes, Position, Result, TopicPartition
+from playhead.model import Change, Deadline, Outcomes, Position, Result, TopicPartition
 from playhead.model.moments import to_iso
 from playhead.model.position import Scalar
 from playhead.model.ranges import Log, OffsetRange
 from playhead.sql.address import parse_address
 from playhead.sql.ledger import open_ledger
-from playhead.sql.ledger_values import Host
+from playhead.sql.ledger_values import Host, Run
 from playhead.sql.range_ledger import RangeLedger
 from playhead.sql.range_records import Move, Moved, RecordedRange, SinkPosition
 from playhead.sql.range_values import RangeClaim, RangeState
 from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
-from playhead.stores.kafka_changes import KafkaChange, kafka_change
+from playhead.stores.kafka_changes import KafkaChange, by_owner, write_owners
+from playhead.stores.opening import find_brokers
 
-SCHEME = "ledger+"
 FindIds = Callable[[Collection[str]], Mapping[str, str]]
 
 
@@ -47,16 +47,25 @@ class SinkLedgerStore:
 
     @property
     def uri(self) -> str:
-        shown = open_ledger(self.url, 1.0).address.shown.removeprefix("sql+")
-        return f"{SCHEME}{shown}#{self.cluster}"
+        shown = parse_address(self.url).shown.removeprefix("sql+")
+        return f"{SINKS_SCHEME}{shown}#{self.cluster}"
 
     @property
     def capabilities(self) -> Capabilities:
         return Capabilities(history=True)
 
+    @contextmanager
+    def open(self) -> Iterator[RangeLedger]:
+        with open_ledger(self.url, self.deadline.remaining()) as ledger:
+            yield RangeLedger(ledger)
+
+    def runs_of(self, sinks: RangeLedger) -> dict[str, Run]:
+        """The newest run of each pipeline of this cluster, sources too."""
+        return {run.pipeline: run for run in sinks.ledger.list_runs() if run.cluster == self.cluster}
+
     def snapshot(self, owners: Collection[str] | None = None) -> Snapshot:
         entries: list[Stored] = []
-        with self._open() as sinks:
+        with self.open() as sinks:
             for owner in _named(sinks, self.cluster, owners):
                 claims = {one.range.log: one for one in sinks.list_claims(self.cluster, owner)}
                 found = sinks.positions(self.cluster, owner)
@@ -66,7 +75,7 @@ class SinkLedgerStore:
     def history(self, owners: Collection[str] | None = None) -> Snapshot:
         """Where each recorded range ended, and where each log stands."""
         entries: list[Stored] = []
-        with self._open() as sinks:
+        with self.open() as sinks:
             for owner in _named(sinks, self.cluster, owners):
                 ranges = reversed(sinks.list_ranges(self.cluster, owner))
                 entries += [_ended(owner, one) for one in ranges]
@@ -75,46 +84,26 @@ class SinkLedgerStore:
         return Snapshot(tuple(entries))
 
     def guard(self, owners: Collection[str]) -> list[Refusal]:
-        with self._open() as sinks:
-            runs = {run.pipeline: run for run in sinks.ledger.list_runs() if run.cluster == self.cluster}
-        live = [run for name, run in runs.items() if name in owners and run.is_running and not run.is_silent]
+        with self.open() as sinks:
+            runs = self.runs_of(sinks)
         return [
-            Refusal(
-                run.pipeline,
-                f"{run.pipeline} is {run.words}, by {run.host}",
-                f"playhead runs stop {run.pipeline} --execute",
-            )
-            for run in live
+            Refusal(name, f"{name} is {run.words}, by {run.host}", f"playhead runs stop {name} --execute")
+            for name, run in runs.items()
+            if name in owners and run.is_alive
         ]
 
     def write(self, changes: Sequence[Change]) -> Outcomes:
-        steps: dict[str, list[KafkaChange]] = {}
-        for change in changes:
-            steps.setdefault(change.owner, []).append(kafka_change(change))
+        steps = by_owner(changes)
         topics = {step.place.topic for wanted in steps.values() for step in wanted if step.after is not None}
         ids = self.find_ids(topics) if self.find_ids and topics else {}
-        outcomes: dict[int, Outcome] = {}
-        with self._open() as sinks:
-            for owner, wanted in steps.items():
-                try:
-                    results = self._moved(sinks, owner, wanted, ids)
-                except Refused as error:
-                    said = f"{error.what}; {error.hint}" if error.hint else error.what
-                    results = [(Result.REFUSED, said)] * len(wanted)
-                except OutcomeUnknown as error:
-                    results = [(Result.UNKNOWN, error.what)] * len(wanted)
-                except PlayheadError as error:
-                    if not outcomes:
-                        raise
-                    results = [(Result.FAILED, error.what)] * len(wanted)
-                outcomes |= {id(step.change): Outcome(step.change, *r) for step, r in zip(wanted, results, strict=True)}
-        return Outcomes(outcomes[id(change)] for change in changes)
+        with self.open() as sinks:
+            return write_owners(changes, steps, lambda owner, wanted: self._written(sinks, owner, wanted, ids))
 
     def find_cuts(self, owner: str, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetRange]:
         """The delivered ranges that these offsets lie inside of: a position cannot be set there."""
         cuts: dict[TopicPartition, OffsetRange] = {}
         ids = self.find_ids({place.topic for place in wanted}) if self.find_ids and wanted else {}
-        with self._open() as sinks:
+        with self.open() as sinks:
             for log in sinks.positions(self.cluster, owner):
                 place = TopicPartition(log.topic, log.partition)
                 if place in wanted and ids.get(log.topic, log.topic_id) == log.topic_id:
@@ -122,12 +111,16 @@ class SinkLedgerStore:
                     cuts |= {} if found is None else {place: found}
         return cuts
 
-    def _moved(
+    def _written(
         self, sinks: RangeLedger, owner: str, steps: Sequence[KafkaChange], ids: Mapping[str, str]
     ) -> list[tuple[Result, str]]:
         known = {TopicPartition(log.topic, log.partition): log for log in sinks.positions(self.cluster, owner)}
-        moves = [Move(self._log(step, known, ids), step.before, step.after) for step in steps]
-        told = sinks.move(self.cluster, owner, moves, Host.here())
+        try:
+            moves = [Move(self._log(step, known, ids), step.before, step.after) for step in steps]
+            told = sinks.move(self.cluster, owner, moves, Host.here())
+        except Refused as error:
+            said = f"{error.what}; {error.hint}" if error.hint else error.what
+            return [(Result.REFUSED, said)] * len(steps)
         return [(Result.CHANGED if one.changed else Result.UNCHANGED, _told(one)) for one in told]
 
     def _log(self, step: KafkaChange, known: Mapping[TopicPartition, Log], ids: Mapping[str, str]) -> Log:
@@ -141,11 +134,6 @@ class SinkLedgerStore:
         if stored.topic not in ids:
             raise Refused(f"topic {stored.topic} does not exist")
         return stored._replace(topic_id=ids[stored.topic])
-
-    @contextmanager
-    def _open(self) -> Iterator[RangeLedger]:
-        with open_ledger(self.url, self.deadline.remaining()) as ledger:
-            yield RangeLedger(ledger)
 
 
 def open_uri(uri: str, access: Access) -> SinkLedgerStore:
@@ -173,16 +161,8 @@ def open_sinks(url: str, cluster: str, access: Access) -> SinkLedgerStore:
     return SinkLedgerStore(url, cluster, access.deadline, finder)
 
 
-def find_brokers(context: Context) -> ClientSettings | None:
-    """None when nobody names them."""
-    try:
-        return client_settings(context)
-    except Invalid:
-        return None
-
-
 def _parted(uri: str) -> tuple[str, str]:
-    rest = uri.removeprefix(SCHEME)
+    rest = uri.removeprefix(SINKS_SCHEME)
     url, mark, cluster = rest.rpartition("#")
     return (url, cluster) if mark else (rest, "")
 

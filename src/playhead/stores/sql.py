@@ -9,9 +9,9 @@ where it is not there yet, there are no positions.
 import socket
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from playhead.errors import OutcomeUnknown, PlayheadError
-from playhead.model import Change, Deadline, Outcome, Outcomes, Position, Result, TopicPartition
+from playhead.model import Change, Deadline, Outcomes, Position, Result, TopicPartition
 from playhead.model.host import user_name
 from playhead.model.moments import to_iso
 from playhead.model.position import Scalar
@@ -20,7 +20,7 @@ from playhead.sql.database import Database
 from playhead.sql.faults import translated
 from playhead.sql.offsets_table import LEASE_SECONDS, OffsetsTable, Row
 from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
-from playhead.stores.kafka_changes import KafkaChange, kafka_change
+from playhead.stores.kafka_changes import KafkaChange, by_owner, write_owners
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +63,9 @@ class SqlStore:
         ]
 
     def write(self, changes: Sequence[Change]) -> Outcomes:
-        steps: dict[str, list[KafkaChange]] = {}
-        for change in changes:
-            steps.setdefault(change.owner, []).append(kafka_change(change))
-        outcomes: dict[int, Outcome] = {}
+        steps = by_owner(changes)
         with self._database() as database:
-            for owner, wanted in steps.items():
-                try:
-                    results = self._write_owner(database, owner, wanted)
-                except OutcomeUnknown as error:
-                    results = [(Result.UNKNOWN, error.what)] * len(wanted)
-                except PlayheadError as error:
-                    if not outcomes:
-                        raise
-                    results = [(Result.FAILED, error.what)] * len(wanted)
-                outcomes |= {id(step.change): Outcome(step.change, *r) for step, r in zip(wanted, results, strict=True)}
-        return Outcomes(outcomes[id(change)] for change in changes)
+            return write_owners(changes, steps, partial(self._write_owner, database))
 
     def _write_owner(self, database: Database, owner: str, steps: "Sequence[KafkaChange]") -> list[tuple[Result, str]]:
         table = OffsetsTable(self.address.table)

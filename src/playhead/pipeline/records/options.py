@@ -73,38 +73,30 @@ class Converter:
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """`key` is None where no transform makes keys; `converter` and what follows it is that of values."""
+    """`key` is None where no transform makes keys."""
 
     numeric_mapping: str = "none"
     timestamp_granularity: str = "connect_logical"
     db_timezone: str = "UTC"
-    converter: str = JSON
-    schemas_enable: bool = True
-    decimal_format: str = "BASE64"
+    value: Converter = Converter()
     key: Converter | None = None
     transforms: Chain = ()
-
-    @property
-    def value(self) -> Converter:
-        return Converter(self.converter, self.schemas_enable, self.decimal_format)
 
 
 def parse_record_options(config: Mapping[str, str], worker: Mapping[str, str], transforms: Chain = ()) -> RecordOptions:
     """The options of a connector's config, with what it leaves to its worker's properties."""
-    value = parse_converter("value.converter", config, worker)
+    value = _converter("value.converter", config, worker)
     return RecordOptions(
         numeric_mapping=_numeric_mapping(config),
         timestamp_granularity=_one_of(config, "timestamp.granularity", GRANULARITIES),
         db_timezone=_zone(config.get("db.timezone", "UTC").strip()),
-        converter=value.name,
-        schemas_enable=value.schemas_enable,
-        decimal_format=value.decimal_format,
-        key=parse_converter("key.converter", config, worker) if makes_keys(transforms) else None,
+        value=value,
+        key=_converter("key.converter", config, worker) if makes_keys(transforms) else None,
         transforms=transforms,
     )
 
 
-def parse_converter(option: str, config: Mapping[str, str], worker: Mapping[str, str]) -> Converter:
+def _converter(option: str, config: Mapping[str, str], worker: Mapping[str, str]) -> Converter:
     """`option` is `key.converter` or `value.converter`."""
     source = config if config.get(option) else worker
     converter = source.get(option, "").strip()

@@ -16,8 +16,8 @@ from playhead.pipeline.records.fields import Field, find_field
 from playhead.pipeline.records.nodes import Read, Struct
 from playhead.pipeline.records.options import JSON, RecordOptions
 from playhead.pipeline.records.reads import Quote, read_text
-from playhead.pipeline.records.schema import encode_schema, schema_of
-from playhead.pipeline.records.writing import Writing, check_text, write_node
+from playhead.pipeline.records.schema import schema_of
+from playhead.pipeline.records.writing import check_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,9 @@ class Record:
     options: RecordOptions
     product: str
 
-    @property
-    def schema_json(self) -> str:
-        return encode_schema(self.value.schema)
-
     def reads(self, quote: Quote) -> tuple[str, ...]:
         """The select list, one entry a field; `quote` is the database's own quoting of an identifier."""
         return tuple(read_text(field, quote, self.product) for field in self.fields)
-
-    def writing(self, name: str) -> Writing:
-        """Rows that were read with `reads` -> the values of their records, as strings in a column `name`."""
-        return write_node(self.value, self.options.value, name)
 
 
 def make_record(columns: Sequence[Column], options: RecordOptions, schema_name: str, product: str) -> Record:
@@ -56,7 +48,7 @@ def make_record(columns: Sequence[Column], options: RecordOptions, schema_name: 
     granularity = options.timestamp_granularity
     row = ((field.name, Read(field, schema_of(field, granularity), options, product)) for field in fields)
     value = Struct(tuple(row), schema_name or None)
-    if options.converter != JSON and not options.transforms:
+    if options.value.name != JSON and not options.transforms:
         check_text(value)
     return Record(fields, left_out, value, options, product)
 

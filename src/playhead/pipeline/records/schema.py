@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from playhead.connect.javajson import encode_string
 from playhead.pipeline.records.fields import Field, Kind
 
-_PACKAGE = "org.apache.kafka.connect.data."
-DECIMAL, DATE, TIME, TIMESTAMP = (_PACKAGE + name for name in ("Decimal", "Date", "Time", "Timestamp"))
+PACKAGE = "org.apache.kafka.connect.data."
+DECIMAL, DATE, TIME, TIMESTAMP = (PACKAGE + name for name in ("Decimal", "Date", "Time", "Timestamp"))
 LOGICAL = frozenset({DECIMAL, DATE, TIME, TIMESTAMP})
 STRUCT = "struct"
+INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+FLOATS = ("float", "double")
 _NAMES = {Kind.DECIMAL: DECIMAL, Kind.DATE: DATE, Kind.TIME: TIME, Kind.TIMESTAMP: TIMESTAMP}
 
 

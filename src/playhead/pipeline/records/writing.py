@@ -34,16 +34,13 @@ class Writing:
     def plain(self) -> str:
         return plain_name(self.name)
 
-    def of(self, frame: DataFrame, *others: Column) -> DataFrame:
-        """The values, and `others` of `frame` beside them."""
-        return write_all(frame, [self], *others)
-
 
 def plain_name(name: str) -> str:
     return f"playhead_plain_{name}"
 
 
 def write_all(frame: DataFrame, writings: Sequence[Writing], *others: Column) -> DataFrame:
+    """The texts of all, and `others` of `frame` beside them."""
     texts = [part for one in writings for part in (one.text.alias(one.name), one.is_plain.alias(one.plain))]
     first = frame.select(*texts, *others)
     return first.select(*(one.finished.alias(one.name) for one in writings), *first.columns[len(texts) :])
@@ -52,6 +49,7 @@ def write_all(frame: DataFrame, writings: Sequence[Writing], *others: Column) ->
 def write_node(node: Node, converter: Converter, name: str) -> Writing:
     """The column `name` holds UTF-8 texts; null where the converter gives no bytes at all."""
     if converter.name != JSON:
+        check_text(node)
         return Writing(name, _java_text(node), F.lit(True), F.col(name))
     text = F.col(name)
     if isinstance(node, Struct):

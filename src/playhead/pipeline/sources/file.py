@@ -7,7 +7,7 @@ may lie inside a line; that is refused with the position to set, for it would se
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -24,7 +24,7 @@ from playhead.pipeline.records.options import RecordOptions, parse_record_option
 from playhead.pipeline.records.schema import Schema
 from playhead.pipeline.records.transforms import Chain, InsertField, makes_keys
 from playhead.pipeline.records.transforms.chain import Parts, apply_chain, route
-from playhead.pipeline.records.transforms.options import parse_transforms, refused_partitioners
+from playhead.pipeline.records.transforms.options import OF_TRANSFORMS, parse_transforms, refused_partitioners
 from playhead.pipeline.sources import CURSOR_ID, CURSOR_TIME, Chunk, Last, Source, Step
 from playhead.pipeline.sources.writings import Writings, write_parts
 
@@ -35,7 +35,6 @@ _END = re.compile(rb"\r\n|\n|\r")
 HONOURED = frozenset({"file", "topic", "batch.size"})
 HARMLESS = frozenset({"name", "connector.class", "tasks.max", "tasks.max.enforce", "key.converter", "value.converter"})
 PREFIXES = ("key.converter.", "value.converter.", "producer.override.", "topic.creation.")
-OF_TRANSFORMS = ("transforms", "predicates")  # with all that is below them
 
 
 def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:
@@ -70,8 +69,8 @@ def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[
 
 def open_file_source(config: Mapping[str, str], worker: Mapping[str, str]) -> Source:
     chain, topic = parse_transforms(config), config["topic"]
-    lines = FileLines(Path(config["file"]), topic, parse_record_options(config, worker, chain))
-    return FileSource(lines if not chain else replace(lines, topic=route(chain, topic), first_topic=topic))
+    options = parse_record_options(config, worker, chain)
+    return FileSource(FileLines(Path(config["file"]), topic, route(chain, topic), options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +86,14 @@ class FileSource:
 
 @dataclass(frozen=True, slots=True)
 class FileLines:
+    """`first_topic`: before any transform."""
+
     path: Path
+    first_topic: str
     topic: str
     options: RecordOptions
     has_position: bool = True
     is_key_known: bool = True
-    first_topic: str | None = None  # before any transform, if there are some
 
     @property
     def name(self) -> str:
@@ -200,7 +201,7 @@ def _lines_batch(found: Sequence[tuple[bytes, bytes]], at: int) -> pa.RecordBatc
 
 def writings_of(lines: FileLines) -> Writings:
     """A line is a string to Connect, and has no key."""
-    parts = Parts(lines.first_topic or lines.topic, Made(Schema("string"), F.col("line")))
+    parts = Parts(lines.first_topic, Made(Schema("string"), F.col("line")))
     return write_parts(apply_chain(lines.options.transforms, parts), lines.options)
 
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from playhead.pipeline.records.options import JSON, RecordOptions
+from playhead.pipeline.records.options import RecordOptions
 from playhead.pipeline.records.record import record_hash
 from playhead.pipeline.records.transforms.chain import Parts
-from playhead.pipeline.records.writing import Writing, check_text, write_all, write_node
+from playhead.pipeline.records.writing import Writing, write_all, write_node
 from playhead.pipeline.sources import HASH, KEY, VALUE
 
 
@@ -26,11 +26,7 @@ class Writings:
 
 
 def write_parts(parts: Parts, options: RecordOptions) -> Writings:
-    key = parts.key if options.key is not None else None
-    if options.value.name != JSON:
-        check_text(parts.value)
-    if key is None or options.key is None:
-        return Writings(write_node(parts.value, options.value, VALUE), None)
-    if options.key.name != JSON:
-        check_text(key)
-    return Writings(write_node(parts.value, options.value, VALUE), write_node(key, options.key, KEY))
+    value = write_node(parts.value, options.value, VALUE)
+    if parts.key is None or options.key is None:
+        return Writings(value, None)
+    return Writings(value, write_node(parts.key, options.key, KEY))

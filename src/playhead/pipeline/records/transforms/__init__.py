@@ -4,7 +4,7 @@ A transform here stands for one of Kafka 4.3's `org.apache.kafka.connect.transfo
 outcome is known when a stream is planned, apart from the values: the topic, the shape of key and value, and their schemas.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -128,5 +128,5 @@ class Transform:
 Chain = tuple[Transform, ...]
 
 
-def makes_keys(chain: Chain) -> bool:
+def makes_keys(chain: Iterable[Transform]) -> bool:
     return any(isinstance(transform.change, ValueToKey) for transform in chain)

@@ -11,21 +11,18 @@ from playhead.errors import Invalid
 from playhead.pipeline.records import decimals
 from playhead.pipeline.records.faults import fault
 from playhead.pipeline.records.nodes import SPARK_TYPES, Leaf, Made, Node, Read, Struct, is_decimal
-from playhead.pipeline.records.schema import Schema
+from playhead.pipeline.records.schema import FLOATS, INTEGER_BITS, Schema
 
-_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
-_FLOATS = ("float", "double")
 _MOST_DIGITS = 18  # of a decimal that surely fits 64 bits
 _WHOLE = r"^[+-]?[0-9]+$"
-_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"  # for Java and for Python
 
 
 def cast_leaf(name: str, node: Node, target: str) -> Made:
     if isinstance(node, Struct):
         raise Invalid(f"field {name!r} has fields of its own, which Connect cannot cast", "cast them before HoistField")
     column = _to_string(name, node) if target == "string" else _to_value(name, node, target)
-    keeps_text = target == "string" and node.string is not None
-    return Made(Schema(target, node.schema.optional), column, is_ascii=target == "string" and not keeps_text)
+    return Made(Schema(target, node.schema.optional), column, is_ascii=target == "string" and node.string is None)
 
 
 def _to_string(name: str, leaf: Leaf) -> Column:
@@ -50,9 +47,9 @@ def _to_value(name: str, leaf: Leaf, target: str) -> Column:
     value = leaf.json()
     if kind == "boolean":
         return value if target == "boolean" else value.cast("int").cast(SPARK_TYPES[target])
-    if target in _FLOATS:
+    if target in FLOATS:
         return value.cast(SPARK_TYPES[target])
-    if kind in _FLOATS:
+    if kind in FLOATS:
         bits = 64 if target in ("int64", "boolean") else 32
         value = _truncated(value.cast("double"), bits)
     return _wrapped(value.cast("bigint"), target)
@@ -62,7 +59,7 @@ def _wrapped(whole: Column, target: str) -> Column:
     """The lower bits of a bigint."""
     if target == "boolean":
         return whole != 0
-    bits = _BITS[target]
+    bits = INTEGER_BITS[target]
     if bits == 64:
         return whole
     sign = F.lit(1 << (bits - 1)).cast("bigint")
@@ -84,7 +81,7 @@ def _truncated(number: Column, bits: int) -> Column:
 def _of_decimal(name: str, leaf: Read, target: str) -> Column:
     field = leaf.field
     text = decimals.finite(leaf.column, field)
-    if target in _FLOATS:
+    if target in FLOATS:
         return text.cast(SPARK_TYPES[target])
     digits = field.column.precision - field.scale
     if not decimals.fits_spark(field) or field.scale < 0 or digits > _MOST_DIGITS:
@@ -98,7 +95,7 @@ def _of_decimal(name: str, leaf: Read, target: str) -> Column:
 def _of_text(name: str, text: Column, target: str) -> Column:
     if target == "boolean":
         return F.lower(text) == "true"
-    form = _NUMBER if target in _FLOATS else _WHOLE
+    form = f"^{NUMBER}$" if target in FLOATS else _WHOLE
     wrong = fault(name, f"holds a text that is no {target}, which Connect cannot cast")
     number = F.when(text.rlike(form), text.try_cast(SPARK_TYPES[target]))
     return F.when(text.isNull(), F.lit(None)).otherwise(F.coalesce(number, wrong)).cast(SPARK_TYPES[target])

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from playhead.errors import Fault
+from playhead.pipeline.records import schema
 from playhead.pipeline.records.transforms import (
     Cast,
     Change,
@@ -45,7 +46,6 @@ _UNITS = ("milliseconds", "seconds", "microseconds", "nanoseconds")
 _TARGETS = ("unix", "Timestamp", "Date", "Time", "string")
 # What SimpleDateFormat and Spark print alike: numbers of fixed width, quoted words, and signs.
 _FORMAT = re.compile(r"(?:yyyy|MM|dd|HH|mm|ss|SSS|'[^']+'|[^A-Za-z'\[\]{}#])+")
-_LOGICAL_PACKAGE = "org.apache.kafka.connect.data."
 
 
 def split_list(text: str) -> list[str]:
@@ -201,7 +201,7 @@ def _set_schema_metadata(given: Given) -> Change | None:
     name, version = given.options.get("schema.name"), given.options.get("schema.version")
     if name is None and version is None:
         given.fault("type", "sets nothing: name schema.name or schema.version")
-    if name is not None and name.startswith(_LOGICAL_PACKAGE):
+    if name is not None and name.startswith(schema.PACKAGE):
         given.fault("schema.name", "cannot be a name of Connect's own, which the converter would write in another way")
     if version is not None and not re.fullmatch(r"[+-]?[0-9]{1,9}", version.strip()):
         given.fault("schema.version", f"must be a whole number, not {version!r}")

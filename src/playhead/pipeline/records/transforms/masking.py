@@ -8,16 +8,15 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from playhead.errors import Invalid
 from playhead.pipeline.records.nodes import SPARK_TYPES, Leaf, Made, Node, Struct
+from playhead.pipeline.records.schema import FLOATS, INTEGER_BITS
+from playhead.pipeline.records.transforms.casting import NUMBER
 
-_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _EMPTY: dict[str, bool | int | float | str] = {
     "boolean": False,
-    **dict.fromkeys(_BITS, 0),
-    "float": 0.0,
-    "double": 0.0,
+    **dict.fromkeys(INTEGER_BITS, 0),
+    **dict.fromkeys(FLOATS, 0.0),
     "string": "",
 }
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 
 
 def mask_leaf(name: str, node: Node, replacement: str | None) -> Made:
@@ -42,11 +41,11 @@ def _where_given(leaf: Leaf, mask: Column) -> Column:
 def _value(name: str, kind: str, replacement: str) -> int | float | str:
     if kind == "string":
         return replacement
-    if kind in _BITS and re.fullmatch(r"[+-]?[0-9]{1,19}", replacement, re.ASCII):
+    if kind in INTEGER_BITS and re.fullmatch(r"[+-]?[0-9]{1,19}", replacement, re.ASCII):
         number = int(replacement)
-        if -(1 << (_BITS[kind] - 1)) <= number < 1 << (_BITS[kind] - 1):
+        if -(1 << (INTEGER_BITS[kind] - 1)) <= number < 1 << (INTEGER_BITS[kind] - 1):
             return number
-    elif kind in ("float", "double") and _NUMBER.fullmatch(replacement):
+    elif kind in FLOATS and re.fullmatch(NUMBER, replacement):
         number_ = float(replacement)
         return number_ if kind == "double" else float(struct.unpack(">f", struct.pack(">f", number_))[0])
     raise Invalid(f"the replacement {replacement!r} does not fit {name!r}, which is {kind}", "mask it by itself")

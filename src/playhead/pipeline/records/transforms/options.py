@@ -7,10 +7,11 @@ transform does not know would be ignored by a worker without a word, so it is re
 from collections.abc import Mapping
 
 from playhead.errors import ConfigInvalid, Fault, near_names
-from playhead.pipeline.records.transforms import Chain, TopicMatches, Transform, ValueToKey
+from playhead.pipeline.records.transforms import Chain, TopicMatches, Transform, makes_keys
 from playhead.pipeline.records.transforms.classes import CLASSES, PACKAGE, REFUSED, Given, split_list
 
-PREDICATES = f"{PACKAGE}predicates."
+OF_TRANSFORMS = ("transforms", "predicates")  # with all that is below them
+_PREDICATES = f"{PACKAGE}predicates."
 _OF_ALL = ("type", "predicate", "negate")
 _PARTITIONER = ("partitioner.class", "partitioner.ignore.keys")
 
@@ -43,8 +44,7 @@ class _Reading:
         for alias in self._aliases("transforms"):
             transform = self._transform(alias, predicates)
             if transform is not None:
-                has_key = any(isinstance(one.change, ValueToKey) for one in chain)
-                if transform.on_key and not has_key:
+                if transform.on_key and not makes_keys(chain):
                     what = "changes the key, and there is none: put a ValueToKey before it"
                     self._fault(f"transforms.{alias}.type", what)
                 chain.append(transform)
@@ -103,7 +103,7 @@ class _Reading:
         prefix = f"predicates.{alias}."
         given = Given(prefix, self._below(prefix), self._faults)
         class_name = given.options["type"].strip()
-        if class_name.removeprefix(PREDICATES) != "TopicNameMatches":
+        if class_name.removeprefix(_PREDICATES) != "TopicNameMatches":
             self._fault(f"{prefix}type", f"the Spark engine has no predicate {class_name}; it knows TopicNameMatches")
             return None
         for option in given.options:

@@ -4,6 +4,7 @@ An option that is not on these lists is refused too: Connect would ignore a typi
 """
 
 from playhead.pipeline.option_reading import Known
+from playhead.pipeline.records.transforms.options import OF_TRANSFORMS
 
 HONOURED = frozenset(
     [
@@ -36,8 +37,6 @@ HONOURED = frozenset(
 )
 # `parse_record_options` reads these.
 OF_RECORDS = frozenset(["numeric.mapping", "numeric.precision.mapping", "timestamp.granularity", "db.timezone"])
-# ... and `parse_transforms` these, with all that is below them.
-OF_TRANSFORMS = ("transforms", "predicates")
 HARMLESS = frozenset(
     [
         "name",

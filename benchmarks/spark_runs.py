@@ -1,0 +1,73 @@
+"""What the benchmarks of the Spark engine share: a lab in a folder of its own, and runs in a session that is up already."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from playhead.config import Context, Setting
+from playhead.kafka.client import Admin
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.topics import create_topic
+from playhead.lab import Lab, LabOptions
+from playhead.model import ConnectorSpec, Deadline
+from playhead.pipeline.home import find_home
+from playhead.pipeline.run import Frame
+from playhead.pipeline.run_options import RunOptions
+from playhead.pipeline.spec import check_specs
+from playhead.sql.ledger import Ledger
+
+ROWS, SMALL = int(os.environ.get("ROWS", "2000000")), 1_000
+WORKER = """group.id=bench
+offset.storage.topic=bench-offsets
+exactly.once.source.support=enabled
+key.converter=org.apache.kafka.connect.storage.StringConverter
+value.converter=org.apache.kafka.connect.json.JsonConverter
+value.converter.schemas.enable=false
+"""
+
+
+@contextmanager
+def bench_lab() -> Iterator[tuple[Lab, Path, Context]]:
+    """A broker and PostgreSQL, a folder for whatever else is needed, and a context that leads to them."""
+    with tempfile.TemporaryDirectory() as folder:
+        lab = Lab(Path(folder) / "lab")
+        lab.up(LabOptions(workers=0))
+        try:
+            worker = Path(folder) / "worker.properties"
+            worker.write_text(WORKER + f"bootstrap.servers={lab.bootstrap_servers}\n")
+            make_topic(lab, "bench-offsets", 5, **{"cleanup.policy": "compact"})
+            yield lab, Path(folder), Context(None, {"worker-config": Setting(str(worker), "here")})
+        finally:
+            lab.down()
+
+
+def make_topic(lab: Lab, name: str, partitions: int, **config: str) -> None:
+    deadline = Deadline(120)
+    with Admin(ClientSettings({"bootstrap.servers": lab.bootstrap_servers}), deadline) as admin:
+        create_topic(admin, name, partitions, deadline, config=config)
+
+
+class Runner:
+    def __init__(self, lab: Lab, context: Context, spark: SparkSession, ledger: Ledger) -> None:
+        self.lab = lab
+        self.context = context
+        self.spark = spark
+        self.ledger = ledger
+        self.home = find_home(context, Deadline(30))
+
+    def run(self, specs: Sequence[ConnectorSpec], rows_per_chunk: int = 1_000_000) -> int:
+        """The rows of all of them; the first error ends the benchmark."""
+        frame = Frame(self.context, self.home, self.ledger, self.spark, RunOptions(rows_per_chunk=rows_per_chunk))
+        done = frame.run(check_specs(specs, self.home.worker)).connectors
+        for one in done:
+            if one.error:
+                raise one.error
+        return sum(one.rows for one in done)
+
+
+def millions(rates: Sequence[float]) -> str:
+    return ", ".join(f"{rate / 1e6:.2f}" for rate in rates)
