@@ -29,7 +29,7 @@ def test_a_reader_makes_nothing(place, ledger, sinks):
         assert sinks.list_pipelines("c1") == []
         assert sinks.sums("c1", "orders") == {}
         assert sinks.recall("c1", "orders", "schema") is None
-        assert sinks.floor("c1", "orders", LOG, 7) == 7
+        assert sinks.find_range_around("c1", "orders", LOG, 7) is None
 
     look()
     if place.kind == "sqlite":
@@ -47,7 +47,7 @@ def test_what_is_committed_is_what_the_databases_own_client_shows(place, sinks):
     assert place.ask(asked) == [("orders", "id-1", "0", "5", "30", "s1", "1", "1")]
     assert sinks.open_claims(claim) == sinks.list_claims("c1", "orders") == [one]
     parts = [closed(5, 20, first_ms=-1, last_ms=9), closed(20, 30, count=0, rejected=10, outputs=())]
-    assert sinks.commit(claim, one, parts)
+    assert sinks.commit_all(claim, [(one, parts)])
     assert place.ask("select count(*) from playhead_claims") == [("0",)]
     asked = "select topic, topic_id, partition, next_offset, published_offset, generation, written_by from playhead_positions"
     assert place.ask(asked) == [("orders", "id-1", "0", "30", "", "1", "run 1")]
@@ -138,11 +138,11 @@ def test_an_open_claim_is_finished_as_it_was_claimed(sinks, other):
     with pytest.raises(Refused, match=r"orders-0\[100,120\) is claimed and not finished"):
         sinks.plan(claim, [other])
     with pytest.raises(Refused, match=r"is not what is claimed: orders-0\[100,120\)"):
-        sinks.commit(claim, other, [closed(100, other.range.end)])
+        sinks.commit_all(claim, [(other, [closed(100, other.range.end)])])
     following = claimed(sinks.ledger, THERE)
     assert sinks.open_claims(following) == [one]
     sinks.plan(following, [one])
-    assert sinks.commit(following, one, [closed(100, 120)])
+    assert sinks.commit_all(following, [(one, [closed(100, 120)])])
 
 
 def test_a_claim_needs_a_position_of_its_own_topic_and_generation(sinks):
@@ -179,7 +179,7 @@ def test_what_is_not_the_whole_claim_in_order_is_not_committed(place, sinks, par
     sinks.plan(claim, [wanted(0, 30)])
     before = everything(place)
     with pytest.raises(PlayheadError, match=said):
-        sinks.commit(claim, wanted(0, 30), parts)
+        sinks.commit_all(claim, [(wanted(0, 30), parts)])
     assert everything(place) == before
 
 
@@ -187,11 +187,11 @@ def test_what_a_claim_leaves_open_is_where_the_next_one_begins(sinks):
     claim = begun(sinks)
     one = wanted(0, 30, closes=False)
     sinks.plan(claim, [one])
-    assert sinks.commit(claim, one, [closed(0, 10), closed(10, 20, count=3)])
+    assert sinks.commit_all(claim, [(one, [closed(0, 10), closed(10, 20, count=3)])])
     again = wanted(20, 40, closes=False)
     sinks.plan(claim, [again])
-    assert sinks.commit(claim, again, [])
-    assert sinks.commit(claim, again, []) is False
+    assert sinks.commit_all(claim, [(again, [])])
+    assert sinks.commit_all(claim, [(again, [])]) is False
     assert sinks.positions("c1", "orders")[LOG].next_offset == 20
     deliver(sinks, claim, 50)
     assert live(sinks) == [(0, 10, 1, "committed"), (10, 20, 1, "committed"), (20, 50, 1, "committed")]
@@ -202,17 +202,17 @@ def test_a_commit_told_twice_is_made_once(place, sinks):
     calls: list[object] = []
     one, parts = wanted(0, 30), [closed(0, 10), closed(10, 30)]
     sinks.plan(claim, [one])
-    assert sinks.commit(claim, one, parts, calls.append)
-    assert sinks.commit(claim, one, parts, calls.append) is False
+    assert sinks.commit_all(claim, [(one, parts)], calls.append)
+    assert sinks.commit_all(claim, [(one, parts)], calls.append) is False
     deliver(sinks, claim, 40)
     sinks.plan(claim, [wanted(40, 50)])
     listed = [part.outputs for part in parts]
     before = everything(place)
-    assert sinks.commit(claim, one, [closed(0, 10, outputs=list(listed[0])), parts[1]], calls.append) is False
+    assert sinks.commit_all(claim, [(one, [closed(0, 10, outputs=list(listed[0])), parts[1]])], calls.append) is False
     assert len(calls) == 1
     for other in ([closed(0, 30)], [closed(0, 10, hash_sum=7), parts[1]], [closed(0, 10, outputs=()), parts[1]]):
         with pytest.raises(Refused, match="what is recorded of it is not what is to be committed"):
-            sinks.commit(claim, one, other, calls.append)
+            sinks.commit_all(claim, [(one, other)], calls.append)
     assert len(calls) == 1
     assert everything(place) == before
 
@@ -230,7 +230,7 @@ def test_nothing_to_do_is_nothing_done(place, sinks):
 def test_a_commit_without_a_claim_is_refused(sinks):
     claim = begun(sinks)
     with pytest.raises(Refused, match="is not claimed"):
-        sinks.commit(claim, wanted(0, 30), [closed(0, 30)])
+        sinks.commit_all(claim, [(wanted(0, 30), [closed(0, 30)])])
 
 
 def test_several_claims_are_committed_together_or_not_at_all(place, sinks):
@@ -280,7 +280,7 @@ def test_an_error_in_the_targets_rows_is_said_and_nothing_is_committed(place, si
         connection.execute(text("insert into nowhere values (1)"))
 
     with pytest.raises(PlayheadError, match="nowhere"):
-        sinks.commit(claim, wanted(0, 30), [closed(0, 30)], also)
+        sinks.commit_all(claim, [(wanted(0, 30), [closed(0, 30)])], also)
     assert everything(place) == before
 
 
@@ -294,7 +294,7 @@ def test_an_older_run_writes_nothing_more(place, sinks):
         lambda: sinks.adopt(first, {NEXT: 0}),
         lambda: sinks.open_claims(first),
         lambda: sinks.plan(first, [wanted(0, 30)]),
-        lambda: sinks.commit(first, wanted(0, 30), [closed(0, 30)], calls.append),
+        lambda: sinks.commit_all(first, [(wanted(0, 30), [closed(0, 30)])], calls.append),
         lambda: sinks.published(first, {LOG: 0}),
         lambda: sinks.remember(first, "schema", "mine"),
     )
@@ -361,7 +361,7 @@ def test_topics_that_share_partition_numbers_do_not_share_anything_else(sinks):
     logs = {Log(topic, topic, partition): 10 * partition for topic in ("a", "b") for partition in (0, 1)}
     sinks.adopt(claim, logs)
     sinks.plan(claim, [wanted(10, 15, Log("a", "a", 1)), wanted(0, 5, Log("b", "b", 0))])
-    assert sinks.commit(claim, wanted(0, 5, Log("b", "b", 0)), [closed(0, 5, Log("b", "b", 0))])
+    assert sinks.commit_all(claim, [(wanted(0, 5, Log("b", "b", 0)), [closed(0, 5, Log("b", "b", 0))])])
     found = {log: one.next_offset for log, one in sinks.positions("c1", "orders").items()}
     assert found == {**logs, Log("b", "b", 0): 5}
     assert sinks.open_claims(claim) == [wanted(10, 15, Log("a", "a", 1))]

@@ -283,7 +283,7 @@ def test_runs_show_tells_each_partition_and_what_was_delivered(lab, do, playhead
     claim = sink.ranges.ledger.claim(sink.claim.cluster, sink.name, HERE, LOCAL)
     one = wanted(20, 30, sink.logs[1])
     sink.ranges.plan(claim, [one])
-    sink.ranges.commit(claim, one, [closed(20, 30, sink.logs[1], count=8, rejected=2)])
+    sink.ranges.commit_all(claim, [(one, [closed(20, 30, sink.logs[1], count=8, rejected=2)])])
     sink.ranges.plan(claim, [wanted(30, 50, sink.logs[1])])
     shown = json.loads(do("runs", "show", sink.name, "-o", "json").exits(0).out)
     numbers = ("position", "end", "lag", "published", "ranges", "count", "rejected", "claimed")
