@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pytest
 
+from integration.consents import Asked, nothing
 from integration.ledgers import HERE, Place
 from playhead.model.ranges import Log, OffsetRange
-from playhead.pipeline.sinks import RECORDS, Rejected
+from playhead.pipeline.sinks import RECORDS, Committing, Rejected, Writer
 from playhead.pipeline.sinks.jdbc.address import ledger_url
-from playhead.pipeline.sinks.jdbc.sink import JdbcSink, open_jdbc_sink
-from playhead.pipeline.sinks.jdbc.writer import JdbcWriter
+from playhead.pipeline.sinks.jdbc.opening import open_jdbc_sink
+from playhead.pipeline.sinks.jdbc.sink import JdbcSink
 from playhead.sql.ledger import Ledger, open_ledger
 from playhead.sql.ledger_values import Claim
 from playhead.sql.range_ledger import RangeLedger
@@ -80,6 +82,7 @@ class Delivery:
     claim: Claim
     rejected: list[Rejected] = field(default_factory=list)
     size: int = 1000
+    asked: Callable[[], None] = nothing
 
     @property
     def ranges(self) -> RangeLedger:
@@ -96,28 +99,31 @@ class Delivery:
         self.ranges.plan(self.claim, [one])
         return one
 
-    def staged(self, claim: RangeClaim, records: Sequence[Record]) -> list[ClosedRange]:
-        return self.attempted(self.writer(), claim, records)
-
-    def writer(self) -> JdbcWriter:
+    def writer(self) -> Writer:
         """As it comes to an executor."""
-        made = self.sink.writer(lambda name, make: make(), {})
+        committing = Committing(self.claim, Asked(self.asked))
+        made = self.sink.writer(lambda name, make: make(), {}, committing)
         return pickle.loads(pickle.dumps(made))  # type: ignore[no-any-return]  # noqa: S301
 
-    def attempted(self, writer: JdbcWriter, claim: RangeClaim, records: Sequence[Record]) -> list[ClosedRange]:
+    def attempted(self, writer: Writer, claim: RangeClaim, records: Sequence[Record]) -> list[ClosedRange]:
+        """What a task does. Into PostgreSQL, that is all; what goes into SQLite is staged."""
         parts = batches(records, claim.range.start, self.size)
         return list(writer.write(claim, parts, self.rejected.append))
 
     def committed(self, claim: RangeClaim, closed: Sequence[ClosedRange]) -> bool:
+        """By the driver."""
         done = [(claim, closed)]
         return self.ranges.commit_all(self.claim, done, self.sink.merging(done))
 
-    def deliver(self, *records: Record, topic: str = "orders", partition: int = 0) -> ClosedRange:
-        claim = self.claimed(len(records), topic, partition)
-        closed = self.staged(claim, records)
-        assert self.committed(claim, closed)
+    def done(self, claim: RangeClaim, *records: Record) -> ClosedRange:
+        """What task and driver do together."""
+        closed = self.attempted(self.writer(), claim, records)
+        assert self.committed(claim, closed) is not self.sink.commits_in_tasks
         self.sink.settled([claim])
         return closed[0]
+
+    def deliver(self, *records: Record, topic: str = "orders", partition: int = 0) -> ClosedRange:
+        return self.done(self.claimed(len(records), topic, partition), *records)
 
     def _positions(self) -> dict[Log, SinkPosition]:
         return dict(self.ranges.positions(self.claim.cluster, self.claim.pipeline))
@@ -150,3 +156,25 @@ def opened(place: Place, **options: str) -> "Delivery":
 
 
 Open = Callable[..., Delivery]
+
+
+@pytest.fixture
+def start(place: Place) -> Iterator[Open]:
+    """Runs of a sink, each of which takes over from the one before."""
+    made: list[Delivery] = []
+
+    def make(**options: str) -> Delivery:
+        made.append(opened(place, **{"auto_create": "true", **options}))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.sink.close()
+        one.ledger.close()
+
+
+def leftovers(place: Place) -> list[str]:
+    """What steps left beside an SQLite database. In PostgreSQL nothing is staged."""
+    if place.kind == "postgresql":
+        return []
+    return sorted(path.name for path in place.path.parent.glob(f"{place.path.name}-playhead/*"))

@@ -1,53 +1,13 @@
-"""The JDBC sink without Spark: the writer is called as a task would, the merge as the driver does. psql and sqlite3 look."""
-
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from threading import Thread
+"""The JDBC sink without Spark: its writer and its sink are called as a task and the driver do. psql and sqlite3 look."""
 
 import pytest
 
-from integration.jdbc_sinks import (
-    IDS,
-    Delivery,
-    Open,
-    batches,
-    column,
-    opened,
-    order,
-    struct,
-    told,
-    tombstone,
-)
-from integration.ledgers import Place, lab, only_postgresql, only_sqlite, place
-from playhead.errors import Busy, NotFound, Refused, Rejected, Unreachable
-from playhead.sql.ledger_values import TakenOver
-from playhead.sql.range_values import RangeState
+from integration.jdbc_sinks import IDS, column, leftovers, order, start, struct, told, tombstone
+from integration.ledgers import lab, only_postgresql, only_sqlite, place
+from playhead.errors import NotFound, Refused, Rejected
 
-__all__ = ["lab", "place"]
+__all__ = ["lab", "place", "start"]
 ALL = "select id, name, amount from orders order by id, name"
-
-
-@pytest.fixture
-def start(place: Place) -> Iterator[Open]:
-    made: list[Delivery] = []
-
-    def make(**options: str) -> Delivery:
-        made.append(opened(place, **{"auto_create": "true", **options}))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.sink.close()
-        one.ledger.close()
-
-
-def leftovers(place: Place) -> list[str]:
-    if place.kind == "postgresql":
-        return sorted(name for name in place.tables() if name.startswith("playhead_staging"))
-    return sorted(path.name for path in place.path.parent.glob(f"{place.path.name}-playhead/*"))
 
 
 def test_rows_and_ranges_are_committed_together(start, place):
@@ -65,107 +25,6 @@ def test_many_batches_go_into_one_table(start, place):
     run.deliver(*(order(number, f"n{number}" * 40, number) for number in range(1000)))
     found = place.ask("select count(*), sum(amount), min(length(name)), count(distinct name) from orders")
     assert found == [("1000", "499500", "80", "1000")]
-
-
-def test_a_merge_that_fails_later_leaves_neither_rows_nor_ranges(start, place):
-    run = start()
-    claim = run.claimed(2)
-    done = [(claim, run.staged(claim, [order(1), order(2)]))]
-    merge = run.sink.merging(done)
-
-    def fail(connection):
-        merge(connection)
-        raise Refused("the last moment")
-
-    with pytest.raises(Refused, match="the last moment"):
-        run.ranges.commit_all(run.claim, done, fail)
-    assert place.ask("select count(*) from orders") == [("0",)]
-    assert run.ranges.open_claims(run.claim) == [claim]
-    assert run.committed(*done[0])
-    assert place.ask("select count(*) from orders") == [("2",)]
-
-
-def test_of_two_attempts_of_one_claim_one_is_merged(start, place):
-    run = start()
-    claim = run.claimed(2)
-    writer = run.writer()
-    first = run.attempted(writer, claim, [order(1, "a", 1), order(2, "b", 2)])
-    second = run.attempted(writer, claim, [order(1, "a", 1), order(2, "b", 2)])
-    assert first == second
-    assert run.committed(claim, second)
-    assert not run.committed(claim, first)  # told twice, done once
-    assert place.ask(ALL) == [("1", "a", "1"), ("2", "b", "2")]
-
-
-def test_an_attempt_that_did_not_end_is_not_merged(start, place):
-    run = start()
-    claim = run.claimed(2)
-    writer = run.writer()
-
-    def broken():
-        yield from batches([order(1, "a", 1)])
-        raise OSError("the broker went away")
-
-    with pytest.raises(OSError, match="went away"):
-        list(writer.write(claim, broken(), run.rejected.append))
-    closed = run.attempted(writer, claim, [order(1, "a", 1), order(2, "b", 2)])
-    assert run.committed(claim, closed)
-    assert place.ask(ALL) == [("1", "a", "1"), ("2", "b", "2")]
-
-
-def test_staging_that_was_swept_is_not_merged_and_nothing_is_committed(start, place):
-    older, newer = start(), start()
-    claim = newer.claimed(1)
-    closed = newer.staged(claim, [order(1)])
-    older.writer()  # sweeps, although it was taken over
-    with pytest.raises(Rejected):  # the table or folder is not there
-        newer.committed(claim, closed)
-    assert newer.position() == 0
-    assert newer.committed(claim, newer.staged(claim, [order(1)]))
-    assert place.ask("select count(*) from orders") == [("1",)]
-
-
-KILLED = """
-import os, signal, sys
-from integration.jdbc_sinks import opened, order
-from integration.ledgers import Place
-place = Place.__new__(Place)
-place.kind, place.url, place.path, point = sys.argv[1], sys.argv[2], __import__("pathlib").Path(sys.argv[3]), sys.argv[4]
-die = lambda: os.kill(os.getpid(), signal.SIGKILL)
-run = opened(place, auto_create="true")
-claim = run.claimed(3)
-closed = run.staged(claim, [order(1, "a", 1), order(2, "b", 2), order(3, "c", 3)])
-point == "staged" and die()
-merge = run.sink.merging([(claim, closed)])
-def also(connection):
-    merge(connection)
-    point == "merged" and die()
-run.ranges.commit_all(run.claim, [(claim, closed)], also)
-die()
-"""
-
-
-@pytest.mark.parametrize("point", ["staged", "merged", "committed"])
-def test_whoever_is_killed_loses_nothing_and_doubles_nothing(start, place, point):
-    command = [sys.executable, "-c", KILLED, place.kind, place.url, str(place.path), point]
-    done = subprocess.run(
-        command,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
-    assert len(leftovers(place)) == 1
-    run = start()
-    for claim in run.ranges.open_claims(run.claim):
-        assert run.committed(claim, run.staged(claim, [order(1, "a", 1), order(2, "b", 2), order(3, "c", 3)]))
-        run.sink.settled([claim])
-    run.deliver(order(4, "d", 4))
-    assert place.ask(ALL) == [(str(n), "abcd"[n - 1], str(n)) for n in range(1, 5)]
-    assert run.position() == 4
-    assert {one.state for one in run.ranges.list_ranges("c1", "sink")} == {RangeState.COMMITTED}
-    assert leftovers(place) == []
 
 
 def test_of_several_records_of_a_key_the_last_counts(start, place):
@@ -253,13 +112,11 @@ def test_a_primitive_key_is_one_column(start, place):
     assert place.ask("select code, amount from orders") == [("x", "3")]
 
 
-def test_topics_and_partitions_of_one_commit_go_to_their_tables(start, place):
+def test_topics_and_partitions_go_to_their_tables(start, place):
     run = start(insert_mode="upsert", pk_mode="record_key", table_name_format="t_${topic}")
-    claims = [run.claimed(2, "orders", 0), run.claimed(2, "orders", 1), run.claimed(1, "bills", 0)]
-    writer = run.writer()
-    records = [[order(1, "a"), order(2, "b")], [order(2, "later partition"), order(3, "c")], [order(1, "bill")]]
-    done = [(claim, run.attempted(writer, claim, rows)) for claim, rows in zip(claims, records, strict=True)]
-    assert run.ranges.commit_all(run.claim, done, run.sink.merging(done))
+    run.deliver(order(1, "a"), order(2, "b"))
+    run.deliver(order(2, "later partition"), order(3, "c"), partition=1)
+    run.deliver(order(1, "bill"), topic="bills")
     assert place.ask("select id, name from t_orders order by id") == [("1", "a"), ("2", "later partition"), ("3", "c")]
     assert place.ask("select id, name from t_bills") == [("1", "bill")]
 
@@ -279,31 +136,13 @@ def test_a_table_that_is_missing_is_made_only_if_wanted(start, place):
     assert place.tables() & {"orders"} == set() and run.position() == 0
 
 
-def test_two_tasks_that_make_one_table_make_it_once(start, place):
-    run = start(pk_mode="record_key")
-    claims = [run.claimed(1, "orders", partition) for partition in range(4)]
-    writer = run.writer()
-    done = []
-    tasks = [
-        Thread(target=lambda claim=claim, at=at: done.append((claim, run.attempted(writer, claim, [order(at)]))))
-        for at, claim in enumerate(claims)
-    ]
-    for task in tasks:
-        task.start()
-    for task in tasks:
-        task.join()
-    assert len(done) == 4
-    assert run.ranges.commit_all(run.claim, done, run.sink.merging(done))
-    assert place.ask("select id from orders order by id") == [("0",), ("1",), ("2",), ("3",)]
-
-
 def test_a_column_that_is_missing_stops_the_run(start, place):
     place.ask("create table orders (id bigint, name text)")
     run = start()
     with pytest.raises(Refused, match="table orders has no column amount"):
         run.deliver(order(1))
     place.ask("alter table orders add amount int")
-    assert run.committed(run.ranges.open_claims(run.claim)[0], run.staged(run.claimed(1), [order(1)]))
+    run.done(run.ranges.open_claims(run.claim)[0], order(1))
 
 
 def test_a_null_for_a_column_that_needs_a_value_is_a_bad_record(start, place):
@@ -321,7 +160,7 @@ def test_what_the_database_refuses_is_named_and_nothing_is_committed(start, plac
     run = start()
     with pytest.raises(Rejected, match="small") as caught:
         run.deliver(order(1, "a", 1), order(2, "b", 50))
-    assert "nothing of this step was committed" in str(caught.value.hint)
+    assert "nothing of its partition was committed" in str(caught.value.hint)
     assert place.ask("select count(*) from orders") == [("0",)] and run.position() == 0
 
 
@@ -337,55 +176,6 @@ def test_odd_names_are_only_names(start, place):
     schema = struct(column(odd, "int32", optional=False), column("%(x)s", "string", default="it's %"))
     run.deliver((None, told(schema, {odd: 1, "%(x)s": "y"})), (None, told(schema, {odd: 1, "%(x)s": "z"})))
     assert place.ask('select "a ""b"" %s; drop table x --", "%(x)s" from "or""ders %d"') == [("1", "z")]
-
-
-@only_postgresql
-def test_a_table_that_changes_on_the_way_is_refused(start, place):
-    run = start()
-    run.deliver(order(1))
-    claim = run.claimed(1)
-    closed = run.staged(claim, [order(2, "b", 2)])
-    place.ask("alter table orders alter id type double precision")
-    with pytest.raises(Busy, match="was changed while rows were on their way"):
-        run.committed(claim, closed)
-    assert place.ask("select id from orders") == [("1",)]
-
-
-@only_postgresql
-def test_a_database_that_falls_over_forgets_the_step_and_nothing_else(start, place, lab):
-    run = start()
-    run.deliver(order(1))
-    claim = run.claimed(1)
-    closed = run.staged(claim, [order(2)])
-    lab.kill("postgres")
-    with pytest.raises(Unreachable):
-        run.committed(claim, closed)
-    lab.start("postgres")
-    with pytest.raises(Busy, match=r"the staged rows of .* are gone"):  # the server emptied what it does not log
-        run.committed(claim, closed)
-    assert run.committed(claim, run.staged(claim, [order(2)]))
-    assert place.ask("select id from orders order by id") == [("1",), ("2",)]
-
-
-@only_postgresql
-def test_a_late_writer_of_a_dead_step_is_in_nobodys_way(start, place):
-    older, taken = start(), []
-    claim = older.claimed(2)
-    late = older.writer()
-
-    def slow():
-        yield from batches([order(1)])
-        newer = start()  # takes over while the task is still loading
-        assert newer.committed(claim, newer.staged(claim, [order(1), order(2)]))
-        taken.append(newer)
-        yield from batches([order(2)], 1)
-
-    closed = list(late.write(claim, slow(), older.rejected.append))
-    with pytest.raises(TakenOver):
-        older.committed(claim, closed)
-    taken[0].deliver(order(3))
-    assert place.ask("select id from orders order by id") == [("1",), ("2",), ("3",)]
-    assert leftovers(place) == []
 
 
 @only_sqlite

@@ -4,33 +4,18 @@ import base64
 import re
 import sqlite3
 import subprocess
-from collections.abc import Iterator
 from decimal import Context, Decimal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from integration.jdbc_sinks import MS, Delivery, Open, Record, column, decimal, logical, opened, struct, told
-from integration.ledgers import Place, lab, only_postgresql, only_sqlite, place
+from integration.jdbc_sinks import MS, Record, column, decimal, logical, opened, start, struct, told
+from integration.ledgers import lab, only_postgresql, only_sqlite, place
 from playhead.errors import Refused
 
-__all__ = ["lab", "place"]
+__all__ = ["lab", "place", "start"]
 REFUSED = (subprocess.CalledProcessError, sqlite3.IntegrityError)
-
-
-@pytest.fixture
-def start(place: Place) -> Iterator[Open]:
-    made: list[Delivery] = []
-
-    def make(**options: str) -> Delivery:
-        made.append(opened(place, **{"auto_create": "true", **options}))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.sink.close()
-        one.ledger.close()
 
 
 def unscaled(number: int) -> str:

@@ -122,7 +122,7 @@ def test_an_upsert_takes_the_last_record_of_a_key():
 
 def test_deletes_come_before_what_is_written_again():
     delete, insert = merge_statements(ORDERS, How("insert", deletes=True), "postgresql")
-    assert delete == 'DELETE FROM "orders" WHERE ("id") IN (SELECT "id" FROM playhead_merge WHERE __playhead_deleted)'
+    assert delete == 'DELETE FROM "orders" WHERE ("id") IN (SELECT "id" FROM playhead_merge_0 WHERE __playhead_deleted)'
     assert insert.endswith("WHERE __playhead_place > __playhead_gone) AS last")
 
 

@@ -11,10 +11,11 @@ pytest.importorskip("pyspark")
 from playhead.errors import Busy, Refused
 from playhead.kafka.log import Record
 from playhead.model import Deadline
+from playhead.pipeline.desk import Address, seat_at
 from playhead.pipeline.faults import fault_in, marked
 from playhead.pipeline.positions import _is_newer
 from playhead.pipeline.slots import Slots
-from playhead.pipeline.turns import COMMITTED, PRODUCED, READY, ROWS, Address, Turns, seat_at
+from playhead.pipeline.turns import COMMITTED, PRODUCED, READY, ROWS, Turns
 
 
 def run_tasks(turns: Turns, count: int, order: list[int], *, broken: int | None = None) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from playhead.model.ranges import Log, OffsetRange
 from playhead.sql.range_records import SinkPosition
-from playhead.sql.range_values import ClosedRange, RangeClaim
+from playhead.sql.range_values import Done, RangeClaim
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Claiming:
                 room -= len(claim.range)
         return claims
 
-    def learn(self, done: Sequence[tuple[RangeClaim, Sequence[ClosedRange]]], now_ms: int) -> None:
+    def learn(self, done: Sequence[Done], now_ms: int) -> None:
         """What the claims of a step came to."""
         for claim, closed in done:
             log = claim.range.log

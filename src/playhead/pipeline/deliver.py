@@ -17,7 +17,7 @@ from playhead.pipeline.delivering import CLAIM, RECEIPT_DDL, DeliverTask, closed
 from playhead.pipeline.faults import spark_translated
 from playhead.pipeline.rejects import RejectPolicy
 from playhead.pipeline.sinks import HASH, KEY, OFFSET, TIMESTAMP, VALUE, Writer
-from playhead.sql.range_values import ClosedRange, RangeClaim
+from playhead.sql.range_values import ClosedRange, Done, RangeClaim
 
 # Spark reads by its own rules and refuses these; what a group is for is done by the driver.
 _NOT_FOR_SPARK = frozenset(
@@ -45,7 +45,6 @@ _TUNED = {
     "receive.buffer.bytes": "1000000",
 }
 _NUMBERS = 100_000  # more partitions than a topic can have
-Done = tuple[RangeClaim, Sequence[ClosedRange]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,8 +49,10 @@ class DeliverTask:
             return
         number = first.column(CLAIM)[0].as_py()
         with self.policy.open() as reject:
-            closed = list(self.writer.write(self.claims[number], map(_records, chain([first], filled)), reject))
-            reject.flush()
+            closed = []
+            for one in self.writer.write(self.claims[number], map(_records, chain([first], filled)), reject):
+                reject.flush()  # before the writer goes on: it may commit
+                closed.append(one)
         row = [[number], [msgspec.json.encode(closed).decode()]]
         yield pa.RecordBatch.from_arrays(
             [pa.array(value, kind) for value, kind in zip(row, RECEIPT.types, strict=True)], schema=RECEIPT

@@ -24,10 +24,11 @@ from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import fence
 from playhead.model import Deadline, Map
 from playhead.pipeline.chunk_notes import NOTE, encode_note
+from playhead.pipeline.desk import Address, Seat, seat_at
 from playhead.pipeline.faults import marked
 from playhead.pipeline.partitioning import choose_partitions, first_and_last
 from playhead.pipeline.sources import CURSOR_ID, CURSOR_TIME, HASH, KEY, VALUE, Last
-from playhead.pipeline.turns import COMMITTED, PRODUCED, READY, ROWS, Address, Seat, seat_at
+from playhead.pipeline.turns import COMMITTED, PRODUCED, READY, ROWS
 
 RECEIPT = pa.schema(
     [

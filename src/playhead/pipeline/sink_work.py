@@ -13,7 +13,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from playhead.errors import Invalid, Refused
+from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.kafka.client import Admin
 from playhead.kafka.topics import Ends
 from playhead.model import Deadline, Map, TopicPartition
@@ -21,15 +21,17 @@ from playhead.model.ranges import Log
 from playhead.offsets.published import LEDGER_ID, Held, Mark, judge_start
 from playhead.pipeline.claiming import Claiming
 from playhead.pipeline.connector_run import ConnectorRun, Moved
-from playhead.pipeline.deliver import ISOLATION, READ_COMMITTED, Done, Reading, deliver
+from playhead.pipeline.consent import Consents
+from playhead.pipeline.deliver import ISOLATION, READ_COMMITTED, Reading, deliver
 from playhead.pipeline.group import GroupSettings, SeatLost, SinkGroup
 from playhead.pipeline.rejects import RejectPolicy
-from playhead.pipeline.sinks import Sink
+from playhead.pipeline.session import bind_address, driver_host
+from playhead.pipeline.sinks import Committing, Sink
 from playhead.pipeline.topic_logs import TopicLogs
 from playhead.sql.ledger_values import Claim
 from playhead.sql.range_ledger import RangeLedger
 from playhead.sql.range_records import SinkPosition
-from playhead.sql.range_values import RangeClaim
+from playhead.sql.range_values import Done, RangeClaim
 
 JOIN_SECONDS = 60.0
 STEP_CHUNKS = 2  # so many times what one step of a partition takes, for every slot: far below what the group allows
@@ -70,6 +72,7 @@ class SinkWork:
         self._ranges = delivery.ranges
         self._claim = delivery.claim
         self._is_resumed = False
+        self._claims: Sequence[RangeClaim] = ()
         per_claim = delivery.offsets_per_claim
         self._claiming = Claiming(
             sink.shape,
@@ -91,6 +94,8 @@ class SinkWork:
             self._group.join(Deadline(JOIN_SECONDS), run.progress.note)
             self._mark = Mark(self._recall(LEDGER_ID, _new_id), self._claim.epoch)
             self._positions = self._started(deadline)
+            spark = run.shared.spark
+            self._consents = parts.enter_context(Consents(self._confirm, driver_host(spark), bind_address(spark)))
             self._parts = parts.pop_all()
 
     def close(self) -> None:
@@ -203,20 +208,39 @@ class SinkWork:
             return False
         deadline = self._deadline()
         self._group.check(deadline)
-        claims = self._open_claims() or self._claimed(ends)
+        claims = self._claims = self._open_claims() or self._claimed(ends)
         if not claims:
             return False
-        shared = self._run.shared
-        writer = self._sink.writer(self._recall, self._samples(claims))
-        with shared.slots.take(min(len(claims), shared.slots.total)):
-            reading = Reading(self._delivery.properties, self._sink.has_keys)
-            done = deliver(shared.spark, reading, claims, writer, self._delivery.policy)
-        deadline = self._deadline()
-        self._logs.check_same([claim.range.log for claim in claims], deadline)
-        self._group.confirm(deadline)
-        self._ranges.commit_all(self._claim, done, self._sink.merging(done))
-        self._committed(done, deadline)
+        done = self._delivered(claims)
+        self._confirm()
+        left = self._left(done) if self._sink.commits_in_tasks else done
+        self._ranges.commit_all(self._claim, left, self._sink.merging(left))
+        self._committed(done, self._deadline())
         return True
+
+    def _delivered(self, claims: Sequence[RangeClaim]) -> list[Done]:
+        shared = self._run.shared
+        committing = Committing(self._claim, self._consents.consent)
+        writer = self._sink.writer(self._recall, self._samples(claims), committing)
+        reading = Reading(self._delivery.properties, self._sink.has_keys)
+        with shared.slots.take(min(len(claims), shared.slots.total)):
+            try:
+                return deliver(shared.spark, reading, claims, writer, self._delivery.policy)
+            except PlayheadError:
+                if self._consents.error is not None:
+                    raise self._consents.error from None  # why the tasks were stopped
+                raise
+
+    def _confirm(self) -> None:
+        """Right before anything of the step is committed. Tasks that do it by themselves ask from another thread."""
+        deadline = self._deadline()
+        self._logs.check_same([claim.range.log for claim in self._claims], deadline)
+        self._group.confirm(deadline)
+
+    def _left(self, done: Sequence[Done]) -> list[Done]:
+        """Claims that no task saw a record of, where tasks commit the others."""
+        still_open = self._ranges.open_claims(self._claim)
+        return [(claim, closed) for claim, closed in done if claim in still_open]
 
     def _open_claims(self) -> list[RangeClaim]:
         """What a run before this one has left open: finished first, as it was claimed."""

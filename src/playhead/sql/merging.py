@@ -1,11 +1,12 @@
-"""Staged rows -> the target table, by few statements for any number of rows.
+"""Rows -> the target table, by few statements for any number of rows.
 
 Rows that are only added go straight into the table. Others go into a temporary table first, with the partition and the offset of
-each record: of several records with one key the last counts. Over partitions there is no order, in Connect neither; here the
-higher partition wins. A key with a tombstone is deleted first, and what came after its last tombstone is written.
+each record: of several records with one key the last counts. Over partitions there is no order, in Connect neither. A key with a
+tombstone is deleted first, and what came after its last tombstone is written.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -18,9 +19,7 @@ from playhead.sql.target_tables import TableName, find_table, quoted
 
 PARTITION, OFFSET, DELETED = "__playhead_partition", "__playhead_offset", "__playhead_deleted"
 META = (PARTITION, OFFSET, DELETED)
-_TEMPORARY = "playhead_merge"
 _REFUSALS = ("22", "23", "42", "P0")  # SQLSTATE: the data, a constraint, the table itself, a trigger of it
-Load = Callable[[Connection, str, Sequence[str]], None]  # connection, the table as SQL names it, its columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,46 +44,65 @@ class How:
         return self.mode == "insert" and not self.deletes
 
 
-def merge(connection: Connection, layout: Layout, how: How, load: Load) -> None:
-    """Inside a transaction that somebody else ends. `load` writes all rows of the layout."""
-    with _refusing(layout.table):
+def prepare(connection: Connection, layout: Layout, how: How, number: int) -> str:
+    """The table that rows of this layout are loaded into, as SQL names it, in a transaction that somebody else ends. `number`
+    tells the layouts of one transaction apart; `loaded_columns` are what it takes."""
+    with refusing(layout.table):
         _check(connection, layout)
         if how.is_direct:
-            load(connection, layout.table.sql, layout.columns)
-            return
-        connection.exec_driver_sql(temporary_statement(layout, connection.dialect.name))
-        load(connection, _TEMPORARY, (*META, *layout.columns))
-        for statement in merge_statements(layout, how, connection.dialect.name):
+            return layout.table.sql
+        connection.exec_driver_sql(temporary_statement(layout, connection.dialect.name, number))
+    return _temporary(number)
+
+
+def loaded_columns(layout: Layout, how: How) -> tuple[str, ...]:
+    return layout.columns if how.is_direct else (*META, *layout.columns)
+
+
+def merge(connection: Connection, layout: Layout, how: How, number: int) -> None:
+    """What was loaded counts from here on. Transactions that do this to one table wait for each other: two of them with the same
+    keys in another order would block each other for ever."""
+    if how.is_direct:
+        return
+    with refusing(layout.table):
+        if connection.dialect.name == "postgresql":
+            key = zlib.crc32(f"playhead merges into {layout.table.sql}".encode())
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
+        for statement in merge_statements(layout, how, connection.dialect.name, number):
             connection.exec_driver_sql(statement)
-        connection.exec_driver_sql(f"DROP TABLE {_TEMPORARY}")
+        connection.exec_driver_sql(f"DROP TABLE {_temporary(number)}")
 
 
-def temporary_statement(layout: Layout, dialect: str) -> str:
+def temporary_statement(layout: Layout, dialect: str, number: int = 0) -> str:
     columns = _list(layout.columns)
     ending = "ON COMMIT DROP AS" if dialect == "postgresql" else "AS"
     meta = f"CAST(0 AS int) AS {PARTITION}, CAST(0 AS bigint) AS {OFFSET}, CAST(NULL AS boolean) AS {DELETED}"
     nothing = f"SELECT {meta}, {columns} FROM {layout.table.sql} WHERE 1 = 0"  # noqa: S608
-    return _escaped(f"CREATE TEMPORARY TABLE {_TEMPORARY} {ending} {nothing}", dialect)
+    return _escaped(f"CREATE TEMPORARY TABLE {_temporary(number)} {ending} {nothing}", dialect)
 
 
-def merge_statements(layout: Layout, how: How, dialect: str) -> list[str]:
+def merge_statements(layout: Layout, how: How, dialect: str, number: int = 0) -> list[str]:
     """From the temporary table into the target."""
-    made = []
+    made, source = [], _temporary(number)
     if how.deletes:
         keys = _list(layout.keys)
-        gone = f"SELECT {keys} FROM {_TEMPORARY} WHERE {DELETED}"  # noqa: S608
+        gone = f"SELECT {keys} FROM {source} WHERE {DELETED}"  # noqa: S608
         made.append(f"DELETE FROM {layout.table.sql} WHERE ({keys}) IN ({gone})")  # noqa: S608
     others = [column for column in layout.columns if column not in layout.keys]
     if how.mode == "update":
-        made += [_update(layout, others)] if others else []
+        made += [_update(layout, others, source)] if others else []
     else:
-        made.append(_insert(layout, how, others, dialect))
+        made.append(_insert(layout, how, others, dialect, source))
     return [_escaped(statement, dialect) for statement in made]
 
 
-def _insert(layout: Layout, how: How, others: Sequence[str], dialect: str) -> str:
+def _temporary(number: int) -> str:
+    return f"playhead_merge_{number}"
+
+
+def _insert(layout: Layout, how: How, others: Sequence[str], dialect: str, source: str) -> str:
     columns = _list(layout.columns)
-    chosen = _last(layout) if how.mode == "upsert" else _after_deletion(layout)
+    chosen = (_last if how.mode == "upsert" else _after_deletion)(layout, source)
     replaces = how.mode == "upsert" and dialect == "sqlite"  # as the connector does
     statement = (
         f"INSERT {'OR REPLACE ' if replaces else ''}INTO {layout.table.sql} ({columns}) SELECT {columns} FROM {chosen}"  # noqa: S608
@@ -95,25 +113,25 @@ def _insert(layout: Layout, how: How, others: Sequence[str], dialect: str) -> st
     return f"{statement} ON CONFLICT ({_list(layout.keys)}) DO " + (f"UPDATE SET {sets}" if sets else "NOTHING")
 
 
-def _update(layout: Layout, others: Sequence[str]) -> str:
+def _update(layout: Layout, others: Sequence[str], source: str) -> str:
     sets = ", ".join(f"{quoted(name)} = last.{quoted(name)}" for name in others)
     found = " AND ".join(f"target.{quoted(name)} = last.{quoted(name)}" for name in layout.keys)
-    return f"UPDATE {layout.table.sql} AS target SET {sets} FROM {_last(layout)} WHERE {found}"  # noqa: S608
+    return f"UPDATE {layout.table.sql} AS target SET {sets} FROM {_last(layout, source)} WHERE {found}"  # noqa: S608
 
 
-def _last(layout: Layout) -> str:
+def _last(layout: Layout, source: str) -> str:
     """The last record of each key, unless that is a tombstone."""
     keys, columns = _list(layout.keys), _list(layout.columns)
     window = f"row_number() OVER (PARTITION BY {keys} ORDER BY {PARTITION} DESC, {OFFSET} DESC) AS __playhead_place"
-    numbered = f"SELECT {columns}, {DELETED}, {window} FROM {_TEMPORARY}"  # noqa: S608
+    numbered = f"SELECT {columns}, {DELETED}, {window} FROM {source}"  # noqa: S608
     return f"(SELECT {columns} FROM ({numbered}) AS numbered WHERE __playhead_place = 1 AND NOT {DELETED}) AS last"  # noqa: S608
 
 
-def _after_deletion(layout: Layout) -> str:
+def _after_deletion(layout: Layout, source: str) -> str:
     """All records that came after the last tombstone of their key."""
     keys, columns = _list(layout.keys), _list(layout.columns)
     place = f"row_number() OVER (PARTITION BY {keys} ORDER BY {PARTITION}, {OFFSET}) AS __playhead_place"
-    numbered = f"SELECT {columns}, {DELETED}, {place} FROM {_TEMPORARY}"  # noqa: S608
+    numbered = f"SELECT {columns}, {DELETED}, {place} FROM {source}"  # noqa: S608
     gone = f"max(CASE WHEN {DELETED} THEN __playhead_place ELSE 0 END) OVER (PARTITION BY {keys}) AS __playhead_gone"
     told = f"SELECT {columns}, __playhead_place, {gone} FROM ({numbered}) AS numbered"  # noqa: S608
     return f"(SELECT {columns} FROM ({told}) AS told WHERE __playhead_place > __playhead_gone) AS last"  # noqa: S608
@@ -140,7 +158,7 @@ def _check(connection: Connection, layout: Layout) -> None:
 
 
 @contextmanager
-def _refusing(table: TableName) -> Iterator[None]:
+def refusing(table: TableName) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
@@ -169,5 +187,5 @@ def refusal(error: DBAPIError, table: TableName) -> PlayheadError:
     return Rejected(
         f"{doing}: {said} ({', '.join([*named, state or name])})",
         message=said,
-        hint="nothing of this step was committed; mend the records or the table, then run again",
+        hint="nothing of its partition was committed; mend the records or the table, then run again",
     )

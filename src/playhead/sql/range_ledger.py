@@ -88,28 +88,28 @@ class RangeLedger:
         before, and `also` was not called. `also` works on the ledger's own database and must not commit. It holds the run's
         row: whoever asks the run to stop has to wait. PostgreSQL ends it after ten idle seconds between two statements.
         """
+        return self._write(lambda connection: self.commit_within(connection, claim, done, also)) if done else False
+
+    def commit_within(
+        self, connection: Connection, claim: Claim, done: Sequence[Done], also: Also | None = None
+    ) -> bool:
+        """As `commit_all`, in a transaction of the same database that somebody else ends."""
         checks.check_done(done)
-        if not done:
+        run = self.ledger.own(connection, claim)
+        logs = [one.range.log for one, _ in done]
+        claims = rows.load_claims(connection, claim.cluster, claim.pipeline, logs)
+        if not checks.are_open([one for one, _ in done], claims):
+            recorded = rows.load_recorded(connection, claim.cluster, claim.pipeline, [one for one, _ in done])
+            checks.check_recorded(done, claims, recorded)
             return False
-
-        def act(connection: Connection) -> bool:
-            run = self.ledger.own(connection, claim)
-            logs = [one.range.log for one, _ in done]
-            claims = rows.load_claims(connection, claim.cluster, claim.pipeline, logs)
-            if not checks.are_open([one for one, _ in done], claims):
-                recorded = rows.load_recorded(connection, claim.cluster, claim.pipeline, [one for one, _ in done])
-                checks.check_recorded(done, claims, recorded)
-                return False
-            positions = rows.load_positions(connection, claim.cluster, claim.pipeline, logs)
-            for one, _ in done:
-                checks.check_position(one, positions)
-            if also is not None:
-                also(connection)
-            rows.close_claims(connection, claim, done)
-            self._count(connection, run, done)
-            return True
-
-        return self._write(act)
+        positions = rows.load_positions(connection, claim.cluster, claim.pipeline, logs)
+        for one, _ in done:
+            checks.check_position(one, positions)
+        if also is not None:
+            also(connection)
+        rows.close_claims(connection, claim, done)
+        self._count(connection, run, done)
+        return True
 
     def published(self, claim: Claim, offsets: Mapping[Log, int]) -> None:
         """What the consumer group was told. Logs without a position are refused."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from playhead.sql.range_values import ClosedRange, RangeClaim
+from playhead.sql.ledger_values import Claim
+from playhead.sql.range_values import ClosedRange, Done, RangeClaim
 
 if TYPE_CHECKING:
     from playhead.sql.range_ledger import Also
@@ -38,11 +39,24 @@ class Rejected:
     reason: str
 
 
-Reject = Callable[
-    [Rejected], None
-]  # raises if the run is to stop; else the record is dealt with and must not be delivered
+# Raises if the run is to stop; else the record is dealt with and must not be delivered.
+Reject = Callable[[Rejected], None]
 Recall = Callable[[str, Callable[[], str]], str]  # a name, and who makes the text if none is kept yet
 Samples = Mapping[str, Callable[[], pa.RecordBatch]]  # by topic: its first records of the step
+
+
+class Consent(Protocol):
+    def ask(self) -> None:
+        """Raises if the task must not commit."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Committing:
+    """For tasks that commit by themselves: the run in the ledger, and who is asked right before."""
+
+    run: Claim
+    consent: Consent
 
 
 class Writer(Protocol):
@@ -51,7 +65,8 @@ class Writer(Protocol):
     def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
         """Each range once all of it is durable, in order and without a hole: the first begins where the claim begins. The last
         one ends where the claim ends if the claim closes, or if no record is left behind it; else at the first record that is
-        left for the next claim."""
+        left for the next claim. Who takes a range has seen to its rejected records before it asks for more: a task that commits
+        by itself does that then."""
         ...
 
 
@@ -78,7 +93,12 @@ class Sink(Protocol):
         """Whether the keys of records matter; they are not read where they do not."""
         ...
 
-    def writer(self, recall: Recall, samples: Samples) -> Writer:
+    @property
+    def commits_in_tasks(self) -> bool:
+        """Whether each task commits its rows and its range by itself, in the ledger that is in the target."""
+        ...
+
+    def writer(self, recall: Recall, samples: Samples, committing: Committing) -> Writer:
         """For one step, whose topics `samples` names. `recall` keeps a text in the ledger, or gives the one that is kept."""
         ...
 
@@ -86,7 +106,7 @@ class Sink(Protocol):
         """Whether a run that goes on for ever closes what is below a full cut now, because of the clock."""
         ...
 
-    def merging(self, done: Sequence[tuple[RangeClaim, Sequence[ClosedRange]]]) -> "Also | None":
+    def merging(self, done: Sequence[Done]) -> "Also | None":
         """What belongs into the transaction that commits these ranges in the ledger, for a sink whose target is that database."""
         ...
 

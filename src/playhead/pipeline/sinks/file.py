@@ -22,14 +22,14 @@ import pyarrow.compute as pc
 from playhead.errors import ConfigInvalid, Fault
 from playhead.files import sync_folder
 from playhead.pipeline.records.options import STRING
-from playhead.pipeline.sinks import HASH, OFFSET, TIMESTAMP, VALUE, Recall, Reject, Rejected, Samples, Sink
+from playhead.pipeline.sinks import HASH, OFFSET, TIMESTAMP, VALUE, Committing, Recall, Reject, Rejected, Samples, Sink
 from playhead.pipeline.sinks.file_target import End, Part, Target, parts_folder, translated
 from playhead.pipeline.sinks.files.ranges import Tally
 from playhead.pipeline.sinks.values.jsontext import join_lines
 from playhead.pipeline.sinks.values.options import check_converters, parse_converter
 from playhead.pipeline.sinks.values.payloads import read_utf8
 from playhead.sql.range_kept import swap_kept
-from playhead.sql.range_values import ClosedRange, Output, RangeClaim
+from playhead.sql.range_values import ClosedRange, Done, Output, RangeClaim
 
 if TYPE_CHECKING:
     from playhead.sql.range_ledger import Also
@@ -48,7 +48,6 @@ PREFIXES = (
 )
 EMPTY_ONLY = frozenset({"transforms", "predicates"})
 _NULL = pa.scalar(b"null", pa.binary())
-Done = tuple[RangeClaim, Sequence[ClosedRange]]
 
 
 def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:
@@ -99,7 +98,11 @@ class FileSink:
     def has_keys(self) -> bool:
         return False
 
-    def writer(self, recall: Recall, samples: Samples) -> "LineWriter":  # noqa: ARG002  lines need no schema
+    @property
+    def commits_in_tasks(self) -> bool:
+        return False
+
+    def writer(self, recall: Recall, samples: Samples, committing: Committing) -> "LineWriter":  # noqa: ARG002  lines need no schema
         """The file is looked at before the work begins, not only when it is done."""
         is_first, self._recall = self._recall is None, recall
         self._target.lock()

@@ -5,7 +5,7 @@ from functools import partial
 
 from playhead.errors import Refused
 from playhead.pipeline.records.options import JSON
-from playhead.pipeline.sinks import Recall, Samples, Writer
+from playhead.pipeline.sinks import Committing, Recall, Samples, Writer
 from playhead.pipeline.sinks.by_topic import ByTopic
 from playhead.pipeline.sinks.files.opening import open_file_writer
 from playhead.pipeline.sinks.files.options import PARQUET, parse_options
@@ -13,10 +13,9 @@ from playhead.pipeline.sinks.files.schedule import next_rotation_ms
 from playhead.pipeline.sinks.values.inference import infer_schema
 from playhead.pipeline.sinks.values.options import parse_converter
 from playhead.pipeline.sinks.values.schema import Schema
-from playhead.sql.range_values import ClosedRange, RangeClaim
+from playhead.sql.range_values import Done, RangeClaim
 
 BY_CLOCK = "by the clock: records that are delivered anew from the start come into other files; a claim that is repeated does not"
-Done = Sequence[tuple[RangeClaim, Sequence[ClosedRange]]]
 
 
 class FilesSink:
@@ -37,7 +36,11 @@ class FilesSink:
     def has_keys(self) -> bool:
         return False
 
-    def writer(self, recall: Recall, samples: Samples) -> Writer:
+    @property
+    def commits_in_tasks(self) -> bool:
+        return False
+
+    def writer(self, recall: Recall, samples: Samples, committing: Committing) -> Writer:  # noqa: ARG002  the driver does
         told = self._converter.schemas_enable or self._converter.schema_text or self._converter.name != JSON
         if self._options.format.kind != PARQUET or told:
             return open_file_writer(self._config, self._worker)
@@ -60,7 +63,7 @@ class FilesSink:
         due = next_rotation_ms(self._options.cut, last_closed_ms)
         return due is not None and due <= now_ms
 
-    def merging(self, done: Done) -> None:
+    def merging(self, done: Sequence[Done]) -> None:
         """Files are there before the commit, and nothing of them is in a database."""
 
     def settled(self, done: Sequence[RangeClaim]) -> None:

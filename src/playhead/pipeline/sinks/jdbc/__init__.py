@@ -16,6 +16,6 @@ __all__ = ["check_options", "ledger_url", "open_jdbc_sink"]
 
 
 def open_jdbc_sink(config: Mapping[str, str], worker: Mapping[str, str]) -> "Sink":
-    from playhead.pipeline.sinks.jdbc.sink import open_jdbc_sink as opened
+    from playhead.pipeline.sinks.jdbc.opening import open_jdbc_sink as opened
 
     return opened(config, worker)

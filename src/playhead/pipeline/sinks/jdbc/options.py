@@ -1,8 +1,8 @@
 """The options of a JDBC sink connector, under their own names, with its defaults and meanings.
 
 Nothing is silently ignored: every option is honoured, known to make no difference on Spark, or refused by its name; all faults
-are told at once. `batch.size` makes no difference: a step is one transaction. `max.retries` and `retry.backoff.ms` make none
-either: a step that fails is planned anew. References like `${env:X}` are resolved before.
+are told at once. `batch.size` makes no difference: each partition of a step is one transaction. `max.retries` and
+`retry.backoff.ms` make none either: a step that fails is planned anew. References like `${env:X}` are resolved before.
 """
 
 import hashlib

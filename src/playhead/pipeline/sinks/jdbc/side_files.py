@@ -72,7 +72,6 @@ class FileLoader:
         self._attempt = attempt
         self._segment = -1
         self._file: pa.ipc.RecordBatchFileWriter | None = None
-        self.size = 0  # files tell nothing of the size in the database
 
     def write_batch(self, segment: int, batch: pa.RecordBatch) -> None:
         if segment != self._segment or self._file is None:

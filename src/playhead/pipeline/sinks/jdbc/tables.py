@@ -9,6 +9,7 @@ from playhead.pipeline.sinks.jdbc.ddl import column_rule, column_type
 from playhead.pipeline.sinks.jdbc.fitting import check_column
 from playhead.pipeline.sinks.jdbc.layout import Field, Layout
 from playhead.pipeline.sinks.jdbc.options import UPDATE, JdbcSinkOptions
+from playhead.sql import merging
 from playhead.sql.address import parse_address
 from playhead.sql.database import Database
 from playhead.sql.faults import translated
@@ -35,12 +36,21 @@ def name_of(topic: str, options: JdbcSinkOptions, target: Target) -> TableName:
     return name
 
 
+def how_of(options: JdbcSinkOptions) -> merging.How:
+    return merging.How(options.insert_mode, options.deletes)
+
+
 @dataclass(frozen=True, slots=True)
 class Fitted:
     """A layout and the columns of the table that its fields go to, side by side."""
 
     fields: tuple[Field, ...]
     columns: tuple[TargetColumn, ...]
+
+    def layout(self, table: TableName) -> merging.Layout:
+        keys = tuple(column.name for one, column in self.pairs if one.is_key)
+        columns, kinds = (tuple(getattr(column, part) for column in self.columns) for part in ("name", "kind"))
+        return merging.Layout(table, columns, kinds, keys)
 
     @property
     def pairs(self) -> list[tuple[Field, TargetColumn]]:

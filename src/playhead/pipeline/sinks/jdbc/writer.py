@@ -1,198 +1,80 @@
-"""One claim, staged: records become rows, rows the bytes that the database takes, and all of them lie beside the table at once.
+"""One claim into PostgreSQL, by the task that reads it: rows and range in one transaction of that database.
 
-The table itself is touched only by who commits. A second attempt stages the same rows under another token; one of them is merged.
+The rows stream into the table while they are read. Right before the commit the driver is asked, and the ledger, under the lock of
+the run's row: whoever was overtaken, or comes a second time, takes back all it wrote.
 """
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from playhead.pipeline.sinks import HASH, OFFSET, TIMESTAMP, Reject, Rejected
+from playhead.errors import Busy
+from playhead.pipeline.sinks import Committing, Reject
 from playhead.pipeline.sinks.jdbc.address import Target
-from playhead.pipeline.sinks.jdbc.batches import Run, Sorting
+from playhead.pipeline.sinks.jdbc.batches import Sorting
 from playhead.pipeline.sinks.jdbc.copy_rows import Encoded, Fixed, encode_rows
 from playhead.pipeline.sinks.jdbc.encoding import encode_column
-from playhead.pipeline.sinks.jdbc.fitting import find_misfits
-from playhead.pipeline.sinks.jdbc.layout import OF_KAFKA, OF_KEY, Field, Unfit, find_layout
-from playhead.pipeline.sinks.jdbc.options import COORDINATES, JdbcSinkOptions
-from playhead.pipeline.sinks.jdbc.plain import to_plain
-from playhead.pipeline.sinks.jdbc.side_files import FileLoader, FileStaging
-from playhead.pipeline.sinks.jdbc.tables import Fitted, Tables, name_of
-from playhead.pipeline.sinks.values import Bad
-from playhead.pipeline.sinks.values.arrowtypes import arrow_type
-from playhead.pipeline.sinks.values.schema import Schema
-from playhead.sql.range_values import ClosedRange, Output, RangeClaim
-from playhead.sql.staging import Loader, TableStaging
+from playhead.pipeline.sinks.jdbc.making import Places, RowMaker
+from playhead.pipeline.sinks.jdbc.options import JdbcSinkOptions
+from playhead.pipeline.sinks.jdbc.tables import Fitted, Tables, how_of, name_of
+from playhead.sql.ledger import open_ledger
+from playhead.sql.loading import Copying, copying
+from playhead.sql.merging import Layout
+from playhead.sql.range_ledger import RangeLedger
+from playhead.sql.range_values import ClosedRange, RangeClaim
 
-_WRAP = 1 << 64
+_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class JdbcWriter:
-    """`Writer` of the JDBC sink connectors. Picklable: what is alive is made in `write`."""
+class CommittingWriter:
+    """`Writer` of PostgreSQL. Picklable: what is alive is made in `write`."""
 
     sorting: Sorting
     target: Target
-    staging: TableStaging | FileStaging
+    committing: Committing
 
     def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
-        options = self.sorting.options
+        options, url = self.sorting.options, self.target.url
         tables = Tables(name_of(claim.range.topic, options, self.target), options, self.target)
-        with self.staging.loading() as loader:
-            task = _Task(claim, self.sorting, tables, loader, reject)
+        with open_ledger(url, _SECONDS) as ledger, copying(url, how_of(options)) as rows:
+            maker = RowMaker(claim, self.sorting, tables, CopyLoad(rows, options), reject)
             for batch in batches:
-                task.take(batch)
-            closed = task.closed()
-            loader.finish(task.header(closed))
-        yield closed
+                maker.take(batch)
+            closed = maker.closed()
+            yield closed
+            rows.merge()
+            self.committing.consent.ask()
+            if not RangeLedger(ledger).commit_within(rows.connection, self.committing.run, [(claim, [closed])]):
+                raise Busy(f"{claim.range} was committed by another attempt", hint="what is left is planned anew")
 
 
-@dataclass(slots=True)
-class _Task:
-    claim: RangeClaim
-    sorting: Sorting
-    tables: Tables
-    loader: Loader | FileLoader
-    reject: Reject
-    _segments: list[Fitted] = field(default_factory=list)
-    _schema: Schema | None = None  # of the last value, for tombstones that have none
-    _count: int = 0
-    _rejected: int = 0
-    _xor: int = 0
-    _sum: int = 0
-    _times: list[int] = field(default_factory=list)
+@dataclass(frozen=True, slots=True)
+class CopyLoad:
+    """`Load` of rows as bytes of a binary COPY."""
+
+    rows: Copying
+    options: JdbcSinkOptions
 
     @property
-    def options(self) -> JdbcSinkOptions:
-        return self.sorting.options
+    def size(self) -> int:
+        return self.rows.size
 
-    def take(self, batch: pa.RecordBatch) -> None:
-        if not batch.num_rows:
-            return
-        runs, bad = self.sorting.sort(batch)
-        delivered = []
-        for run in runs:
-            kept, unfit = self._run(run, batch)
-            delivered.append(kept)
-            bad += unfit
-        self._tell(batch, bad)
-        self._tally(batch, np.concatenate(delivered) if delivered else np.empty(0, np.int64))
+    def begin(self, layout: Layout) -> None:
+        self.rows.begin(layout)
 
-    def closed(self) -> ClosedRange:
-        size = self.loader.size
-        outputs = (Output(str(self.tables.name), self._count, size),) if self._count else ()
-        first, last = (min(self._times), max(self._times)) if self._times else (None, None)
-        return ClosedRange(self.claim.range, self._count, self._xor, self._sum, outputs, self._rejected, first, last)
-
-    def header(self, closed: ClosedRange) -> bytes:
-        span = self.claim.range
-        told = {
-            "claim": [
-                span.topic,
-                span.topic_id,
-                span.partition,
-                span.start,
-                span.end,
-                self.claim.generation,
-                self.claim.shape,
-            ],
-            "digest": [closed.count, closed.hash_xor, closed.hash_sum],
-            "table": [self.tables.name.schema, self.tables.name.name],
-            "segments": [
-                {
-                    "columns": [column.name for column in fitted.columns],
-                    "kinds": [column.kind for column in fitted.columns],
-                    "keys": [column.name for one, column in fitted.pairs if one.is_key],
-                }
-                for fitted in self._segments
-            ],
-        }
-        return json.dumps(told).encode()
-
-    def _tell(self, batch: pa.RecordBatch, bad: list[Bad]) -> None:
-        span = self.claim.range
-        for one in sorted(bad):
-            self._rejected += 1
-            self.reject(Rejected(span.topic, span.partition, batch.column(OFFSET)[one.row].as_py(), one.reason))
-
-    def _tally(self, batch: pa.RecordBatch, rows: np.ndarray) -> None:
-        if not len(rows):
-            return
-        hashes = pc.fill_null(batch.column(HASH), 0).to_numpy(zero_copy_only=False)[rows]
-        self._count += len(rows)
-        self._xor ^= int(np.bitwise_xor.reduce(hashes))
-        self._sum = (self._sum + int(hashes.sum(dtype=np.int64)) + _WRAP // 2) % _WRAP - _WRAP // 2
-        micros = pc.fill_null(batch.column(TIMESTAMP).cast(pa.int64()), -1000).to_numpy(zero_copy_only=False)[rows]
-        self._times += [int(micros.min()) // 1000, int(micros.max()) // 1000]
-
-    def _run(self, run: Run, batch: pa.RecordBatch) -> tuple[np.ndarray, list[Bad]]:
-        """The rows that were staged, or are not needed, and those that do not fit."""
-        self._schema = run.value_schema or self._schema
-        try:
-            layout = find_layout(self.options, run.key_schema, self._schema)
-            fitted = self.tables.fit(layout, deletes_only=self._schema is None)
-        except Unfit as error:
-            return run.rows[:0], [Bad(int(row), str(error)) for row in run.rows]
-        if fitted is None:
-            return run.rows, []
-        columns = [self._column(one, run, batch) for one in fitted.fields]
-        bad = _misfits(fitted, columns, run)
-        keep = np.ones(len(run.rows), bool)
-        if bad:
-            keep[np.searchsorted(run.rows, [one.row for one in bad])] = False
-            columns = [column.filter(pa.array(keep)) for column in columns]
-        rows = run.rows[keep]
-        if len(rows):
-            self._stage(fitted, columns, batch.column(OFFSET).to_numpy()[rows], run.deleted[keep])
-        return rows, bad
-
-    def _column(self, one: Field, run: Run, batch: pa.RecordBatch) -> pa.Array:
-        if one.source == OF_KAFKA:
-            place = (self.options.pk_fields or COORDINATES).index(one.name)
-            if place == 2:
-                return batch.column(OFFSET).take(pa.array(run.rows))
-            span = self.claim.range
-            value = pa.scalar(span.topic) if place == 0 else pa.scalar(span.partition, pa.int32())
-            return pa.repeat(value, len(run.rows))
-        side = run.key if one.source == OF_KEY else run.value
-        if side is None:  # tombstones of a batch that has nothing else
-            return pa.nulls(len(run.rows), arrow_type(one.schema))
-        return side.column(one.name)
-
-    def _stage(self, fitted: Fitted, columns: list[pa.Array], offsets: np.ndarray, deleted: np.ndarray) -> None:
-        if not self._segments or self._segments[-1] != fitted:
-            self._segments.append(fitted)
-        number = len(self._segments) - 1
-        partition = np.full(len(offsets), self.claim.range.partition)
-        if isinstance(self.loader, FileLoader):
-            meta = (
-                []
-                if self.options.is_direct
-                else [pa.array(one) for one in (partition, offsets, deleted.astype(np.int64))]
-            )
-            arrays = [*meta, *(to_plain(column) for column in columns)]
-            names = [str(place) for place in range(len(arrays))]
-            self.loader.write_batch(number, pa.RecordBatch.from_arrays(arrays, names))
-            return
+    def add(self, fitted: Fitted, columns: list[pa.Array], places: Places) -> None:
         encoded: list[Encoded] = []
+        count = len(places.offsets)
         if not self.options.is_direct:
-            encoded = [Fixed(partition.astype(">i4")), Fixed(offsets.astype(">i8")), Fixed(deleted.astype("u1"))]
+            partition = pa.repeat(places.partition, count).to_numpy(zero_copy_only=False)
+            encoded = [
+                Fixed(partition.astype(">i4")),
+                Fixed(places.offsets.astype(">i8")),
+                Fixed(places.deleted.astype("u1")),
+            ]
         for column, target in zip(columns, fitted.columns, strict=True):
             encoded.append(encode_column(column, target, self.options.zone))
-        for octets in encode_rows(encoded, len(offsets)):
-            self.loader.write(number, octets)
-
-
-def _misfits(fitted: Fitted, columns: list[pa.Array], run: Run) -> list[Bad]:
-    """One reason a record, that of the first column."""
-    found: dict[int, str] = {}
-    for (one, target), column in zip(fitted.pairs, columns, strict=True):
-        for wrong, reason in find_misfits(column, target, is_key=one.is_key):
-            mask = wrong if one.is_key else wrong & ~run.deleted
-            for row in run.rows[mask].tolist():
-                found.setdefault(row, reason)
-    return [Bad(row, reason) for row, reason in sorted(found.items())]
+        for octets in encode_rows(encoded, count):
+            self.rows.write(octets)

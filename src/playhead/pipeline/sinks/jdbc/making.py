@@ -1,0 +1,147 @@
+"""The records of one claim become rows of their table: sorted by schema, fitted to its columns, handed to a load in order."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from playhead.pipeline.sinks import HASH, OFFSET, TIMESTAMP, Reject, Rejected
+from playhead.pipeline.sinks.jdbc.batches import Run, Sorting
+from playhead.pipeline.sinks.jdbc.fitting import find_misfits
+from playhead.pipeline.sinks.jdbc.layout import OF_KAFKA, OF_KEY, Field, Unfit, find_layout
+from playhead.pipeline.sinks.jdbc.options import COORDINATES, JdbcSinkOptions
+from playhead.pipeline.sinks.jdbc.tables import Fitted, Tables
+from playhead.pipeline.sinks.values import Bad
+from playhead.pipeline.sinks.values.arrowtypes import arrow_type
+from playhead.pipeline.sinks.values.schema import Schema
+from playhead.sql.merging import Layout
+from playhead.sql.range_values import ClosedRange, Output, RangeClaim
+
+_WRAP = 1 << 64
+
+
+class Places(NamedTuple):
+    """Of rows: where their records are, and which of them delete."""
+
+    partition: int
+    offsets: np.ndarray
+    deleted: np.ndarray
+
+
+class Load(Protocol):
+    """Where rows go. `size` is in bytes, as far as known."""
+
+    @property
+    def size(self) -> int: ...
+
+    def begin(self, layout: Layout) -> None:
+        """The rows that follow are of this layout."""
+        ...
+
+    def add(self, fitted: Fitted, columns: list[pa.Array], places: Places) -> None: ...
+
+
+@dataclass(slots=True)
+class RowMaker:
+    claim: RangeClaim
+    sorting: Sorting
+    tables: Tables
+    load: Load
+    reject: Reject
+    _fitted: Fitted | None = None
+    _schema: Schema | None = None  # of the last value, for tombstones that have none
+    _count: int = 0
+    _rejected: int = 0
+    _xor: int = 0
+    _sum: int = 0
+    _times: list[int] = field(default_factory=list)
+
+    @property
+    def options(self) -> JdbcSinkOptions:
+        return self.sorting.options
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        runs, bad = self.sorting.sort(batch)
+        delivered = []
+        for run in runs:
+            kept, unfit = self._run(run, batch)
+            delivered.append(kept)
+            bad += unfit
+        self._tell(batch, bad)
+        self._tally(batch, np.concatenate(delivered) if delivered else np.empty(0, np.int64))
+
+    def closed(self) -> ClosedRange:
+        outputs = (Output(str(self.tables.name), self._count, self.load.size),) if self._count else ()
+        first, last = (min(self._times), max(self._times)) if self._times else (None, None)
+        return ClosedRange(self.claim.range, self._count, self._xor, self._sum, outputs, self._rejected, first, last)
+
+    def _tell(self, batch: pa.RecordBatch, bad: list[Bad]) -> None:
+        span = self.claim.range
+        for one in sorted(bad):
+            self._rejected += 1
+            self.reject(Rejected(span.topic, span.partition, batch.column(OFFSET)[one.row].as_py(), one.reason))
+
+    def _tally(self, batch: pa.RecordBatch, rows: np.ndarray) -> None:
+        if not len(rows):
+            return
+        hashes = pc.fill_null(batch.column(HASH), 0).to_numpy(zero_copy_only=False)[rows]
+        self._count += len(rows)
+        self._xor ^= int(np.bitwise_xor.reduce(hashes))
+        self._sum = (self._sum + int(hashes.sum(dtype=np.int64)) + _WRAP // 2) % _WRAP - _WRAP // 2
+        micros = pc.fill_null(batch.column(TIMESTAMP).cast(pa.int64()), -1000).to_numpy(zero_copy_only=False)[rows]
+        self._times += [int(micros.min()) // 1000, int(micros.max()) // 1000]
+
+    def _run(self, run: Run, batch: pa.RecordBatch) -> tuple[np.ndarray, list[Bad]]:
+        """The rows that were handed on, or are not needed, and those that do not fit."""
+        self._schema = run.value_schema or self._schema
+        try:
+            layout = find_layout(self.options, run.key_schema, self._schema)
+            fitted = self.tables.fit(layout, deletes_only=self._schema is None)
+        except Unfit as error:
+            return run.rows[:0], [Bad(int(row), str(error)) for row in run.rows]
+        if fitted is None:
+            return run.rows, []
+        columns = [self._column(one, run, batch) for one in fitted.fields]
+        bad = _misfits(fitted, columns, run)
+        keep = np.ones(len(run.rows), bool)
+        if bad:
+            keep[np.searchsorted(run.rows, [one.row for one in bad])] = False
+            columns = [column.filter(pa.array(keep)) for column in columns]
+        rows = run.rows[keep]
+        if len(rows):
+            self._add(fitted, columns, batch.column(OFFSET).to_numpy()[rows], run.deleted[keep])
+        return rows, bad
+
+    def _column(self, one: Field, run: Run, batch: pa.RecordBatch) -> pa.Array:
+        if one.source == OF_KAFKA:
+            place = (self.options.pk_fields or COORDINATES).index(one.name)
+            if place == 2:
+                return batch.column(OFFSET).take(pa.array(run.rows))
+            span = self.claim.range
+            value = pa.scalar(span.topic) if place == 0 else pa.scalar(span.partition, pa.int32())
+            return pa.repeat(value, len(run.rows))
+        side = run.key if one.source == OF_KEY else run.value
+        if side is None:  # tombstones of a batch that has nothing else
+            return pa.nulls(len(run.rows), arrow_type(one.schema))
+        return side.column(one.name)
+
+    def _add(self, fitted: Fitted, columns: list[pa.Array], offsets: np.ndarray, deleted: np.ndarray) -> None:
+        if fitted != self._fitted:
+            self._fitted = fitted
+            self.load.begin(fitted.layout(self.tables.name))
+        self.load.add(fitted, columns, Places(self.claim.range.partition, offsets, deleted))
+
+
+def _misfits(fitted: Fitted, columns: list[pa.Array], run: Run) -> list[Bad]:
+    """One reason a record, that of the first column."""
+    found: dict[int, str] = {}
+    for (one, target), column in zip(fitted.pairs, columns, strict=True):
+        for wrong, reason in find_misfits(column, target, is_key=one.is_key):
+            mask = wrong if one.is_key else wrong & ~run.deleted
+            for row in run.rows[mask].tolist():
+                found.setdefault(row, reason)
+    return [Bad(row, reason) for row, reason in sorted(found.items())]
