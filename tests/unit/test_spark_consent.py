@@ -1,0 +1,53 @@
+"""Tasks that commit by themselves ask the driver first, and are told the truth of the moment."""
+
+import pickle
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from playhead.errors import Refused
+from playhead.pipeline import consent
+from playhead.pipeline.consent import Consents
+
+
+def test_who_asks_may_go_on_while_nothing_is_wrong(monkeypatch):
+    monkeypatch.setattr(consent, "HOLDS_SECONDS", 0.0)
+    asked = []
+    with Consents(lambda: asked.append(1)) as consents:
+        sent = pickle.loads(pickle.dumps(consents.consent))  # noqa: S301
+        sent.ask()
+        sent.ask()
+    assert len(asked) == 2 and consents.error is None
+
+
+def test_many_that_ask_in_one_moment_cost_one_question():
+    asked = []
+    with Consents(lambda: asked.append(1)) as consents:
+        for _ in range(20):
+            consents.consent.ask()
+    assert len(asked) < 20
+
+
+def test_after_one_no_nobody_may_go_on_and_the_reason_is_kept(monkeypatch):
+    monkeypatch.setattr(consent, "HOLDS_SECONDS", 0.0)
+    lost = Refused("somebody joined the group\nünd more")
+    answers = iter([None, lost, None])
+
+    def check() -> None:
+        if (error := next(answers)) is not None:
+            raise error
+
+    with Consents(check) as consents:
+        consents.consent.ask()
+        for _ in range(2):
+            with pytest.raises(Refused, match="somebody joined the group ünd more"):
+                consents.consent.ask()
+        assert consents.error is lost
+
+
+def test_without_a_driver_nobody_may_go_on():
+    with Consents(lambda: None) as consents:
+        left = consents.consent
+    with pytest.raises(Refused, match="the driver"):
+        left.ask()
