@@ -14,6 +14,7 @@ from pathlib import Path
 import connectors_plan
 import group_reset
 import latest_per_key
+import ledger_commit
 import spark_deliver
 import spark_ingest
 import startup
@@ -23,6 +24,7 @@ BENCHMARKS = {
     "latest_per_key": latest_per_key.measure,
     "group_reset": group_reset.measure,
     "connectors_plan": connectors_plan.measure,
+    "ledger_commit": ledger_commit.measure,
     "spark_ingest": spark_ingest.measure,
     "spark_deliver": spark_deliver.measure,
 }

@@ -8,9 +8,8 @@ import pytest
 
 from integration.ingesting import consumed, ingest, tables_lab  # noqa: F401
 from integration.transform_oracle import partitions_chosen
-from playhead.kafka.client import Admin, describe_cluster
+from playhead.kafka.client import describe_cluster
 from playhead.kafka.properties import ClientSettings
-from playhead.kafka.topics import create_topic
 from playhead.model import Deadline
 from playhead.sql.ledger_values import RunState
 from spark_session import spark  # noqa: F401
@@ -32,12 +31,6 @@ KEYED = {
 Seen = tuple[int, int, bytes | None, str]  # partition, offset, key, value
 
 
-def make_topic(bootstrap: str, name: str, partitions: int) -> None:
-    deadline = Deadline(30)
-    with Admin(ClientSettings({"bootstrap.servers": bootstrap}), deadline) as admin:
-        create_topic(admin, name, partitions, deadline)
-
-
 def seen_in(ingest, topic: str) -> list[Seen]:
     told = [f"print.{what}=true" for what in ("partition", "offset", "key")]
     lines = consumed(ingest.lab, topic, *(word for one in told for word in ("--formatter-property", one)))
@@ -50,7 +43,7 @@ def seen_in(ingest, topic: str) -> list[Seen]:
 
 
 def test_keys_choose_the_partition_that_kafka_s_own_producer_would(ingest, tmp_path):
-    make_topic(ingest.lab.bootstrap_servers, "keyed", 3)
+    ingest.make_topic("keyed", 3)
     ingest.lab.psql("CREATE TABLE raw_keyed (id bigserial PRIMARY KEY, k text)")
     ingest.lab.psql("INSERT INTO raw_keyed (k) SELECT 'kéy ' || i % 97 FROM generate_series(1, 5000) i")
     (run,) = ingest.run(ingest.table("raw_keyed", **KEYED), rows_per_chunk=2_000)
@@ -66,7 +59,7 @@ def test_keys_choose_the_partition_that_kafka_s_own_producer_would(ingest, tmp_p
 
 
 def test_a_key_keeps_its_order_and_the_ledger_knows_where_each_chunk_went(ingest):
-    make_topic(ingest.lab.bootstrap_servers, "ordered", 3)
+    ingest.make_topic("ordered", 3)
     ingest.lab.psql("CREATE TABLE raw_ordered (id bigserial PRIMARY KEY, k int)")
     for _ in range(2):
         ingest.lab.psql("INSERT INTO raw_ordered (k) SELECT CASE i % 10 WHEN 0 THEN NULL ELSE i % 7 END"

@@ -10,7 +10,7 @@ def at(number: int) -> Map:
 
 
 def ours(number: int) -> PastPosition:
-    return PastPosition(at(number), encode_note(f"up to {number}", number, (1, 2), '{"0": [3, 4]}'))
+    return PastPosition(at(number), encode_note(f"up to {number}", number, (1, 2), {0: (3, 4)}))
 
 
 def strangers(number: int) -> PastPosition:

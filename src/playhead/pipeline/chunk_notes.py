@@ -5,9 +5,9 @@ makes it from. Connect reads no headers of its offsets topic. Compaction may tak
 that says so, and its chain has no hole.
 """
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import msgspec
 
@@ -34,11 +34,9 @@ class PastPosition:
     note: bytes | None
 
 
-def encode_note(where: str, count: int, hashes: tuple[int, int], offsets: str) -> bytes:
-    """`offsets`: JSON, partition -> first and last offset."""
-    return msgspec.json.encode(
-        _Note(where, count, *hashes, {int(at): ends for at, ends in json.loads(offsets).items()})
-    )
+def encode_note(where: str, count: int, hashes: tuple[int, int], offsets: Mapping[int, tuple[int, int]]) -> bytes:
+    """`offsets`: the first and the last of each partition."""
+    return msgspec.json.encode(_Note(where, count, *hashes, dict(sorted(offsets.items()))))
 
 
 def missing_rows(
@@ -63,17 +61,10 @@ def missing_rows(
 
 def _since(last: ChunkRow | None, past: Sequence[PastPosition]) -> tuple[Map | None, Sequence[PastPosition]]:
     if last is None:
-        own = len(past) - sum(1 for _ in _own_at_end(past))
+        own = len(past) - sum(1 for _ in takewhile(lambda one: one.note is not None, reversed(past)))
         return (past[own - 1].offset if own else None), past[own:]
     known = [at for at, one in enumerate(past) if one.offset == last.end_position]
     return last.end_position, past[known[-1] + 1 :] if known else ()
-
-
-def _own_at_end(past: Sequence[PastPosition]) -> Iterator[PastPosition]:
-    for one in reversed(past):
-        if one.note is None:
-            return
-        yield one
 
 
 def _row(stream: str, topic: str, start: Map | None, hop: PastPosition) -> ChunkRow:

@@ -4,15 +4,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from playhead.config import Setting
+from playhead.config.references import declared_providers, resolve
 from playhead.kafka.properties import ClientSettings, translate
 
 PRODUCER, CONSUMER = "producer.", "consumer."
 
 
 def side_properties(side: str, worker: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
-    """Of the side PRODUCER or CONSUMER, in Java's names."""
-    override = f"{side}override."
-    named = {key.removeprefix(side): value for key, value in worker.items() if key.startswith(side)}
+    """Of the side PRODUCER or CONSUMER, in Java's names. The config's references are resolved already, the worker's by the
+    providers that its own file declares."""
+    override, providers = f"{side}override.", declared_providers(worker)
+    named = {key.removeprefix(side): resolve(value, providers) for key, value in worker.items() if key.startswith(side)}
     return named | {key.removeprefix(override): value for key, value in config.items() if key.startswith(override)}
 
 

@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from playhead.errors import Fault, near_names
-
-INT64_MAX = 2**63 - 1
+from playhead.model.position import INT64_MAX
 
 
 @dataclass(frozen=True, slots=True)

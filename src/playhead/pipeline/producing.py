@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -25,6 +24,7 @@ from playhead.kafka.transactions import fence
 from playhead.model import Deadline, Map
 from playhead.pipeline.chunk_notes import NOTE, encode_note
 from playhead.pipeline.desk import Address, Seat, seat_at
+from playhead.pipeline.digests import Digest
 from playhead.pipeline.faults import marked
 from playhead.pipeline.partitioning import choose_partitions, first_and_last
 from playhead.pipeline.sources import CURSOR_ID, CURSOR_TIME, HASH, KEY, VALUE, Last
@@ -129,7 +129,7 @@ class ChunkTask:
             return None
         position = self.commit.position_of(totals.last) if self.commit.position_of else None
         value = None if position is None else encode_value(position)
-        note = encode_note(where, totals.count, (totals.hash_xor, totals.hash_sum), _as_json(producer.ranges))
+        note = encode_note(where, totals.count, (totals.hash_xor, totals.hash_sum), producer.ranges)
         producer.produce(
             self.commit.topic, self.commit.key, value, partition=self.commit.kafka_partition, headers=[(NOTE, note)]
         )
@@ -138,19 +138,11 @@ class ChunkTask:
 
 
 @dataclass(slots=True)
-class Totals:
-    """Count, xor and sum tell apart what each of them alone would not: a row lost and another doubled, a row three times."""
-
-    count: int = 0
-    hash_xor: int = 0
-    hash_sum: int = 0
+class Totals(Digest):
     last: Last = field(default_factory=Last)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        hashes = batch.column(HASH).to_numpy(zero_copy_only=False)
-        self.count += batch.num_rows
-        self.hash_xor ^= int(np.bitwise_xor.reduce(hashes))
-        self.hash_sum = _wrapped(self.hash_sum + int(hashes.sum(dtype=np.int64)))
+        self.add_hashes(batch.column(HASH).to_numpy(zero_copy_only=False))
         end = batch.num_rows - 1
         self.last = Last(batch.column(CURSOR_ID)[end].as_py(), batch.column(CURSOR_TIME)[end].as_py())
 
@@ -176,8 +168,3 @@ def _bytes(batch: pa.RecordBatch, name: str) -> list[bytes | None] | None:
         return None
     binary: list[bytes | None] = column.cast(pa.binary()).to_pylist()
     return binary
-
-
-def _wrapped(number: int) -> int:
-    """As 64 bits with a sign, the way Java and SQL count."""
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -22,9 +22,9 @@ import pyarrow.compute as pc
 from playhead.errors import ConfigInvalid, Fault
 from playhead.files import sync_folder
 from playhead.pipeline.records.options import STRING
-from playhead.pipeline.sinks import HASH, OFFSET, TIMESTAMP, VALUE, Committing, Recall, Reject, Rejected, Samples, Sink
+from playhead.pipeline.sinks import OFFSET, VALUE, Committing, Recall, Reject, Rejected, Samples, Sink
 from playhead.pipeline.sinks.file_target import End, Part, Target, parts_folder, translated
-from playhead.pipeline.sinks.files.ranges import Tally
+from playhead.pipeline.sinks.tally import Tally
 from playhead.pipeline.sinks.values.jsontext import join_lines
 from playhead.pipeline.sinks.values.options import check_converters, parse_converter
 from playhead.pipeline.sinks.values.payloads import read_utf8
@@ -159,16 +159,7 @@ class LineWriter:
         finally:
             draft.unlink(missing_ok=True)
         outputs = (Output(self.path, tally.count, size),) if size else ()
-        yield ClosedRange(
-            claim.range,
-            tally.count,
-            tally.hash_xor,
-            tally.hash_sum,
-            outputs,
-            tally.rejected,
-            tally.first_ms,
-            tally.last_ms,
-        )
+        yield tally.closed(claim.range, outputs)
 
 
 def part_name(claim: RangeClaim) -> str:
@@ -198,9 +189,7 @@ def _lines_of(batch: pa.RecordBatch, tally: Tally, bad: Callable[[int, str], Non
         bad(fault.row, fault.reason)
     keep = np.ones(batch.num_rows, bool)
     keep[[fault.row for fault in faults]] = False
-    if keep.any():
-        micros = pc.fill_null(batch.column(TIMESTAMP).cast(pa.int64()), -1000).to_numpy(zero_copy_only=False)
-        tally.add(batch.column(HASH).to_numpy(zero_copy_only=False)[keep], micros[keep] // 1000)
+    tally.add_rows(batch, keep)
     return join_lines(texts.cast(pa.binary()))
 
 

@@ -10,37 +10,19 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import numpy as np
-
 from playhead.model.ranges import OffsetRange
 from playhead.pipeline.sinks import Reject, Rejected
 from playhead.pipeline.sinks.files.zones import Numbers
+from playhead.pipeline.sinks.tally import Tally
 from playhead.sql.range_values import ClosedRange, Output, RangeClaim
-
-_WRAP = 1 << 64
 
 
 @dataclass(slots=True)
-class Tally:
-    """What a range has so far."""
+class _Open(Tally):
+    """`waiting`: told as rejected when the range is sure to be closed."""
 
-    count: int = 0
-    hash_xor: int = 0
-    hash_sum: int = 0
-    first_ms: int | None = None
-    last_ms: int | None = None
     files: "Sequence[Future[Output]]" = ()
-    rejected: int = 0
     waiting: list[Rejected] = field(default_factory=list)
-
-    def add(self, hashes: Numbers, record_ms: Numbers) -> None:
-        self.count += len(hashes)
-        self.hash_xor ^= int(np.bitwise_xor.reduce(hashes))
-        total = self.hash_sum + int(hashes.sum(dtype=np.int64))
-        self.hash_sum = (total + _WRAP // 2) % _WRAP - _WRAP // 2
-        first, last = int(record_ms.min()), int(record_ms.max())
-        self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
-        self.last_ms = last if self.last_ms is None else max(self.last_ms, last)
 
 
 class Closing(NamedTuple):
@@ -66,8 +48,8 @@ class Ranges:
         self._reject = reject
         self._start = claim.range.start
         self._first: int | None = None
-        self._open = Tally()
-        self._held: Tally | None = None
+        self._open = _Open()
+        self._held: _Open | None = None
 
     def reject(self, rejected: Rejected) -> None:
         tally = self._held or self._open
@@ -90,7 +72,7 @@ class Ranges:
 
     def cut(self, files: "Sequence[Future[Output]]") -> None:
         self._open.files = files
-        self._held, self._open, self._first = self._open, Tally(), None
+        self._held, self._open, self._first = self._open, _Open(), None
 
     def finish(self) -> Iterator[Closing]:
         """Nothing more comes. What is still open was not written."""
@@ -98,20 +80,11 @@ class Ranges:
             yield self._ended(self._held or self._open, self._claim.range.end)
         elif self._first > self._start:
             before = [item for item in self._open.waiting if item.offset < self._first]
-            yield self._ended(Tally(rejected=len(before), waiting=before), self._first)
+            yield self._ended(_Open(rejected=len(before), waiting=before), self._first)
 
-    def _ended(self, tally: Tally, end: int) -> Closing:
+    def _ended(self, tally: _Open, end: int) -> Closing:
         for item in tally.waiting:
             self._reject(item)
         span: OffsetRange = replace(self._claim.range, start=self._start, end=end)
         self._start = end
-        closed = ClosedRange(
-            span,
-            tally.count,
-            tally.hash_xor,
-            tally.hash_sum,
-            rejected=tally.rejected,
-            first_ms=tally.first_ms,
-            last_ms=tally.last_ms,
-        )
-        return Closing(closed, tally.files)
+        return Closing(tally.closed(span), tally.files)

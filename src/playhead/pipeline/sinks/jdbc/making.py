@@ -5,21 +5,19 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from playhead.pipeline.sinks import HASH, OFFSET, TIMESTAMP, Reject, Rejected
+from playhead.pipeline.sinks import OFFSET, Reject, Rejected
 from playhead.pipeline.sinks.jdbc.batches import Run, Sorting
 from playhead.pipeline.sinks.jdbc.fitting import find_misfits
 from playhead.pipeline.sinks.jdbc.layout import OF_KAFKA, OF_KEY, Field, Unfit, find_layout
 from playhead.pipeline.sinks.jdbc.options import COORDINATES, JdbcSinkOptions
 from playhead.pipeline.sinks.jdbc.tables import Fitted, Tables
+from playhead.pipeline.sinks.tally import Tally
 from playhead.pipeline.sinks.values import Bad
 from playhead.pipeline.sinks.values.arrowtypes import arrow_type
 from playhead.pipeline.sinks.values.schema import Schema
 from playhead.sql.merging import Layout
 from playhead.sql.range_values import ClosedRange, Output, RangeClaim
-
-_WRAP = 1 << 64
 
 
 class Places(NamedTuple):
@@ -52,11 +50,7 @@ class RowMaker:
     reject: Reject
     _fitted: Fitted | None = None
     _schema: Schema | None = None  # of the last value, for tombstones that have none
-    _count: int = 0
-    _rejected: int = 0
-    _xor: int = 0
-    _sum: int = 0
-    _times: list[int] = field(default_factory=list)
+    _tally: Tally = field(default_factory=Tally)
 
     @property
     def options(self) -> JdbcSinkOptions:
@@ -72,28 +66,19 @@ class RowMaker:
             delivered.append(kept)
             bad += unfit
         self._tell(batch, bad)
-        self._tally(batch, np.concatenate(delivered) if delivered else np.empty(0, np.int64))
+        self._tally.add_rows(batch, np.concatenate(delivered) if delivered else np.empty(0, np.int64))
 
     def closed(self) -> ClosedRange:
-        outputs = (Output(str(self.tables.name), self._count, self.load.size),) if self._count else ()
-        first, last = (min(self._times), max(self._times)) if self._times else (None, None)
-        return ClosedRange(self.claim.range, self._count, self._xor, self._sum, outputs, self._rejected, first, last)
+        count = self._tally.count
+        return self._tally.closed(
+            self.claim.range, (Output(str(self.tables.name), count, self.load.size),) if count else ()
+        )
 
     def _tell(self, batch: pa.RecordBatch, bad: list[Bad]) -> None:
         span = self.claim.range
         for one in sorted(bad):
-            self._rejected += 1
+            self._tally.rejected += 1
             self.reject(Rejected(span.topic, span.partition, batch.column(OFFSET)[one.row].as_py(), one.reason))
-
-    def _tally(self, batch: pa.RecordBatch, rows: np.ndarray) -> None:
-        if not len(rows):
-            return
-        hashes = pc.fill_null(batch.column(HASH), 0).to_numpy(zero_copy_only=False)[rows]
-        self._count += len(rows)
-        self._xor ^= int(np.bitwise_xor.reduce(hashes))
-        self._sum = (self._sum + int(hashes.sum(dtype=np.int64)) + _WRAP // 2) % _WRAP - _WRAP // 2
-        micros = pc.fill_null(batch.column(TIMESTAMP).cast(pa.int64()), -1000).to_numpy(zero_copy_only=False)[rows]
-        self._times += [int(micros.min()) // 1000, int(micros.max()) // 1000]
 
     def _run(self, run: Run, batch: pa.RecordBatch) -> tuple[np.ndarray, list[Bad]]:
         """The rows that were handed on, or are not needed, and those that do not fit."""
