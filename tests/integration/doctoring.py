@@ -14,7 +14,7 @@ from playhead.kafka.client import make_producer
 from playhead.lab.java import java_command
 from playhead.model import Deadline
 from playhead.offsets.doctor import Diagnosis, diagnose
-from playhead.offsets.select import Selection
+from playhead.offsets.selection import Selection
 from playhead.pipeline.jars import fetch_jars
 from playhead.stores import Access
 

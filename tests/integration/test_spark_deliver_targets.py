@@ -57,16 +57,14 @@ def test_parquet_has_the_columns_of_the_first_records_and_keeps_them(deliver, tm
     assert stopped.error.exit_code == 1
 
 
-def test_records_and_ranges_are_one_transaction_of_the_target(deliver, tmp_path):
-    deliver.make_topic("booked")
-    deliver.send("booked", 300)
-    place = deliver.lab.postgres_url.partition("@")[2].partition("/")[0]
-    user = deliver.lab.postgres_url.removeprefix("postgresql://").partition("@")[0]
-    deliver.lab.psql("CREATE DATABASE books")
+def rows_of(lab: Lab, topic: str, database: str) -> ConnectorSpec:
+    """A connector that fills a table of a database of its own."""
+    user, _, rest = lab.postgres_url.removeprefix("postgresql://").partition("@")
+    lab.psql(f"CREATE DATABASE {database}")
     config = {
         "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector",
-        "topics": "booked",
-        "connection.url": f"jdbc:postgresql://{place}/books",
+        "topics": topic,
+        "connection.url": f"jdbc:postgresql://{rest.partition('/')[0]}/{database}",
         "connection.user": user,
         "auto.create": "true",
         "insert.mode": "upsert",
@@ -76,7 +74,13 @@ def test_records_and_ranges_are_one_transaction_of_the_target(deliver, tmp_path)
         "value.converter.schemas.enable": "true",
         "value.converter.schema.content": SCHEMA,
     }
-    spec = ConnectorSpec("s-booked", config, Engine.SPARK)
+    return ConnectorSpec(f"s-{topic}", config, Engine.SPARK)
+
+
+def test_records_and_ranges_are_one_transaction_of_the_target(deliver):
+    deliver.make_topic("booked")
+    deliver.send("booked", 300)
+    spec = rows_of(deliver.lab, "booked", "books")
     (done,) = deliver.run(spec, rows_per_chunk=60)
     assert (done.error, done.rows, done.state) == (None, 300, RunState.FINISHED)
     with PlainProducer(deliver.settings, Deadline(30)) as producer:
@@ -87,9 +91,39 @@ def test_records_and_ranges_are_one_transaction_of_the_target(deliver, tmp_path)
     assert sql("SELECT count(*), count(DISTINCT id), min(id), max(id) FROM booked", "books") == "300|300|0|299"
     assert sql("SELECT t FROM booked WHERE id = 7", "books") == "changed"
     assert sql("SELECT sum(count) FROM playhead_ranges WHERE pipeline = 's-booked'", "books") == "301"
-    assert sql("SELECT count(*) FROM pg_tables WHERE tablename LIKE '%stag%'", "books") == "0"
     (run,) = [run for run in deliver.ledger.list_runs() if run.pipeline == "s-booked"]
     assert run.state is RunState.FINISHED
+
+
+def test_a_sink_whose_positions_are_in_its_target_is_found_there(deliver, playhead):
+    deliver.make_topic("owed")
+    deliver.send("owed", 100)
+    spec = rows_of(deliver.lab, "owed", "debts")
+    deliver.run(spec)
+    context = [
+        "--worker-config",
+        str(deliver.lab.worker_config),
+        "--ledger",
+        f"sqlite:///{deliver.ledger.address.path}",
+    ]
+
+    def told(*words: str) -> list[int]:
+        shown = json.loads(playhead(*words, *context, "-o", "json").exits(0).out)
+        rows = shown if isinstance(shown, list) else shown["positions"]
+        return [row["offset"]["kafka_offset"] if "offset" in row else row["position"] for row in rows]
+
+    assert told("offsets", "show", "s-owed") == told("runs", "show", "s-owed") == [50, 50]
+    assert told("offsets", "list", "s-owed") == [50, 50]
+    playhead("offsets", "reset", "s-owed", "--to-earliest", "--execute", *context).exits(0)
+    assert told("offsets", "show", "s-owed") == [0, 0]
+    playhead("offsets", "undo", "--execute", *context).exits(0)
+    assert told("offsets", "show", "s-owed") == [50, 50]
+    playhead("offsets", "reset", "s-owed", "--to-earliest", "--execute", *context).exits(0)
+    playhead("groups", "reset", "s-owed", "--to-ledger", "--execute", *context).exits(0)
+    deliver.lab.psql("DELETE FROM owed", "debts")
+    (done,) = deliver.run(spec)
+    assert (done.error, done.rows) == (None, 100)
+    assert deliver.lab.psql("SELECT count(*), count(DISTINCT id) FROM owed", "debts") == "100|100"
 
 
 def test_lines_are_appended_to_one_file(deliver, tmp_path):

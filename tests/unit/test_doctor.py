@@ -22,7 +22,7 @@ from playhead.offsets.doctor.keys import check_keys
 from playhead.offsets.doctor.positions import Spot, judge_spot, shared_groups, spots_of
 from playhead.offsets.doctor.values import CONFLUENT_JDBC, check_values
 from playhead.offsets.journal import Entry, Journal
-from playhead.offsets.select import Selection
+from playhead.offsets.selection import Selection
 from playhead.offsets.workers import Connector
 from playhead.stores import Access, Stored
 from playhead.stores.memory import MemoryStore

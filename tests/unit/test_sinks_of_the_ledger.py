@@ -28,7 +28,7 @@ def test_without_a_ledger_the_database_client_is_not_loaded(tmp_path):
 import sys
 from playhead.config import Context, Setting
 from playhead.model import Deadline
-from playhead.offsets.select import Selection
+from playhead.offsets.selection import Selection
 from playhead.stores import Access
 import playhead.offsets.plan, playhead.offsets.show
 context = Context(None, {{"ledger": Setting("sqlite:///{tmp_path}/none.db", "--ledger")}})

@@ -58,7 +58,7 @@ def connect_offsets(  # noqa: PLR0913, PLR0917  (the interface of the KIP)
     has to be up. Without --export and --import: JSON on a redirected stdin is imported, else the offsets are printed.
     """
     from playhead.config.contexts import parse_duration
-    from playhead.offsets.select import store_of_worker
+    from playhead.offsets.selection import store_of_worker
 
     if target is not None and source is not None:
         raise click.UsageError("--export and --import exclude each other")
@@ -117,7 +117,7 @@ def _import(
     from playhead.offsets.formats import read_pairs_in_order
     from playhead.offsets.journal import Journal
     from playhead.offsets.plan import plan_positions
-    from playhead.offsets.select import Target
+    from playhead.offsets.selection import Target
 
     data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     wanted = read_pairs_in_order(data, "stdin" if source == "-" else source)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from playhead.model import Plan
     from playhead.offsets.journal import Entry, Journal
     from playhead.offsets.plan import Which
-    from playhead.offsets.select import Target
+    from playhead.offsets.selection import Target
     from playhead.offsets.stopping import Stopped
     from playhead.stores import Store
 
@@ -262,7 +262,8 @@ def stopped_if_asked(face: Face, options: WriteOptions, owners: Sequence[str]) -
 
 def _target_of(face: Face, plan: "Plan", where: Where) -> "Target":
     """The store of a plan. It may come from somebody else: the context's credentials go only to the context's own servers."""
-    from playhead.offsets.select import Target, select_store
+    from playhead.offsets.select import select_store
+    from playhead.offsets.selection import Target
     from playhead.stores import Access
     from playhead.stores.opening import is_of_context, open_store
 

@@ -10,7 +10,7 @@ from playhead.cli.frame import Face, LazyGroup, folded
 from playhead.cli.ledgers import ledger_option
 
 if TYPE_CHECKING:
-    from playhead.offsets.select import Selection
+    from playhead.offsets.selection import Selection
     from playhead.render.progress import ProgressLine
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,7 +51,7 @@ class Where:
     via: str | None
 
     def selection(self, face: Face, line: "ProgressLine | None" = None) -> "Selection":
-        from playhead.offsets.select import Selection
+        from playhead.offsets.selection import Selection
         from playhead.stores import Access
 
         access = Access(face.context, face.deadline, line.reading) if line else Access(face.context, face.deadline)

@@ -144,18 +144,23 @@ def show(face: Face, name: str, cluster: str | None, chunks: int) -> None:
     Of a source that is chunks; of a sink where it is in every topic partition, and the ranges that were delivered. END and
     LAG are told where the brokers answer. ROWS and REJECTED are over all ranges that count.
     """
-    from playhead.offsets.sinks import list_sink_rows
-    from playhead.pipeline.runs import find_run, list_run_chunks, list_run_ranges
-    from playhead.sql.range_ledger import RangeLedger
+    from playhead.errors import PlayheadError
+    from playhead.offsets.sinks import SinkRow, list_sink_rows
+    from playhead.pipeline.runs import find_run, list_run_chunks, open_ranges
     from playhead.stores import Access
 
+    positions: list[SinkRow] = []
+    ranges: list[dict[str, Any]] = []
     why = ""
     with _ledger(face) as ledger:
         run = find_run(ledger, name, cluster)
-        access = Access(face.context, face.deadline)
-        positions, why = list_sink_rows(RangeLedger(ledger), run.cluster, name, access)
-        ranges = [_range_row(one) for one in list_run_ranges(ledger, run, chunks)]
         rows = [_chunk_row(chunk) for chunk in list_run_chunks(ledger, run, chunks)]
+        try:
+            with open_ranges(ledger, run, face.deadline.remaining()) as kept:
+                positions, why = list_sink_rows(kept, run.cluster, name, Access(face.context, face.deadline))
+                ranges = [_range_row(one) for one in kept.list_ranges(run.cluster, name, newest=chunks)]
+        except PlayheadError as error:
+            why = f"its ranges cannot be read: {error.what}"
     fields = {**_run_row(run), "ledger": ledger.place.removeprefix("the ledger ")}
     if positions or ranges:
         listing = Listing(POSITION_COLUMNS, [asdict(row) for row in positions], name="topic", empty="no position")

@@ -19,7 +19,8 @@ from playhead.model import Deadline, Plan, Result
 from playhead.offsets.apply import Consent, apply_plan
 from playhead.offsets.journal import Journal
 from playhead.offsets.plan import Which, plan_delete
-from playhead.offsets.select import Selection, Target, select_owner
+from playhead.offsets.select import select_owner
+from playhead.offsets.selection import Selection, Target
 from playhead.offsets.stopping import Stopped, stopped
 from playhead.offsets.workers import Connector
 from playhead.stores import Access

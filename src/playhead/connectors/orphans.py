@@ -14,7 +14,8 @@ from playhead.kafka.groups import list_committed_of
 from playhead.kafka.properties import client_settings
 from playhead.model import Deadline, Map, Position
 from playhead.model.connector import ConnectorSpec
-from playhead.offsets.select import TOPIC, Selection, select_store
+from playhead.offsets.select import select_store
+from playhead.offsets.selection import TOPIC, Selection
 from playhead.offsets.workers import Connector, worker_of
 from playhead.stores import Access
 

@@ -16,7 +16,8 @@ from playhead.kafka.groups import Commits, list_committed_of
 from playhead.kafka.partitions import find_leaders, find_spans
 from playhead.kafka.properties import client_settings, settings_at
 from playhead.model import Deadline, Map, TopicPartition
-from playhead.offsets.select import TOPIC, Selection, select_store
+from playhead.offsets.select import select_store
+from playhead.offsets.selection import TOPIC, Selection
 from playhead.offsets.workers import Connector, worker_of
 from playhead.stores import Access
 

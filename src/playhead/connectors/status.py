@@ -191,7 +191,7 @@ def _topics(rest: Rest, name: str) -> tuple[list[str], list[str]]:
 
 
 def _positions(context: Context, name: str, deadline: Deadline) -> tuple[list[PositionRow], list[str]]:
-    from playhead.offsets.select import Selection
+    from playhead.offsets.selection import Selection
     from playhead.offsets.show import show_owner
     from playhead.stores import Access
 

@@ -17,7 +17,7 @@ from playhead.model.position import UNREADABLE
 from playhead.offsets.apply import find_moved
 from playhead.offsets.ledger_edits import note_cuts, warn_of_next_start
 from playhead.offsets.logs import Logs, find_logs, place_of
-from playhead.offsets.select import Target
+from playhead.offsets.selection import Target
 from playhead.offsets.sinks import as_sink_ledger
 from playhead.stores import Snapshot, Store, is_kafka_place
 from playhead.stores.spark_checkpoint import SparkCheckpoint

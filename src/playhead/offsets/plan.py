@@ -19,7 +19,7 @@ from playhead.offsets.checks import checked_plan, dialect_of, sink_warnings
 from playhead.offsets.ledger_edits import at_edges, warn_of_next_start
 from playhead.offsets.reset import plan_reset
 from playhead.offsets.reset_words import Reset, Word
-from playhead.offsets.select import Target
+from playhead.offsets.selection import Target
 from playhead.offsets.sinks import as_sink_ledger
 from playhead.stores import Snapshot, Store
 from playhead.stores.spark_checkpoint import SparkCheckpoint

@@ -7,100 +7,20 @@ named by its URI.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
+from dataclasses import replace
 
-from playhead.config import Context, Setting
 from playhead.connect.javajson import hash_map_order
 from playhead.connect.keys import OffsetKey, encode_key
-from playhead.connect.rest import open_rest
 from playhead.errors import Invalid, NotFound, Refused, Unreachable
-from playhead.kafka.properties import client_settings
-from playhead.model import Deadline, Positions
-from playhead.offsets.sinks import Sinks, as_sink_ledger
-from playhead.offsets.workers import Connector, Known, Worker, know_connectors, worker_of
-from playhead.stores import Access, Progress, Snapshot, Store, Stored, is_kafka_place
-from playhead.stores.config_topic import read_connector_configs
+from playhead.model import Positions
+from playhead.offsets.on_spark import has_ledger_only, home_on_spark, notes_on_ledger, read_on_spark
+from playhead.offsets.selection import GROUP, REST, TOPIC, Selection, Target
+from playhead.offsets.sinks import as_sink_ledger
+from playhead.offsets.workers import Connector
+from playhead.stores import Snapshot, Store, Stored, is_kafka_place
 from playhead.stores.opening import is_store, open_store
 
-GROUP = "group:"
-REST, TOPIC = "rest", "topic"
 ORPHAN = "an orphan: no connector of this name exists; a new one would go on from here"
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """An owner in its store. `connector` is None for what is not a connector, or not one that exists."""
-
-    store: Store
-    owner: str
-    connector: Connector | None = None
-    notes: tuple[str, ...] = ()
-    access: Access | None = None
-
-
-class Selection:
-    """What a command line says about where to look: the context, `--store`, `--via`. What it finds out it keeps."""
-
-    def __init__(self, access: Access, uri: str | None = None, via: str | None = None) -> None:
-        self.access = access
-        self.uri = uri
-        self.via = via
-
-    @property
-    def context(self) -> Context:
-        return self.access.context
-
-    @cached_property
-    def worker(self) -> Worker | None:
-        return worker_of(self.context)
-
-    @property
-    def known(self) -> Known:
-        """The connectors that exist. With `--via topic` the workers are not asked."""
-        if isinstance(self._answer, Unreachable):
-            raise self._answer
-        return self._answer
-
-    @cached_property
-    def _answer(self) -> Known | Unreachable:
-        try:
-            return know_connectors(self.context, self.access.deadline, ask_workers=self.via != TOPIC)
-        except Unreachable as error:
-            return error
-
-    @cached_property
-    def direct(self) -> Store:
-        if self.worker is None:
-            raise _no_worker_file()
-        return _direct(self.access, self.worker, self.context.path("worker-config"))
-
-    @cached_property
-    def rest(self) -> Store:
-        if not self.context.connect_urls:
-            raise Invalid("no Connect worker is named", "give --connect URL, or connect in the context")
-        return open_store("connect+" + ",".join(self.context.connect_urls), self.access)
-
-    @cached_property
-    def sinks(self) -> Sinks:
-        """Those that run on Spark."""
-        return Sinks(self.access)
-
-    def look_up(self, name: str) -> tuple[Connector | None, Unreachable | None]:
-        """The connector that Connect knows by this name; or what a worker that was asked said instead."""
-        found = self._answer
-        return (None, found) if isinstance(found, Unreachable) else ((found.connectors or {}).get(name), None)
-
-    def groups(self, cluster: str | None = None) -> Store:
-        return open_store(f"groups://{cluster or client_settings(self.context).bootstrap}", self.access)
-
-
-def store_of_worker(path: Path, deadline: Deadline, progress: Progress = lambda done, total: None) -> Store:
-    """The store of the worker that this file starts. The file alone decides: a context would lead to another cluster."""
-    worker = Worker.read(path)
-    settings = {"worker-config": Setting(str(path), "--config"), "connect": Setting(worker.url, "--config")}
-    return _direct(Access(Context(None, settings), deadline, progress), worker, path)
 
 
 def select_store(selection: Selection) -> Store:
@@ -123,7 +43,7 @@ def select_owner(selection: Selection, name: str, *, may_be_new: bool = False) -
     if selection.uri:
         return Target(open_store(selection.uri, selection.access), name, access=selection.access)
     connector, unreachable = selection.look_up(name)
-    if (kept := _home_on_spark(selection, name, connector)) is not None:
+    if (kept := home_on_spark(selection, name, connector)) is not None:
         return kept
     if unreachable is not None:
         raise unreachable
@@ -137,30 +57,6 @@ def select_owner(selection: Selection, name: str, *, may_be_new: bool = False) -
             note = f"{name} is neither a connector nor has it a position yet: check its name"
             return replace(target, notes=(*target.notes, note))
     return target
-
-
-def _home_on_spark(selection: Selection, name: str, connector: Connector | None) -> Target | None:
-    """In the ledger, with why it is that one. None: it is not there, or Connect runs it, or --via says another way."""
-    if selection.via is not None or (connector is not None and not connector.is_sink):
-        return None
-    store = selection.sinks.find(name)
-    if store is None:
-        if selection.sinks.why and selection.worker is None and not selection.context.connect_urls:
-            raise selection.sinks.why  # there is nowhere else to look
-        return None
-    if _runs_in_connect(selection, connector):
-        return None
-    also = "" if connector is None else "; Connect knows it too, and does not run it"
-    note = f"{name} runs on Spark: its position is kept in the ledger, and its consumer group only shows it{also}"
-    return Target(store, name, notes=(note,), access=selection.access)
-
-
-def _runs_in_connect(selection: Selection, connector: Connector | None) -> bool:
-    if connector is None or not selection.known.answers:
-        return False
-    with open_rest(selection.context, selection.access.deadline) as rest:
-        status = rest.find_status(connector.name)
-    return status is not None and status.connector.state != "STOPPED"
 
 
 def _home(selection: Selection, name: str, connector: Connector | None) -> Target:
@@ -193,18 +89,10 @@ def _home_of_sink(selection: Selection, connector: Connector) -> Target:
         raise Invalid(
             f"{connector.name} is a sink: its position lies in the consumer group {connector.group}", "leave --via out"
         )
-    notes = _notes_on_ledger(selection, connector.name)
+    notes = notes_on_ledger(selection, connector.name)
     if selection.known.answers:
         return Target(selection.rest, connector.name, connector, notes)
     return Target(selection.groups(connector.cluster), connector.group, connector, notes)
-
-
-def _notes_on_ledger(selection: Selection, name: str) -> tuple[str, ...]:
-    """What a sink connector that is kept in its group should know about the ledger."""
-    sinks = selection.sinks
-    if selection.via is None and sinks.find(name) is not None:
-        return ("Connect runs it: its group is taken, and what the ledger has of its runs on Spark is left alone",)
-    return (f"whether it runs on Spark is not known: {sinks.why.what}",) if sinks.why else ()
 
 
 def select_entries(selection: Selection, names: Sequence[str], *, history: bool = False) -> tuple[Snapshot, str]:
@@ -216,38 +104,23 @@ def select_entries(selection: Selection, names: Sequence[str], *, history: bool 
         found = _read(selection.groups(), groups, history=history)
         parts.append(replace(found, entries=tuple(_as_group(entry) for entry in found.entries)))
         places.append("the consumer groups")
-    on_spark = _on_spark(selection, others)
-    if on_spark is not None:
-        store, kept = on_spark
+    taken: list[str] = []
+    for store, kept, seen in read_on_spark(selection, others, history=history):
         places.append(store.uri)
-        parts.append(_read(store, kept, history=history))
-        others = [name for name in others if name not in kept]
-    if others or (not names and not (on_spark and _has_ledger_only(selection))):
+        parts.append(seen)
+        taken += kept
+    others = [name for name in others if name not in taken]
+    if others or (not names and not (taken and has_ledger_only(selection))):
         store = select_store(selection)
         places.append(store.uri)
         parts.append(_read(store, others or None, history=history))
         if selection.uri is None and selection.via is None and not history and not store.uri.startswith("connect+"):
-            taken = on_spark[1] if on_spark else []
             parts = [*parts[:-1], *_with_what_workers_know(selection, others, parts[-1], taken)]
     entries = [entry for part in parts for entry in part.entries]
     if not history:
         entries.sort(key=lambda entry: entry.position.owner)
         _check_names(selection, names, {entry.position.owner for entry in entries})
     return Snapshot(tuple(entries), tuple(n for part in parts for n in part.notes)), " and ".join(places)
-
-
-def _on_spark(selection: Selection, names: Sequence[str]) -> tuple[Store, list[str]] | None:
-    """The store of those sinks that run on Spark, and which they are: all of them where nobody is named."""
-    if selection.uri is not None or selection.via is not None:
-        return None
-    found = [name for name in names or selection.sinks.names if name in selection.sinks.clusters]
-    targets = [_home_on_spark(selection, name, selection.look_up(name)[0]) for name in found]
-    kept = [target for target in targets if target is not None]
-    return (kept[0].store, [target.owner for target in kept]) if kept else None
-
-
-def _has_ledger_only(selection: Selection) -> bool:
-    return selection.worker is None and not selection.context.connect_urls
 
 
 def _as_group(entry: Stored) -> Stored:
@@ -315,7 +188,7 @@ def select_other(selection: Selection, name: str, like: Target | None = None) ->
         return Target(
             selection.groups(like.connector.cluster), f"connect-{name}", notes=(note,), access=selection.access
         )
-    if as_sink_ledger(like.store) is not None and name not in selection.sinks.clusters:
+    if as_sink_ledger(like.store) is not None and not selection.sinks.knows(name):
         note = f"the ledger has no sink {name} yet: it gets a position there"
         return Target(like.store, name, notes=(note,), access=selection.access)
     return select_owner(selection, name, may_be_new=True)
@@ -348,45 +221,3 @@ def _in_order_of_rest(direct: Store, owner: str) -> bool:
 
 def _as_rest_writes(key: OffsetKey) -> bytes:
     return encode_key(key, hash_map_order(list(key.partition)))
-
-
-def _direct(access: Access, worker: Worker, path: Path | None) -> Store:
-    from playhead.stores.offsets_topic import OffsetsTopic
-    from playhead.stores.standalone_file import StandaloneFile
-
-    if topic := worker.get("offset.storage.topic"):
-        connectors = _configured(access, worker)
-        own = {c.name: c.own_topic for c in connectors if c.own_topic and c.own_topic != topic and c.cluster is None}
-        return OffsetsTopic(
-            client_settings(access.context),
-            topic,
-            worker.is_exactly_once,
-            access.deadline,
-            access.progress,
-            worker.get("group.id"),
-            own,
-            access.context,
-            frozenset(connector.name for connector in connectors),
-        )
-    if file := worker.get("offset.storage.file.filename"):
-        _, host, port = worker.listener
-        return StandaloneFile(Path(file).absolute(), (host, port))
-    raise Invalid(
-        f"{path} names neither offset.storage.topic nor offset.storage.file.filename",
-        "name the properties file of a distributed or a standalone worker",
-    )
-
-
-def _configured(access: Access, worker: Worker) -> list[Connector]:
-    topic = worker.get("config.storage.topic")
-    if not topic:
-        return []
-    configs = read_connector_configs(client_settings(access.context), topic, access.deadline)
-    return [Connector.of(name, config) for name, config in configs.items()]
-
-
-def _no_worker_file() -> Invalid:
-    return Invalid(
-        "the worker's properties file is not named, and with it neither its group nor its offsets topic",
-        "give --worker-config worker.properties, or worker-config in the context",
-    )

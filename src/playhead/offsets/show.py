@@ -5,7 +5,8 @@ from typing import Any
 
 from playhead.connect.dialects import find_dialect
 from playhead.offsets.logs import Logs, find_logs, place_of
-from playhead.offsets.select import Selection, select_owner
+from playhead.offsets.select import select_owner
+from playhead.offsets.selection import Selection
 from playhead.offsets.sinks import as_sink_ledger
 from playhead.stores import Stored
 

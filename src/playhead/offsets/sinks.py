@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from playhead.config.ledger import ledger_url, may_hold_something
+from playhead.config.ledger import SINKS_SCHEME, ledger_url, may_hold_something
 from playhead.errors import Invalid, MissingExtra, PlayheadError
 from playhead.kafka.client import Admin, describe_cluster
 from playhead.kafka.partitions import Span, find_leaders, find_spans
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from playhead.sql.range_ledger import RangeLedger
     from playhead.stores.sink_ledger import SinkLedgerStore
 
-SCHEME = "ledger+"
-
 
 class Sinks:
     """Those of the context's ledger. What it finds out it keeps."""
@@ -31,6 +29,7 @@ class Sinks:
         self.access = access
         self.why: PlayheadError | None = None
         self._runs: frozenset[str] = frozenset()
+        self._elsewhere: dict[str, dict[str, str]] = {}
 
     @property
     def runs(self) -> frozenset[str]:
@@ -51,7 +50,11 @@ class Sinks:
             with open_context_ledger(self.access.context, self.access.deadline.share().remaining()) as ledger:
                 for cluster, name in RangeLedger(ledger).list_sinks():
                     found[name] = (*found.get(name, ()), cluster)
-                self._runs = frozenset(run.pipeline for run in ledger.list_runs())
+                runs = ledger.list_runs()
+            self._runs = frozenset(run.pipeline for run in runs)
+            for run in runs:
+                if url := run.settings.get("ranges"):
+                    self._elsewhere.setdefault(run.pipeline, {})[run.cluster] = url
         except MissingExtra:
             return {}  # without SQLAlchemy nothing was ever run on Spark from here
         except PlayheadError as error:
@@ -67,26 +70,37 @@ class Sinks:
             return None
 
     @property
+    def elsewhere(self) -> Mapping[str, Mapping[str, str]]:
+        """Sink -> cluster -> the database that it fills, where its positions are."""
+        _ = self.clusters  # whoever reads the one has read the other
+        return self._elsewhere
+
+    def knows(self, name: str) -> bool:
+        return name in self.clusters or name in self.elsewhere
+
+    @property
     def names(self) -> list[str]:
         """Of this cluster; where nobody tells which one that is, those that read from one cluster only."""
-        if not self.clusters:
-            return []
-        return [name for name, ids in self.clusters.items() if self.cluster in ids or self._only(ids)]
+        known = {**self.elsewhere, **self.clusters}
+        return [name for name, ids in known.items() if self.cluster in ids or self._only(ids)] if known else []
 
     def find(self, name: str) -> "SinkLedgerStore | None":
         """The store that keeps this sink; None when the ledger does not know it, or only from another cluster."""
-        ids = self.clusters.get(name, ())
+        ids = tuple(self.clusters.get(name, ()) or self.elsewhere.get(name, ()))
         if not ids:
             return None
         if self.cluster is None and len(ids) > 1:
             raise Invalid(f"{name} is a sink of {len(ids)} clusters in the ledger", "name the brokers: -b host:9092")
         cluster = self.cluster or ids[0]
-        return self.open(cluster) if cluster in ids else None
+        if cluster not in ids:
+            return None
+        return self.open(cluster, None if name in self.clusters else self.elsewhere[name][cluster])
 
-    def open(self, cluster: str) -> "SinkLedgerStore":
+    def open(self, cluster: str, url: str | None = None) -> "SinkLedgerStore":
+        """The ledger at `url`, or the context's own."""
         from playhead.stores.sink_ledger import open_sinks
 
-        return open_sinks(ledger_url(self.access.context), cluster, self.access)
+        return open_sinks(url or ledger_url(self.access.context), cluster, self.access)
 
     def _only(self, ids: Collection[str]) -> bool:
         return self.cluster is None and len(ids) == 1
@@ -94,7 +108,7 @@ class Sinks:
 
 def as_sink_ledger(store: Store) -> "SinkLedgerStore | None":
     """The store itself if it keeps sinks that run on Spark."""
-    if not store.uri.startswith(SCHEME):
+    if not store.uri.startswith(SINKS_SCHEME):
         return None
     from playhead.stores.sink_ledger import SinkLedgerStore
 

@@ -169,7 +169,7 @@ def plan_to_ledger(
 ) -> tuple[LedgerGroups, Plan]:
     """`words`: names of sinks, or of their groups. `connectors`: those that Connect knows, as far as it was asked."""
     found = Sinks(access)
-    store, names = _open(found, access), found.names
+    store, names = _open(found, words, access)
     with groups.session() as admin:
         sinks = _sinks_of(admin, words, store, names, connectors)
         changes: list[Change] = []
@@ -189,7 +189,14 @@ def plan_to_ledger(
     return LedgerGroups(groups, store, sinks), Plan.of(groups.uri, changes, warnings)
 
 
-def _open(found: Sinks, access: Access) -> SinkLedgerStore:
+def _open(found: Sinks, words: Sequence[str], access: Access) -> tuple[SinkLedgerStore, list[str]]:
+    """The ledger that keeps them, and the sinks that it may be asked for: the context's, or the database that they fill."""
+    named = [word if found.knows(word) else word.removeprefix("connect-") for word in words]
+    if away := [name for name in named if name in found.elsewhere and name not in found.clusters]:
+        places = {store.uri: store for store in map(found.find, away) if store is not None}
+        if len(places) != 1 or len(away) < len(named):
+            raise Invalid("these sinks are not all in one ledger", "name those of one ledger at a time")
+        return next(iter(places.values())), away
     if not found.clusters:
         if found.why is not None:
             raise found.why
@@ -197,7 +204,7 @@ def _open(found: Sinks, access: Access) -> SinkLedgerStore:
     if found.cluster is None:
         client_settings(access.context)  # says what is missing
         raise Invalid("the brokers do not tell which cluster they are", "name the brokers: -b host:9092")
-    return found.open(found.cluster)
+    return found.open(found.cluster), [name for name in found.names if name in found.clusters]
 
 
 def _sinks_of(

@@ -5,15 +5,15 @@ Whether a run that has been silent for long is still alive cannot be told from h
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from playhead.errors import Invalid, NotFound, Unreachable
 from playhead.model import Deadline, Result
-from playhead.sql.ledger import Ledger
+from playhead.sql.ledger import Ledger, open_ledger
 from playhead.sql.ledger_values import Host, RecordedChunk, Run
 from playhead.sql.range_ledger import RangeLedger
-from playhead.sql.range_records import RecordedRange
 
 POLL_SECONDS = 0.5
 
@@ -60,9 +60,14 @@ def list_run_chunks(ledger: Ledger, run: Run, limit: int) -> Sequence[RecordedCh
     return ledger.list_chunks(run.cluster, run.pipeline, limit=limit)
 
 
-def list_run_ranges(ledger: Ledger, run: Run, limit: int) -> Sequence[RecordedRange]:
-    """The same of a sink: what was delivered or skipped, in every state."""
-    return RangeLedger(ledger).list_ranges(run.cluster, run.pipeline, newest=limit)
+@contextmanager
+def open_ranges(ledger: Ledger, run: Run, seconds: float) -> Iterator[RangeLedger]:
+    """Where the ranges of a sink are: in the same ledger, or in the database that it fills."""
+    if (url := run.settings.get("ranges")) is None:
+        yield RangeLedger(ledger)
+        return
+    with open_ledger(url, seconds) as target:
+        yield RangeLedger(target)
 
 
 def plan_stop(run: Run) -> StopPlan:

@@ -44,7 +44,7 @@ def is_of_context(uri: str, context: Context) -> bool:
         servers = {server.strip() for server in rest.removeprefix("//").partition("/")[0].split(",")}
         brokers = find_brokers(context)
         return servers <= {server.strip() for server in (brokers.bootstrap if brokers else "").split(",")}
-    if scheme == "ledger+postgresql":
+    if scheme.startswith("ledger+"):
         from playhead.stores.sink_ledger import is_ledger_of
 
         return is_ledger_of(uri, context)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from playhead.config import Context
-from playhead.config.ledger import SINKS_SCHEME, ledger_url
+from playhead.config.ledger import SINKS_SCHEME, ledger_url, may_hold_something
 from playhead.errors import Invalid, Refused
 from playhead.kafka.client import Admin, describe_cluster
 from playhead.kafka.properties import ClientSettings
@@ -24,7 +24,7 @@ from playhead.model.moments import to_iso
 from playhead.model.position import Scalar
 from playhead.model.ranges import Log, OffsetRange
 from playhead.sql.address import parse_address
-from playhead.sql.ledger import open_ledger
+from playhead.sql.ledger import open_context_ledger, open_ledger
 from playhead.sql.ledger_values import Host, Run
 from playhead.sql.range_ledger import RangeLedger
 from playhead.sql.range_records import Move, Moved, RecordedRange, SinkPosition
@@ -33,6 +33,7 @@ from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
 from playhead.stores.kafka_changes import KafkaChange, by_owner, write_owners
 from playhead.stores.opening import find_brokers
 
+_SECONDS = 10.0
 FindIds = Callable[[Collection[str]], Mapping[str, str]]
 
 
@@ -143,8 +144,14 @@ def open_uri(uri: str, access: Access) -> SinkLedgerStore:
 
 
 def is_ledger_of(uri: str, context: Context) -> bool:
-    """True when these are sinks of the ledger that the context names."""
-    return _is_same(_parted(uri)[0], ledger_url(context))
+    """True when these are sinks of the ledger that the context names, or of a database that it knows to be filled by one."""
+    url = _parted(uri)[0]
+    if _is_same(url, ledger_url(context)):
+        return True
+    if not may_hold_something(context):
+        return False
+    with open_context_ledger(context, _SECONDS) as ledger:
+        return any(_is_same(url, run.settings.get("ranges", "")) for run in ledger.list_runs())
 
 
 def open_sinks(url: str, cluster: str, access: Access) -> SinkLedgerStore:

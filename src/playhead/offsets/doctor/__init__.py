@@ -6,7 +6,7 @@ cannot show is said, never taken for health: through REST nobody sees orphans, t
 
 from playhead.offsets.doctor.examination import Examination
 from playhead.offsets.doctor.findings import Diagnosis, Finding
-from playhead.offsets.select import Selection
+from playhead.offsets.selection import Selection
 
 __all__ = ["Diagnosis", "Finding", "diagnose"]
 

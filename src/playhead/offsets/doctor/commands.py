@@ -14,7 +14,7 @@ from playhead.config.contexts import masked
 from playhead.connect.dialects import parse_literal
 from playhead.model import Map, Secret, TopicPartition
 from playhead.model.position import Scalar
-from playhead.offsets.select import Selection
+from playhead.offsets.selection import Selection
 from playhead.stores import Store
 
 _SEPARATORS = ("|", "~", "^", "%%", "@@")

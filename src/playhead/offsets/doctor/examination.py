@@ -22,7 +22,8 @@ from playhead.offsets.doctor.topics import check_emptiness, check_policies, chec
 from playhead.offsets.doctor.transactions import check_aborted, check_transactions
 from playhead.offsets.doctor.values import check_values
 from playhead.offsets.journal import Entry, Journal
-from playhead.offsets.select import Selection, select_store
+from playhead.offsets.select import select_store
+from playhead.offsets.selection import Selection
 from playhead.offsets.sinks import as_sink_ledger
 from playhead.offsets.workers import Connector, list_configured, worker_of
 from playhead.stores import Store, Stored

@@ -17,7 +17,7 @@ from playhead.model.outcome import Result
 from playhead.offsets.doctor.case import Case, TopicReading
 from playhead.offsets.doctor.findings import Finding, Said
 from playhead.offsets.journal import Entry
-from playhead.offsets.select import Selection
+from playhead.offsets.selection import Selection
 
 COMPACT = "compact"
 _DEFAULT_PARTITIONS = {"offset.storage": "25", "config.storage": "1", "status.storage": "5"}
