@@ -114,6 +114,12 @@ def test_a_sink_whose_positions_are_in_its_target_is_found_there(deliver, playhe
 
     assert told("offsets", "show", "s-owed") == told("runs", "show", "s-owed") == [50, 50]
     assert told("offsets", "list", "s-owed") == [50, 50]
+    deliver.send("owed", 10, start=100)
+    connect = ["--connect", deliver.lab.connect_urls[0], *context, "-o", "json"]
+    (row,) = json.loads(playhead("connectors", "list", "s-owed", "--positions", *connect).exits(0).out)
+    assert (row["type"], row["engine"], row["lag"]) == ("sink", "spark", 10)
+    shown = json.loads(playhead("connectors", "show", "s-owed", *connect).exits(0).out)
+    assert (shown["type"], shown["engine"], shown["lag"]) == ("sink", "spark", 10)
     playhead("offsets", "reset", "s-owed", "--to-earliest", "--execute", *context).exits(0)
     assert told("offsets", "show", "s-owed") == [0, 0]
     playhead("offsets", "undo", "--execute", *context).exits(0)
@@ -122,8 +128,8 @@ def test_a_sink_whose_positions_are_in_its_target_is_found_there(deliver, playhe
     playhead("groups", "reset", "s-owed", "--to-ledger", "--execute", *context).exits(0)
     deliver.lab.psql("DELETE FROM owed", "debts")
     (done,) = deliver.run(spec)
-    assert (done.error, done.rows) == (None, 100)
-    assert deliver.lab.psql("SELECT count(*), count(DISTINCT id) FROM owed", "debts") == "100|100"
+    assert (done.error, done.rows) == (None, 110)
+    assert deliver.lab.psql("SELECT count(*), count(DISTINCT id) FROM owed", "debts") == "110|110"
 
 
 def test_lines_are_appended_to_one_file(deliver, tmp_path):

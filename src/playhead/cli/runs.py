@@ -146,7 +146,8 @@ def show(face: Face, name: str, cluster: str | None, chunks: int) -> None:
     """
     from playhead.errors import PlayheadError
     from playhead.offsets.sinks import SinkRow, list_sink_rows
-    from playhead.pipeline.runs import find_run, list_run_chunks, open_ranges
+    from playhead.pipeline.runs import find_run, list_run_chunks
+    from playhead.sql.range_ledger import open_ranges
     from playhead.stores import Access
 
     positions: list[SinkRow] = []

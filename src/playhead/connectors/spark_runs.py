@@ -13,8 +13,8 @@ from playhead.offsets.sinks import find_ends
 from playhead.stores import Access
 
 if TYPE_CHECKING:
+    from playhead.sql.ledger import Ledger
     from playhead.sql.ledger_values import Run
-    from playhead.sql.range_ledger import RangeLedger
 
 
 def list_spark_runs(
@@ -36,7 +36,7 @@ def list_spark_runs(
             rows = [_row(run, is_sink=(run.cluster, run.pipeline) in sinks) for run in runs]
             if not positions or not any(row.type == "sink" for row in rows):
                 return rows, []
-            return _with_lags(RangeLedger(ledger), runs, rows, Access(context, deadline))
+            return _with_lags(ledger, runs, rows, Access(context, deadline))
     except MissingExtra:
         return [], []  # without SQLAlchemy nothing was ever run on Spark from here
     except PlayheadError as error:
@@ -44,22 +44,32 @@ def list_spark_runs(
 
 
 def _with_lags(
-    sinks: "RangeLedger", runs: Sequence["Run"], rows: Sequence[ConnectorRow], access: Access
+    ledger: "Ledger", runs: Sequence["Run"], rows: Sequence[ConnectorRow], access: Access
 ) -> tuple[list[ConnectorRow], list[str]]:
-    held = {
-        run.pipeline: {TopicPartition(log.topic, log.partition): at.next_offset for log, at in found.items()}
-        for run in runs
-        if (found := sinks.positions(run.cluster, run.pipeline))
-    }
+    held: dict[str, dict[TopicPartition, int]] = {}
+    notes: list[str] = []
+    for run, row in zip(runs, rows, strict=True):
+        try:
+            held[run.pipeline] = _held(ledger, run, access.deadline) if row.type == "sink" else {}
+        except PlayheadError as error:
+            notes.append(f"the lag of {run.pipeline} is not known: {error.what}")
     places = {place for positions in held.values() for place in positions}
     seen = find_ends(access, runs[0].cluster, places)
-    notes = [f"the lag of what runs on Spark is not known: {seen.why}"] if seen.why else []
+    notes += [f"the lag of what runs on Spark is not known: {seen.why}"] if seen.why else []
     lags = {
         name: sum(max(0, seen.spans[place].end - at) for place, at in positions.items() if place in seen.spans)
         for name, positions in held.items()
         if seen.spans.keys() & positions.keys()
     }
     return [replace(row, lag=lags.get(row.name)) for row in rows], notes
+
+
+def _held(ledger: "Ledger", run: "Run", deadline: Deadline) -> dict[TopicPartition, int]:
+    from playhead.sql.range_ledger import open_ranges
+
+    with open_ranges(ledger, run, deadline.share().remaining()) as sinks:
+        found = sinks.positions(run.cluster, run.pipeline)
+    return {TopicPartition(log.topic, log.partition): at.next_offset for log, at in found.items()}
 
 
 def _row(run: "Run", *, is_sink: bool) -> ConnectorRow:

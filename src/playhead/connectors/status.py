@@ -171,7 +171,7 @@ def show_connector(context: Context, name: str, deadline: Deadline) -> ShownConn
     with open_rest(context, deadline) as rest:
         found = _find(rest, name)
         if found is None:
-            raise NotFound("connector", name, rest.list_connectors())
+            return _shown_on_spark(context, rest, name, deadline)
         info, status = found
         topics, notes = _topics(rest, name)
         keys = secret_keys(PluginKeys(rest), info.config)
@@ -181,6 +181,21 @@ def show_connector(context: Context, name: str, deadline: Deadline) -> ShownConn
     tasks = [_task(task, info.config, keys) for task in status.tasks] if status else []
     config = masked_config(info.config, keys.passwords, keys.plain)
     return ShownConnector(row, config, tuple(tasks), tuple(topics), tuple(positions), (*notes, *said))
+
+
+def _shown_on_spark(context: Context, rest: Rest, name: str, deadline: Deadline) -> ShownConnector:
+    """Connect does not know it; the ledger may."""
+    from playhead.connectors.spark_runs import list_spark_runs
+
+    runs, notes = list_spark_runs(context, rest.worker().kafka_cluster_id, deadline)
+    row = next((row for row in runs if row.name == name), None)
+    if row is None:
+        raise NotFound("connector", name, [*rest.list_connectors(), *(row.name for row in runs)])
+    positions, said = _positions(context, name, deadline)
+    lags = [position.lag for position in positions if position.lag is not None]
+    where = f"it runs on Spark, and its config is in its file alone; what it did: playhead runs show {name}"
+    row = replace(row, lag=sum(lags) if lags else None)
+    return ShownConnector(row, {}, (), (), tuple(positions), (where, *notes, *said))
 
 
 def _topics(rest: Rest, name: str) -> tuple[list[str], list[str]]:

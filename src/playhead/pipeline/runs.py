@@ -5,15 +5,13 @@ Whether a run that has been silent for long is still alive cannot be told from h
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from playhead.errors import Invalid, NotFound, Unreachable
 from playhead.model import Deadline, Result
-from playhead.sql.ledger import Ledger, open_ledger
+from playhead.sql.ledger import Ledger
 from playhead.sql.ledger_values import Host, RecordedChunk, Run
-from playhead.sql.range_ledger import RangeLedger
 
 POLL_SECONDS = 0.5
 
@@ -58,16 +56,6 @@ def find_run(ledger: Ledger, name: str, cluster: str | None = None) -> Run:
 def list_run_chunks(ledger: Ledger, run: Run, limit: int) -> Sequence[RecordedChunk]:
     """What was committed for the pipeline, by this run and those before it; the newest first."""
     return ledger.list_chunks(run.cluster, run.pipeline, limit=limit)
-
-
-@contextmanager
-def open_ranges(ledger: Ledger, run: Run, seconds: float) -> Iterator[RangeLedger]:
-    """Where the ranges of a sink are: in the same ledger, or in the database that it fills."""
-    if (url := run.settings.get("ranges")) is None:
-        yield RangeLedger(ledger)
-        return
-    with open_ledger(url, seconds) as target:
-        yield RangeLedger(target)
 
 
 def plan_stop(run: Run) -> StopPlan:

@@ -7,7 +7,8 @@ hole, deliver twice or mix two incarnations of a topic is refused. Every write o
 and doing it twice is the same as doing it once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -17,7 +18,7 @@ from playhead.model.ranges import Log, OffsetRange
 from playhead.sql import range_checks as checks
 from playhead.sql import range_rows as rows
 from playhead.sql import range_tables as tables
-from playhead.sql.ledger import Ledger, insert_into
+from playhead.sql.ledger import Ledger, insert_into, open_ledger
 from playhead.sql.ledger_values import Claim, Host, Run
 from playhead.sql.range_moves import Hand, move_positions
 from playhead.sql.range_records import Move, Moved, RangeSums, RecordedRange, SinkPosition
@@ -207,3 +208,13 @@ class RangeLedger:
         at = parts[-1].range if parts else None
         last = (f"{at.topic}-{at.partition}", Map({"kafka_offset": at.end})) if at else None
         self.ledger.tally(connection, run, sum(each.count for each in parts), last)
+
+
+@contextmanager
+def open_ranges(ledger: Ledger, run: Run, seconds: float) -> Iterator[RangeLedger]:
+    """Where the ranges of a sink are: in the ledger that knows its run, or in the database that it fills."""
+    if (url := run.settings.get("ranges")) is None:
+        yield RangeLedger(ledger)
+        return
+    with open_ledger(url, seconds) as target:
+        yield RangeLedger(target)
