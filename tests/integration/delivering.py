@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import pyarrow.json
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 from integration.on_spark import JSON, OnSpark
 from playhead.lab import Lab, LabOptions
@@ -16,6 +19,7 @@ from playhead.sql.ledger import open_ledger
 S3_SINK = "io.confluent.connect.s3.S3SinkConnector"
 JSON_FORMAT = "io.confluent.connect.s3.format.json.JsonFormat"
 PARQUET_FORMAT = "io.confluent.connect.s3.format.parquet.ParquetFormat"
+Place = tuple[str, int, int, int]  # topic, partition and offset of a record, and its id
 
 
 class Deliver(OnSpark):
@@ -48,6 +52,26 @@ def lines_in(folder: Path) -> list[str]:
 
 def ids_in(folder: Path) -> Counter[int]:
     return Counter(json.loads(line)["id"] for line in lines_in(folder))
+
+
+def places_in_files(store: fs.FileSystem, folder: str) -> Counter[Place]:
+    """Of a topic without holes: a file's name tells its first offset. pyarrow lists and reads."""
+    found: Counter[Place] = Counter()
+    for info in store.get_file_info(fs.FileSelector(folder, recursive=True)):
+        if info.type == fs.FileType.File and info.base_name[0] not in "._":
+            topic, partition, start = info.base_name.partition(".")[0].split("+")
+            read = pq.read_table if info.extension == "parquet" else pyarrow.json.read_json
+            with store.open_input_file(info.path) as file:
+                ids = read(file)["id"].to_pylist()
+            found.update((topic, int(partition), int(start) + at, number) for at, number in enumerate(ids))
+    return found
+
+
+def places_in_rows(lab: Lab, table: str) -> Counter[Place]:
+    """Of a table with the coordinates that `pk.mode=kafka` gives; psql reads."""
+    lines = lab.psql(f"SELECT __connect_topic, __connect_partition, __connect_offset, id FROM {table}").splitlines()
+    rows = (line.split("|") for line in lines)
+    return Counter((topic, int(partition), int(offset), int(number)) for topic, partition, offset, number in rows)
 
 
 def bytes_in(folder: Path) -> Mapping[str, bytes]:

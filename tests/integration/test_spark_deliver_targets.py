@@ -1,8 +1,10 @@
 """Topics into Parquet, S3, tables and one file, through the run itself; pyarrow and psql read what came of it."""
 
 import json
+import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 
 import pyarrow.dataset as ds
@@ -14,6 +16,7 @@ from integration.on_spark import Topics
 from playhead.kafka.transactions import PlainProducer, TransactionalProducer
 from playhead.lab import Lab, LabOptions
 from playhead.model import ConnectorSpec, Deadline, Engine
+from playhead.sql.ledger import open_ledger
 from playhead.sql.ledger_values import RunState
 from spark_session import spark  # noqa: F401
 
@@ -130,6 +133,32 @@ def test_a_sink_whose_positions_are_in_its_target_is_found_there(deliver, playhe
     (done,) = deliver.run(spec)
     assert (done.error, done.rows) == (None, 110)
     assert deliver.lab.psql("SELECT count(*), count(DISTINCT id) FROM owed", "debts") == "110|110"
+
+
+def test_a_claim_that_this_process_left_open_in_the_target_is_not_taken_for_that_of_the_run(deliver, tmp_path):
+    """So it is after the database fell over under a run: it could not be told that the try before this one had ended."""
+    deliver.make_topic("reopened")
+    deliver.send("reopened", 40)
+    config = {
+        "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector",
+        "topics": "reopened",
+        "connection.url": f"jdbc:sqlite:{tmp_path}/rows.db",
+        "auto.create": "true",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "true",
+        "value.converter.schema.content": SCHEMA,
+    }
+    spec = ConnectorSpec("s-reopened", config, Engine.SPARK)
+    deliver.run(spec)
+    with open_ledger(f"sqlite:///{tmp_path}/rows.db", 30) as target:
+        (run,) = target.list_runs()
+        target.claim(run.cluster, run.pipeline, run.host, run.settings)
+    deliver.send("reopened", 10, start=40)
+    (done,) = deliver.run(spec)
+    assert (done.error, done.rows) == (None, 10)
+    with closing(sqlite3.connect(tmp_path / "rows.db")) as database:
+        rows = database.execute("SELECT id FROM reopened").fetchall()
+    assert Counter(number for (number,) in rows) == Counter(range(50))
 
 
 def test_lines_are_appended_to_one_file(deliver, tmp_path):

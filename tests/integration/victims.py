@@ -1,4 +1,4 @@
-"""`playhead run` as a process that is killed again and again, with the broker and the database under it."""
+"""`playhead run` as a process that is killed again and again, with what it reads from and writes to."""
 
 import os
 import random
@@ -8,10 +8,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -28,6 +29,7 @@ class Victim:
     lab: Lab
     file: Path
     chunk_rows: int
+    environment: Mapping[str, str] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
 
     @property
@@ -36,22 +38,28 @@ class Victim:
 
     def start(self) -> "subprocess.Popen[str]":
         words = ["run", str(self.file), "--chunk-rows", str(self.chunk_rows), "--ledger", f"sqlite:///{self.ledger}"]
-        words += ["--worker-config", str(self.lab.worker_config), "--horizon-timeout", "20s"]
+        words += ["--worker-config", str(self.lab.worker_config), "--horizon-timeout", "20s", "-o", "wide"]
         return subprocess.Popen(
             [sys.executable, "-m", "playhead", *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            env={**os.environ, **self.environment},
             start_new_session=True,
         )
 
     def end(self, process: "subprocess.Popen[str]", seconds: float = 150) -> int:
-        told, _ = process.communicate(timeout=seconds)
+        try:
+            told, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.kill_driver(process)  # it would outlive the test
+            raise
         self.log.append(f"exit {process.returncode}: {told}")
         return process.returncode
 
     def kill_driver(self, process: "subprocess.Popen[str]") -> None:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has just ended by itself
+            os.killpg(process.pid, signal.SIGKILL)
 
     def kill_worker(self, process: "subprocess.Popen[str]") -> None:
         """One of Spark's Python workers: what an executor that dies is on one machine."""
@@ -75,13 +83,13 @@ def wait_until_it_moves(process: "subprocess.Popen[str]", seen: Callable[[], int
 def suffer(
     victim: Victim, kinds: Sequence[str], rounds: int, seen: Callable[[], int], more: Callable[[], None]
 ) -> None:
-    """Killed so often, each kind at least once; `seen` tells how much is committed, `more` adds work after each time."""
-    for kind in [*kinds, *random.choices(kinds, k=max(0, rounds - len(kinds)))][:rounds]:
+    """Killed so often, in any order, each kind at least once. `seen` tells how much is committed, `more` adds work each time."""
+    for kind in [*random.sample(kinds, len(kinds)), *random.choices(kinds, k=max(0, rounds - len(kinds)))][:rounds]:
         before = seen()
         process = victim.start()
         wait_until_it_moves(process, seen, before)
         time.sleep(random.random() * 2)
-        victim.log.append(f"kill {kind}")
+        victim.log.append(f"kill {kind}, {'too late' if process.poll() is not None else 'in time'}")
         if kind == DRIVER:
             victim.kill_driver(process)
         elif kind == WORKER:
@@ -103,9 +111,9 @@ def committed(ledger: Path, table: str) -> int:
         return 0
 
 
-def check_once(found: Counter[int], wanted: Set[int], context: str) -> None:
+def check_once(found: Counter[Any], wanted: Set[Any], context: str) -> None:
     """Every one of them is there, once, and nothing else."""
-    missing, doubled = wanted - set(found), [number for number, count in found.items() if count > 1]
-    assert not missing, f"missing {sorted(missing)[:10]} ... {context}"
-    assert not doubled, f"doubled {sorted(doubled)[:10]} ... {context}"
-    assert set(found) == wanted
+    doubled = {one for one, count in found.items() if count > 1}
+    wrong = {"missing": wanted - set(found), "doubled": doubled, "strange": set(found) - wanted}
+    for word, which in wrong.items():
+        assert not which, f"{word} {sorted(which)[:10]} ... {context}"

@@ -53,8 +53,8 @@ class Sinks:
                 runs = ledger.list_runs()
             self._runs = frozenset(run.pipeline for run in runs)
             for run in runs:
-                if url := run.settings.get("ranges"):
-                    self._elsewhere.setdefault(run.pipeline, {})[run.cluster] = url
+                if run.ranges_at:
+                    self._elsewhere.setdefault(run.pipeline, {})[run.cluster] = run.ranges_at
         except MissingExtra:
             return {}  # without SQLAlchemy nothing was ever run on Spark from here
         except PlayheadError as error:

@@ -26,7 +26,7 @@ from playhead.pipeline.sources import Source
 from playhead.pipeline.spec import Ready
 from playhead.sql.address import parse_address
 from playhead.sql.ledger import Ledger, open_ledger
-from playhead.sql.ledger_values import Claim, Host, Run, RunState
+from playhead.sql.ledger_values import RANGES_AT, Claim, Host, Run, RunState
 from playhead.sql.range_ledger import RangeLedger
 
 
@@ -133,12 +133,14 @@ def described(one: Ready) -> dict[str, str]:
     if not one.kind.is_sink:
         return {"type": "source"}
     url = target_ledger_url(one.kind, one.config)
-    return {"type": "sink"} | ({} if url is None else {"ranges": parse_address(url).shown.removeprefix("sql+")})
+    return {"type": "sink"} | ({} if url is None else {RANGES_AT: parse_address(url).shown.removeprefix("sql+")})
 
 
 def _is_claimed_by(run: Run, claim: Claim) -> bool:
+    """Only the run's own ledger is told where the ranges are. A second claim may have the same epoch by chance, and a try that
+    lost its database could not say that it had ended."""
     here = (run.cluster, run.pipeline, run.epoch) == (claim.cluster, claim.pipeline, claim.epoch)
-    return here and run.host == Host.here() and run.is_running
+    return here and run.ranges_at is not None and run.host == Host.here() and run.is_running
 
 
 def _nothing() -> None:

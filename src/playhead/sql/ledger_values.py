@@ -14,6 +14,7 @@ from playhead.model.host import user_name
 
 SILENT_SECONDS = 60.0  # without a sign of life for so long, a run is shown as silent
 BEAT_SECONDS = 10.0  # how often a run should give one
+RANGES_AT = "ranges"  # among the settings of a run
 
 
 class RunState(StrEnum):
@@ -74,6 +75,11 @@ class Run:
     records: int
     last_stream: str | None
     last_position: Map | None
+
+    @property
+    def ranges_at(self) -> str | None:
+        """Of a sink whose ranges are in the database that it fills: where that is, without a password."""
+        return self.settings.get(RANGES_AT)
 
     @property
     def is_running(self) -> bool:

@@ -213,7 +213,7 @@ class RangeLedger:
 @contextmanager
 def open_ranges(ledger: Ledger, run: Run, seconds: float) -> Iterator[RangeLedger]:
     """Where the ranges of a sink are: in the ledger that knows its run, or in the database that it fills."""
-    if (url := run.settings.get("ranges")) is None:
+    if (url := run.ranges_at) is None:
         yield RangeLedger(ledger)
         return
     with open_ledger(url, seconds) as target:

@@ -151,7 +151,7 @@ def is_ledger_of(uri: str, context: Context) -> bool:
     if not may_hold_something(context):
         return False
     with open_context_ledger(context, _SECONDS) as ledger:
-        return any(_is_same(url, run.settings.get("ranges", "")) for run in ledger.list_runs())
+        return any(_is_same(url, run.ranges_at or "") for run in ledger.list_runs())
 
 
 def open_sinks(url: str, cluster: str, access: Access) -> SinkLedgerStore:
