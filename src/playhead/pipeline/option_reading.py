@@ -4,11 +4,19 @@ Every option must be on one of the lists of its connector: Connect would ignore 
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
-from playhead.errors import Fault, near_names
+from playhead.errors import ConfigInvalid, Fault, near_names
 from playhead.model.position import INT64_MAX
+
+T = TypeVar("T")
+# Of every connector; without effect on Spark, or read by the run itself.
+OF_EVERY = frozenset(
+    ["name", "connector.class", "connector.plugin.version", "tasks.max", "tasks.max.enforce", "config.action.reload"]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +31,23 @@ class Known:
     changes: str = "it would change what is written"
 
 
-class OptionReading:
-    def __init__(self, config: Mapping[str, str]) -> None:
+class OptionReading(ABC, Generic[T]):
+    """`read` gives the options, as far as they can be read, and every fault of the config."""
+
+    def __init__(self, config: Mapping[str, str], worker: Mapping[str, str]) -> None:
         self.config = config
+        self.worker = worker
         self.faults: list[Fault] = []
+
+    @abstractmethod
+    def read(self) -> tuple[T | None, list[Fault]]: ...
+
+    def parsed(self) -> T:
+        """Without a fault, else ConfigInvalid."""
+        options, faults = self.read()
+        if options is None or faults:
+            raise ConfigInvalid(faults)
+        return options
 
     def fault(self, name: str, what: str) -> None:
         self.faults.append(Fault(name, None, what))

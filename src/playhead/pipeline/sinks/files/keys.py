@@ -3,7 +3,7 @@
 An option that is not on these lists is refused too: Connect would ignore a typing mistake, and the user would find out late.
 """
 
-from playhead.pipeline.option_reading import Known
+from playhead.pipeline.option_reading import OF_EVERY, Known
 
 HONOURED = frozenset(
     [
@@ -41,14 +41,8 @@ HONOURED = frozenset(
 # What the run itself reads: which topics, how, and what becomes of a record that does not fit.
 OF_RUN = frozenset(["topics", "topics.regex", "key.converter", "value.converter"])
 OF_RUN_PREFIXES = ("key.converter.", "value.converter.", "consumer.override.", "producer.override.", "errors.")
-HARMLESS = frozenset(
+HARMLESS = OF_EVERY | frozenset(
     [
-        "name",
-        "connector.class",
-        "connector.plugin.version",
-        "tasks.max",
-        "tasks.max.enforce",
-        "config.action.reload",
         "retry.backoff.ms",
         "s3.retry.backoff.ms",
         "s3.http.send.expect.continue",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from urllib.parse import unquote, urlsplit
 
-from playhead.errors import ConfigInvalid, Fault, Invalid
+from playhead.errors import Fault, Invalid
 from playhead.pipeline.option_reading import OptionReading
 from playhead.pipeline.sinks.files import keys
 from playhead.pipeline.sinks.files.pattern import parse_pattern
@@ -127,19 +127,16 @@ class FileSinkOptions:
         return timed or self.cut.schedule_ms > 0
 
 
-def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:  # noqa: ARG001  as every sink
+def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:
     """Everything that is wrong with a connector's config, as far as the config alone can tell. Converters are not ours."""
-    return _Reading(config).read()[1]
+    return _Reading(config, worker).read()[1]
 
 
-def parse_options(config: Mapping[str, str], worker: Mapping[str, str]) -> FileSinkOptions:  # noqa: ARG001
-    options, faults = _Reading(config).read()
-    if options is None or faults:
-        raise ConfigInvalid(faults)
-    return options
+def parse_options(config: Mapping[str, str], worker: Mapping[str, str]) -> FileSinkOptions:
+    return _Reading(config, worker).parsed()
 
 
-class _Reading(OptionReading):
+class _Reading(OptionReading[FileSinkOptions]):
     def read(self) -> tuple[FileSinkOptions | None, list[Fault]]:
         self.check_names(keys.KNOWN)
         self.one_of("storage.class", STORAGE_CLASS, (STORAGE_CLASS,), any_case=False)

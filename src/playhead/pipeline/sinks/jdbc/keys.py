@@ -3,7 +3,7 @@
 An option that is not on these lists is refused, too: Connect would ignore a typing mistake, and the user would find out late.
 """
 
-from playhead.pipeline.option_reading import Known
+from playhead.pipeline.option_reading import OF_EVERY, Known
 
 HONOURED = frozenset(
     [
@@ -46,15 +46,9 @@ OF_RUN = frozenset(
     ]
 )
 OF_RUN_PREFIXES = ("key.converter.", "value.converter.", "consumer.override.", "producer.override.")
-# Rows go into the database in one transaction a step, whatever the size of a batch, and a step that fails is planned anew.
-HARMLESS = frozenset(
+# Each partition of a step is one transaction, whatever the size of a batch, and a step that fails is planned anew.
+HARMLESS = OF_EVERY | frozenset(
     [
-        "name",
-        "connector.class",
-        "connector.plugin.version",
-        "tasks.max",
-        "tasks.max.enforce",
-        "config.action.reload",
         "connection.attempts",
         "connection.backoff.ms",
         "header.converter",

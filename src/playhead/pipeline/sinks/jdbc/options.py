@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from zoneinfo import available_timezones
 
-from playhead.errors import ConfigInvalid, Fault, Invalid
+from playhead.errors import Fault, Invalid
 from playhead.pipeline.option_reading import OptionReading
 from playhead.pipeline.records.options import JSON
 from playhead.pipeline.sinks.jdbc import keys
@@ -61,17 +61,10 @@ def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[
 
 
 def parse_options(config: Mapping[str, str], worker: Mapping[str, str]) -> JdbcSinkOptions:
-    options, faults = _Reading(config, worker).read()
-    if options is None or faults:
-        raise ConfigInvalid(faults)
-    return options
+    return _Reading(config, worker).parsed()
 
 
-class _Reading(OptionReading):
-    def __init__(self, config: Mapping[str, str], worker: Mapping[str, str]) -> None:
-        super().__init__(config)
-        self.worker = worker
-
+class _Reading(OptionReading[JdbcSinkOptions]):
     def read(self) -> tuple[JdbcSinkOptions | None, list[Fault]]:
         self.check_names(keys.KNOWN)
         target = self._target()

@@ -3,7 +3,7 @@
 An option that is not on these lists is refused too: Connect would ignore a typing mistake, and the user would find out late.
 """
 
-from playhead.pipeline.option_reading import Known
+from playhead.pipeline.option_reading import OF_EVERY, Known
 from playhead.pipeline.records.transforms.options import OF_TRANSFORMS
 
 HONOURED = frozenset(
@@ -37,14 +37,8 @@ HONOURED = frozenset(
 )
 # `parse_record_options` reads these.
 OF_RECORDS = frozenset(["numeric.mapping", "numeric.precision.mapping", "timestamp.granularity", "db.timezone"])
-HARMLESS = frozenset(
+HARMLESS = OF_EVERY | frozenset(
     [
-        "name",
-        "connector.class",
-        "connector.plugin.version",
-        "tasks.max",
-        "tasks.max.enforce",
-        "config.action.reload",
         "poll.linger.ms",
         "connection.attempts",
         "connection.backoff.ms",

@@ -87,17 +87,10 @@ def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[
 
 
 def parse_options(config: Mapping[str, str], worker: Mapping[str, str]) -> JdbcOptions:
-    options, faults = _Reading(config, worker).read()
-    if options is None or faults:
-        raise ConfigInvalid(faults)
-    return options
+    return _Reading(config, worker).parsed()
 
 
-class _Reading(OptionReading):
-    def __init__(self, config: Mapping[str, str], worker: Mapping[str, str]) -> None:
-        super().__init__(config)
-        self.worker = worker
-
+class _Reading(OptionReading[JdbcOptions]):
     def read(self) -> tuple[JdbcOptions | None, list[Fault]]:
         self.check_names(keys.KNOWN)
         mode = self.one_of("mode", "", MODES)
