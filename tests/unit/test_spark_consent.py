@@ -1,12 +1,13 @@
 """Tasks that commit by themselves ask the driver first, and are told the truth of the moment."""
 
 import pickle
+import threading
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from playhead.errors import Refused
+from playhead.errors import Refused, TimedOut
 from playhead.pipeline import consent
 from playhead.pipeline.consent import Consents
 
@@ -51,3 +52,16 @@ def test_without_a_driver_nobody_may_go_on():
         left = consents.consent
     with pytest.raises(Refused, match="the driver"):
         left.ask()
+
+
+def test_a_driver_that_does_not_answer_is_not_waited_for_for_ever(monkeypatch):
+    monkeypatch.setattr(consent, "WAIT_SECONDS", 0.2)
+    stuck = threading.Event()
+
+    def check() -> None:
+        stuck.wait(5)
+
+    with Consents(check) as consents:
+        with pytest.raises(TimedOut, match="nothing of the partition was"):
+            consents.consent.ask()
+        stuck.set()

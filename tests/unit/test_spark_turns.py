@@ -15,7 +15,7 @@ from playhead.pipeline.desk import Address, seat_at
 from playhead.pipeline.faults import fault_in, marked
 from playhead.pipeline.positions import _is_newer
 from playhead.pipeline.slots import Slots
-from playhead.pipeline.turns import COMMITTED, PRODUCED, READY, ROWS, Turns
+from playhead.pipeline.turns import COMMITTED, LATE, PRODUCED, READY, ROWS, Turns
 
 
 def run_tasks(turns: Turns, count: int, order: list[int], *, broken: int | None = None) -> list[str]:
@@ -29,7 +29,7 @@ def run_tasks(turns: Turns, count: int, order: list[int], *, broken: int | None 
                 seat.tell(f"{ROWS} {number + 1}")
                 if number == broken:
                     return
-                seat.wait(PRODUCED)
+                seat.wait(PRODUCED, LATE)
                 order.append(number)
                 seat.tell(COMMITTED)
         except Refused as error:
@@ -93,7 +93,7 @@ def test_whoever_does_not_know_the_token_is_not_heard():
         with suppress(Refused), seat_at(wrong, 0, 5) as seat:
             seat.tell(READY)
             seat.tell(COMMITTED)
-            seat.wait(PRODUCED)
+            seat.wait(PRODUCED, LATE)
         assert turns.committed == 0
 
 

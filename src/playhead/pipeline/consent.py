@@ -51,4 +51,4 @@ class Consent:
     def ask(self) -> None:
         """Returns when the task may commit, else `Refused`."""
         with seat_at(self.address, 0, WAIT_SECONDS) as seat:
-            seat.wait("commit")
+            seat.wait("commit", "the driver did not say in time whether to commit, so nothing of the partition was")

@@ -84,13 +84,13 @@ class Seat:
     def __init__(self, lines: IO[str]) -> None:
         self._lines = lines
 
-    def wait(self, word: str) -> None:
-        """Returns when this task may go on; `Refused` when the step was stopped."""
+    def wait(self, word: str, late: str) -> None:
+        """Returns when this task may go on; `Refused` when the step was stopped. `late` is said when nobody answers."""
         self.tell(word)
         try:
             said = self._lines.readline().strip()
         except TimeoutError:
-            raise TimedOut("the other tasks of the step did not finish in time") from None
+            raise TimedOut(late) from None
         except OSError:
             raise _gone() from None
         if said != GO:

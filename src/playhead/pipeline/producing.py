@@ -28,7 +28,7 @@ from playhead.pipeline.digests import Digest
 from playhead.pipeline.faults import marked
 from playhead.pipeline.partitioning import choose_partitions, first_and_last
 from playhead.pipeline.sources import CURSOR_ID, CURSOR_TIME, HASH, KEY, VALUE, Last
-from playhead.pipeline.turns import COMMITTED, PRODUCED, READY, ROWS
+from playhead.pipeline.turns import COMMITTED, LATE, PRODUCED, READY, ROWS
 
 RECEIPT = pa.schema(
     [
@@ -93,7 +93,7 @@ class ChunkTask:
             started = time.perf_counter()
             totals = self._produced(producer, number, seat, batches)
             produced = time.perf_counter()
-            seat.wait(PRODUCED)
+            seat.wait(PRODUCED, LATE)
             position = self._committed(producer, totals, self.wheres[number])
             seat.tell(COMMITTED)
             return totals.receipt(number, producer.ranges, position, produced - started, time.perf_counter() - produced)

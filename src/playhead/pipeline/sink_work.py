@@ -280,8 +280,6 @@ class SinkWork:
         self._claiming.learn(done, _now_ms())
         stored = self._stored()
         self._positions |= {claim.range.log: stored[claim.range.log] for claim, _ in done}
-        moved = {claim.range.log for claim, closed in done if closed}
-        self._publish({log: stored[log].next_offset for log in moved}, deadline)
         rows = sum(each.count for _, closed in done for each in closed)
         rejected = sum(each.rejected for _, closed in done for each in closed)
         last = done[-1][0].range.log
@@ -290,6 +288,8 @@ class SinkWork:
             self._run.shared.ledger.count(self._run.claim, rows, stream, position)
         note = f"{rejected} record(s) of a step were rejected" if rejected else ""
         self._run.count_step(rows, stream, position, note)
+        moved = {claim.range.log for claim, closed in done if closed}
+        self._publish({log: stored[log].next_offset for log in moved}, deadline)
 
     def _publish(self, offsets: Mapping[Log, int], deadline: Deadline) -> None:
         self._group.publish({_place(log): offset for log, offset in offsets.items()}, self._mark, deadline)

@@ -13,6 +13,7 @@ from playhead.pipeline.desk import Desk, answer
 
 READY, PRODUCED, COMMITTED, ROWS = "ready", "produced", "committed", "rows"
 ARRIVAL_SECONDS = 60.0
+LATE = "the other tasks of the step did not finish in time"
 
 
 class Turns(Desk):

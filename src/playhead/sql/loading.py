@@ -87,9 +87,8 @@ class Copying:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(
-            self.connection.dialect.loaded_dbapi.Error
-        ):  # of a COPY that failed already; the first error is told
+        refused = self.connection.dialect.loaded_dbapi.Error
+        with suppress(refused):  # by a COPY that failed already; its first error is told
             self._open.__exit__(kind, error, trace)
 
 
