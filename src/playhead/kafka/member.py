@@ -260,7 +260,8 @@ class Member:
 
     def commit_soon(self, offsets: Mapping[TopicPartition, int], metadata: str | None = None) -> None:
         """Sends a commit and goes on; what became of it is known after a later poll, by `commit_fault`."""
-        raw = [RawPartition(*place, offset, metadata) for place, offset in offsets.items()]
+        more = () if metadata is None else (metadata,)
+        raw = [RawPartition(*place, offset, *more) for place, offset in offsets.items()]
         with translated("committing offsets"):
             self.consumer.commit(offsets=raw, asynchronous=True)
         self._commits_sent += 1
