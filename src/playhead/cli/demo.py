@@ -1,10 +1,12 @@
 """`playhead demo`."""
 
+from shlex import quote
+
 import click
 
 from playhead.cli.frame import debug_option, program, say, write
 from playhead.cli.lab import bring_up, down_command, folder_option, open_lab
-from playhead.demo import run_demo
+from playhead.demo import ledger_of, run_demo
 
 
 @click.command()
@@ -21,5 +23,5 @@ def demo(folder: str | None) -> None:
     except KeyboardInterrupt:
         say(f"the lab keeps running; stop it with: {down_command(folder)}")
         raise
-    write(f"The lab is still running. Look around: {program()} connectors list\n")
+    write(f"The lab is still running. Look around: {program()} connectors list --ledger {quote(ledger_of(lab))}\n")
     write(f"Stop it with: {down_command(folder)}\n")

@@ -5,11 +5,11 @@ What is claimed is checked: the demo fails loudly when Kafka's own console consu
 
 from playhead.demo.lake import Lake
 from playhead.demo.positions import Positions
-from playhead.demo.stage import Say, Stage
+from playhead.demo.stage import Say, Stage, ledger_of
 from playhead.demo.tables import Tables
 from playhead.lab import Lab
 
-__all__ = ["run_demo"]
+__all__ = ["ledger_of", "run_demo"]
 
 
 def run_demo(lab: Lab, say: Say) -> None:

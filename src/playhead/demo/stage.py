@@ -18,6 +18,11 @@ CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 Say = Callable[[str], None]
 
 
+def ledger_of(lab: Lab) -> str:
+    """The URL of the ledger of what the demo ran."""
+    return f"sqlite:///{lab.folder / 'demo' / 'ledger.db'}"
+
+
 class Stage:
     def __init__(self, lab: Lab, say: Say, seconds: float) -> None:
         self.lab = lab
@@ -43,7 +48,6 @@ class Stage:
     def start(self, *words: str) -> "subprocess.Popen[str]":
         """In a session of its own, so that it can be killed with everything it started. Its traces stay in the lab's folder."""
         flags = ["--connect", ",".join(self.lab.connect_urls), "--worker-config", str(self.lab.worker_config)]
-        ledger = f"sqlite:///{self.folder / 'ledger.db'}"
         journal = str(self.lab.folder / "journal")
         return subprocess.Popen(
             [sys.executable, "-m", "playhead", *words, *flags],
@@ -51,7 +55,12 @@ class Stage:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            env={**os.environ, "PLAYHEAD_JOURNAL": journal, "PLAYHEAD_LEDGER": ledger, "DEMO_USER": self.user},
+            env={
+                **os.environ,
+                "PLAYHEAD_JOURNAL": journal,
+                "PLAYHEAD_LEDGER": ledger_of(self.lab),
+                "DEMO_USER": self.user,
+            },
         )
 
     def kill_in_the_middle(self, words: Sequence[str], has_begun: Callable[[], bool]) -> None:
