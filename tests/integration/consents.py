@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from playhead.pipeline.sinks import Committing
-from playhead.sql.ledger_values import Claim
 
 
 def nothing() -> None:
@@ -21,4 +20,6 @@ class Asked:
         self.act()
 
 
-UNASKED = Committing(Claim("c1", "sink", 1), Asked())  # for sinks whose tasks do not commit
+def unasked() -> Committing:
+    """For sinks whose tasks do not commit."""
+    raise AssertionError("the driver would listen for nobody")

@@ -102,7 +102,7 @@ class Delivery:
     def writer(self) -> Writer:
         """As it comes to an executor."""
         committing = Committing(self.claim, Asked(self.asked))
-        made = self.sink.writer(lambda name, make: make(), {}, committing)
+        made = self.sink.writer(lambda name, make: make(), {}, lambda: committing)
         return pickle.loads(pickle.dumps(made))  # type: ignore[no-any-return]  # noqa: S301
 
     def attempted(self, writer: Writer, claim: RangeClaim, records: Sequence[Record]) -> list[ClosedRange]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from integration.consents import UNASKED
+from integration.consents import unasked
 from playhead.model.ranges import Log, OffsetRange
 from playhead.pipeline.records.options import STRING
 from playhead.pipeline.sinks import RECORDS, Rejected, Sink
@@ -88,7 +88,7 @@ class LineFile:
             found = ranges.recall(CLUSTER, NAME, key)
             return ranges.remember(claim, key, make()) if found is None else found
 
-        writer = sink.writer(recall, {}, UNASKED)
+        writer = sink.writer(recall, {}, unasked)
         done = [(one, list(writer.write(one, self.batches(one), self.reject))) for one in claims]
         ranges.commit_all(claim, done, sink.merging(done))
         sink.settled(claims)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from integration.consents import UNASKED
+from integration.consents import unasked
 from integration.line_files import FIRST, SECOND, LineFile
 from playhead.errors import Refused
 from playhead.model import OffsetRange
@@ -162,11 +162,11 @@ def test_a_file_that_was_rotated_away_in_the_middle_of_an_append_is_refused(line
 def test_a_second_run_on_the_same_file_is_refused_while_the_first_is_open(line_file):
     first, second = line_file.sink(), line_file.sink()
     kept: dict[str, str] = {}
-    first.writer(lambda key, make: kept.setdefault(key, make()), {}, UNASKED)
+    first.writer(lambda key, make: kept.setdefault(key, make()), {}, unasked)
     with pytest.raises(Refused, match="another run, or another connector of this one"):
-        second.writer(lambda key, make: kept.setdefault(key, make()), {}, UNASKED)
+        second.writer(lambda key, make: kept.setdefault(key, make()), {}, unasked)
     first.close()
-    second.writer(lambda key, make: kept.setdefault(key, make()), {}, UNASKED)
+    second.writer(lambda key, make: kept.setdefault(key, make()), {}, unasked)
     second.close()
 
 
@@ -206,7 +206,7 @@ def test_the_lines_are_those_of_a_real_file_stream_sink(lab, rest, new_topic, un
 
     for start, end in ((0, 7), (7, 10)):
         claims = [RangeClaim(OffsetRange(topic, "", part, start, end), True, sink.shape, 0) for part in (0, 1)]
-        writer = sink.writer(recall, {}, UNASKED)
+        writer = sink.writer(recall, {}, unasked)
         done = deliver(spark, Reading({"bootstrap.servers": lab.bootstrap_servers}), claims, writer, RejectPolicy(name))
         sink.merging(done)
         sink.settled(claims)

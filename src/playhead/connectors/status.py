@@ -176,8 +176,7 @@ def show_connector(context: Context, name: str, deadline: Deadline) -> ShownConn
         topics, notes = _topics(rest, name)
         keys = secret_keys(PluginKeys(rest), info.config)
     positions, said = _positions(context, name, deadline)
-    lags = [position.lag for position in positions if position.lag is not None]
-    row = replace(_row(info, status, keys), lag=sum(lags) if lags else None)
+    row = replace(_row(info, status, keys), lag=_lag(positions))
     tasks = [_task(task, info.config, keys) for task in status.tasks] if status else []
     config = masked_config(info.config, keys.passwords, keys.plain)
     return ShownConnector(row, config, tuple(tasks), tuple(topics), tuple(positions), (*notes, *said))
@@ -192,10 +191,13 @@ def _shown_on_spark(context: Context, rest: Rest, name: str, deadline: Deadline)
     if row is None:
         raise NotFound("connector", name, [*rest.list_connectors(), *(row.name for row in runs)])
     positions, said = _positions(context, name, deadline)
-    lags = [position.lag for position in positions if position.lag is not None]
     where = f"it runs on Spark, and its config is in its file alone; what it did: playhead runs show {name}"
-    row = replace(row, lag=sum(lags) if lags else None)
-    return ShownConnector(row, {}, (), (), tuple(positions), (where, *notes, *said))
+    return ShownConnector(replace(row, lag=_lag(positions)), {}, (), (), tuple(positions), (where, *notes, *said))
+
+
+def _lag(positions: Sequence[PositionRow]) -> int | None:
+    lags = [position.lag for position in positions if position.lag is not None]
+    return sum(lags) if lags else None
 
 
 def _topics(rest: Rest, name: str) -> tuple[list[str], list[str]]:

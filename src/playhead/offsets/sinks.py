@@ -4,7 +4,7 @@ A ledger that nobody made is not even looked for twice: the database client is l
 that cannot be asked is no error by itself, since most owners are kept elsewhere; `why` tells whoever needed it.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from playhead.model import TopicPartition
 from playhead.stores import Access, Store
 
 if TYPE_CHECKING:
+    from playhead.sql.ledger_values import Run
     from playhead.sql.range_ledger import RangeLedger
     from playhead.stores.sink_ledger import SinkLedgerStore
 
@@ -28,38 +29,37 @@ class Sinks:
     def __init__(self, access: Access) -> None:
         self.access = access
         self.why: PlayheadError | None = None
-        self._runs: frozenset[str] = frozenset()
-        self._elsewhere: dict[str, dict[str, str]] = {}
 
     @property
     def runs(self) -> frozenset[str]:
         """Every connector that was run on Spark, sources too, by its name."""
-        _ = self.clusters  # whoever reads the one has read the other
-        return self._runs
+        return self._told.runs
 
-    @cached_property
+    @property
     def clusters(self) -> Mapping[str, tuple[str, ...]]:
         """Sink -> ids of the Kafka clusters that it reads from."""
-        found: dict[str, tuple[str, ...]] = {}
+        return self._told.clusters
+
+    @property
+    def elsewhere(self) -> Mapping[str, Mapping[str, str]]:
+        """Sink -> cluster -> the database that it fills, where its positions are."""
+        return self._told.elsewhere
+
+    @cached_property
+    def _told(self) -> "_Told":
         if not may_hold_something(self.access.context):
-            return found
+            return _Told()
         try:
             from playhead.sql.ledger import open_context_ledger
             from playhead.sql.range_ledger import RangeLedger
 
             with open_context_ledger(self.access.context, self.access.deadline.share().remaining()) as ledger:
-                for cluster, name in RangeLedger(ledger).list_sinks():
-                    found[name] = (*found.get(name, ()), cluster)
-                runs = ledger.list_runs()
-            self._runs = frozenset(run.pipeline for run in runs)
-            for run in runs:
-                if run.ranges_at:
-                    self._elsewhere.setdefault(run.pipeline, {})[run.cluster] = run.ranges_at
+                return _told_of(RangeLedger(ledger).list_sinks(), ledger.list_runs())
         except MissingExtra:
-            return {}  # without SQLAlchemy nothing was ever run on Spark from here
+            pass  # without SQLAlchemy nothing was ever run on Spark from here
         except PlayheadError as error:
             self.why = error
-        return found
+        return _Told()
 
     @cached_property
     def cluster(self) -> str | None:
@@ -68,12 +68,6 @@ class Sinks:
             return describe_cluster(client_settings(self.access.context), self.access.deadline.share()).id
         except PlayheadError:
             return None
-
-    @property
-    def elsewhere(self) -> Mapping[str, Mapping[str, str]]:
-        """Sink -> cluster -> the database that it fills, where its positions are."""
-        _ = self.clusters  # whoever reads the one has read the other
-        return self._elsewhere
 
     def knows(self, name: str) -> bool:
         return name in self.clusters or name in self.elsewhere
@@ -104,6 +98,26 @@ class Sinks:
 
     def _only(self, ids: Collection[str]) -> bool:
         return self.cluster is None and len(ids) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """By the ledger of the context; see the properties of `Sinks`."""
+
+    runs: frozenset[str] = frozenset()
+    clusters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    elsewhere: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def _told_of(sinks: Iterable[tuple[str, str]], runs: Collection["Run"]) -> _Told:
+    clusters: dict[str, tuple[str, ...]] = {}
+    for cluster, name in sinks:
+        clusters[name] = (*clusters.get(name, ()), cluster)
+    elsewhere: dict[str, dict[str, str]] = {}
+    for run in runs:
+        if run.ranges_at:
+            elsewhere.setdefault(run.pipeline, {})[run.cluster] = run.ranges_at
+    return _Told(frozenset(run.pipeline for run in runs), clusters, elsewhere)
 
 
 def as_sink_ledger(store: Store) -> "SinkLedgerStore | None":

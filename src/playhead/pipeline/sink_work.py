@@ -73,6 +73,7 @@ class SinkWork:
         self._claim = delivery.claim
         self._is_resumed = False
         self._claims: Sequence[RangeClaim] = ()
+        self._consents: Consents | None = None
         per_claim = delivery.offsets_per_claim
         self._claiming = Claiming(
             sink.shape,
@@ -94,8 +95,6 @@ class SinkWork:
             self._group.join(Deadline(JOIN_SECONDS), run.progress.note)
             self._mark = Mark(self._recall(LEDGER_ID, _new_id), self._claim.epoch)
             self._positions = self._started(deadline)
-            spark = run.shared.spark
-            self._consents = parts.enter_context(Consents(self._confirm, driver_host(spark), bind_address(spark)))
             self._parts = parts.pop_all()
 
     def close(self) -> None:
@@ -220,16 +219,22 @@ class SinkWork:
 
     def _delivered(self, claims: Sequence[RangeClaim]) -> list[Done]:
         shared = self._run.shared
-        committing = Committing(self._claim, self._consents.consent)
-        writer = self._sink.writer(self._recall, self._samples(claims), committing)
+        writer = self._sink.writer(self._recall, self._samples(claims), self._committing)
         reading = Reading(self._delivery.properties, self._sink.has_keys)
         with shared.slots.take(min(len(claims), shared.slots.total)):
             try:
                 return deliver(shared.spark, reading, claims, writer, self._delivery.policy)
             except PlayheadError:
-                if self._consents.error is not None:
+                if self._consents is not None and self._consents.error is not None:
                     raise self._consents.error from None  # why the tasks were stopped
                 raise
+
+    def _committing(self) -> Committing:
+        if self._consents is None:
+            spark = self._run.shared.spark
+            consents = Consents(self._confirm, driver_host(spark), bind_address(spark))
+            self._consents = self._parts.enter_context(consents)
+        return Committing(self._claim, self._consents.consent)
 
     def _confirm(self) -> None:
         """Right before anything of the step is committed. Tasks that do it by themselves ask from another thread."""

@@ -98,8 +98,9 @@ class Sink(Protocol):
         """Whether each task commits its rows and its range by itself, in the ledger that is in the target."""
         ...
 
-    def writer(self, recall: Recall, samples: Samples, committing: Committing) -> Writer:
-        """For one step, whose topics `samples` names. `recall` keeps a text in the ledger, or gives the one that is kept."""
+    def writer(self, recall: Recall, samples: Samples, committing: Callable[[], Committing]) -> Writer:
+        """For one step, whose topics `samples` names. `recall` keeps a text in the ledger, or gives the one that is kept.
+        `committing` is called by those whose tasks commit: the driver listens from then on."""
         ...
 
     def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:

@@ -102,7 +102,7 @@ class FileSink:
     def commits_in_tasks(self) -> bool:
         return False
 
-    def writer(self, recall: Recall, samples: Samples, committing: Committing) -> "LineWriter":  # noqa: ARG002  lines need no schema
+    def writer(self, recall: Recall, samples: Samples, committing: Callable[[], Committing]) -> "LineWriter":  # noqa: ARG002  lines need no schema
         """The file is looked at before the work begins, not only when it is done."""
         is_first, self._recall = self._recall is None, recall
         self._target.lock()

@@ -1,6 +1,6 @@
 """The S3 sink connector in the driver: which schema its Parquet files have, and when the clock closes a file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from playhead.errors import Refused
@@ -40,7 +40,7 @@ class FilesSink:
     def commits_in_tasks(self) -> bool:
         return False
 
-    def writer(self, recall: Recall, samples: Samples, committing: Committing) -> Writer:  # noqa: ARG002  the driver does
+    def writer(self, recall: Recall, samples: Samples, committing: Callable[[], Committing]) -> Writer:  # noqa: ARG002  the driver does
         told = self._converter.schemas_enable or self._converter.schema_text or self._converter.name != JSON
         if self._options.format.kind != PARQUET or told:
             return open_file_writer(self._config, self._worker)

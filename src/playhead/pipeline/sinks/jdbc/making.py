@@ -1,5 +1,6 @@
 """The records of one claim become rows of their table: sorted by schema, fitted to its columns, handed to a load in order."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -7,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from playhead.pipeline.sinks import OFFSET, Reject, Rejected
+from playhead.pipeline.sinks.jdbc.address import Target
 from playhead.pipeline.sinks.jdbc.batches import Run, Sorting
 from playhead.pipeline.sinks.jdbc.fitting import find_misfits
 from playhead.pipeline.sinks.jdbc.layout import OF_KAFKA, OF_KEY, Field, Unfit, find_layout
 from playhead.pipeline.sinks.jdbc.options import COORDINATES, JdbcSinkOptions
-from playhead.pipeline.sinks.jdbc.tables import Fitted, Tables
+from playhead.pipeline.sinks.jdbc.tables import Fitted, Tables, name_of
 from playhead.pipeline.sinks.tally import Tally
 from playhead.pipeline.sinks.values import Bad
 from playhead.pipeline.sinks.values.arrowtypes import arrow_type
@@ -119,6 +121,17 @@ class RowMaker:
             self._fitted = fitted
             self.load.begin(fitted.layout(self.tables.name))
         self.load.add(fitted, columns, Places(self.claim.range.partition, offsets, deleted))
+
+
+def make_rows(
+    claim: RangeClaim, batches: Iterator[pa.RecordBatch], sorting: Sorting, target: Target, load: Load, reject: Reject
+) -> ClosedRange:
+    """Of a whole claim, and what it comes to."""
+    tables = Tables(name_of(claim.range.topic, sorting.options, target), sorting.options, target)
+    maker = RowMaker(claim, sorting, tables, load, reject)
+    for batch in batches:
+        maker.take(batch)
+    return maker.closed()
 
 
 def _misfits(fitted: Fitted, columns: list[pa.Array], run: Run) -> list[Bad]:

@@ -1,7 +1,7 @@
 """The JDBC sink in the driver. The ledger of such a sink is in the database that it writes to, so rows and ranges are committed
 together or not at all."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from playhead.pipeline.sinks import Committing, Recall, Samples, Writer
@@ -45,9 +45,9 @@ class JdbcSink:
     def commits_in_tasks(self) -> bool:
         return True
 
-    def writer(self, recall: Recall, samples: Samples, committing: Committing) -> Writer:  # noqa: ARG002
+    def writer(self, recall: Recall, samples: Samples, committing: Callable[[], Committing]) -> Writer:  # noqa: ARG002
         """Records bring their schemas."""
-        return CommittingWriter(self._sorting, self._target, committing)
+        return CommittingWriter(self._sorting, self._target, committing())
 
     def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:  # noqa: ARG002  no record waits for others
         return False

@@ -5,7 +5,7 @@ its files behind, which nobody merges; the next step drops them. One step of a s
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,11 +16,11 @@ from playhead.errors import Busy, PlayheadError
 from playhead.pipeline.sinks import Committing, Recall, Reject, Samples
 from playhead.pipeline.sinks.jdbc.address import Target
 from playhead.pipeline.sinks.jdbc.batches import Sorting
-from playhead.pipeline.sinks.jdbc.making import Places, RowMaker
+from playhead.pipeline.sinks.jdbc.making import Places, make_rows
 from playhead.pipeline.sinks.jdbc.plain import to_plain
 from playhead.pipeline.sinks.jdbc.side_files import FileLoader, FileStaging
 from playhead.pipeline.sinks.jdbc.sink import JdbcSink
-from playhead.pipeline.sinks.jdbc.tables import Fitted, Tables, how_of, name_of
+from playhead.pipeline.sinks.jdbc.tables import Fitted, how_of
 from playhead.sql.address import parse_address
 from playhead.sql.loading import insert
 from playhead.sql.merging import Layout
@@ -44,7 +44,7 @@ class SqliteSink(JdbcSink):
     def commits_in_tasks(self) -> bool:
         return False
 
-    def writer(self, recall: Recall, samples: Samples, committing: Committing) -> "StagingWriter":  # noqa: ARG002
+    def writer(self, recall: Recall, samples: Samples, committing: Callable[[], Committing]) -> "StagingWriter":  # noqa: ARG002
         self._staging = FileStaging.named(parse_address(self._target.url).path, self._identity)
         self._staging.make()
         return StagingWriter(self._sorting, self._target, self._staging)
@@ -82,14 +82,9 @@ class StagingWriter:
     staging: FileStaging
 
     def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
-        options = self.sorting.options
-        tables = Tables(name_of(claim.range.topic, options, self.target), options, self.target)
         with self.staging.loading() as files:
-            load = _FileLoad(files, is_direct=options.is_direct)
-            maker = RowMaker(claim, self.sorting, tables, load, reject)
-            for batch in batches:
-                maker.take(batch)
-            closed = maker.closed()
+            load = _FileLoad(files, is_direct=self.sorting.options.is_direct)
+            closed = make_rows(claim, batches, self.sorting, self.target, load, reject)
             files.finish(_header(claim, closed, load.layouts))
         yield closed
 

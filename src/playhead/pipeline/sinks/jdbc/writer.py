@@ -15,9 +15,9 @@ from playhead.pipeline.sinks.jdbc.address import Target
 from playhead.pipeline.sinks.jdbc.batches import Sorting
 from playhead.pipeline.sinks.jdbc.copy_rows import Encoded, Fixed, encode_rows
 from playhead.pipeline.sinks.jdbc.encoding import encode_column
-from playhead.pipeline.sinks.jdbc.making import Places, RowMaker
+from playhead.pipeline.sinks.jdbc.making import Places, make_rows
 from playhead.pipeline.sinks.jdbc.options import JdbcSinkOptions
-from playhead.pipeline.sinks.jdbc.tables import Fitted, Tables, how_of, name_of
+from playhead.pipeline.sinks.jdbc.tables import Fitted, how_of
 from playhead.sql.ledger import open_ledger
 from playhead.sql.loading import Copying, copying
 from playhead.sql.merging import Layout
@@ -37,12 +37,8 @@ class CommittingWriter:
 
     def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
         options, url = self.sorting.options, self.target.url
-        tables = Tables(name_of(claim.range.topic, options, self.target), options, self.target)
         with open_ledger(url, _SECONDS) as ledger, copying(url, how_of(options)) as rows:
-            maker = RowMaker(claim, self.sorting, tables, CopyLoad(rows, options), reject)
-            for batch in batches:
-                maker.take(batch)
-            closed = maker.closed()
+            closed = make_rows(claim, batches, self.sorting, self.target, CopyLoad(rows, options), reject)
             yield closed
             rows.merge()
             self.committing.consent.ask()
