@@ -17,6 +17,7 @@ import latest_per_key
 import ledger_commit
 import spark_deliver
 import spark_ingest
+import spark_rows
 import startup
 
 BENCHMARKS = {
@@ -27,6 +28,7 @@ BENCHMARKS = {
     "ledger_commit": ledger_commit.measure,
     "spark_ingest": spark_ingest.measure,
     "spark_deliver": spark_deliver.measure,
+    "spark_rows": spark_rows.measure,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

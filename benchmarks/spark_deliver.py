@@ -1,6 +1,6 @@
-"""Topic -> files and tables on Spark, exactly once, against Kafka's own ConsumerPerformance on the same topic, and COPY.
+"""Topic -> files on Spark, exactly once, against Kafka's own ConsumerPerformance on the same topic.
 
-4 partitions of JSON records of about 100 bytes; broker, database and Spark share the machine. Warm: the best of several runs,
+4 partitions of JSON records of about 100 bytes; broker and Spark share the machine. Warm: the best of several runs,
 each under another name and into another place. `ROWS=20000000` in the environment measures another size, `FLAT=20000000` another
 length of the long run, whose cost per record is compared to that of ROWS / 2 records. The last lines are a peer of the files: a
 real Connect worker that writes the same topic as text, after the session has ended.
@@ -9,36 +9,28 @@ real Connect worker that writes the same topic as text, after the session has en
 import os
 import shutil
 import statistics
-import subprocess
 import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from spark_runs import ROWS, SMALL, Runner, bench_lab, make_topic, millions
+from spark_runs import PARTITIONS, ROWS, SMALL, Runner, bench_lab, fill, make_topic, millions
 from worker_sink import connect_worker, sink_rate
 
 from playhead.config import Context
 from playhead.kafka.bulk import BulkProducer
-from playhead.kafka.properties import ClientSettings
 from playhead.lab import Lab
-from playhead.lab.parts.postgres import postgres_programs
-from playhead.model import ConnectorSpec, Deadline, Engine
+from playhead.model import Deadline
 from playhead.pipeline.session import SparkOptions, spark_session
 from playhead.sql.ledger import Ledger, open_ledger
 from playhead.sql.range_ledger import RangeLedger
 
-ROUNDS, SMALL_STEPS, PARTITIONS = 3, 5, 4
+ROUNDS, SMALL_STEPS = 3, 5
 TOPIC, WIDE, LONG = "bench", "bench-wide", "bench-long"
 SHORT, FLAT = ROWS // 2, int(os.environ.get("FLAT", str(4 * ROWS)))
 CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
 FORMATS = "io.confluent.connect.s3.format"
-SCHEMA = (
-    '{"type":"struct","fields":[{"type":"int64","optional":false,"field":"id"},'
-    '{"type":"int32","optional":false,"field":"n"},{"type":"string","optional":false,"field":"t"},'
-    '{"type":"double","optional":true,"field":"d"}],"optional":false}'
-)
 
 
 def measure() -> Iterator[str]:
@@ -48,23 +40,13 @@ def measure() -> Iterator[str]:
         make_topic(lab, TOPIC, PARTITIONS)
         make_topic(lab, WIDE, 1_000)
         make_topic(lab, LONG, PARTITIONS)
-        _fill(ClientSettings({"bootstrap.servers": lab.bootstrap_servers}), TOPIC, range(ROWS))
+        fill(lab, TOPIC, range(ROWS), _value)
         with (
             open_ledger(f"sqlite:///{folder}/ledger.db", 30) as ledger,
             spark_session(SparkOptions("local[2]")) as spark,
         ):
             yield from _Bench(lab, context, spark, ledger, folder).lines()
         yield from _worker(lab, folder)
-
-
-def _fill(settings: ClientSettings, topic: str, numbers: range) -> None:
-    with BulkProducer(settings, "fill", Deadline(600)) as producer:
-        for partition in range(PARTITIONS):
-            ours = numbers[partition::PARTITIONS]
-            producer.begin()
-            for start in range(0, len(ours), 50_000):
-                producer.send(topic, partition, [_value(number) for number in ours[start : start + 50_000]])
-            producer.commit()
 
 
 def _value(number: int) -> bytes:
@@ -99,7 +81,6 @@ class _Bench(Runner):
             rates = [self._files(form) for _ in range(ROUNDS)]
             yield f"{words}, warm: {max(rates) / 1e6:.2f} M records/s (all: {millions(rates)})"
             yield f"bar: {words} at least {bar:.2f} of ConsumerPerformance; got {max(rates) / peer:.2f}"
-        yield from self._database()
         yield f"a step of {SMALL} new records, JSON lines: {self._small():.2f} s"
         yield f"bar: a topic of 1000 partitions is planned in under 2 s; a run that finds it empty took {self._wide():.2f} s"
         yield from self._growing()
@@ -114,61 +95,25 @@ class _Bench(Runner):
     def _files(self, form: str) -> float:
         self.number += 1
         name = f"files{self.number}"
-        return self._timed(name, self._config(name, TOPIC, form), ROWS)
-
-    def _database(self) -> Iterator[str]:
-        copied = max(self._copy() for _ in range(2))
-        rates = [self._insert() for _ in range(ROUNDS)]
-        yield f"COPY of the same rows by psql: {copied / 1e6:.2f} M rows/s"
-        yield f"JDBC sink, insert into PostgreSQL, warm: {max(rates) / 1e6:.2f} M rows/s (all: {millions(rates)})"
-        yield f"bar: at least 0.70 of COPY; got {max(rates) / copied:.2f}"
-
-    def _copy(self) -> float:
-        rows = self.folder / "rows.csv"
-        if not rows.exists():
-            rows.write_text("".join(f"{n},{n % 1000},{n * 0x9E3779B97F4A7C15:032x},{n / 7:.6f}\n" for n in range(ROWS)))
-        self.lab.psql("DROP TABLE IF EXISTS copied")
-        self.lab.psql("CREATE TABLE copied (id bigint NOT NULL, n int NOT NULL, t text NOT NULL, d double precision)")
-        command = [str(postgres_programs() / "psql"), self.lab.postgres_url, "-qc", "\\copy copied FROM STDIN csv"]
-        started = time.perf_counter()
-        with rows.open() as source:
-            subprocess.run(command, stdin=source, check=True)
-        return ROWS / (time.perf_counter() - started)
-
-    def _insert(self) -> float:
-        self.number += 1
-        user, _, place = self.lab.postgres_url.removeprefix("postgresql://").partition("@")
-        config = {
-            "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector",
-            "topics": TOPIC,
-            "connection.url": f"jdbc:postgresql://{place}",
-            "connection.user": user,
-            "table.name.format": f"sink{self.number}",
-            "auto.create": "true",
-            "pk.mode": "none",
-            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-            "value.converter.schemas.enable": "true",
-            "value.converter.schema.content": SCHEMA,
-        }
-        return self._timed(f"rows{self.number}", config, ROWS)
+        return self.timed(name, self._config(name, TOPIC, form), ROWS)
 
     def _small(self) -> float:
         config = self._config("small", TOPIC)
-        self._timed("small", config, ROWS)
+        self.timed("small", config, ROWS)
         times = []
         for _ in range(SMALL_STEPS):
             with BulkProducer(self.home.settings, "fill-small", Deadline(60)) as producer:
                 producer.begin()
                 producer.send(TOPIC, 0, [_value(number) for number in range(SMALL)])
                 producer.commit()
-            times.append(SMALL / self._timed("small", config, SMALL))
+            times.append(SMALL / self.timed("small", config, SMALL))
         return min(times)
 
     def _growing(self) -> Iterator[str]:
         """A topic when it is short and when it is long, in steps of the same size."""
-        _fill(self.home.settings, LONG, range(SHORT))
+        fill(self.lab, LONG, range(SHORT), _value)
         short = statistics.median(self._long(f"short{number}", SHORT) for number in range(ROUNDS))
-        _fill(self.home.settings, LONG, range(SHORT, FLAT))
+        fill(self.lab, LONG, range(SHORT, FLAT), _value)
         long = self._long("long", FLAT)
         yield f"JSON lines of {SHORT} records: {short / 1e6:.2f} M records/s; of {FLAT}: {long / 1e6:.2f} M records/s"
         yield f"bar: cost per record flat; {FLAT} records at {long / short:.2f} of the rate of {SHORT}"
@@ -181,7 +126,7 @@ class _Bench(Runner):
         """One file per claim. The transaction's marker is in the claim, too: it must not make a step of its own."""
         each = -(-SHORT // PARTITIONS)
         config = self._config(name, LONG) | {"flush.size": str(each)}
-        rate = self._timed(name, config, records, rows_per_chunk=each + 1)
+        rate = self.timed(name, config, records, rows_per_chunk=each + 1)
         shutil.rmtree(self.folder / name)
         return rate
 
@@ -202,18 +147,8 @@ class _Bench(Runner):
 
     def _wide(self) -> float:
         started = time.perf_counter()
-        self._rows("wide", self._config("wide", WIDE))
+        self.rows("wide", self._config("wide", WIDE))
         return time.perf_counter() - started
-
-    def _timed(self, name: str, config: dict[str, str], wanted: int, rows_per_chunk: int = 1_000_000) -> float:
-        started = time.perf_counter()
-        rows = self._rows(name, config, rows_per_chunk)
-        if rows != wanted:
-            raise SystemExit(f"{name}: {rows} records, not {wanted}")
-        return rows / (time.perf_counter() - started)
-
-    def _rows(self, name: str, config: dict[str, str], rows_per_chunk: int = 1_000_000) -> int:
-        return self.run([ConnectorSpec(name, config, Engine.SPARK)], rows_per_chunk)
 
 
 if __name__ == "__main__":

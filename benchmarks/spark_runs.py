@@ -2,25 +2,27 @@
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from playhead.config import Context, Setting
+from playhead.kafka.bulk import BulkProducer
 from playhead.kafka.client import Admin
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic
 from playhead.lab import Lab, LabOptions
-from playhead.model import ConnectorSpec, Deadline
+from playhead.model import ConnectorSpec, Deadline, Engine
 from playhead.pipeline.home import find_home
 from playhead.pipeline.run import Frame
 from playhead.pipeline.run_options import RunOptions
 from playhead.pipeline.spec import check_specs
 from playhead.sql.ledger import Ledger
 
-ROWS, SMALL = int(os.environ.get("ROWS", "2000000")), 1_000
+ROWS, SMALL, PARTITIONS = int(os.environ.get("ROWS", "2000000")), 1_000, 4
 WORKER = """group.id=bench
 offset.storage.topic=bench-offsets
 exactly.once.source.support=enabled
@@ -51,6 +53,17 @@ def make_topic(lab: Lab, name: str, partitions: int, **config: str) -> None:
         create_topic(admin, name, partitions, deadline, config=config)
 
 
+def fill(lab: Lab, topic: str, numbers: range, value: Callable[[int], bytes]) -> None:
+    """Each partition in one transaction."""
+    with BulkProducer(ClientSettings({"bootstrap.servers": lab.bootstrap_servers}), "fill", Deadline(600)) as producer:
+        for partition in range(PARTITIONS):
+            ours = numbers[partition::PARTITIONS]
+            producer.begin()
+            for start in range(0, len(ours), 50_000):
+                producer.send(topic, partition, [value(number) for number in ours[start : start + 50_000]])
+            producer.commit()
+
+
 class Runner:
     def __init__(self, lab: Lab, context: Context, spark: SparkSession, ledger: Ledger) -> None:
         self.lab = lab
@@ -67,6 +80,17 @@ class Runner:
             if one.error:
                 raise one.error
         return sum(one.rows for one in done)
+
+    def rows(self, name: str, config: dict[str, str], rows_per_chunk: int = 1_000_000) -> int:
+        return self.run([ConnectorSpec(name, config, Engine.SPARK)], rows_per_chunk)
+
+    def timed(self, name: str, config: dict[str, str], wanted: int, rows_per_chunk: int = 1_000_000) -> float:
+        """Records per second of a whole run."""
+        started = time.perf_counter()
+        rows = self.rows(name, config, rows_per_chunk)
+        if rows != wanted:
+            raise SystemExit(f"{name}: {rows} records, not {wanted}")
+        return rows / (time.perf_counter() - started)
 
 
 def millions(rates: Sequence[float]) -> str:

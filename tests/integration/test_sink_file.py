@@ -1,8 +1,12 @@
 """The file sink: killed at any instant it writes every line once. The oracle of its lines is a real FileStreamSink."""
 
+import base64
+import json
 import os
 import random
+import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -11,10 +15,10 @@ from integration.line_files import FIRST, SECOND, LineFile
 from playhead.errors import Refused
 from playhead.model import OffsetRange
 from playhead.model.ranges import Log
-from playhead.pipeline.records.options import STRING
+from playhead.pipeline.records.options import JSON, STRING
 from playhead.pipeline.rejects import RejectPolicy
 from playhead.pipeline.sinks import file_target
-from playhead.pipeline.sinks.file import FileSink
+from playhead.pipeline.sinks.file import FileSink, open_file_sink
 from playhead.sql.ledger import open_ledger
 from playhead.sql.ledger_values import Host, RunState
 from playhead.sql.range_ledger import RangeLedger
@@ -173,12 +177,51 @@ def test_a_second_run_on_the_same_file_is_refused_while_the_first_is_open(line_f
 # A real worker
 
 
-def test_the_lines_are_those_of_a_real_file_stream_sink(lab, rest, new_topic, unique, deadline, spark, tmp_path):
-    """Through Spark's own reader, in two steps; the order of partitions differs, that within one does not."""
-    from integration.sinks_on_the_lab import produce
-    from playhead.pipeline.deliver import Reading, deliver
+class Beside:
+    """One topic, written by a real FileStreamSink and by ours, through Spark's own reader."""
 
-    topic, name, theirs, ours = new_topic(2), unique("files"), tmp_path / "theirs.txt", tmp_path / "ours.txt"
+    def __init__(self, lab, rest, deadline, spark, topic, config):
+        self.lab, self.rest, self.deadline, self.spark, self.topic = lab, rest, deadline, spark, topic
+        self.config = {"connector.class": "FileStreamSink", "topics": topic, **config}
+
+    def send(self, partition, values):
+        from integration.sinks_on_the_lab import produce
+
+        produce(self.lab, self.topic, partition, values)
+
+    def theirs(self, path, is_whole):
+        self.rest.create_connector(self.topic, {**self.config, "file": str(path)})
+        self.deadline.wait_for(lambda: path.exists() and is_whole(path.read_bytes()), "the worker's lines")
+        self.rest.delete_connector(self.topic)
+        return path.read_bytes()
+
+    def ours(self, path, steps, partitions):
+        from playhead.pipeline.deliver import Reading, deliver
+
+        sink, kept = open_file_sink({**self.config, "file": str(path)}, {}), dict[str, str]()
+        assert isinstance(sink, FileSink)
+        for start, end in steps:
+            spans = [OffsetRange(self.topic, "", partition, start, end) for partition in range(partitions)]
+            claims = [RangeClaim(span, True, sink.shape, 0) for span in spans]
+            writer = sink.writer(lambda key, make: kept.setdefault(key, make()), {}, unasked)
+            reading = Reading({"bootstrap.servers": self.lab.bootstrap_servers})
+            done = deliver(self.spark, reading, claims, writer, RejectPolicy(self.topic))
+            sink.merging(done)
+            sink.settled(claims)
+            kept.update({key: sink._target.present_end().text for key in kept})  # as the ledger's commit does it
+            assert [each.count for _, closed in done for each in closed] == [end - start] * partitions
+        sink.close()
+        return path.read_bytes()
+
+
+@pytest.fixture
+def beside(lab, rest, new_topic, deadline, spark):
+    return lambda partitions, config: Beside(lab, rest, deadline, spark, new_topic(partitions), config)
+
+
+def test_the_lines_are_those_of_a_real_file_stream_sink(beside, tmp_path):
+    """In two steps; the order of partitions differs, that within one does not."""
+    one = beside(2, {"value.converter": STRING})
     texts = [
         "plain",
         "",
@@ -191,30 +234,96 @@ def test_the_lines_are_those_of_a_real_file_stream_sink(lab, rest, new_topic, un
         "null",
         "x" * 5000,
     ]
-    produce(lab, topic, 0, [None if text is None else f"0{text}".encode() for text in texts])
-    produce(lab, topic, 1, [None if text is None else f"1{text}".encode() for text in texts])
-    config = {"connector.class": "FileStreamSink", "topics": topic, "file": str(theirs), "value.converter": STRING}
-    rest.create_connector(name, config)
+    for partition in (0, 1):
+        one.send(partition, [None if text is None else f"{partition}{text}".encode() for text in texts])
     size = sum(len("null" if text is None else f"0{text}".encode()) + 1 for text in texts) * 2
-    deadline.wait_for(lambda: theirs.exists() and theirs.stat().st_size >= size, "the worker's lines")
-    rest.delete_connector(name)
+    theirs = one.theirs(tmp_path / "theirs.txt", lambda content: len(content) >= size)
+    ours = one.ours(tmp_path / "ours.txt", [(0, 7), (7, 10)], 2)
+    assert _by_partition(ours) == _by_partition(theirs)
+    assert len(ours) == len(theirs) == size
 
-    sink, kept = FileSink(ours), dict[str, str]()
 
-    def recall(key, make):
-        return kept.setdefault(key, make())
+@pytest.mark.parametrize("has_schemas", [True, False])
+def test_the_lines_of_json_are_those_of_a_real_file_stream_sink(beside, tmp_path, has_schemas):
+    one = beside(1, {"value.converter": JSON, "value.converter.schemas.enable": str(has_schemas).lower()})
+    values: list[bytes | None]
+    values = [_envelope(*pair) for pair in ENVELOPED] if has_schemas else [json.dumps(value).encode() for value in BARE]
+    values += [None, _envelope({"type": "string"}, "the last") if has_schemas else b'"the last"']
+    one.send(0, values)
+    ours = one.ours(tmp_path / "ours.txt", [(0, len(values))], 1)
+    theirs = one.theirs(tmp_path / "theirs.txt", lambda content: content.endswith(b"the last\n"))
+    assert ours.decode().splitlines() == theirs.decode().splitlines()
+    assert ours.endswith(b"null\nthe last\n")
 
-    for start, end in ((0, 7), (7, 10)):
-        claims = [RangeClaim(OffsetRange(topic, "", part, start, end), True, sink.shape, 0) for part in (0, 1)]
-        writer = sink.writer(recall, {}, unasked)
-        done = deliver(spark, Reading({"bootstrap.servers": lab.bootstrap_servers}), claims, writer, RejectPolicy(name))
-        sink.merging(done)
-        sink.settled(claims)
-        kept.update({key: sink._target.present_end().text for key in kept})  # as the ledger's commit does it
-        assert [each.count for _, closed in done for each in closed] == [end - start] * 2
-    sink.close()
-    assert _by_partition(ours.read_bytes()) == _by_partition(theirs.read_bytes())
-    assert ours.stat().st_size == theirs.stat().st_size == size
+
+LOGICAL = "org.apache.kafka.connect.data."
+DECIMAL = {"type": "bytes", "name": f"{LOGICAL}Decimal", "parameters": {"scale": "9"}}
+DATES = [{"type": "int32", "name": f"{LOGICAL}Date"}, {"type": "int32", "name": f"{LOGICAL}Time"}]
+ROW = {
+    "type": "struct",
+    "fields": [
+        {"field": "id", "type": "int32"},
+        {"field": "text", "type": "string", "optional": True},
+        {"field": "kept", "type": "boolean", "default": True},
+        {"field": "many", "type": "array", "items": {"type": "double", "optional": True}, "optional": True},
+        {
+            "field": "by name",
+            "type": "map",
+            "keys": {"type": "string"},
+            "values": {"type": "int64", "optional": True},
+            "optional": True,
+        },
+        {
+            "field": "in",
+            "type": "struct",
+            "fields": [{"field": "f", "type": "float", "optional": True}],
+            "optional": True,
+        },
+        {"field": "raw", "type": "bytes", "optional": True},
+    ],
+}
+NAMES = {
+    name: number for number, name in enumerate(["zeta", "alpha", "Ab", "BB", "C#", *(f"key{n}" for n in range(20))])
+}
+ENVELOPED: list[tuple[dict[str, Any], Any]] = [
+    ({"type": "string"}, "as in the quickstart"),
+    ({"type": "int8"}, -5),
+    ({"type": "int64"}, 2**63 - 1),
+    *[
+        ({"type": "double"}, value)
+        for value in (0.0, -0.0, 5e-324, 2e-323, 1.5, 1e7, 9999999.0, 0.001, 0.00099, -1e-300, 1.7976931348623157e308)
+    ],
+    *[({"type": "float"}, value) for value in (0.1, 16777216, 3.4028235e38, 1.4e-45, 1e10)],
+    ({"type": "boolean"}, False),
+    ({"type": "string", "optional": True}, None),
+    ({"type": "array", "items": {"type": "string"}}, ["a", "", "c, d"]),
+    ({"type": "array", "items": {"type": "array", "items": {"type": "int32"}}}, [[1, 2], [], [3]]),
+    ({"type": "map", "keys": {"type": "string"}, "values": {"type": "int32"}}, NAMES),
+    *[(DECIMAL, base64.b64encode(n.to_bytes(16, "big", signed=True)).decode()) for n in (1, -1, 10**12, 0, 10**30)],
+    (ROW, {"id": 1}),
+    (ROW, {"id": 2, "text": "x", "kept": False, "many": [1, None, 2.5e10], "by name": NAMES, "in": {"f": 0.1}}),
+    (ROW, {"id": 3, "many": [], "by name": {"a": None}, "in": {}, "text": "Struct{,}"}),
+    *([(kind, number) for kind in DATES for number in (0, 18_000)] if time.timezone == time.altzone == 0 else []),
+]
+BARE = [
+    "text",
+    12,
+    -0.0,
+    1e-7,
+    1234567.125,
+    1e22,
+    True,
+    None,
+    [],
+    {},
+    [1, "a", None, [True], {"q": 1.0}],
+    NAMES,
+    {"a": 1, "b": "x", "zeta": 2.5, "n": None, "deep": {"l": [{"x": {}}]}, "ü": "→ 🎈"},
+]
+
+
+def _envelope(schema: dict[str, Any], payload: Any) -> bytes:
+    return json.dumps({"schema": schema, "payload": payload}).encode()
 
 
 def _by_partition(content: bytes) -> list[list[bytes]]:

@@ -5,10 +5,15 @@ UTF-8 inside the basic plane, everything beyond it as an escaped surrogate pair 
 a double.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from playhead.model.position import Scalar
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _ESCAPED = re.compile('["\\\\\x00-\x1f\U00010000-\U0010ffff]')
@@ -73,11 +78,24 @@ def java_double(value: float) -> str:
 
     Digits are the shortest that read back, as JDK 19 and later print them; older ones print a digit more in rare cases.
     """
+    return _java_number(value, repr(abs(value)))
+
+
+def java_float(value: "np.float32") -> str:
+    """`Float.toString`: the same with the fewest digits that tell a float from its neighbours."""
+    return _java_number(float(value), str(abs(value)))
+
+
+def _java_number(value: float, shortest: str) -> str:
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    sign = "-" if math.copysign(1, value) < 0 else ""
     if value == 0:
-        return "-0.0" if str(value).startswith("-") else "0.0"
-    sign = "-" if value < 0 else ""
-    digits, exponent = _shortest(abs(value))
-    if 1e-3 <= abs(value) < 1e7:
+        return f"{sign}0.0"
+    digits, exponent = _digits(shortest)
+    if len(digits) == 1:  # Java takes the nearest of two digits: 4.9E-324, where Python takes 5e-324
+        digits, exponent = _digits(f"{abs(value):.1e}")
+    if -3 <= exponent < 7:
         if exponent >= 0:
             whole = digits[: exponent + 1].ljust(exponent + 1, "0")
             return f"{sign}{whole}.{digits[exponent + 1 :] or '0'}"
@@ -85,9 +103,8 @@ def java_double(value: float) -> str:
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
 
 
-def _shortest(value: float) -> tuple[str, int]:
-    """Significant digits of the shortest decimal that reads back, and the exponent of the first one."""
-    text = repr(value)
+def _digits(text: str) -> tuple[str, int]:
+    """Significant digits of a number that Python wrote, and the exponent of the first one."""
     mantissa, _, shift = text.partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).lstrip("0")

@@ -1,8 +1,7 @@
 """FileStreamSink on Spark: the value of each record as one line at the end of one file of this machine.
 
-As the connector does it: the text of the value and a newline, `null` for a tombstone, all topics and partitions in one file, what
-is in the file already stays. Only StringConverter is known: of anything else the connector writes Java's own text (`{b=2, a=1}`
-in the order of a HashMap, `[B@1f3c` for bytes, numbers beyond 64 bits wrapped), so such converters are refused by name. A value
+As the connector does it: Java's text of the value and a newline, `null` for a tombstone, all topics and partitions in one file,
+what is in the file already stays. ByteArrayConverter is refused by name: of bytes Java's text is an address in memory. A value
 that is not UTF-8 is a poison record here; the connector would replace its bytes in silence. The order is that of topics,
 partitions and offsets within a step. Tasks write parts, and the driver appends them (see file_target): exactly once.
 """
@@ -15,19 +14,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from playhead.errors import ConfigInvalid, Fault
 from playhead.files import sync_folder
-from playhead.pipeline.records.options import STRING
-from playhead.pipeline.sinks import OFFSET, VALUE, Committing, Recall, Reject, Rejected, Samples, Sink
+from playhead.pipeline.sinks import OFFSET, Committing, Recall, Reject, Rejected, Samples, Sink
 from playhead.pipeline.sinks.file_target import End, Part, Target, parts_folder, translated
 from playhead.pipeline.sinks.tally import Tally
+from playhead.pipeline.sinks.values.javatext import JavaLines
 from playhead.pipeline.sinks.values.jsontext import join_lines
-from playhead.pipeline.sinks.values.options import check_converters, parse_converter
-from playhead.pipeline.sinks.values.payloads import read_utf8
+from playhead.pipeline.sinks.values.options import BYTES, Converter, check_converters, parse_converter
 from playhead.sql.range_kept import swap_kept
 from playhead.sql.range_values import ClosedRange, Done, Output, RangeClaim
 
@@ -47,7 +43,6 @@ PREFIXES = (
     "errors.",
 )
 EMPTY_ONLY = frozenset({"transforms", "predicates"})
-_NULL = pa.scalar(b"null", pa.binary())
 
 
 def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:
@@ -63,8 +58,8 @@ def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[
     elif Path(config[FILE]).is_dir():
         faults.append(Fault(FILE, None, f"{config[FILE]} is a folder"))
     converters = check_converters(config, worker)
-    if not converters and (name := parse_converter(config, worker).name) != STRING:
-        what = f"on Spark, FileStreamSink needs {STRING}: of {name.rpartition('.')[2]} it would write Java's own text"
+    if not converters and parse_converter(config, worker).name == BYTES:
+        what = "FileStreamSink has no text for bytes: on a worker it would write their addresses in memory"
         converters.append(Fault("value.converter", None, what))
     return faults + converters
 
@@ -73,18 +68,19 @@ def open_file_sink(config: Mapping[str, str], worker: Mapping[str, str]) -> Sink
     """Nothing is touched before the first step."""
     if faults := check_options(config, worker):
         raise ConfigInvalid(faults)
-    return FileSink(Path(config[FILE]).resolve())
+    return FileSink(Path(config[FILE]).resolve(), parse_converter(config, worker))
 
 
 class FileSink:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, converter: Converter) -> None:
         self._target = Target(path)
+        self._converter = converter
         self._recall: Recall | None = None
 
     @property
     def shape(self) -> str:
-        """With the file: what is half appended there must not be finished elsewhere."""
-        return sha256(f"file 1 {self._target.path}".encode()).hexdigest()
+        """With the file and the converter: what is half appended there must not be finished elsewhere, or otherwise."""
+        return sha256(f"file 2 {self._target.path} {self._converter}".encode()).hexdigest()
 
     @property
     def notes(self) -> Sequence[str]:
@@ -110,7 +106,7 @@ class FileSink:
         self._target.examine(end)
         if is_first:
             self._target.tidy(end)
-        return LineWriter(str(self._target.path))
+        return LineWriter(str(self._target.path), JavaLines(self._converter))
 
     def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:  # noqa: ARG002  every claim is written whole
         return False
@@ -142,6 +138,7 @@ class LineWriter:
     """In the executor, on the same machine: the lines of one claim as one part, under a name that only the claim decides."""
 
     path: str
+    values: JavaLines
 
     def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
         folder, tally = parts_folder(Path(self.path)), Tally()
@@ -151,7 +148,7 @@ class LineWriter:
                 file = draft.open("xb")
             with file:
                 for batch in batches:
-                    lines = _lines_of(batch, tally, _rejecting(claim, batch, tally, reject))
+                    lines = self._lines_of(batch, tally, _rejecting(claim, batch, tally, reject))
                     with translated(folder):
                         file.write(lines)
                 with translated(folder):
@@ -160,6 +157,13 @@ class LineWriter:
             draft.unlink(missing_ok=True)
         outputs = (Output(self.path, tally.count, size),) if size else ()
         yield tally.closed(claim.range, outputs)
+
+    def _lines_of(self, batch: pa.RecordBatch, tally: Tally, bad: Callable[[int, str], None]) -> pa.Buffer:
+        texts, faults = self.values.lines(batch)
+        for fault in faults:
+            bad(fault.row, fault.reason)
+        tally.add_rows(batch, texts.is_valid().to_numpy(zero_copy_only=False))
+        return join_lines(texts.cast(pa.binary()))
 
 
 def part_name(claim: RangeClaim) -> str:
@@ -181,16 +185,6 @@ def _publish(file: BinaryIO, draft: Path, final: Path) -> int:
     draft.replace(final)
     sync_folder(final.parent)
     return file.tell()
-
-
-def _lines_of(batch: pa.RecordBatch, tally: Tally, bad: Callable[[int, str], None]) -> pa.Buffer:
-    texts, faults = read_utf8(pc.fill_null(batch.column(VALUE), _NULL))
-    for fault in faults:
-        bad(fault.row, fault.reason)
-    keep = np.ones(batch.num_rows, bool)
-    keep[[fault.row for fault in faults]] = False
-    tally.add_rows(batch, keep)
-    return join_lines(texts.cast(pa.binary()))
 
 
 def _rejecting(claim: RangeClaim, batch: pa.RecordBatch, tally: Tally, reject: Reject) -> Callable[[int, str], None]:

@@ -53,7 +53,7 @@ class Exact:
             return _float(told, schema, path)
         if schema.type == "boolean":
             return _of(told, bool, "true or false", path)
-        text = _string(told, path)
+        text = whole_text(told, path)
         return text if schema.type == "string" else _octets(text, path)
 
     def _missing(self, schema: Schema, path: str) -> object:
@@ -107,7 +107,7 @@ def _of(told: object, kind: type, expected: str, path: str) -> object:
     return told
 
 
-def _string(told: object, path: str) -> str:
+def whole_text(told: object, path: str) -> str:
     text = str(_of(told, str, "a string", path))
     try:
         text.encode()
@@ -154,7 +154,7 @@ def _decimal(told: object, schema: Schema, path: str) -> object:
     if type(told) is Number:
         unscaled = decimals.unscaled_of_number(told, scale)
     else:
-        unscaled = decimals.unscaled_of_bytes(_octets(_string(told, path), path))
+        unscaled = decimals.unscaled_of_bytes(_octets(whole_text(told, path), path))
     if unscaled is None:
         raise Unfit(f"{_named(path)} is {_shown(told)}, no decimal of scale {scale}")
     kind = decimal_type(schema)
