@@ -69,7 +69,7 @@ def _held(ledger: "Ledger", run: "Run", deadline: Deadline) -> dict[TopicPartiti
 
     with open_ranges(ledger, run, deadline.share().remaining()) as sinks:
         found = sinks.positions(run.cluster, run.pipeline)
-    return {TopicPartition(log.topic, log.partition): at.next_offset for log, at in found.items()}
+    return {log.place: at.next_offset for log, at in found.items()}
 
 
 def _row(run: "Run", *, is_sink: bool) -> ConnectorRow:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from playhead.errors import Invalid
+from playhead.model.topic import TopicPartition
 
 
 class Log(NamedTuple):
@@ -18,6 +19,10 @@ class Log(NamedTuple):
     topic: str
     topic_id: str
     partition: int
+
+    @property
+    def place(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,6 +40,10 @@ class OffsetRange:
     @property
     def log(self) -> Log:
         return Log(self.topic, self.topic_id, self.partition)
+
+    @property
+    def place(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
     def __len__(self) -> int:
         """Offsets covered. Not a number of records: markers, aborts and compaction leave holes."""

@@ -182,7 +182,7 @@ def list_sink_rows(
     positions = sinks.positions(cluster, name)
     claims = {one.range.log: one.range for one in sinks.list_claims(cluster, name)}
     sums = sinks.sums(cluster, name)
-    places = {log: TopicPartition(log.topic, log.partition) for log in positions}
+    places = {log: log.place for log in positions}
     seen = find_ends(access, cluster, list(places.values())) if access and places else SeenEnds()
     rows = []
     for log, at in positions.items():

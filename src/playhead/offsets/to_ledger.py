@@ -54,7 +54,7 @@ def read_sinks(store: SinkLedgerStore, names: Iterable[str]) -> list[LedgerSink]
         runs = {run.pipeline: run for run in ledger.list_runs() if run.cluster == store.cluster}
         for name in names:
             positions = sinks.positions(store.cluster, name)
-            places = {TopicPartition(log.topic, log.partition): log for log in positions}
+            places = {log.place: log for log in positions}
             held = {tp: Held(positions[log].next_offset, positions[log].published_offset) for tp, log in places.items()}
             kept = sinks.recall(store.cluster, name, LEDGER_ID)
             found.append(LedgerSink(name, held, places, kept, runs.get(name)))

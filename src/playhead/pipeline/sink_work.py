@@ -16,7 +16,7 @@ import pyarrow as pa
 from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.kafka.client import Admin
 from playhead.kafka.topics import Ends
-from playhead.model import Deadline, Map, TopicPartition
+from playhead.model import Deadline, Map
 from playhead.model.ranges import Log
 from playhead.offsets.published import LEDGER_ID, Held, Mark, judge_start
 from playhead.pipeline.claiming import Claiming
@@ -132,10 +132,10 @@ class SinkWork:
         """Adopts what the group says where the ledger knows nothing, and shows in the group what the ledger says."""
         logs = self._logs.find(self._group.topics, deadline)
         known = self._known(logs)
-        held = {_place(log): Held(at.next_offset, at.published_offset) for log, at in known.items()}
+        held = {log.place: Held(at.next_offset, at.published_offset) for log, at in known.items()}
         commits = {place: at for place, at in self._group.read(deadline).items() if at.offset >= 0}
         start = judge_start(commits, held, self._mark.ledger, self._delivery.name)
-        adopted = {log: start.adopted[_place(log)] for log in logs if _place(log) in start.adopted}
+        adopted = {log: start.adopted[log.place] for log in logs if log.place in start.adopted}
         fresh = [log for log in logs if log not in known and log not in adopted]
         read_before = {log.topic for log in (*known, *adopted)}
         grown = [log for log in fresh if log.topic in read_before]  # whatever is in them came after what was read
@@ -149,15 +149,15 @@ class SinkWork:
         return positions
 
     def _known(self, logs: Sequence[Log]) -> dict[Log, SinkPosition]:
-        found = {_place(log): (log, at) for log, at in self._stored().items()}
+        found = {log.place: (log, at) for log, at in self._stored().items()}
         for log in logs:
-            stored = found.get(_place(log))
+            stored = found.get(log.place)
             if stored is not None and stored[0] != log:
                 raise Refused(
                     f"topic {log.topic} was deleted and made again: the ledger is at {stored[1].next_offset} of the old one",
                     f"begin anew with the new one: playhead offsets delete {self._delivery.name} --all, then --execute",
                 )
-        return {log: found[_place(log)][1] for log in logs if _place(log) in found}
+        return {log: found[log.place][1] for log in logs if log.place in found}
 
     def _stored(self) -> dict[Log, SinkPosition]:
         return self._ranges.positions(self._claim.cluster, self._claim.pipeline)
@@ -181,14 +181,14 @@ class SinkWork:
         self._group.check(deadline)
         logs = self._logs.find(self._group.topics, deadline)
         known = self._known(logs)
-        if fresh := [log for log in logs if log not in known and _place(log) in self._group.partitions]:
+        if fresh := [log for log in logs if log not in known and log.place in self._group.partitions]:
             self._ranges.adopt(self._claim, self._beginnings(fresh, "earliest", deadline))
             known = self._known(logs)
         self._positions = known
 
     def _check_ends(self, ends: Mapping[Log, Ends]) -> None:
         for log, at in self._positions.items():
-            place, next_offset = _place(log), at.next_offset
+            place, next_offset = log.place, at.next_offset
             if next_offset < ends[log].start:
                 raise Refused(
                     f"{place}: the ledger is at {next_offset}, but the topic begins at {ends[log].start} now;"
@@ -288,7 +288,7 @@ class SinkWork:
         rows = sum(each.count for _, closed in done for each in closed)
         rejected = sum(each.rejected for _, closed in done for each in closed)
         last = done[-1][0].range.log
-        stream, position = str(_place(last)), Map({"kafka_offset": stored[last].next_offset})
+        stream, position = str(last.place), Map({"kafka_offset": stored[last].next_offset})
         if self._ranges.ledger is not self._run.shared.ledger:
             self._run.shared.ledger.count(self._run.claim, rows, stream, position)
         note = f"{rejected} record(s) of a step were rejected" if rejected else ""
@@ -297,7 +297,7 @@ class SinkWork:
         self._publish({log: stored[log].next_offset for log in moved}, deadline)
 
     def _publish(self, offsets: Mapping[Log, int], deadline: Deadline) -> None:
-        self._group.publish({_place(log): offset for log, offset in offsets.items()}, self._mark, deadline)
+        self._group.publish({log.place: offset for log, offset in offsets.items()}, self._mark, deadline)
         if offsets:
             self._ranges.published(self._claim, offsets)
 
@@ -311,10 +311,6 @@ class SinkWork:
 
     def _deadline(self) -> Deadline:
         return Deadline(self._delivery.group.step_seconds)
-
-
-def _place(log: Log) -> TopicPartition:
-    return TopicPartition(log.topic, log.partition)
 
 
 def _now_ms() -> int:

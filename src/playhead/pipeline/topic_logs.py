@@ -42,7 +42,7 @@ class TopicLogs:
                 raise Refused(f"topic {log.topic} was deleted{' and made again' if now else ''} while it was delivered")
 
     def ends(self, logs: Collection[Log], deadline: Deadline) -> dict[Log, Ends]:
-        places = {TopicPartition(log.topic, log.partition): log for log in logs}
+        places = {log.place: log for log in logs}
         found = partition_ends(self._admin, list(places), deadline)
         return {log: found[place] for place, log in places.items()}
 
@@ -60,7 +60,7 @@ class TopicLogs:
 
     def what_holds_back(self, ends: Mapping[Log, Ends], deadline: Deadline) -> Iterator[str]:
         """Open transactions that hide records behind them, by the name of who holds them where that can be asked."""
-        hidden = {TopicPartition(log.topic, log.partition): at for log, at in ends.items() if at.has_open_transaction}
+        hidden = {log.place: at for log, at in ends.items() if at.has_open_transaction}
         if not hidden:
             return
         holders: dict[TopicPartition, list[OpenTransaction]] = defaultdict(list)

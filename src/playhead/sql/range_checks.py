@@ -10,7 +10,7 @@ from itertools import pairwise
 from playhead.errors import Invalid, Refused
 from playhead.model import TopicPartition
 from playhead.model.position import INT64_MAX, INT64_MIN
-from playhead.model.ranges import Log, OffsetRange
+from playhead.model.ranges import Log
 from playhead.sql.range_records import Move, SinkPosition
 from playhead.sql.range_values import ClosedRange, Done, RangeClaim
 
@@ -21,10 +21,6 @@ _PLAN_AGAIN = "read the positions again and plan from there"
 _MADE_AGAIN = "move its position to where the new topic is to be read from: `playhead offsets set`"
 
 
-def place(log: Log | OffsetRange) -> TopicPartition:
-    return TopicPartition(log.topic, log.partition)
-
-
 # Before anything is asked
 
 
@@ -32,7 +28,7 @@ def check_offsets(offsets: Mapping[Log, int]) -> None:
     _once(offsets)
     for log, offset in offsets.items():
         if not 0 <= offset <= INT64_MAX:
-            raise Invalid(f"{place(log)}: {offset} is not an offset")
+            raise Invalid(f"{log.place}: {offset} is not an offset")
 
 
 def check_wanted(wanted: Sequence[RangeClaim]) -> list[Log]:
@@ -80,7 +76,7 @@ def _check_closed(one: RangeClaim, closed: ClosedRange) -> None:
 
 
 def _once(logs: Iterable[Log]) -> None:
-    ordered = sorted(place(log) for log in logs)
+    ordered = sorted(log.place for log in logs)
     for one, other in pairwise(ordered):
         if one == other:
             raise Invalid(f"{one} is named twice")
@@ -91,14 +87,14 @@ def _once(logs: Iterable[Log]) -> None:
 
 def unknown(starts: Mapping[Log, int], found: Positions) -> list[Log]:
     """The logs without a position. One with another position than this is refused."""
-    known = {log: found.get(place(log)) for log in starts}
+    known = {log: found.get(log.place) for log in starts}
     for log, position in known.items():
         if position is None:
             continue
         _check_incarnation(log, position)
         if position.next_offset != starts[log]:
             raise Refused(
-                f"{place(log)} stands at {position.next_offset} in the ledger, not at {starts[log]}",
+                f"{log.place} stands at {position.next_offset} in the ledger, not at {starts[log]}",
                 "the ledger is the truth of a sink; only a move changes it",
             )
     return [log for log, position in known.items() if position is None]
@@ -111,7 +107,7 @@ def check_known(offsets: Mapping[Log, int], found: Positions) -> None:
 
 def is_new(one: RangeClaim, positions: Positions, claims: Claims) -> bool:
     """False: this very claim is open already."""
-    opened = claims.get(place(one.range))
+    opened = claims.get(one.range.place)
     if opened == one:
         return False
     check_position(one, positions)
@@ -139,13 +135,13 @@ def check_position(one: RangeClaim, positions: Positions) -> None:
 
 
 def are_open(done: Sequence[RangeClaim], claims: Claims) -> bool:
-    return all(claims.get(place(one.range)) == one for one in done)
+    return all(claims.get(one.range.place) == one for one in done)
 
 
 def check_recorded(done: Sequence[Done], claims: Claims, recorded: Recorded) -> None:
     """Not all of them are open. Then all of them must be committed, just like this: it is told a second time."""
     for one, closed in done:
-        opened = claims.get(place(one.range))
+        opened = claims.get(one.range.place)
         if opened == one:
             raise Refused(f"{one.range} is open, but others of this commit are not", _PLAN_AGAIN)
         if opened is not None and opened.range.start <= one.range.start:
@@ -168,9 +164,9 @@ def _content(closed: ClosedRange) -> tuple[object, ...]:
 
 
 def _position_of(log: Log, found: Positions) -> SinkPosition:
-    position = found.get(place(log))
+    position = found.get(log.place)
     if position is None:
-        raise Refused(f"{place(log)} has no position in the ledger", "adopt one first")
+        raise Refused(f"{log.place} has no position in the ledger", "adopt one first")
     return position
 
 

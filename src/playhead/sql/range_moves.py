@@ -19,7 +19,6 @@ from playhead.sql.ledger import run_at
 from playhead.sql.ledger_rows import run_of
 from playhead.sql.ledger_tables import RUNS
 from playhead.sql.ledger_values import Host, RunState
-from playhead.sql.range_checks import place
 from playhead.sql.range_records import Move, Moved, SinkPosition
 from playhead.sql.range_tables import CLAIMS, POSITIONS, RANGES
 from playhead.sql.range_values import ClosedRange, RangeClaim, RangeState
@@ -39,10 +38,10 @@ def move_positions(
     hand = Hand(connection, cluster, pipeline, epoch, f"{who.user}@{who.name}")
     done = []
     for move in moves:
-        position, opened = positions.get(place(move.log)), claims.get(place(move.log))
+        position, opened = positions.get(move.log.place), claims.get(move.log.place)
         found = None if position is None else position.next_offset
         if found not in (move.before, move.after):
-            what = f"{place(move.log)} was at {_shown(move.before)} and is at {_shown(found)} now"
+            what = f"{move.log.place} was at {_shown(move.before)} and is at {_shown(found)} now"
             raise Refused(what, "it moved since the plan was made; plan again")
         done.append(_moved(hand, move, position, opened))
     return done
@@ -157,7 +156,7 @@ class Hand:
         cut = self.connection.execute(select(RANGES).where(*live, c.start_offset < start)).first()
         if cut is not None and cut.state == RangeState.COMMITTED.value:
             raise Refused(
-                f"{place(log)}: {start} lies inside of [{cut.start_offset},{cut.end_offset}), which was delivered in one piece",
+                f"{log.place}: {start} lies inside of [{cut.start_offset},{cut.end_offset}), which was delivered in one piece",
                 f"move to {cut.start_offset}, or to {cut.end_offset}",
             )
         values = {"state": _SUPERSEDED, "superseded_by": generation}

@@ -106,7 +106,7 @@ class SinkLedgerStore:
         ids = self.find_ids({place.topic for place in wanted}) if self.find_ids and wanted else {}
         with self.open() as sinks:
             for log in sinks.positions(self.cluster, owner):
-                place = TopicPartition(log.topic, log.partition)
+                place = log.place
                 if place in wanted and ids.get(log.topic, log.topic_id) == log.topic_id:
                     found = sinks.find_range_around(self.cluster, owner, log, wanted[place])
                     cuts |= {} if found is None else {place: found}
@@ -115,7 +115,7 @@ class SinkLedgerStore:
     def _written(
         self, sinks: RangeLedger, owner: str, steps: Sequence[KafkaChange], ids: Mapping[str, str]
     ) -> list[tuple[Result, str]]:
-        known = {TopicPartition(log.topic, log.partition): log for log in sinks.positions(self.cluster, owner)}
+        known = {log.place: log for log in sinks.positions(self.cluster, owner)}
         try:
             moves = [Move(self._log(step, known, ids), step.before, step.after) for step in steps]
             told = sinks.move(self.cluster, owner, moves, Host.here())
