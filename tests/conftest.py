@@ -1,10 +1,11 @@
-"""Shared real parts. A lab is started when the first test asks for it and stopped when the session ends, whatever happens."""
+"""Shared real parts. A lab is started when the first test asks for it, and stopped whatever happens."""
 
 import os
 import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,9 +62,9 @@ def reaper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     assert process.wait(60) == 0
 
 
-@pytest.fixture(scope="session")
-def make_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[LabOptions], Lab]]:
-    """Labs in folders of their own; every one of them is stopped at the end of the session."""
+@contextmanager
+def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[LabOptions], Lab]]:
+    """Labs in folders of their own; every one of them is stopped at the end."""
     made: list[Lab] = []
 
     def make(options: LabOptions) -> Lab:
@@ -78,10 +79,23 @@ def make_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Lab
         assert [part.name for part in lab.status() if part.state != "down"] == []
 
 
+@pytest.fixture(scope="module")
+def make_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[LabOptions], Lab]]:
+    """They end with the module: even one that nobody asks anything takes its share of the machine."""
+    with labs(tmp_path_factory) as make:
+        yield make
+
+
 @pytest.fixture(scope="session")
-def lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
+def make_shared_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[LabOptions], Lab]]:
+    with labs(tmp_path_factory) as make:
+        yield make
+
+
+@pytest.fixture(scope="session")
+def lab(make_shared_lab: Callable[[LabOptions], Lab]) -> Lab:
     """One broker and one exactly-once worker, shared by all tests that leave them running."""
-    return make_lab(LabOptions(postgres=False))
+    return make_shared_lab(LabOptions(postgres=False))
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ QUICK = {"session.timeout.ms": 1500, "heartbeat.interval.ms": 300, "fetch.wait.m
 _made: list[Lab] = []
 
 
-def team_lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
+def team_lab(make_shared_lab: Callable[[LabOptions], Lab]) -> Lab:
     """One broker and PostgreSQL, shared by all tests that consume. A member that dies is noticed soon."""
     if not _made:
         quick = {
@@ -36,7 +36,7 @@ def team_lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
             "group.consumer.session.timeout.ms": "1500",
             "offsets.topic.num.partitions": "1",
         }
-        _made.append(make_lab(LabOptions(workers=0, postgres=True, broker_overrides=quick)))
+        _made.append(make_shared_lab(LabOptions(workers=0, postgres=True, broker_overrides=quick)))
     return _made[0]
 
 

@@ -56,8 +56,8 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
-    return team_lab(make_lab)
+def lab(make_shared_lab: Callable[[LabOptions], Lab]) -> Lab:
+    return team_lab(make_shared_lab)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

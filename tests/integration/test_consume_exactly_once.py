@@ -27,8 +27,8 @@ KINDS = ["postgresql", "sqlite"]
 
 
 @pytest.fixture
-def lab(make_lab):
-    return team_lab(make_lab)
+def lab(make_shared_lab):
+    return team_lab(make_shared_lab)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 from pyarrow import fs
 
-from integration.delivering import JSON_FORMAT, PARQUET_FORMAT, deliver, files_in, lines_in, sinks_lab  # noqa: F401
+from integration.delivering import JSON_FORMAT, PARQUET_FORMAT, deliver, files_in, lines_in  # noqa: F401
 from integration.on_spark import Topics
 from playhead.kafka.transactions import PlainProducer, TransactionalProducer
 from playhead.lab import Lab, LabOptions
@@ -39,6 +39,11 @@ connectors:
               connection.user: {user}, auto.create: true, pk.mode: kafka, value.converter.schema.content: '{schema}',
               value.converter: org.apache.kafka.connect.json.JsonConverter, value.converter.schemas.enable: true}}
 """
+
+
+@pytest.fixture(scope="module")
+def sinks_lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
+    return make_lab(LabOptions(extras=("s3",)))
 
 
 def test_parquet_has_the_columns_of_the_first_records_and_keeps_them(deliver, tmp_path):
@@ -190,34 +195,29 @@ def test_what_was_never_decided_is_read_only_if_the_connector_says_so(deliver, t
     assert (one.error, one.rows, lines_in(tmp_path / "all")) == (None, 1, ['{"id":0}'])
 
 
-@pytest.fixture(scope="module")
-def far_lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
-    return make_lab(LabOptions(workers=1, extras=("s3",)))
-
-
 @pytest.mark.timeout(400)
-def test_executors_of_their_own_fill_s3_and_tables(far_lab, playhead, tmp_path, monkeypatch):
+def test_executors_of_their_own_fill_s3_and_tables(sinks_lab, playhead, tmp_path, monkeypatch):
     """A small cluster: the driver and two executors are three processes, and nothing lies in a folder of this machine."""
-    topics = Topics(far_lab)
+    topics = Topics(sinks_lab)
     topics.make_topic("far", 3)
     topics.send("far", 2_000, partitions=3)
-    far_lab.make_bucket("far")
-    for name, value in far_lab.environment().items():
+    sinks_lab.make_bucket("far")
+    for name, value in sinks_lab.environment().items():
         monkeypatch.setenv(name, value)
-    user, _, place = far_lab.postgres_url.removeprefix("postgresql://").partition("@")
+    user, _, place = sinks_lab.postgres_url.removeprefix("postgresql://").partition("@")
     file = tmp_path / "far.yaml"
     file.write_text(
         CLUSTER_FILE.format(
-            s3=far_lab.s3_url, json=JSON_FORMAT, url=f"jdbc:postgresql://{place}", user=user, schema=SCHEMA
+            s3=sinks_lab.s3_url, json=JSON_FORMAT, url=f"jdbc:postgresql://{place}", user=user, schema=SCHEMA
         )
     )
-    words = ["--master", "local-cluster[2,1,1024]", "--worker-config", str(far_lab.worker_config)]
-    words += ["--ledger", far_lab.postgres_url, "-o", "json", "--chunk-rows", "500"]
+    words = ["--master", "local-cluster[2,1,1024]", "--worker-config", str(sinks_lab.worker_config)]
+    words += ["--ledger", sinks_lab.postgres_url, "-o", "json", "--chunk-rows", "500"]
     ran = playhead("run", str(file), *words, seconds=300).exits(0)
     assert [(row["state"], row["rows"]) for row in json.loads(ran.out)] == [("finished", 2_000)] * 2
-    assert far_lab.psql("SELECT count(*), count(DISTINCT id) FROM far") == "2000|2000"
+    assert sinks_lab.psql("SELECT count(*), count(DISTINCT id) FROM far") == "2000|2000"
     store = fs.S3FileSystem(
-        endpoint_override=far_lab.s3_url, access_key=far_lab.s3_identity, secret_key=far_lab.s3_credential
+        endpoint_override=sinks_lab.s3_url, access_key=sinks_lab.s3_identity, secret_key=sinks_lab.s3_credential
     )
     found = store.get_file_info(fs.FileSelector("far/topics", recursive=True))
     objects = sorted(info.path for info in found if info.type == fs.FileType.File)
