@@ -103,6 +103,22 @@ def test_records_and_ranges_are_one_transaction_of_the_target(deliver):
     assert run.state is RunState.FINISHED
 
 
+def test_a_step_that_failed_counts_what_its_tasks_had_committed(deliver):
+    deliver.make_topic("partly")
+    with PlainProducer(deliver.settings, Deadline(60)) as producer:
+        for number in range(10):
+            producer.produce("partly", None, b'{"id":%d}' % number, partition=1)
+        for number in range(10, 20_010):
+            producer.produce("partly", None, b'{"id":%d}' % number, partition=0)
+        producer.produce("partly", None, b"no JSON", partition=0)
+    (done,) = deliver.run(rows_of(deliver.lab, "partly", "parts"))
+    assert done.error is not None
+    assert "partly-0@20000" in done.error.what
+    assert deliver.lab.psql("SELECT count(*), max(id) FROM partly", "parts") == "10|9"
+    (run,) = [run for run in deliver.ledger.list_runs() if run.pipeline == "s-partly"]
+    assert (done.rows, run.records, run.state) == (10, 10, RunState.FAILED)
+
+
 def test_a_sink_whose_positions_are_in_its_target_is_found_there(deliver, playhead):
     deliver.make_topic("owed")
     deliver.send("owed", 100)

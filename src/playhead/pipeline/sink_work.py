@@ -7,7 +7,7 @@ tasks would use, so that none of them gets a partition meanwhile; between steps 
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -210,7 +210,11 @@ class SinkWork:
         claims = self._claims = self._open_claims() or self._claimed(ends)
         if not claims:
             return False
-        done = self._delivered(claims)
+        try:
+            done = self._delivered(claims)
+        except PlayheadError:
+            self._count_in_part(claims)
+            raise
         self._confirm()
         left = self._left(done) if self._sink.commits_in_tasks else done
         self._ranges.commit_all(self._claim, left, self._sink.merging(left))
@@ -285,6 +289,26 @@ class SinkWork:
         self._claiming.learn(done, _now_ms())
         stored = self._stored()
         self._positions |= {claim.range.log: stored[claim.range.log] for claim, _ in done}
+        self._count(done, stored)
+        moved = {claim.range.log for claim, closed in done if closed}
+        self._publish({log: stored[log].next_offset for log in moved}, deadline)
+
+    def _count_in_part(self, claims: Sequence[RangeClaim]) -> None:
+        """Of a step that failed: what its tasks have committed by themselves all the same."""
+        if not self._sink.commits_in_tasks:
+            return
+        run = self._claim
+        with suppress(PlayheadError):  # the database may be what failed; its ledger tells of them all the same
+            done: list[Done] = []
+            for claim in claims:
+                newest = self._ranges.list_ranges(run.cluster, run.pipeline, claim.range.log, 1)
+                done += [
+                    (claim, [one.closed]) for one in newest if (one.epoch, one.closed.range) == (run.epoch, claim.range)
+                ]
+            if done:
+                self._count(done, self._stored())
+
+    def _count(self, done: Sequence[Done], stored: Mapping[Log, SinkPosition]) -> None:
         rows = sum(each.count for _, closed in done for each in closed)
         rejected = sum(each.rejected for _, closed in done for each in closed)
         last = done[-1][0].range.log
@@ -293,8 +317,6 @@ class SinkWork:
             self._run.shared.ledger.count(self._run.claim, rows, stream, position)
         note = f"{rejected} record(s) of a step were rejected" if rejected else ""
         self._run.count_step(rows, stream, position, note)
-        moved = {claim.range.log for claim, closed in done if closed}
-        self._publish({log: stored[log].next_offset for log in moved}, deadline)
 
     def _publish(self, offsets: Mapping[Log, int], deadline: Deadline) -> None:
         self._group.publish({log.place: offset for log, offset in offsets.items()}, self._mark, deadline)
