@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn, Self, TypeVar
 
-from playhead.errors import Fenced, Invalid, NotFound, PlayheadError, Refused, Rejected, TimedOut, Unreachable
-from playhead.kafka.client import Admin
+from playhead.errors import Fenced, Invalid, NotFound, Refused, Rejected
 from playhead.kafka.faults import retried
 from playhead.kafka.groups import CONSUMER_TYPES, Commits, Committed, Group, get_group, list_committed
 from playhead.kafka.groups import Member as Listed
@@ -32,6 +31,7 @@ from playhead.kafka.properties import ClientSettings, is_client_property
 from playhead.model import Deadline, TopicPartition
 from playhead.offsets.published import Mark
 from playhead.offsets.workers import Connector
+from playhead.pipeline.asking import Asking
 from playhead.pipeline.client_sides import CONSUMER, laid_over, side_properties
 
 T = TypeVar("T")
@@ -40,7 +40,6 @@ SESSION_MS = 10_000
 MAX_POLL_MS = 600_000
 REFRESH_MS = 10_000  # how soon the group learns of new partitions
 POLL_SECONDS = 0.2
-ANSWER_SECONDS = 15.0  # longer than a coordinator needs that is there
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,7 @@ class SinkGroup:
         self.topics = tuple(dict.fromkeys(topics))
         self._client_id = f"{CLIENT_PREFIX}{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self._seat = _Seat()
-        self._admin: Admin | None = None
+        self._asking = Asking(settings.client)
         self._member: Member | None = None
         self._id = ""
         self._polled = 0.0
@@ -145,9 +144,7 @@ class SinkGroup:
     def close(self) -> None:
         """Leaves at once, so that whoever waits gets the partitions."""
         member, self._member = self._member, None
-        admin, self._admin = self._admin, None
-        if admin is not None:
-            admin.close()
+        self._asking.close()
         if member is not None:
             member.close()
 
@@ -264,7 +261,7 @@ class SinkGroup:
             time.sleep(0.3)
 
     def _all_partitions(self, deadline: Deadline) -> frozenset[TopicPartition]:
-        leaders = self._asked(lambda admin, patience: find_leaders(admin, self.topics, patience), deadline)
+        leaders = self._asking.ask(lambda admin, patience: find_leaders(admin, self.topics, patience), deadline)
         for topic, found in leaders.items():
             if found is None:
                 raise NotFound("topic", topic)
@@ -311,30 +308,12 @@ class SinkGroup:
             self._give_up(f"{_names(others)} joined it", is_taken=True)
 
     def _group(self, deadline: Deadline) -> Group:
-        return self._asked(lambda admin, patience: get_group(admin, self.settings.group_id, patience), deadline)
+        return self._asking.ask(lambda admin, patience: get_group(admin, self.settings.group_id, patience), deadline)
 
     def _commits(self, deadline: Deadline) -> Commits:
-        return self._asked(lambda admin, patience: list_committed(admin, self.settings.group_id, patience), deadline)
-
-    def _asked(self, question: Callable[[Admin, Deadline], T], deadline: Deadline) -> T:
-        """After a question without an answer the client is let go: librdkafka 2.16 would abort the whole process when the
-        coordinator comes back and finds that question (confluentinc/librdkafka#4605). Some questions that were asked while the
-        coordinator was away it never answers, and a new client is answered at once: that one is asked, until the deadline."""
-        was_silent = False
-        while True:
-            patience = deadline.within(ANSWER_SECONDS)
-            try:
-                if self._admin is None:
-                    self._admin = Admin(self.settings.client, patience)
-                return question(self._admin, patience)
-            except PlayheadError as error:
-                if self._admin is not None:
-                    self._admin.close()
-                    self._admin = None
-                was_silent = was_silent or isinstance(error, TimedOut)
-                if deadline.passed or not was_silent or not isinstance(error, Unreachable):
-                    raise
-            time.sleep(POLL_SECONDS)
+        return self._asking.ask(
+            lambda admin, patience: list_committed(admin, self.settings.group_id, patience), deadline
+        )
 
     def _give_up(self, why: str, *, is_taken: bool = False) -> NoReturn:
         self.close()

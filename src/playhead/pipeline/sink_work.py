@@ -19,6 +19,7 @@ from playhead.kafka.topics import Ends
 from playhead.model import Deadline, Map
 from playhead.model.ranges import Log
 from playhead.offsets.published import LEDGER_ID, Held, Mark, judge_start
+from playhead.pipeline.asking import Asking
 from playhead.pipeline.claiming import Claiming
 from playhead.pipeline.connector_run import ConnectorRun, Moved
 from playhead.pipeline.consent import Consents
@@ -88,10 +89,10 @@ class SinkWork:
         with ExitStack() as parts:
             parts.callback(delivery.close)
             parts.callback(sink.close)
-            self._admin = parts.enter_context(Admin(delivery.group.client, deadline))
-            self._logs = TopicLogs(self._admin)
+            self._asking = parts.enter_context(Asking(delivery.group.client))
+            self._logs = TopicLogs(self._asking)
             self._group = parts.enter_context(SinkGroup(delivery.group, self._topics(deadline)))
-            delivery.policy.prepare(self._admin, deadline)
+            self._asking.ask(delivery.policy.prepare, deadline)
             self._group.join(Deadline(JOIN_SECONDS), run.progress.note)
             self._mark = Mark(self._recall(LEDGER_ID, _new_id), self._claim.epoch)
             self._positions = self._started(deadline)
@@ -123,7 +124,7 @@ class SinkWork:
     # Before the first step
 
     def _topics(self, deadline: Deadline) -> Sequence[str]:
-        topics = self._delivery.find_topics(self._admin, deadline)
+        topics = self._asking.ask(self._delivery.find_topics, deadline)
         if not topics:
             raise Invalid(f"topics.regex of {self._delivery.name} matches no topic", "are the topics made already?")
         return topics

@@ -8,11 +8,12 @@ import pyarrow as pa
 
 from playhead.errors import NotFound, Refused
 from playhead.kafka.client import Admin
-from playhead.kafka.log import capture, read_records
-from playhead.kafka.topics import Ends, describe_topics, partition_ends
+from playhead.kafka.log import Record, capture, read_records
+from playhead.kafka.topics import Ends, Topic, describe_topics, partition_ends
 from playhead.kafka.transactions_seen import OpenTransaction, list_open_transactions
 from playhead.model import Deadline, TopicPartition
 from playhead.model.ranges import Log, OffsetRange
+from playhead.pipeline.asking import Asking
 from playhead.pipeline.sinks import RECORDS
 
 MOST_NAMED = 3
@@ -20,12 +21,12 @@ SAMPLE = 10_000
 
 
 class TopicLogs:
-    def __init__(self, admin: Admin) -> None:
-        self._admin = admin
+    def __init__(self, asking: Asking) -> None:
+        self._asking = asking
 
     def find(self, topics: Collection[str], deadline: Deadline) -> list[Log]:
         """Every partition of these topics, under the id that the topic has now."""
-        found = describe_topics(self._admin, topics, deadline)
+        found = self._describe(topics, deadline)
         logs = []
         for name, topic in found.items():
             if topic is None:
@@ -35,7 +36,7 @@ class TopicLogs:
 
     def check_same(self, logs: Collection[Log], deadline: Deadline) -> None:
         """Refuses to go on with a topic that was deleted, or made again, while it was read."""
-        found = describe_topics(self._admin, {log.topic for log in logs}, deadline)
+        found = self._describe({log.topic for log in logs}, deadline)
         for log in logs:
             now = found[log.topic]
             if now is None or now.id != log.topic_id:
@@ -43,20 +44,25 @@ class TopicLogs:
 
     def ends(self, logs: Collection[Log], deadline: Deadline) -> dict[Log, Ends]:
         places = {log.place: log for log in logs}
-        found = partition_ends(self._admin, list(places), deadline)
+        found = self._asking.ask(lambda admin, patience: partition_ends(admin, list(places), patience), deadline)
         return {log: found[place] for place, log in places.items()}
 
     def sample(self, span: OffsetRange, deadline: Deadline) -> pa.RecordBatch:
         """The first records of a range, for what is learnt from them once."""
-        captured = capture(self._admin, span.topic, deadline, partitions=[span.partition])
-        narrow = captured.narrowed({span.partition: (span.start, span.end)})
-        rows = [
-            (record.offset, record.timestamp_ms * 1000, record.key, record.value, 0)
-            for record in islice(read_records(self._admin, narrow, deadline), SAMPLE)
-        ]
+
+        def read(admin: Admin, _patience: Deadline) -> list[Record]:
+            captured = capture(admin, span.topic, deadline, partitions=[span.partition])
+            narrow = captured.narrowed({span.partition: (span.start, span.end)})
+            return list(islice(read_records(admin, narrow, deadline), SAMPLE))
+
+        records = self._asking.ask(read, deadline)
+        rows = [(one.offset, one.timestamp_ms * 1000, one.key, one.value, 0) for one in records]
         columns = zip(*rows, strict=True) if rows else ((),) * len(RECORDS)
         arrays = [pa.array(column, kind) for column, kind in zip(columns, RECORDS.types, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=RECORDS)
+
+    def _describe(self, topics: Collection[str], deadline: Deadline) -> Mapping[str, Topic | None]:
+        return self._asking.ask(lambda admin, patience: describe_topics(admin, topics, patience), deadline)
 
     def what_holds_back(self, ends: Mapping[Log, Ends], deadline: Deadline) -> Iterator[str]:
         """Open transactions that hide records behind them, by the name of who holds them where that can be asked."""
@@ -64,7 +70,7 @@ class TopicLogs:
         if not hidden:
             return
         holders: dict[TopicPartition, list[OpenTransaction]] = defaultdict(list)
-        for one in list_open_transactions(self._admin, deadline) or ():
+        for one in self._asking.ask(list_open_transactions, deadline) or ():
             for place in one.partitions:
                 holders[place].append(one)
         for place, at in sorted(hidden.items())[:MOST_NAMED]:
