@@ -54,6 +54,10 @@ class Rejected(PlayheadError):
         self.message = message
 
 
+class RowsRefused(Rejected):
+    """A database did not take rows because of what is in them: others of them it may take."""
+
+
 class AlreadyExists(Rejected):
     pass
 

@@ -83,6 +83,7 @@ class Delivery:
     rejected: list[Rejected] = field(default_factory=list)
     size: int = 1000
     asked: Callable[[], None] = nothing
+    is_careful: bool = False
 
     @property
     def ranges(self) -> RangeLedger:
@@ -101,7 +102,7 @@ class Delivery:
 
     def writer(self) -> Writer:
         """As it comes to an executor."""
-        committing = Committing(self.claim, Asked(self.asked))
+        committing = Committing(self.claim, Asked(self.asked), self.is_careful)
         made = self.sink.writer(lambda name, make: make(), {}, lambda: committing)
         return pickle.loads(pickle.dumps(made))  # type: ignore[no-any-return]  # noqa: S301
 

@@ -4,7 +4,8 @@ import pytest
 
 from integration.jdbc_sinks import IDS, column, leftovers, order, start, struct, told, tombstone
 from integration.ledgers import lab, only_postgresql, only_sqlite, place
-from playhead.errors import NotFound, Refused, Rejected
+from playhead.errors import NotFound, Refused, Rejected, RowsRefused
+from playhead.pipeline.sinks import TASK_PUT
 
 __all__ = ["lab", "place", "start"]
 ALL = "select id, name, amount from orders order by id, name"
@@ -164,6 +165,73 @@ def test_what_the_database_refuses_is_named_and_nothing_is_committed(start, plac
     assert place.ask("select count(*) from orders") == [("0",)] and run.position() == 0
 
 
+@only_postgresql
+@pytest.mark.parametrize("mode", ["insert", "upsert"])
+def test_what_the_database_refuses_is_found_record_by_record(start, place, mode):
+    """After a first try that was refused as a whole."""
+    place.ask("create table orders (id bigint primary key, name text, amount int check (amount > 0))")
+    run = start(insert_mode=mode, pk_mode="record_key")
+    records = [order(n, "x" * n, -1 if n in (3, 7, 8, 40) else n) for n in range(1, 51)]
+    claim = run.claimed(len(records) + 1)
+    with pytest.raises(RowsRefused, match="orders_amount_check"):
+        run.done(claim, *records, order(5, "again", 5))
+    run.is_careful = True
+    closed = run.done(claim, *records, order(5, "again", 5))
+    refused = [2, 6, 7, 39] + (
+        [50] if mode == "insert" else []
+    )  # where a key comes twice, its second row is one too many
+    assert [one.offset for one in run.rejected] == refused
+    assert {one.stage for one in run.rejected} == {TASK_PUT}
+    assert (
+        'table orders does not take it: new row for relation "orders" violates check constraint'
+        in run.rejected[0].reason
+    )
+    assert (closed.count, closed.rejected) == (51 - len(refused), len(refused))
+    assert place.ask("select count(*), min(amount) from orders") == [("46", "1")]
+    assert place.ask("select name from orders where id = 5") == [("xxxxx" if mode == "insert" else "again",)]
+    run.deliver(order(60, "later", 1))
+    assert run.position() == 52
+
+
+@only_postgresql
+def test_schemas_that_alternate_need_no_table_for_every_change(start, place):
+    """Of two that take turns, one has a column more; each key ends with what its last record says."""
+    place.ask("create table orders (id bigint primary key, name text, amount int)")
+    run = start(insert_mode="upsert", pk_mode="record_key")
+    short = struct(column("id", "int64", optional=False), column("name", "string"))
+    records = [
+        order(n % 50, f"n{n}", n)
+        if n % 2
+        else (told(IDS, {"id": n % 50}), told(short, {"id": n % 50, "name": f"n{n}"}))
+        for n in range(1_000)
+    ]
+    run.deliver(*records)
+    temporary = "select count(*) from pg_class where relname like 'playhead_merge_%'"
+    assert place.ask(temporary) == [("0",)]
+    wanted = [(str(key), f"n{950 + key}", str(950 + key) if key % 2 else "") for key in range(50)]
+    assert place.ask("select id, name, coalesce(amount::text, '') from orders order by id") == wanted
+
+
+def test_a_tombstone_beside_a_record_that_does_not_fit_deletes(start, place):
+    run = start(insert_mode="upsert", pk_mode="record_key", delete_enabled="true")
+    run.deliver(order(1, "a", 1), order(2, "b", 2), order(3, "c", 3))
+    nested = struct(column("id", "int64", optional=False), {**struct(column("x", "string")), "field": "st"})
+    unfit = (told(IDS, {"id": 1}), told(nested, {"id": 1, "st": {"x": "y"}}))
+    run.deliver(tombstone(2), unfit, tombstone(1), unfit)
+    assert [(one.offset, one.stage) for one in run.rejected] == [(4, TASK_PUT), (6, TASK_PUT)]
+    assert "is a struct" in run.rejected[0].reason
+    assert place.ask("select id from orders") == [("3",)]
+
+
+@only_sqlite
+def test_keys_that_are_one_to_the_table_end_with_the_last_record(start, place):
+    place.ask("create table orders (name text collate nocase primary key, amount int)")
+    named = struct(column("name", "string"), column("amount", "int32"))
+    run = start(insert_mode="upsert", pk_mode="record_value", pk_fields="name")
+    run.deliver(*[(None, told(named, {"name": name, "amount": n})) for n, name in enumerate(["b", "a", "B", "A", "b"])])
+    assert place.ask("select lower(name), amount from orders order by 1") == [("a", "3"), ("b", "4")]
+
+
 def test_names_are_folded_where_they_are_not_quoted(start, place):
     run = start(quote_sql_identifiers="never", table_name_format="MyOrders")
     run.deliver((None, told(struct(column("Id", "int32", optional=False)), {"Id": 4})))
@@ -172,10 +240,10 @@ def test_names_are_folded_where_they_are_not_quoted(start, place):
 
 def test_odd_names_are_only_names(start, place):
     odd = 'a "b" %s; drop table x --'
-    run = start(pk_mode="record_value", pk_fields=odd, insert_mode="upsert", table_name_format='"or""ders %d"')
+    run = start(pk_mode="record_value", pk_fields=odd, insert_mode="upsert", table_name_format='"or""ders %d :name"')
     schema = struct(column(odd, "int32", optional=False), column("%(x)s", "string", default="it's %"))
     run.deliver((None, told(schema, {odd: 1, "%(x)s": "y"})), (None, told(schema, {odd: 1, "%(x)s": "z"})))
-    assert place.ask('select "a ""b"" %s; drop table x --", "%(x)s" from "or""ders %d"') == [("1", "z")]
+    assert place.ask('select "a ""b"" %s; drop table x --", "%(x)s" from "or""ders %d :name"') == [("1", "z")]
 
 
 @only_sqlite

@@ -149,7 +149,7 @@ def test_a_line_does_not_depend_on_its_neighbours(given_values):
     alone = [lines([value]) for value in given_values]
     assert together.array.to_pylist() == [line.array[0].as_py() for line in alone]
     assert together.tombstones.tolist() == [bool(line.tombstones[0]) for line in alone]
-    assert [row for row, _ in together.bad] == [row for row, line in enumerate(alone) if line.bad]
+    assert [one.row for one in together.bad] == [row for row, line in enumerate(alone) if line.bad]
 
 
 @given(
@@ -161,7 +161,7 @@ def test_a_payload_does_not_depend_on_its_neighbours(given_values):
     together = lines(given_values, WITH_SCHEMAS)
     alone = [lines([value], WITH_SCHEMAS) for value in given_values]
     assert together.array.to_pylist() == [line.array[0].as_py() for line in alone]
-    assert [row for row, _ in together.bad] == [row for row, line in enumerate(alone) if line.bad]
+    assert [one.row for one in together.bad] == [row for row, line in enumerate(alone) if line.bad]
 
 
 @given(documents)

@@ -18,7 +18,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, Self, TypeVar
+from typing import NoReturn, Self
 
 from playhead.errors import Fenced, Invalid, NotFound, Refused, Rejected
 from playhead.kafka.faults import retried
@@ -34,7 +34,6 @@ from playhead.offsets.workers import Connector
 from playhead.pipeline.asking import Asking
 from playhead.pipeline.client_sides import CONSUMER, laid_over, side_properties
 
-T = TypeVar("T")
 CLIENT_PREFIX = "playhead-run-"
 SESSION_MS = 10_000
 MAX_POLL_MS = 600_000

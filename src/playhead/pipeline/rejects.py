@@ -3,8 +3,8 @@
 `errors.tolerance` none: the run stops with the record's coordinates and the reason. All: the record is counted, and the run goes
 on. With a dead letter queue the record itself goes there in either case, as Connect does it: key, value, headers and timestamp as
 they are, and if asked for the context headers of Connect's DeadLetterQueueReporter behind them. Such a record is there at least
-once: done again, a claim tells its bad records again. The stage is always that of the value's converter, the task is always 0,
-and the stack trace is one line: there is no Java here. `errors.retry.*` has no effect: what does not fit now will never fit.
+once: done again, a claim tells its bad records again. The task is always 0, and the stack trace is one line: there is no Java
+here. `errors.retry.*` has no effect: what does not fit now will never fit.
 """
 
 import logging
@@ -21,7 +21,7 @@ from playhead.kafka.dead_letters import DeadLetters
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic, describe_topics
 from playhead.model import Deadline, TopicPartition
-from playhead.pipeline.sinks import Rejected
+from playhead.pipeline.sinks import KEY_CONVERTER, TASK_PUT, Rejected
 from playhead.pipeline.sinks.values.options import parse_converter
 
 TOLERANCE, QUEUE = "errors.tolerance", "errors.deadletterqueue.topic.name"
@@ -30,7 +30,8 @@ LOGS, LOGS_RECORDS = "errors.log.enable", "errors.log.include.messages"
 RETRY_NUMBERS = ("errors.retry.timeout", "errors.retry.delay.max.ms")
 KNOWN = (TOLERANCE, QUEUE, COPIES, HEADERS, LOGS, LOGS_RECORDS, *RETRY_NUMBERS)
 PREFIX = "__connect.errors."
-STAGE, EXCEPTION = "VALUE_CONVERTER", "org.apache.kafka.connect.errors.DataException"
+TASK = "org.apache.kafka.connect.sink.SinkTask"
+UNREADABLE, UNFIT = (f"org.apache.kafka.connect.errors.{name}" for name in ("DataException", "ConnectException"))
 LOG = logging.getLogger("playhead.rejects")  # without a handler it reaches stderr, which is the executor's log
 
 
@@ -70,6 +71,7 @@ def parse_rejects(
         logs=_word(config, LOGS, "false") == "true",
         logs_records=_word(config, LOGS_RECORDS, "false") == "true",
         converter=parse_converter(config, worker).name,
+        key_converter=parse_converter(config, worker, "key").name,
         reading=revealed({**reading.common, **reading.consumer}),
         writing=revealed({**writing.common, **writing.producer}),
     )
@@ -87,6 +89,7 @@ class RejectPolicy:
     logs: bool = False
     logs_records: bool = False
     converter: str = ""
+    key_converter: str = ""
     reading: Mapping[str, str] = field(default_factory=dict, repr=False)
     writing: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -115,11 +118,11 @@ class RejectPolicy:
             "offset": str(rejected.offset),
             "connector.name": self.connector,
             "task.id": "0",
-            "stage": STAGE,
-            "class.name": self.converter,
-            "exception.class.name": EXCEPTION,
+            "stage": rejected.stage,
+            "class.name": self._class_of(rejected.stage),
+            "exception.class.name": _exception_of(rejected.stage),
             "exception.message": rejected.reason,
-            "exception.stacktrace": f"{EXCEPTION}: {rejected.reason}\n",
+            "exception.stacktrace": f"{_exception_of(rejected.stage)}: {rejected.reason}\n",
         }
         return [(PREFIX + name, text.encode()) for name, text in told.items()]
 
@@ -127,8 +130,13 @@ class RejectPolicy:
         """As Connect's LogReporter, whose trace is the reason here."""
         record = f"topic='{rejected.topic}', partition={rejected.partition}, offset={rejected.offset}"
         where = f", where consumed record is {{{record}}}" if self.logs_records else ""
-        told = f"Executing stage '{STAGE}' with class '{self.converter}'{where}."
-        return f"Error encountered in task {self.connector}-0. {told} {EXCEPTION}: {rejected.reason}"
+        told = f"Executing stage '{rejected.stage}' with class '{self._class_of(rejected.stage)}'{where}."
+        return (
+            f"Error encountered in task {self.connector}-0. {told} {_exception_of(rejected.stage)}: {rejected.reason}"
+        )
+
+    def _class_of(self, stage: str) -> str:
+        return {KEY_CONVERTER: self.key_converter, TASK_PUT: TASK}.get(stage, self.converter)
 
     def stop(self, rejected: Rejected) -> PlayheadError:
         place = TopicPartition(rejected.topic, rejected.partition)
@@ -170,6 +178,10 @@ class Rejecting:
     ) -> None:
         if self._letters is not None:
             self._letters.close()
+
+
+def _exception_of(stage: str) -> str:
+    return UNFIT if stage == TASK_PUT else UNREADABLE
 
 
 def _word(config: Mapping[str, str], key: str, default: str) -> str:

@@ -13,7 +13,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from playhead.errors import Invalid, PlayheadError, Refused
+from playhead.errors import Invalid, PlayheadError, Refused, RowsRefused
 from playhead.kafka.client import Admin
 from playhead.kafka.topics import Ends
 from playhead.model import Deadline, Map
@@ -211,20 +211,32 @@ class SinkWork:
         claims = self._claims = self._open_claims() or self._claimed(ends)
         if not claims:
             return False
-        try:
-            done = self._delivered(claims)
-        except PlayheadError:
-            self._count_in_part(claims)
-            raise
+        done = self._tried(claims)
         self._confirm()
         left = self._left(done) if self._sink.commits_in_tasks else done
         self._ranges.commit_all(self._claim, left, self._sink.merging(left))
         self._committed(done, self._deadline())
         return True
 
-    def _delivered(self, claims: Sequence[RangeClaim]) -> list[Done]:
+    def _tried(self, claims: Sequence[RangeClaim]) -> list[Done]:
+        """Rows that the target refuses are looked for in a second try, which rejects them one by one."""
+        try:
+            return self._delivered(claims)
+        except PlayheadError as error:
+            self._keep_in_part(claims)
+            if not self._sink.commits_in_tasks or not isinstance(error, RowsRefused):
+                raise
+        claims = self._claims = self._ranges.open_claims(self._claim)
+        try:
+            return self._delivered(claims, is_careful=True)
+        except PlayheadError:
+            self._keep_in_part(claims)
+            raise
+
+    def _delivered(self, claims: Sequence[RangeClaim], *, is_careful: bool = False) -> list[Done]:
         shared = self._run.shared
-        writer = self._sink.writer(self._recall, self._samples(claims), self._committing)
+        committing = partial(self._committing, is_careful=is_careful)
+        writer = self._sink.writer(self._recall, self._samples(claims), committing)
         reading = Reading(self._delivery.properties, self._sink.has_keys)
         with shared.slots.take(min(len(claims), shared.slots.total)):
             try:
@@ -234,12 +246,12 @@ class SinkWork:
                     raise self._consents.error from None  # why the tasks were stopped
                 raise
 
-    def _committing(self) -> Committing:
+    def _committing(self, *, is_careful: bool) -> Committing:
         if self._consents is None:
             spark = self._run.shared.spark
             consents = Consents(self._confirm, driver_host(spark), bind_address(spark))
             self._consents = self._parts.enter_context(consents)
-        return Committing(self._claim, self._consents.consent)
+        return Committing(self._claim, self._consents.consent, is_careful)
 
     def _confirm(self) -> None:
         """Right before anything of the step is committed. Tasks that do it by themselves ask from another thread."""
@@ -290,11 +302,18 @@ class SinkWork:
         self._claiming.learn(done, _now_ms())
         stored = self._stored()
         self._positions |= {claim.range.log: stored[claim.range.log] for claim, _ in done}
-        self._count(done, stored)
+        rows = sum(each.count for _, closed in done for each in closed)
+        rejected = sum(each.rejected for _, closed in done for each in closed)
+        last = done[-1][0].range.log
+        stream, position = str(last.place), Map({"kafka_offset": stored[last].next_offset})
+        if self._ranges.ledger is not self._run.shared.ledger:
+            self._run.shared.ledger.count(self._run.claim, rows, stream, position)
+        note = f"{rejected} record(s) of a step were rejected" if rejected else ""
+        self._run.count_step(rows, stream, position, note)
         moved = {claim.range.log for claim, closed in done if closed}
         self._publish({log: stored[log].next_offset for log in moved}, deadline)
 
-    def _count_in_part(self, claims: Sequence[RangeClaim]) -> None:
+    def _keep_in_part(self, claims: Sequence[RangeClaim]) -> None:
         """Of a step that failed: what its tasks have committed by themselves all the same."""
         if not self._sink.commits_in_tasks:
             return
@@ -307,17 +326,7 @@ class SinkWork:
                     (claim, [one.closed]) for one in newest if (one.epoch, one.closed.range) == (run.epoch, claim.range)
                 ]
             if done:
-                self._count(done, self._stored())
-
-    def _count(self, done: Sequence[Done], stored: Mapping[Log, SinkPosition]) -> None:
-        rows = sum(each.count for _, closed in done for each in closed)
-        rejected = sum(each.rejected for _, closed in done for each in closed)
-        last = done[-1][0].range.log
-        stream, position = str(last.place), Map({"kafka_offset": stored[last].next_offset})
-        if self._ranges.ledger is not self._run.shared.ledger:
-            self._run.shared.ledger.count(self._run.claim, rows, stream, position)
-        note = f"{rejected} record(s) of a step were rejected" if rejected else ""
-        self._run.count_step(rows, stream, position, note)
+                self._committed(done, self._deadline())
 
     def _publish(self, offsets: Mapping[Log, int], deadline: Deadline) -> None:
         self._group.publish({log.place: offset for log, offset in offsets.items()}, self._mark, deadline)

@@ -79,7 +79,8 @@ def _fault(spec: ConnectorSpec, key: str, what: str) -> Fault:
 
 
 def _resolved(spec: ConnectorSpec) -> dict[str, str]:
-    config = {}
+    """With its name, as Connect has it."""
+    config = {"name": spec.name}
     for key, value in spec.config.items():
         for provider in _PROVIDER.findall(value):
             if provider not in PLAIN_PROVIDERS:

@@ -11,10 +11,10 @@ from typing import Any, Self
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from playhead.errors import Invalid, MissingExtra
+from playhead.errors import Invalid, MissingExtra, PlayheadError
 from playhead.sql.address import parse_address
 from playhead.sql.database import Database
-from playhead.sql.merging import How, Layout, loaded_columns, merge, prepare, refusing
+from playhead.sql.merging import How, Layout, drop, empty, loaded_columns, merge, prepare, refusing
 from playhead.sql.target_tables import quoted
 
 COPY_HEAD, COPY_TAIL = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
@@ -40,18 +40,25 @@ class Copying:
         self.connection = connection
         self.size = 0
         self._how = how
-        self._layouts: list[Layout] = []
+        self._tables: dict[Layout, str] = {}
+        self._waiting: list[Layout] = []
         self._copy: Any = None
         self._open = ExitStack()
+        # In which the texts are, whatever the database's is.
+        connection.execute(text("SET LOCAL client_encoding = 'UTF8'"))
 
     def begin(self, layout: Layout) -> None:
-        """What is written from here on is of this layout."""
+        """What is written from here on is of this layout. Where it comes back after others, all so far is merged first: the order
+        counts, and a table for every change would not end well."""
         self._end()
-        table = prepare(self.connection, layout, self._how, len(self._layouts))
-        self._layouts.append(layout)
+        if layout in self._waiting:
+            self.merge()
+        table, is_known = self._prepared(layout), layout in self._tables
+        self._tables[layout] = table
+        if is_known and not self._how.is_direct:
+            empty(self.connection, self._number(layout))
+        self._waiting.append(layout)
         columns = ", ".join(quoted(name) for name in loaded_columns(layout, self._how))
-        # In which the texts are, whatever the database's is.
-        self.connection.execute(text("SET LOCAL client_encoding = 'UTF8'"))
         with self._refusing():
             cursor = _driver_of(self.connection).cursor()
             self._copy = self._open.enter_context(cursor.copy(f"COPY {table} ({columns}) FROM STDIN (FORMAT binary)"))
@@ -65,8 +72,35 @@ class Copying:
 
     def merge(self) -> None:
         self._end()
-        for number, layout in enumerate(self._layouts):
-            merge(self.connection, layout, self._how, number)
+        for layout in self._waiting:
+            merge(self.connection, layout, self._how, self._number(layout))
+        self._waiting.clear()
+
+    def attempt(self, layout: Layout, rows: Iterable[memoryview]) -> None:
+        """Loaded and merged at once. Where they are refused, all is as it was before."""
+        self._tables[layout] = self._prepared(layout)  # outlives the attempt
+        with self.connection.begin_nested():
+            try:
+                self.begin(layout)
+                for octets in rows:
+                    self.write(octets)
+                self.merge()
+            except PlayheadError:
+                self._abandon()
+                raise
+
+    def _prepared(self, layout: Layout) -> str:
+        known = self._tables.get(layout)
+        return known or prepare(self.connection, layout, self._how, len(self._tables))
+
+    def _number(self, layout: Layout) -> int:
+        return list(self._tables).index(layout)
+
+    def _abandon(self) -> None:
+        self._copy = None
+        self._waiting.clear()
+        with suppress(self._refusals):  # told already
+            self._open.close()
 
     def _end(self) -> None:
         if self._copy is not None:
@@ -78,7 +112,7 @@ class Copying:
     @contextmanager
     def _refusing(self) -> Iterator[None]:
         """What PostgreSQL does not take is told as what SQLAlchemy would make of it."""
-        with refusing(self._layouts[-1].table), _wrapped(self.connection):
+        with refusing(self._waiting[-1].table), _wrapped(self.connection):
             yield
 
     def __enter__(self) -> Self:
@@ -87,9 +121,13 @@ class Copying:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        refused = self.connection.dialect.loaded_dbapi.Error
-        with suppress(refused):  # by a COPY that failed already; its first error is told
+        with suppress(self._refusals):  # by a COPY that failed already; its first error is told
             self._open.__exit__(kind, error, trace)
+
+    @property
+    def _refusals(self) -> type[Exception]:
+        found: type[Exception] = self.connection.dialect.loaded_dbapi.Error
+        return found
 
 
 def insert(connection: Connection, layout: Layout, how: How, number: int, rows: Iterable[tuple[object, ...]]) -> None:
@@ -101,6 +139,7 @@ def insert(connection: Connection, layout: Layout, how: How, number: int, rows: 
     with refusing(layout.table), _wrapped(connection):
         driver.executemany(statement, rows)  # type: ignore[union-attr]
     merge(connection, layout, how, number)
+    drop(connection, how, number)
 
 
 @contextmanager

@@ -13,13 +13,19 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from playhead.errors import Busy, PlayheadError, Rejected
+from playhead.errors import Busy, PlayheadError, Rejected, RowsRefused
 from playhead.sql.faults import fault_of
 from playhead.sql.target_tables import TableName, find_table, quoted
 
 PARTITION, OFFSET, DELETED = "__playhead_partition", "__playhead_offset", "__playhead_deleted"
 META = (PARTITION, OFFSET, DELETED)
-_REFUSALS = ("22", "23", "42", "P0")  # SQLSTATE: the data, a constraint, the table itself, a trigger of it
+_OF_ROWS = ("22", "23", "P0")  # SQLSTATE: the data, a constraint, a trigger of the table
+_OF_TABLE = ("42",)
+_OF_SQLITE = {
+    "SQLITE_CONSTRAINT": RowsRefused,
+    "SQLITE_MISMATCH": RowsRefused,
+    "SQLITE_ERROR": Rejected,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,16 @@ def merge(connection: Connection, layout: Layout, how: How, number: int) -> None
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
         for statement in merge_statements(layout, how, connection.dialect.name, number):
             connection.exec_driver_sql(statement)
+
+
+def empty(connection: Connection, number: int) -> None:
+    """The temporary table of a layout whose rows are merged, for more of them."""
+    connection.exec_driver_sql(f"TRUNCATE {_temporary(number)}")
+
+
+def drop(connection: Connection, how: How, number: int) -> None:
+    """For SQLite, which keeps such tables until the connection ends."""
+    if not how.is_direct:
         connection.exec_driver_sql(f"DROP TABLE {_temporary(number)}")
 
 
@@ -107,6 +123,8 @@ def _insert(layout: Layout, how: How, others: Sequence[str], dialect: str, sourc
     statement = (
         f"INSERT {'OR REPLACE ' if replaces else ''}INTO {layout.table.sql} ({columns}) SELECT {columns} FROM {chosen}"  # noqa: S608
     )
+    if replaces:  # to SQLite keys may be one that are two in the temporary table, which has no collations
+        statement += f" ORDER BY {PARTITION}, {OFFSET}"
     if how.mode != "upsert" or replaces:
         return statement
     sets = ", ".join(f"{quoted(name)} = EXCLUDED.{quoted(name)}" for name in others)
@@ -123,8 +141,9 @@ def _last(layout: Layout, source: str) -> str:
     """The last record of each key, unless that is a tombstone."""
     keys, columns = _list(layout.keys), _list(layout.columns)
     window = f"row_number() OVER (PARTITION BY {keys} ORDER BY {PARTITION} DESC, {OFFSET} DESC) AS __playhead_place"
-    numbered = f"SELECT {columns}, {DELETED}, {window} FROM {source}"  # noqa: S608
-    return f"(SELECT {columns} FROM ({numbered}) AS numbered WHERE __playhead_place = 1 AND NOT {DELETED}) AS last"  # noqa: S608
+    told = f"{columns}, {PARTITION}, {OFFSET}"
+    numbered = f"SELECT {told}, {DELETED}, {window} FROM {source}"  # noqa: S608
+    return f"(SELECT {told} FROM ({numbered}) AS numbered WHERE __playhead_place = 1 AND NOT {DELETED}) AS last"  # noqa: S608
 
 
 def _after_deletion(layout: Layout, source: str) -> str:
@@ -148,7 +167,8 @@ def _escaped(statement: str, dialect: str) -> str:
 def _check(connection: Connection, layout: Layout) -> None:
     """The bytes of a row mean something only for the types that they were made for."""
     if connection.dialect.name == "postgresql":
-        connection.execute(text(f"LOCK TABLE {layout.table.sql} IN ROW EXCLUSIVE MODE"))
+        lock = f"LOCK TABLE {layout.table.sql} IN ROW EXCLUSIVE MODE"
+        connection.exec_driver_sql(_escaped(lock, "postgresql"))
     found = find_table(connection, layout.table)
     columns = found.columns if found else {}
     kinds = tuple(columns[name].kind if name in columns else "" for name in layout.columns)
@@ -170,9 +190,8 @@ def refusal(error: DBAPIError, table: TableName) -> PlayheadError:
     state = str(getattr(error.orig, "sqlstate", "") or "")
     name = str(getattr(error.orig, "sqlite_errorname", "") or "")
     doing = f"merging rows into {table}"
-    if not state.startswith(_REFUSALS) and not name.startswith(
-        ("SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_ERROR")
-    ):
+    kind = _kind(state, name)
+    if kind is None:
         return fault_of(error, doing)
     said = str(error.orig).splitlines()[0]
     diagnosis = getattr(error.orig, "diag", None)
@@ -184,8 +203,15 @@ def refusal(error: DBAPIError, table: TableName) -> PlayheadError:
         )
         if found and found not in said
     ]
-    return Rejected(
-        f"{doing}: {said} ({', '.join([*named, state or name])})",
-        message=said,
-        hint="nothing of its partition was committed; mend the records or the table, then run again",
-    )
+    told = f"{said} ({', '.join([*named, state or name])})"
+    hint = "nothing of its partition was committed; mend the records or the table, then run again"
+    return kind(f"{doing}: {told}", message=told, hint=hint)
+
+
+def _kind(state: str, name: str) -> type[Rejected] | None:
+    """None: it was no refusal."""
+    if state.startswith(_OF_ROWS):
+        return RowsRefused
+    if state.startswith(_OF_TABLE):
+        return Rejected
+    return next((kind for beginning, kind in _OF_SQLITE.items() if name.startswith(beginning)), None)

@@ -29,6 +29,10 @@ RECORDS = pa.schema(
 )
 
 
+# Where a record fails, in Connect's words.
+KEY_CONVERTER, VALUE_CONVERTER, TASK_PUT = "KEY_CONVERTER", "VALUE_CONVERTER", "TASK_PUT"
+
+
 @dataclass(frozen=True, slots=True)
 class Rejected:
     """A record that does not fit, by its coordinates, and why in one sentence."""
@@ -37,6 +41,7 @@ class Rejected:
     partition: int
     offset: int
     reason: str
+    stage: str = VALUE_CONVERTER
 
 
 # Raises if the run is to stop; else the record is dealt with and must not be delivered.
@@ -53,10 +58,12 @@ class Consent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Committing:
-    """For tasks that commit by themselves: the run in the ledger, and who is asked right before."""
+    """For tasks that commit by themselves: the run in the ledger, and who is asked right before. `is_careful`: the target has
+    refused rows of these claims, and those are to be found and rejected."""
 
     run: Claim
     consent: Consent
+    is_careful: bool = False
 
 
 class Writer(Protocol):

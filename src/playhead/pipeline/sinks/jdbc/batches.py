@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from playhead.pipeline.sinks import KEY
+from playhead.pipeline.sinks import KEY, KEY_CONVERTER, TASK_PUT
 from playhead.pipeline.sinks.jdbc.options import RECORD_KEY, JdbcSinkOptions
 from playhead.pipeline.sinks.values import Bad
 from playhead.pipeline.sinks.values.columns import Columns, Converted, Part
@@ -24,6 +24,11 @@ class Run:
     deleted: np.ndarray
     key: "_Side | None"
     value: "_Side | None"
+
+    def deletions(self) -> "Run":
+        """Without the records that have values."""
+        key = self.key and _Side(self.key.part, self.key.places[self.deleted])
+        return Run(self.rows[self.deleted], self.deleted[self.deleted], key, None)
 
     @property
     def value_schema(self) -> Schema | None:
@@ -63,7 +68,7 @@ class Sorting:
         which, places = _lookup(values, batch.num_rows)
         deleted = values.tombstones & self.options.deletes
         if not self.options.deletes:
-            bad += [Bad(int(row), "its value is null") for row in np.flatnonzero(values.tombstones)]
+            bad += [Bad(int(row), "its value is null", TASK_PUT) for row in np.flatnonzero(values.tombstones)]
         fit = (which != _NONE) | deleted
         keys = self._keys(batch)
         key_which, key_places = _lookup(keys, batch.num_rows) if keys else (np.zeros_like(which), which)
@@ -89,9 +94,9 @@ class Sorting:
 
 def _bad_keys(keys: Converted) -> Iterator[Bad]:
     for row in np.flatnonzero(keys.tombstones).tolist():
-        yield Bad(row, "its key is null, which pk.mode=record_key does not allow")
-    for row, reason in keys.bad:
-        yield Bad(row, f"its key does not fit: {reason}")
+        yield Bad(row, "its key is null, which pk.mode=record_key does not allow", TASK_PUT)
+    for one in keys.bad:
+        yield Bad(one.row, f"its key does not fit: {one.reason}", KEY_CONVERTER)
 
 
 def _lookup(converted: Converted, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,13 +1,13 @@
 """The records of one claim become rows of their table: sorted by schema, fitted to its columns, handed to a load in order."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from playhead.pipeline.sinks import OFFSET, Reject, Rejected
+from playhead.pipeline.sinks import OFFSET, TASK_PUT, Reject, Rejected
 from playhead.pipeline.sinks.jdbc.address import Target
 from playhead.pipeline.sinks.jdbc.batches import Run, Sorting
 from playhead.pipeline.sinks.jdbc.fitting import find_misfits
@@ -29,6 +29,16 @@ class Places(NamedTuple):
     offsets: np.ndarray
     deleted: np.ndarray
 
+    def slice(self, start: int, stop: int) -> "Places":
+        return Places(self.partition, self.offsets[start:stop], self.deleted[start:stop])
+
+
+class Refused(NamedTuple):
+    """`row` counts from 0 in what was added."""
+
+    row: int
+    reason: str
+
 
 class Load(Protocol):
     """Where rows go. `size` is in bytes, as far as known."""
@@ -40,7 +50,9 @@ class Load(Protocol):
         """The rows that follow are of this layout."""
         ...
 
-    def add(self, fitted: Fitted, columns: list[pa.Array], places: Places) -> None: ...
+    def add(self, fitted: Fitted, columns: list[pa.Array], places: Places) -> Sequence[Refused]:
+        """Gives those that the table does not take; the others are there."""
+        ...
 
 
 @dataclass(slots=True)
@@ -80,16 +92,18 @@ class RowMaker:
         span = self.claim.range
         for one in sorted(bad):
             self._tally.rejected += 1
-            self.reject(Rejected(span.topic, span.partition, batch.column(OFFSET)[one.row].as_py(), one.reason))
+            offset = batch.column(OFFSET)[one.row].as_py()
+            self.reject(Rejected(span.topic, span.partition, offset, one.reason, one.stage))
 
     def _run(self, run: Run, batch: pa.RecordBatch) -> tuple[np.ndarray, list[Bad]]:
         """The rows that were handed on, or are not needed, and those that do not fit."""
-        self._schema = run.value_schema or self._schema
+        schema = run.value_schema or self._schema
         try:
-            layout = find_layout(self.options, run.key_schema, self._schema)
-            fitted = self.tables.fit(layout, deletes_only=self._schema is None)
+            layout = find_layout(self.options, run.key_schema, schema)
+            fitted = self.tables.fit(layout, deletes_only=schema is None)
         except Unfit as error:
-            return run.rows[:0], [Bad(int(row), str(error)) for row in run.rows]
+            return self._deletions(run, batch, str(error))
+        self._schema = schema
         if fitted is None:
             return run.rows, []
         columns = [self._column(one, run, batch) for one in fitted.fields]
@@ -100,8 +114,18 @@ class RowMaker:
             columns = [column.filter(pa.array(keep)) for column in columns]
         rows = run.rows[keep]
         if len(rows):
-            self._add(fitted, columns, batch.column(OFFSET).to_numpy()[rows], run.deleted[keep])
+            refused = self._add(fitted, columns, batch.column(OFFSET).to_numpy()[rows], run.deleted[keep])
+            bad += [Bad(int(rows[one.row]), one.reason, TASK_PUT) for one in refused]
+            rows = np.delete(rows, [one.row for one in refused])
         return rows, bad
+
+    def _deletions(self, run: Run, batch: pa.RecordBatch, reason: str) -> tuple[np.ndarray, list[Bad]]:
+        """Of records whose schema does not fit: the tombstones among them need only their keys."""
+        bad = [Bad(int(row), reason, TASK_PUT) for row in run.rows]
+        if run.deleted.all() or not run.deleted.any():  # the keys do not fit, or there are no tombstones
+            return run.rows[:0], bad
+        kept, more = self._run(run.deletions(), batch)
+        return kept, [one for one, is_gone in zip(bad, run.deleted, strict=True) if not is_gone] + more
 
     def _column(self, one: Field, run: Run, batch: pa.RecordBatch) -> pa.Array:
         if one.source == OF_KAFKA:
@@ -116,11 +140,13 @@ class RowMaker:
             return pa.nulls(len(run.rows), arrow_type(one.schema))
         return side.column(one.name)
 
-    def _add(self, fitted: Fitted, columns: list[pa.Array], offsets: np.ndarray, deleted: np.ndarray) -> None:
+    def _add(
+        self, fitted: Fitted, columns: list[pa.Array], offsets: np.ndarray, deleted: np.ndarray
+    ) -> Sequence[Refused]:
         if fitted != self._fitted:
             self._fitted = fitted
             self.load.begin(fitted.layout(self.tables.name))
-        self.load.add(fitted, columns, Places(self.claim.range.partition, offsets, deleted))
+        return self.load.add(fitted, columns, Places(self.claim.range.partition, offsets, deleted))
 
 
 def make_rows(
@@ -142,4 +168,4 @@ def _misfits(fitted: Fitted, columns: list[pa.Array], run: Run) -> list[Bad]:
             mask = wrong if one.is_key else wrong & ~run.deleted
             for row in run.rows[mask].tolist():
                 found.setdefault(row, reason)
-    return [Bad(row, reason) for row, reason in sorted(found.items())]
+    return [Bad(row, reason, TASK_PUT) for row, reason in sorted(found.items())]

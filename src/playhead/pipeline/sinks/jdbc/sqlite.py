@@ -16,7 +16,7 @@ from playhead.errors import Busy, PlayheadError
 from playhead.pipeline.sinks import Committing, Recall, Reject, Samples
 from playhead.pipeline.sinks.jdbc.address import Target
 from playhead.pipeline.sinks.jdbc.batches import Sorting
-from playhead.pipeline.sinks.jdbc.making import Places, make_rows
+from playhead.pipeline.sinks.jdbc.making import Places, Refused, make_rows
 from playhead.pipeline.sinks.jdbc.plain import to_plain
 from playhead.pipeline.sinks.jdbc.side_files import FileLoader, FileStaging
 from playhead.pipeline.sinks.jdbc.sink import JdbcSink
@@ -102,13 +102,14 @@ class _FileLoad:
     def begin(self, layout: Layout) -> None:
         self.layouts.append(layout)
 
-    def add(self, fitted: Fitted, columns: list[pa.Array], places: Places) -> None:  # noqa: ARG002  SQLite has no types
+    def add(self, fitted: Fitted, columns: list[pa.Array], places: Places) -> Sequence[Refused]:  # noqa: ARG002  SQLite has no types
         arrays = [to_plain(column) for column in columns]
         if not self._is_direct:
             deleted = pa.array(places.deleted.astype("i8"))
             arrays = [pa.repeat(places.partition, len(deleted)), pa.array(places.offsets), deleted, *arrays]
         names = [str(place) for place in range(len(arrays))]
         self._files.write_batch(len(self.layouts) - 1, pa.RecordBatch.from_arrays(arrays, names))
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

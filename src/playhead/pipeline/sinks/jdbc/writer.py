@@ -4,18 +4,18 @@ The rows stream into the table while they are read. Right before the commit the 
 the run's row: whoever was overtaken, or comes a second time, takes back all it wrote.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from playhead.errors import Busy
+from playhead.errors import Busy, RowsRefused
 from playhead.pipeline.sinks import Committing, Reject
 from playhead.pipeline.sinks.jdbc.address import Target
 from playhead.pipeline.sinks.jdbc.batches import Sorting
 from playhead.pipeline.sinks.jdbc.copy_rows import Encoded, Fixed, encode_rows
 from playhead.pipeline.sinks.jdbc.encoding import encode_column
-from playhead.pipeline.sinks.jdbc.making import Places, make_rows
+from playhead.pipeline.sinks.jdbc.making import Places, Refused, make_rows
 from playhead.pipeline.sinks.jdbc.options import JdbcSinkOptions
 from playhead.pipeline.sinks.jdbc.tables import Fitted, how_of
 from playhead.sql.ledger import open_ledger
@@ -38,7 +38,8 @@ class CommittingWriter:
     def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
         options, url = self.sorting.options, self.target.url
         with open_ledger(url, _SECONDS) as ledger, copying(url, how_of(options)) as rows:
-            closed = make_rows(claim, batches, self.sorting, self.target, CopyLoad(rows, options), reject)
+            load = CarefulLoad(rows, options) if self.committing.is_careful else CopyLoad(rows, options)
+            closed = make_rows(claim, batches, self.sorting, self.target, load, reject)
             yield closed
             rows.merge()
             self.committing.consent.ask()
@@ -46,7 +47,7 @@ class CommittingWriter:
                 raise Busy(f"{claim.range} was committed by another attempt", hint="what is left is planned anew")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CopyLoad:
     """`Load` of rows as bytes of a binary COPY."""
 
@@ -60,7 +61,12 @@ class CopyLoad:
     def begin(self, layout: Layout) -> None:
         self.rows.begin(layout)
 
-    def add(self, fitted: Fitted, columns: list[pa.Array], places: Places) -> None:
+    def add(self, fitted: Fitted, columns: list[pa.Array], places: Places) -> Sequence[Refused]:
+        for octets in self._octets(fitted, columns, places):
+            self.rows.write(octets)
+        return ()
+
+    def _octets(self, fitted: Fitted, columns: list[pa.Array], places: Places) -> Iterator[memoryview]:
         encoded: list[Encoded] = []
         count = len(places.offsets)
         if not self.options.is_direct:
@@ -72,5 +78,31 @@ class CopyLoad:
             ]
         for column, target in zip(columns, fitted.columns, strict=True):
             encoded.append(encode_column(column, target, self.options.zone))
-        for octets in encode_rows(encoded, count):
-            self.rows.write(octets)
+        yield from encode_rows(encoded, count)
+
+
+@dataclass(slots=True)
+class CarefulLoad(CopyLoad):
+    """Where the table has refused rows: what is refused together is halved, until it is one row."""
+
+    _layout: Layout | None = None
+
+    def begin(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def add(self, fitted: Fitted, columns: list[pa.Array], places: Places) -> Sequence[Refused]:
+        assert self._layout is not None  # noqa: S101  rows follow their layout
+        refused = []
+        ranges = [(0, len(places.offsets))]
+        while ranges:
+            start, stop = ranges.pop()
+            some = [column.slice(start, stop - start) for column in columns]
+            try:
+                self.rows.attempt(self._layout, self._octets(fitted, some, places.slice(start, stop)))
+            except RowsRefused as error:
+                if stop - start == 1:
+                    refused.append(Refused(start, f"table {self._layout.table} does not take it: {error.message}"))
+                else:
+                    middle = (start + stop) // 2
+                    ranges += [(middle, stop), (start, middle)]
+        return refused

@@ -7,12 +7,15 @@ on the size of the batch. All of it works on whole Arrow batches; a loop over re
 
 from typing import NamedTuple
 
+from playhead.pipeline.sinks import VALUE_CONVERTER
+
 
 class Bad(NamedTuple):
     """`row` counts from 0 in the batch."""
 
     row: int
     reason: str
+    stage: str = VALUE_CONVERTER
 
 
 class Segment(NamedTuple):

@@ -212,7 +212,7 @@ class _Sorting:
         cut = pc.binary_slice(values, len(beginning), -1)
         texts, bad = _checked(cut, lambda at: self.read(int(rows[at])).payload)
         self.pieces.append((rows, texts))
-        self.bad += [Bad(int(rows[at]), reason) for at, reason in bad]
+        self.bad += [Bad(int(rows[one.row]), one.reason) for one in bad]
 
     def made(self) -> Payloads:
         if len(self.pieces) == 1 and len(self.pieces[0][0]) == len(self.values):
