@@ -119,6 +119,39 @@ def test_a_step_that_failed_counts_what_its_tasks_had_committed(deliver):
     assert (done.rows, run.records, run.state) == (10, 10, RunState.FAILED)
 
 
+def test_rows_that_the_table_refuses_stop_the_run_or_are_left_out(deliver):
+    deliver.make_topic("checked")
+    deliver.send("checked", 100)
+    spec = rows_of(deliver.lab, "checked", "checks")
+    deliver.lab.psql("CREATE TABLE checked (id bigint PRIMARY KEY CHECK (id <> 37), t text)", "checks")
+    (stopped,) = deliver.run(spec)
+    assert stopped.error is not None
+    assert "checked-1@18 cannot be delivered: table checked does not take it: new row" in stopped.error.what
+    (done,) = deliver.run(replace(spec, config={**spec.config, "errors.tolerance": "all"}))
+    assert (done.error, stopped.rows + done.rows) == (None, 99)
+    assert deliver.lab.psql("SELECT count(*), count(*) FILTER (WHERE id = 37) FROM checked", "checks") == "99|0"
+    assert deliver.lab.psql("SELECT sum(count), sum(rejected) FROM playhead_ranges", "checks") == "99|1"
+
+
+def test_two_sinks_into_one_sqlite_database_leave_each_other_alone(deliver, tmp_path):
+    """Their files wait beside the database, under their names."""
+    specs = []
+    for topic in ("left", "right"):
+        deliver.make_topic(topic)
+        deliver.send(topic, 500)
+        config = {
+            **rows_of(deliver.lab, topic, f"{topic}_unused").config,
+            "connection.url": f"jdbc:sqlite:{tmp_path}/both.db",
+        }
+        config.pop("connection.user")
+        specs.append(ConnectorSpec(f"s-{topic}", config, Engine.SPARK))
+    done = deliver.run(*specs, rows_per_chunk=50)
+    assert [(one.error, one.rows, one.steps) for one in done] == [(None, 500, 5)] * 2
+    with closing(sqlite3.connect(tmp_path / "both.db")) as database:
+        for topic in ("left", "right"):
+            assert database.execute(f"SELECT count(*), count(DISTINCT id) FROM {topic}").fetchall() == [(500, 500)]
+
+
 def test_a_sink_whose_positions_are_in_its_target_is_found_there(deliver, playhead):
     deliver.make_topic("owed")
     deliver.send("owed", 100)
