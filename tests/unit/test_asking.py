@@ -1,0 +1,58 @@
+"""Questions to a cluster that fell over and came back: one without an answer is asked by a new client."""
+
+import pytest
+
+from playhead.errors import Rejected, TimedOut, Unreachable
+from playhead.kafka.properties import ClientSettings
+from playhead.model import Deadline
+from playhead.pipeline import asking
+from playhead.pipeline.asking import Asking
+
+
+class FakeAdmin:
+    made: list["FakeAdmin"] = []
+
+    def __init__(self, *_):
+        self.is_closed = False
+        self.made.append(self)
+
+    def close(self):
+        self.is_closed = True
+
+
+@pytest.fixture
+def ask(monkeypatch):
+    monkeypatch.setattr(asking, "Admin", FakeAdmin)
+    monkeypatch.setattr(FakeAdmin, "made", [])
+    with Asking(ClientSettings({})) as made:
+        yield lambda question: made.ask(question, Deadline(20))
+
+
+def answering(*answers):
+    left = iter(answers)
+
+    def question(admin, patience):
+        answer = next(left)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return question
+
+
+def test_one_client_answers_all(ask):
+    assert [ask(answering(1)), ask(answering(2))] == [1, 2]
+    assert [one.is_closed for one in FakeAdmin.made] == [False]
+
+
+def test_after_silence_a_new_client_is_asked_until_it_answers(ask):
+    silence, away = TimedOut("describing t did not finish within 15 s"), Unreachable("no broker")
+    assert ask(answering(silence, away, 7)) == 7
+    assert [one.is_closed for one in FakeAdmin.made] == [True, True, False]
+
+
+@pytest.mark.parametrize("error", [Rejected("no"), Unreachable("no broker")])
+def test_an_answer_that_is_an_error_is_told_at_once(ask, error):
+    with pytest.raises(type(error)):
+        ask(answering(error, 7))
+    assert [one.is_closed for one in FakeAdmin.made] == [True]
