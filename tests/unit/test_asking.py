@@ -1,5 +1,7 @@
 """Questions to a cluster that fell over and came back: one without an answer is asked by a new client."""
 
+from typing import ClassVar
+
 import pytest
 
 from playhead.errors import Rejected, TimedOut, Unreachable
@@ -10,7 +12,7 @@ from playhead.pipeline.asking import Asking
 
 
 class FakeAdmin:
-    made: list["FakeAdmin"] = []
+    made: ClassVar[list["FakeAdmin"]] = []
 
     def __init__(self, *_):
         self.is_closed = False
