@@ -48,6 +48,13 @@ def test_the_string_converter_is_known():
     assert parse_record_options({"value.converter": STRING}, WORKER).value.name == STRING
 
 
+@pytest.mark.parametrize("given", ["true", "false", ""])
+def test_the_string_converter_ignores_whether_schemas_are_enabled_as_in_connect(given):
+    config = {"value.converter": STRING, "value.converter.schemas.enable": given}
+    assert parse_record_options(config, WORKER).value == Converter(STRING)
+    assert parse_record_options({}, config).value == Converter(STRING)
+
+
 @pytest.mark.parametrize(
     ("config", "named"),
     [

@@ -67,8 +67,8 @@ def test_a_given_schema_counts_only_with_schemas_as_in_connect():
             "UTF-16",
         ),
         (
-            {"value.converter": BYTES, "value.converter.schemas.enable": "true"},
-            "value.converter.schemas.enable",
+            {"value.converter": BYTES, "value.converter.schema.content": CONTENT},
+            "value.converter.schema.content",
             "know",
         ),
     ],
@@ -79,6 +79,15 @@ def test_what_the_engine_does_not_know_is_refused_by_name(config, where, named):
     assert named in fault.what
     with pytest.raises(Invalid, match=named):
         parse_converter(config, WORKER, where.split(".")[0])
+
+
+@pytest.mark.parametrize("name", [STRING, BYTES])
+@pytest.mark.parametrize("side", ["key", "value"])
+def test_a_converter_without_schemas_ignores_whether_they_are_enabled_as_in_connect(name, side):
+    for given in ("true", "false", ""):
+        config = {f"{side}.converter": name, f"{side}.converter.schemas.enable": given}
+        assert check_converters(config, WORKER) == []
+        assert parse_converter(config, WORKER, side) == Converter(name, schemas_enable=False)
 
 
 def test_a_value_needs_a_converter_and_a_key_does_not():

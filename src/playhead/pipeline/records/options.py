@@ -29,7 +29,7 @@ GRANULARITIES = (
 DECIMAL_FORMATS = ("BASE64", "NUMERIC")
 _SETTINGS = {
     JSON: ("schemas.enable", "decimal.format", "schemas.cache.size", "replace.null.with.default", "converter.type"),
-    STRING: ("converter.encoding", "converter.type"),
+    STRING: ("converter.encoding", "schemas.enable", "converter.type"),  # no schema is in a string: without effect
 }
 # Short names that java.util.TimeZone and Spark know and the zone files of a system do not.
 _JAVA_ZONES = frozenset(
@@ -114,6 +114,8 @@ def _converter(option: str, config: Mapping[str, str], worker: Mapping[str, str]
     for name in config:
         if name.startswith(f"{option}.") and source is config and name not in known:
             raise Invalid(f"the Spark engine does not know the option {name}", near_names(name, sorted(known)))
+    if converter != JSON:
+        return Converter(converter)
     return Converter(
         converter,
         _boolean(source, f"{option}.schemas.enable", default=True),

@@ -22,6 +22,7 @@ _SHORT = {
     "ByteArrayConverter": BYTES,
     "ByteArray": BYTES,
 }
+_WITHOUT_EFFECT = ("schemas.enable",)  # of JsonConverter alone, and beside any other in most files
 _SETTINGS = {
     JSON: (
         "schemas.enable",
@@ -31,8 +32,8 @@ _SETTINGS = {
         "decimal.format",
         "converter.type",
     ),
-    STRING: ("converter.encoding", "converter.encoding.deserializer", "converter.type"),
-    BYTES: ("converter.type",),
+    STRING: ("converter.encoding", "converter.encoding.deserializer", *_WITHOUT_EFFECT, "converter.type"),
+    BYTES: (*_WITHOUT_EFFECT, "converter.type"),
 }
 
 
