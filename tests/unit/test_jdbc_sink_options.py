@@ -114,6 +114,20 @@ def test_the_ledger_is_in_the_database_of_the_sink():
 
 
 @pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("jdbc:sqlite:/a/50%25.db", "/a/50%25.db"),
+        ("jdbc:sqlite:/a/50%.db", "/a/50%.db"),
+        ("jdbc:sqlite:file:/a/50%25.db", "/a/50%.db"),
+    ],
+)
+def test_a_path_of_sqlite_is_taken_as_it_is_written_and_only_its_own_uris_have_escapes(url, path):
+    address = parse_address(ledger_url({"connection.url": url}))
+    assert address.path.as_posix() == path
+    assert parse_address(address.shown).path == address.path
+
+
+@pytest.mark.parametrize(
     ("url", "expected"),
     [
         ("jdbc:postgresql://h/db?user=u&password=s%26t", "postgresql://u:s%26t@h:5432/db"),

@@ -107,7 +107,8 @@ def _sqlite(url: URL, table: TableName, options: dict[str, str]) -> Address:
     if table.schema or table.name.lower().startswith("sqlite_"):
         raise Invalid(f"{str(table)!r} cannot be a table of an SQLite database", "name it without a dot or sqlite_")
     path = Path(url.database).absolute()
-    shown = f"sql+sqlite:///{path}" + _query(table, {})
+    escaped = str(path).replace("%", "%25").replace("?", "%3F")
+    shown = f"sql+sqlite:///{escaped}" + _query(table, {})
     return Address(URL.create("sqlite", database=str(path)), table, shown)
 
 

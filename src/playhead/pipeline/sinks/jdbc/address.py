@@ -92,7 +92,8 @@ def _properties(query: str) -> dict[str, str]:
 def _sqlite(place: str, properties: Mapping[str, str]) -> Target:
     if strange := sorted(name for name in properties if name not in _PACE):
         raise Invalid(f"the property {strange[0]} of connection.url is not honoured on Spark")
-    path = place.removeprefix("file:")
+    # Only SQLite's own URIs have escapes; a plain path is taken as it is written.
+    path = place.removeprefix("file:") if place.startswith("file:") else place.replace("%", "%25")
     if not path or path.startswith(":"):
         raise Invalid("connection.url must name the file of an SQLite database")
     return Target(SQLITE, f"sqlite:///{path}")
