@@ -90,6 +90,8 @@ def test_every_fault_is_told_at_once_and_by_name():
         ({"insert_mode": "update"}, "pk.mode"),
         ({"delete_enabled": "true", "pk_mode": "record_value"}, "delete.enabled"),
         ({"pk_mode": "kafka", "pk_fields": "a,b"}, "pk.fields"),
+        ({"table_name_format": ""}, "table.name.format"),
+        ({"table_name_format": " "}, "table.name.format"),
         ({"value_converter": "org.apache.kafka.connect.storage.StringConverter"}, "value.converter"),
         ({"value_converter": JSON, "value_converter_schemas_enable": "false"}, "value.converter"),
         ({"pk_mode": "record_key", "key_converter": JSON, "key_converter_schemas_enable": "false"}, "key.converter"),

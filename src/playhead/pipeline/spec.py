@@ -12,6 +12,8 @@ from playhead.errors import ConfigInvalid, Fault, Invalid, near_names
 from playhead.model import ConnectorSpec
 from playhead.pipeline.kinds import CLASSES, Kind
 
+TASKS = "tasks.max"
+MOST_TASKS = 2**31 - 1
 _PROVIDER = re.compile(r"\$\{([^}:]+):[^}]*\}")
 
 
@@ -52,8 +54,16 @@ def _faults_of(spec: ConnectorSpec, worker: Mapping[str, str]) -> list[Fault]:
         config = _resolved(spec)
     except Invalid as error:
         return [_fault(spec, "", error.what)]
-    found = _check(CLASSES[spec.connector_class])(config, worker)
+    found = [*_task_faults(config), *_check(CLASSES[spec.connector_class])(config, worker)]
     return [_fault(spec, fault.where, fault.what) for fault in found]
+
+
+def _task_faults(config: Mapping[str, str]) -> list[Fault]:
+    """Spark decides by itself how many tasks there are, but a file that Connect would refuse is refused here, too."""
+    given = config.get(TASKS, "1").strip()
+    if re.fullmatch(r"\+?[0-9]{1,10}", given) and 1 <= int(given) <= MOST_TASKS:
+        return []
+    return [Fault(TASKS, None, f"must be a whole number from 1 on, not {given!r}")]
 
 
 def _check(kind: Kind) -> Callable[[Mapping[str, str], Mapping[str, str]], Sequence[Fault]]:

@@ -23,7 +23,7 @@ from playhead.pipeline.sinks.opening import open_sink, target_ledger_url
 from playhead.pipeline.sinks.subscription import subscription_of
 from playhead.pipeline.source_work import SourceWork
 from playhead.pipeline.sources import Source
-from playhead.pipeline.spec import Ready
+from playhead.pipeline.spec import TASKS, Ready
 from playhead.sql.address import parse_address
 from playhead.sql.ledger import Ledger, open_ledger
 from playhead.sql.ledger_values import RANGES_AT, Claim, Host, Run, RunState
@@ -62,8 +62,7 @@ class Works:
         home = self.home
         own_topic = one.config.get("offsets.storage.topic")
         own_topic = None if own_topic == home.topic else own_topic
-        told = one.config.get("tasks.max", "1")
-        tasks = max(int(told) if told.isdigit() else 1, home.fencing.get(one.name, 1))
+        tasks = max(int(one.config.get(TASKS, "1")), home.fencing.get(one.name, 1))
         ids = max(slots, self.ledger.ids_used(home.cluster_id, one.name), tasks)
         self.ledger.set_ids(claim, ids)
         log, workers_log = self._log(own_topic or home.topic), self._log(home.topic)

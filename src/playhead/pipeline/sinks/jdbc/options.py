@@ -108,7 +108,9 @@ class _Reading(OptionReading[JdbcSinkOptions]):
             self.fault("dialect.name", f"is {name}, but connection.url is that of {_PRODUCTS[target.product]}")
 
     def _format(self) -> str:
-        text = self.text("table.name.format", "${topic}")
+        text = self.config.get("table.name.format", "${topic}").strip()
+        if not text:
+            self.fault("table.name.format", "must not be empty: it names the table")
         if strange := re.findall(r"\$\{[^}]*\}", text.replace("${topic}", "")):
             self.fault("table.name.format", f"has {strange[0]}, and only ${{topic}} is known")
         return text
