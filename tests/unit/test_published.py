@@ -55,7 +55,7 @@ def test_a_run_is_refused_after(case, offset, metadata, held, said):
         judge_start({PLACE: Committed(offset, metadata)}, {PLACE: held} if held else {}, "us", "orders_s3")
     assert said in refused.value.what
     assert refused.value.exit_code == 4
-    assert "playhead replay" in (refused.value.hint or "")
+    assert "playhead offsets set orders_s3 ..." in (refused.value.hint or "")
     assert "playhead groups reset orders_s3 --to-ledger" in (refused.value.hint or "")
 
 

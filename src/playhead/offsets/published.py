@@ -73,8 +73,8 @@ def judge_start(commits: Commits, held: Mapping[TopicPartition, Held], ledger: s
         more = f"; and {len(faults) - MOST_NAMED} more" if len(faults) > MOST_NAMED else ""
         raise Refused(
             f"the group of {owner} is not where the ledger left it: {named}{more}",
-            f"`playhead replay` delivers a range again; `playhead groups reset {owner} --to-ledger` puts the group back where"
-            " the ledger is",
+            f"`playhead offsets set {owner} ...` moves the ledger to where the group is; `playhead groups reset {owner}"
+            " --to-ledger` puts the group back, and what others delivered beyond that is delivered again",
         )
     return Start({tp: found.offset for tp, found in commits.items() if tp not in held})
 
