@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from integration.file_source import TEXT
 from integration.ingesting import JDBC, consumed, make_rows, tables_lab  # noqa: F401
 from playhead.model import Deadline
 
@@ -84,10 +85,18 @@ def test_everything_that_is_not_honoured_is_refused_by_name_and_at_once(tables_l
         assert word in ran.err, ran.err
 
 
-def test_a_connector_that_connect_runs_is_refused(tables_lab, playhead, flags, tmp_path):
+@pytest.mark.parametrize(
+    ("config", "otherwise"),
+    [
+        ({"connector.class": "FileStreamSource", "topic": "refused"}, ", or --force to fence its tasks"),
+        ({"connector.class": "FileStreamSink", "topics": "refused", "value.converter": TEXT}, ""),
+    ],
+    ids=["source", "sink"],
+)
+def test_a_connector_that_connect_runs_is_refused(tables_lab, playhead, flags, tmp_path, config, otherwise):
     lines = tmp_path / "lines.txt"
     lines.write_text("a\n")
-    config = {"connector.class": "FileStreamSource", "file": str(lines), "topic": "refused"}
+    config = {**config, "file": str(lines)}
     file = tmp_path / "live.json"
     file.write_text(json.dumps({"name": "live-in-connect", "config": config}))
     from playhead.connect.rest import Rest
@@ -102,6 +111,7 @@ def test_a_connector_that_connect_runs_is_refused(tables_lab, playhead, flags, t
             "run", str(file), "live-in-connect", "--engine", "spark", "--connect", tables_lab.connect_urls[0], *flags
         ).exits(4)
         assert "live-in-connect is RUNNING in Connect" in ran.err
+        assert f"  playhead connectors stop live-in-connect --execute{otherwise}\n" in ran.err
         rest.delete_connector("live-in-connect")
 
 

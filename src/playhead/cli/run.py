@@ -59,7 +59,7 @@ _OPTIONS = (
         metavar="TIME",
         help="How long to wait for open transactions of the database.",
     ),
-    click.option("--force", is_flag=True, help="Run what Connect runs too: its tasks are fenced and fail."),
+    click.option("--force", is_flag=True, help="Run a source that Connect runs too: its tasks are fenced and fail."),
     click.option(
         "--accept-repeats",
         is_flag=True,

@@ -104,7 +104,9 @@ def check_not_in_connect(context: Context, spec: ConnectorSpec, home: Home, dead
             "name a worker with --connect, or --force when you know that none runs it",
         ) from None
     if status is not None and (status.connector.state != "STOPPED" or tasks):
+        # Tasks of a sink are not fenced: they are members of its group, and a run does not join those.
+        otherwise = "" if CLASSES[spec.connector_class].is_sink else ", or --force to fence its tasks"
         raise Refused(
             f"{spec.name} is {status.connector.state} in Connect with {tasks} task(s)",
-            f"playhead connectors stop {spec.name} --execute, or --force to fence its tasks",
+            f"playhead connectors stop {spec.name} --execute{otherwise}",
         )
