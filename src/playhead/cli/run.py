@@ -118,6 +118,9 @@ def run(face: Face, words: tuple[str, ...], engine: str | None, given: dict[str,
     if face.form == "table":
         for note in dict.fromkeys(f"{one.name}: {note}" for one in end.connectors for note in one.notes):
             say(f"note: {note}")
+    if face.form not in ("json", "yaml"):
+        for hint in _hints(end.connectors):
+            say(hint)
     if end.log is not None:
         say(f"what Spark itself said: {end.log}")
     if end.exit_code:
@@ -195,6 +198,15 @@ def _row(progress: "Progress") -> dict[str, Any]:
         "hint": progress.error.hint if progress.error else None,
         "notes": list(progress.notes),
     }
+
+
+def _hints(connectors: "Sequence[Progress]") -> list[str]:
+    """The ways out of what failed, each once, with the names of those it is for."""
+    names: dict[str, list[str]] = {}
+    for one in connectors:
+        if one.error is not None and one.error.hint:
+            names.setdefault(one.error.hint, []).append(one.name)
+    return [f"hint: {', '.join(some)}: {hint}" for hint, some in names.items()]
 
 
 def _write_summary(path: Path, rows: Sequence[dict[str, Any]]) -> None:
