@@ -1,5 +1,7 @@
 """The store of Spark-run sinks: the suite of every store that can be written, and what is its own."""
 
+from dataclasses import replace
+
 import pytest
 
 from contract.range_ledgers import LOG, begun, deliver, ended, live, wanted
@@ -15,13 +17,15 @@ from contract.test_stores_write import (  # noqa: F401
     test_the_store_itself_compares_too,
     test_what_was_planned_is_stored_and_nothing_else,
 )
-from integration.ledgers import HERE, LOCAL
+from integration.ledgers import HERE, LOCAL, claimed
 from playhead.config import Context, Setting
 from playhead.errors import Invalid, Refused
 from playhead.kafka.client import Admin
 from playhead.kafka.topics import create_topic, delete_topic, describe_topics, get_topic
 from playhead.model import Change, Map, Plan, Result
 from playhead.offsets.apply import apply_plan, plan_undo
+from playhead.offsets.plan import Which, plan_set
+from playhead.offsets.selection import Target
 from playhead.sql.ledger import open_ledger
 from playhead.sql.range_ledger import RangeLedger
 from playhead.stores import Access, opening
@@ -108,6 +112,40 @@ def test_an_undone_edit_leaves_the_ranges_as_they_were(store, sinks, journal):
     undone = apply_plan(store, plan_undo(journal.get(applied.entry.id), store), journal)
     assert [one.detail for one in undone.outcomes] == ["1 range(s) count as delivered again"]
     assert live(sinks) == before
+
+
+def test_a_move_to_where_it_is_gives_an_open_claim_up_and_is_planned_only_then(store, sinks, journal):
+    claim = begun(sinks)
+    deliver(sinks, claim, 10)
+    ended(sinks, claim)
+    here = Target(store, "orders")
+    assert plan_set(here, {"kafka_offset": "10"}, Which()).is_empty
+    claim = claimed(sinks.ledger)
+    sinks.plan(claim, [wanted(10, 25)])
+    ended(sinks, claim)
+    plan = plan_set(here, {"kafka_offset": "10"}, Which())
+    note = "gives up orders-0[10,25), which was begun and not finished"
+    assert plan.changes == (replace(change(10, 10), note=note),)
+    assert Plan.from_json(plan.to_json()) == plan
+    applied = apply_plan(store, plan, journal)
+    assert [(one.result, one.detail) for one in applied.outcomes] == [
+        (Result.CHANGED, "orders-0[10,25) was claimed and not finished: what is written of it stays")
+    ]
+    assert sinks.list_claims("c1", "orders") == []
+    assert plan_set(here, {"kafka_offset": "10"}, Which()).is_empty
+    assert [one.result for one in apply_plan(store, plan, journal).outcomes] == [Result.UNCHANGED]
+
+
+def test_a_claim_that_was_given_up_does_not_come_back(store, sinks, journal):
+    claim = begun(sinks)
+    sinks.plan(claim, [wanted(0, 5)])
+    ended(sinks, claim)
+    entry = apply_plan(store, plan_set(Target(store, "orders"), {"kafka_offset": "0"}, Which()), journal).entry
+    assert entry is not None and not entry.may_have_changed
+    deliver(sinks, claimed(sinks.ledger), 10)
+    undo = plan_undo(journal.get(entry.id), store)
+    assert undo.is_empty
+    assert "what was given up there does not come back" in undo.warnings[0]
 
 
 def test_an_edit_inside_of_a_delivered_range_is_refused_with_where_it_may_end(store, sinks):

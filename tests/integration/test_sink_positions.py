@@ -174,6 +174,30 @@ def test_the_reset_words_end_at_the_edge_of_a_delivered_range(do, sink, admin, w
     sink.start(admin)
 
 
+@pytest.mark.parametrize(
+    "words", [["set", "kafka_offset=20", "--partition", "kafka_partition=1"], ["reset", "--to-current"]]
+)
+def test_a_move_to_where_it_is_gives_an_open_claim_up(do, sink, admin, words):
+    claim = sink.ranges.ledger.claim(sink.claim.cluster, sink.name, HERE, LOCAL)
+    sink.ranges.plan(claim, [wanted(20, 35, sink.logs[1])])
+    ended(sink.ranges, claim)
+    command = ["offsets", words[0], sink.name, *words[1:]]
+    (planned,) = json.loads(do(*command, "-o", "json").exits(0).out)
+    assert (planned["partition"]["kafka_partition"], planned["before"], planned["after"]) == (
+        1,
+        {"kafka_offset": 20},
+        {"kafka_offset": 20},
+    )
+    assert planned["note"] == f"gives up {sink.topic}-1[20,35), which was begun and not finished"
+    done = do(*command, "--execute").exits(0)
+    assert "what is written of it stays" in done.out
+    assert "take it back" not in done.err
+    assert sink.ranges.list_claims(sink.claim.cluster, sink.name) == []
+    assert "nothing to change" in do(*command).exits(0).err
+    assert sink.at == [40, 20]
+    sink.start(admin)
+
+
 def test_a_range_whose_beginning_expired_is_not_begun_again(lab, do, sink, tmp_path):
     limits = {"partitions": [{"topic": sink.topic, "partition": 0, "offset": 15}], "version": 1}
     (tmp_path / "limits.json").write_text(json.dumps(limits))

@@ -81,9 +81,11 @@ class Entry:
 
     @property
     def may_have_changed(self) -> bool:
-        """False when every change was refused or failed."""
-        outcomes = self.outcomes
-        return outcomes is None or bool(outcomes.count(Result.CHANGED) or outcomes.count(Result.UNKNOWN))
+        """Whether there may be something to take back. False when every change was refused or failed, or moved nothing."""
+        if self.outcomes is None:
+            return True
+        made = (one.change for one in self.outcomes if one.result in (Result.CHANGED, Result.UNKNOWN))
+        return any(change.before != change.after for change in made)
 
     @property
     def owners(self) -> list[str]:

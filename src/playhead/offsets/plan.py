@@ -37,16 +37,20 @@ class Which:
 
 
 def plan_set(target: Target, texts: Mapping[str, str], which: Which, *, replace_all: bool = False) -> Plan:
-    """Sets fields of a position as typed; the others stay unless `replace_all`."""
+    """Sets fields of a position as typed; the others stay unless `replace_all`. One that is as wanted is a change only where it
+    gives up what was begun from there."""
     now = target.store.snapshot([target.owner])
     current = _offsets(now, target.owner)
+    given_up = {partition: e.gives_up for (name, partition), e in now.current().items() if name == target.owner}
     changes = []
     for partition in _chosen(now, target.owner, which, may_be_new=True):
         before = current.get(partition)
         base = None if replace_all or (before is not None and UNREADABLE in before) else before
         completed = (dialect_of(target, partition, before) or PLAIN).parse_fields(texts, base)
-        if before != completed.offset:
-            changes.append(Change(target.owner, partition, before, completed.offset, "; ".join(completed.notes)))
+        lost = given_up.get(partition, "")
+        if before != completed.offset or lost:
+            note = "; ".join(filter(None, [*completed.notes, lost]))
+            changes.append(Change(target.owner, partition, before, completed.offset, note))
     return checked_plan(target, now, changes, ())
 
 

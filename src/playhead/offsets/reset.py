@@ -70,7 +70,7 @@ def plan_reset(
 ) -> ResetPlan:
     """The plan that resets `owners` of `store`; `settings` lead to the cluster their topics are on.
 
-    A partition that is where it should be is a row, but no change.
+    A partition that is where it should be is a row, but no change, unless something was begun from there that is given up.
     """
     owners = list(dict.fromkeys(owners))
     with _connection(store, settings, deadline) as admin:
@@ -83,7 +83,8 @@ def plan_reset(
         _check_partitions({tp for of_owner in targets.values() for tp in of_owner}, leaders)
         logs = _logs(admin, {tp for of_owner in targets.values() for tp in of_owner}, reset, deadline)
     rows = compute_rows(targets, current, logs, reset)
-    changes = [_change(row, current[row.owner]) for row in rows if row.before != row.after]
+    planned = [(row, current[row.owner].get(TopicPartition(row.topic, row.partition))) for row in rows]
+    changes = [_change(row, entry) for row, entry in planned if row.before != row.after or (entry and entry.begun)]
     left = [(owner, tp) for owner in owners for tp in wanted[owner] if tp not in targets[owner]]
     warnings = [f"{owner} {tp} is left alone: topic {tp.topic} does not exist any more" for owner, tp in left]
     warnings += _clamp_warning(changes)
@@ -260,15 +261,14 @@ def _lost_metadata(entry: Stored | None) -> str:
     return "its commit metadata is dropped"
 
 
-def _change(row: ResetRow, current: Mapping[TopicPartition, Stored]) -> Change:
-    entry = current.get(TopicPartition(row.topic, row.partition))
+def _change(row: ResetRow, entry: Stored | None) -> Change:
     wanted = Position.of_kafka(row.owner, row.topic, row.partition, row.after)
     return Change(
         row.owner,
         entry.position.partition if entry else wanted.partition,
         entry.position.offset if entry else None,
         wanted.offset,
-        row.note,
+        "; ".join(filter(None, [row.note, entry.gives_up if entry else ""])),
     )
 
 

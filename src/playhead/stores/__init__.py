@@ -26,12 +26,21 @@ class Raw(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One position as it lies in its store. `notes` are sentences about this one entry; `where` is the store's own address."""
+    """One position as it lies in its store. `notes` are sentences about this one entry; `where` is the store's own address.
+
+    `begun`: what was begun from here and not finished. A write gives it up, even one that leaves the position where it is.
+    """
 
     position: Position
     where: Mapping[str, Scalar] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     raw: Raw | None = None
+    begun: str = ""
+
+    @property
+    def gives_up(self) -> str:
+        """For the note of a change that is made for this alone."""
+        return f"gives up {self.begun}, which was begun and not finished" if self.begun else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,8 +208,10 @@ def _stored(owner: str, log: Log, position: SinkPosition, opened: RangeClaim | N
         "generation": position.generation,
         "published": position.published_offset,
     }
-    notes = () if opened is None else (f"{opened.range} is claimed and not finished; an edit gives it up",)
-    return Stored(Position.of_kafka(owner, log.topic, log.partition, position.next_offset), where, notes)
+    begun = "" if opened is None else str(opened.range)
+    notes = (f"{begun} is claimed and not finished; an edit gives it up",) if begun else ()
+    at = Position.of_kafka(owner, log.topic, log.partition, position.next_offset)
+    return Stored(at, where, notes, begun=begun)
 
 
 def _ended(owner: str, one: RecordedRange) -> Stored:
