@@ -145,6 +145,26 @@ def test_an_open_claim_is_finished_as_it_was_claimed(sinks, other):
     assert sinks.commit_all(following, [(one, [closed(100, 120)])])
 
 
+def test_a_claim_of_which_nothing_is_written_is_given_up_and_made_in_another_way(place, sinks):
+    first = begun(sinks, 0, LOG, NEXT)
+    one, kept = wanted(0, 30), wanted(0, 10, NEXT)
+    sinks.plan(first, [one, kept])
+    following = claimed(sinks.ledger, THERE)
+    for _ in range(2):
+        sinks.give_up(following, [one])
+        assert sinks.open_claims(following) == [kept]
+    other = wanted(0, 20, shape="s2")
+    sinks.plan(following, [other])
+    sinks.give_up(following, [one])  # not that one
+    assert sinks.open_claims(following) == [other, kept]
+    with pytest.raises(TakenOver):
+        sinks.commit_all(first, [(one, [closed(0, 30)])])
+    assert sinks.commit_all(following, [(other, [closed(0, 20)])])
+    assert place.ask("select start_offset, end_offset, generation, shape from playhead_ranges") == [
+        ("0", "20", "1", "s2")
+    ]
+
+
 def test_a_claim_needs_a_position_of_its_own_topic_and_generation(sinks):
     claim = begun(sinks)
     with pytest.raises(Refused, match="orders-1 has no position in the ledger"):
@@ -293,6 +313,7 @@ def test_an_older_run_writes_nothing_more(place, sinks):
     words = (
         lambda: sinks.adopt(first, {NEXT: 0}),
         lambda: sinks.open_claims(first),
+        lambda: sinks.give_up(first, [wanted(0, 30)]),
         lambda: sinks.plan(first, [wanted(0, 30)]),
         lambda: sinks.commit_all(first, [(wanted(0, 30), [closed(0, 30)])], calls.append),
         lambda: sinks.published(first, {LOG: 0}),

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
 from pyarrow import fs
 
-from integration.delivering import JSON_FORMAT, PARQUET_FORMAT, deliver, files_in, lines_in  # noqa: F401
+from integration.delivering import JSON_FORMAT, PARQUET_FORMAT, deliver, files_in, ids_in, lines_in  # noqa: F401
 from integration.on_spark import Topics
 from playhead.kafka.transactions import PlainProducer, TransactionalProducer
 from playhead.lab import Lab, LabOptions
@@ -150,6 +151,57 @@ def test_two_sinks_into_one_sqlite_database_leave_each_other_alone(deliver, tmp_
     with closing(sqlite3.connect(tmp_path / "both.db")) as database:
         for topic in ("left", "right"):
             assert database.execute(f"SELECT count(*), count(DISTINCT id) FROM {topic}").fetchall() == [(500, 500)]
+
+
+@pytest.mark.parametrize("product", ["postgresql", "sqlite"])
+def test_rows_that_failed_are_planned_anew_with_other_options(deliver, tmp_path, product):
+    topic = f"mended_{product}"
+    deliver.make_topic(topic)
+    deliver.send(topic, 20)
+    spec = rows_of(deliver.lab, topic, topic)
+    config = {**spec.config, "auto.create": "false"}
+    if product == "sqlite":
+        config |= {"connection.url": f"jdbc:sqlite:{tmp_path}/mended.db"}
+
+    def ask(sql: str) -> str:
+        return sqlite(tmp_path / "mended.db", sql) if product == "sqlite" else deliver.lab.psql(sql, topic)
+
+    ask(f"CREATE TABLE {topic} (id bigint PRIMARY KEY)")
+    (failed,) = deliver.run(replace(spec, config=config))
+    assert failed.error is not None and "column" in failed.error.what
+    (again,) = deliver.run(replace(spec, config=config))
+    assert again.error is not None
+    assert any(note.startswith(f"goes on with what an earlier run had begun: {topic}-0[0,10)") for note in again.notes)
+    (done,) = deliver.run(replace(spec, config={**config, "fields.whitelist": "id"}))
+    assert (done.error, done.rows) == (None, 20)
+    assert f"begun with other options, not written, and planned anew: {topic}-0[0,10), {topic}-1[0,10)" in done.notes
+    assert ask(f"SELECT count(*), min(id), max(id) FROM {topic}") == "20|0|19"
+    assert ask("SELECT sum(count), count(DISTINCT shape) FROM playhead_ranges") == "20|1"
+
+
+def sqlite(path: Path, sql: str) -> str:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        return "\n".join("|".join(map(str, row)) for row in connection.execute(sql))
+
+
+def test_files_that_were_begun_with_other_options_are_given_up_by_a_move_to_where_it_is(deliver, playhead, tmp_path):
+    deliver.make_topic("turned", 1)
+    deliver.send("turned", 5, partitions=1)
+    with PlainProducer(deliver.settings, Deadline(30)) as producer:
+        producer.produce("turned", None, b"not json", partition=0)
+    spec = deliver.files("turned", tmp_path / "lake")
+    assert deliver.run(spec)[0].error is not None
+    other = replace(spec, config={**spec.config, "flush.size": "2", "errors.tolerance": "all"})
+    (refused,) = deliver.run(other)
+    assert refused.error is not None
+    assert refused.error.what == "turned-0[0,6) was begun with other options, and part of it may be written"
+    way_out = "playhead offsets reset s-turned --to-current --execute"
+    assert (refused.error.hint or "").endswith(way_out)
+    context = ["-b", deliver.lab.bootstrap_servers, "--ledger", f"sqlite:///{deliver.ledger.address.path}"]
+    playhead(*way_out.split()[1:], *context).exits(0)
+    (done,) = deliver.run(other)
+    assert (done.error, done.rows) == (None, 5)
+    assert ids_in(tmp_path / "lake") == Counter(range(5))
 
 
 def test_a_sink_whose_positions_are_in_its_target_is_found_there(deliver, playhead):

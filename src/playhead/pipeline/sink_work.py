@@ -18,7 +18,7 @@ from playhead.kafka.client import Admin
 from playhead.kafka.topics import Ends
 from playhead.model import Deadline, Map
 from playhead.model.ranges import Log
-from playhead.offsets.published import LEDGER_ID, Held, Mark, judge_start
+from playhead.offsets.published import LEDGER_ID, MOST_NAMED, Held, Mark, judge_start
 from playhead.pipeline.asking import Asking
 from playhead.pipeline.claiming import Claiming
 from playhead.pipeline.connector_run import ConnectorRun, Moved
@@ -43,7 +43,7 @@ class Delivery:
     """A sink connector as it runs here. `claim` is ours in the ledger of `ranges`, which may be the target's own database.
 
     `properties`: of the consumers, in Java's names, with their secrets. `closes_tail`: a run that ends writes what is below a
-    full cut, too.
+    full cut, too. `is_one_transaction`: rows and ranges are committed together, so that of an open claim nothing is written.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Delivery:
     policy: RejectPolicy
     offsets_per_claim: int
     closes_tail: bool
+    is_one_transaction: bool
     close: Callable[[], None]
 
     @property
@@ -270,17 +271,23 @@ class SinkWork:
             return []
         self._is_resumed = True
         claims = self._ranges.open_claims(self._claim)
-        for claim in claims:
-            if claim.shape != self._sink.shape:
-                raise Refused(
-                    f"{claim.range} was begun with other options, and part of it may be written",
-                    "run it once with the options it had; it is finished with those, and then change them",
-                )
+        if others := [claim for claim in claims if claim.shape != self._sink.shape]:
+            self._give_up(others)
+            claims = [claim for claim in claims if claim not in others]
         if claims:
-            self._run.progress.note(
-                f"finished what an earlier run had begun: {', '.join(str(c.range) for c in claims[:3])}"
-            )
+            self._run.progress.note(f"goes on with what an earlier run had begun: {_named(claims)}")
         return claims
+
+    def _give_up(self, claims: Sequence[RangeClaim]) -> None:
+        """Open claims that were begun with other options."""
+        if not self._delivery.is_one_transaction:
+            raise Refused(
+                f"{_named(claims)} was begun with other options, and part of it may be written",
+                "run it once with the options it had, and change them then; or give it up, so that it is delivered anew and what"
+                f" is written of it stays: playhead offsets reset {self._delivery.name} --to-current --execute",
+            )
+        self._ranges.give_up(self._claim, claims)
+        self._run.progress.note(f"begun with other options, not written, and planned anew: {_named(claims)}")
 
     def _claimed(self, ends: Mapping[Log, Ends]) -> list[RangeClaim]:
         up_to = {log: self._end(at) for log, at in ends.items()}
@@ -343,6 +350,11 @@ class SinkWork:
 
     def _deadline(self) -> Deadline:
         return Deadline(self._delivery.group.step_seconds)
+
+
+def _named(claims: Sequence[RangeClaim]) -> str:
+    more = f" and {len(claims) - MOST_NAMED} more" if len(claims) > MOST_NAMED else ""
+    return ", ".join(str(claim.range) for claim in claims[:MOST_NAMED]) + more
 
 
 def _now_ms() -> int:

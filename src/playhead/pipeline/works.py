@@ -105,6 +105,7 @@ class Works:
             parse_rejects(one.config, home.worker, one.name, group.client, home.producer_settings(one.config)),
             self.options.rows_per_chunk,
             not self.options.keep_tail,
+            target_ledger_url(one.kind, one.config) is not None,
             close,
         )
         return SinkWork(run, delivery, open_sink(one.kind, one.config, home.worker))

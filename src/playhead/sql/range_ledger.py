@@ -81,6 +81,17 @@ class RangeLedger:
 
         self._write(act)
 
+    def give_up(self, claim: Claim, unwritten: Sequence[RangeClaim]) -> None:
+        """Removes open claims of which nothing can be in the target, because it is committed with the ledger: their offsets may
+        be claimed in another way, of the same generation. One that is not open any more is left as it is."""
+
+        def act(connection: Connection) -> None:
+            self.ledger.own(connection, claim)
+            found = rows.load_claims(connection, claim.cluster, claim.pipeline)
+            rows.drop_claims(connection, claim, [one for one in unwritten if found.get(one.range.place) == one])
+
+        self._write(act)
+
     def commit_all(self, claim: Claim, done: Sequence[Done], also: Also | None = None) -> bool:
         """Closes the claims, writes down their ranges and moves the positions, all in one transaction with `also`.
 

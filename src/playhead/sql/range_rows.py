@@ -166,6 +166,12 @@ def close_claims(connection: Connection, claim: Claim, done: Sequence[Done]) -> 
     add_ranges(connection, claim.cluster, claim.pipeline, new)
 
 
+def drop_claims(connection: Connection, claim: Claim, gone: Sequence[RangeClaim]) -> None:
+    if gone:
+        places = [_bound(claim.cluster, claim.pipeline, one.range.log) for one in gone]
+        connection.execute(delete(CLAIMS).where(_at_bound(CLAIMS)), places)
+
+
 def add_ranges(connection: Connection, cluster: str, pipeline: str, rows: Sequence[dict[str, Any]]) -> None:
     if not rows:
         return
