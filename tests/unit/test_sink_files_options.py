@@ -4,6 +4,7 @@ import pytest
 
 from playhead.errors import ConfigInvalid
 from playhead.pipeline.sinks.files.options import check_options, parse_options
+from playhead.pipeline.sinks.files.sink import open_files_sink
 from unit.sink_files import FORMATS, HOURLY, JSON, PARTITIONERS, options
 
 S3 = {"format.class": JSON, "flush.size": "1000", "s3.bucket.name": "lake"}
@@ -110,20 +111,59 @@ def test_a_partitioner_that_reads_fields_does_not_go_with_bytes():
     }
 
 
-def test_the_shape_changes_with_what_changes_the_files_and_with_nothing_else():
-    one = options()
-    assert (
-        one.shape
-        == options({"store.url": "file:///elsewhere", "rotate.schedule.interval.ms": "60000", "timezone": "UTC"}).shape
-    )
+BASE = {
+    "store.url": "file:///data",
+    "format.class": JSON,
+    "flush.size": "3",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+}
+SCHEMA = '{"type":"struct","fields":[{"type":"int32","field":"id"}]}'
+BUCKET = {"store.url": "", "s3.bucket.name": "lake"}
+
+
+def _shape(config: dict[str, str]) -> str:
+    return open_files_sink(BASE | config, {}).shape
+
+
+def test_the_shape_changes_with_what_changes_the_files():
     others = [
+        {},
         {"flush.size": "4"},
         {"topics.dir": "x"},
         {"s3.compression.type": "gzip"},
         HOURLY,
         {"behavior.on.null.values": "ignore"},
     ]
-    assert len({one.shape, *(options(other).shape for other in others)}) == 6
+    assert len({_shape(other) for other in others}) == len(others)
+
+
+def test_the_shape_changes_with_the_converter():
+    others = [
+        {},
+        {"value.converter": "org.apache.kafka.connect.storage.StringConverter"},
+        {"value.converter.schemas.enable": "false"},
+        {"value.converter.schema.content": SCHEMA},
+        {"value.converter.schema.content": SCHEMA.replace("int32", "int64")},
+        {"value.converter.replace.null.with.default": "false"},
+    ]
+    assert len({_shape(other) for other in others}) == len(others)
+
+
+def test_the_shape_changes_with_the_place():
+    others = [
+        {},
+        {"store.url": "file:///elsewhere"},
+        BUCKET,
+        BUCKET | {"s3.bucket.name": "pond"},
+        BUCKET | {"store.url": "http://localhost:9000"},
+    ]
+    assert len({_shape(other) for other in others}) == len(others)
+
+
+def test_the_shape_does_not_change_with_what_leaves_the_files_alone():
+    same = {"rotate.schedule.interval.ms": "60000", "timezone": "UTC", "s3.part.retries": "7", "tasks.max": "2"}
+    assert _shape({}) == _shape(same)
+    assert _shape({}) == _shape({"key.converter": "org.apache.kafka.connect.storage.StringConverter"})
 
 
 def test_a_path_format_may_end_in_the_delimiter():

@@ -16,6 +16,7 @@ from playhead.pipeline.option_reading import OptionReading
 from playhead.pipeline.sinks.files import keys
 from playhead.pipeline.sinks.files.pattern import parse_pattern
 from playhead.pipeline.sinks.files.zones import open_zone
+from playhead.pipeline.sinks.values.options import Converter
 
 _FORMATS = "io.confluent.connect.s3.format."
 JSON, PARQUET, BYTES = "json", "parquet", "bytes"
@@ -107,15 +108,16 @@ class FileSinkOptions:
     store: StoreOptions
     nulls: str = FAIL
 
-    @property
-    def shape(self) -> str:
-        """A digest of all that shapes names and bytes: two runs with the same one write the same files."""
+    def shape(self, converter: Converter) -> str:
+        """A digest of all that shapes places, names and bytes: two runs with the same one write the same files."""
         shaped = {
-            "version": 1,
+            "version": 2,
+            "converter": asdict(converter),
             "format": asdict(self.format),
             "partitioner": asdict(self.partitioner),
             "cut": asdict(self.cut) | {"schedule_ms": 0, "schedule_zone": ""},  # they work through the claims
             "names": asdict(self.names),
+            "place": [self.store.folder, self.store.endpoint, self.store.bucket],
             "nulls": self.nulls,
         }
         return hashlib.sha256(json.dumps(shaped, sort_keys=True).encode()).hexdigest()

@@ -24,7 +24,7 @@ class FilesSink:
         self._worker = worker
         self._options = parse_options(config, worker)
         self._converter = parse_converter(config, worker)
-        self.shape = self._options.shape
+        self.shape = self._options.shape(self._converter)
         self.notes = [BY_CLOCK] if self._options.is_by_clock else []
 
     @property
