@@ -30,6 +30,12 @@ HOURLY = {
     "locale": "en",
     "timestamp.extractor": "Record",
 }
+BASE = {
+    "store.url": "file:///data",
+    "format.class": JSON,
+    "flush.size": "3",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+}
 MADE_MS = 1_700_000_000_000
 
 
@@ -41,8 +47,7 @@ class Record(NamedTuple):
 
 
 def options(config: dict[str, str] | None = None) -> FileSinkOptions:
-    base = {"store.url": "file:///data", "format.class": JSON, "flush.size": "3"}
-    return parse_options(base | (config or {}), {})
+    return parse_options(BASE | (config or {}), {})
 
 
 def claim(start: int, end: int, *, closes: bool = True, topic: str = "orders", partition: int = 2) -> RangeClaim:

@@ -5,7 +5,7 @@ import pytest
 from playhead.errors import ConfigInvalid
 from playhead.pipeline.sinks.files.options import check_options, parse_options
 from playhead.pipeline.sinks.files.sink import open_files_sink
-from unit.sink_files import FORMATS, HOURLY, JSON, PARTITIONERS, options
+from unit.sink_files import BASE, FORMATS, HOURLY, JSON, PARTITIONERS, options
 
 S3 = {"format.class": JSON, "flush.size": "1000", "s3.bucket.name": "lake"}
 TIMED = HOURLY | {"partitioner.class": f"{PARTITIONERS}TimeBasedPartitioner"}
@@ -111,12 +111,6 @@ def test_a_partitioner_that_reads_fields_does_not_go_with_bytes():
     }
 
 
-BASE = {
-    "store.url": "file:///data",
-    "format.class": JSON,
-    "flush.size": "3",
-    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-}
 SCHEMA = '{"type":"struct","fields":[{"type":"int32","field":"id"}]}'
 BUCKET = {"store.url": "", "s3.bucket.name": "lake"}
 
@@ -163,6 +157,7 @@ def test_the_shape_changes_with_the_place():
 def test_the_shape_does_not_change_with_what_leaves_the_files_alone():
     same = {"rotate.schedule.interval.ms": "60000", "timezone": "UTC", "s3.part.retries": "7", "tasks.max": "2"}
     assert _shape({}) == _shape(same)
+    assert _shape({}) == _shape({"store.url": "file:///data/"})
     assert _shape({}) == _shape({"key.converter": "org.apache.kafka.connect.storage.StringConverter"})
 
 

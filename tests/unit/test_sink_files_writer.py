@@ -12,6 +12,8 @@ import pytest
 from pyarrow import fs
 
 from playhead.errors import Refused, Unreachable
+from playhead.model.ranges import Log
+from playhead.pipeline.claiming import Claiming
 from playhead.pipeline.sinks import Rejected
 from playhead.pipeline.sinks.files import formats
 from playhead.pipeline.sinks.files.content import AsBytes
@@ -19,9 +21,12 @@ from playhead.pipeline.sinks.files.opening import open_file_writer
 from playhead.pipeline.sinks.files.places.folder import FolderPlace
 from playhead.pipeline.sinks.files.places.s3 import ObjectStore
 from playhead.pipeline.sinks.files.schedule import next_rotation_ms
+from playhead.pipeline.sinks.files.sink import open_files_sink
 from playhead.pipeline.sinks.files.writer import FileWriter
 from playhead.pipeline.sinks.values.schema import Schema
+from playhead.sql.range_records import SinkPosition
 from unit.sink_files import (
+    BASE,
     FORMATS,
     HOURLY,
     MADE_MS,
@@ -37,6 +42,7 @@ from unit.sink_files import (
 )
 
 FIELD = f"{PARTITIONERS}FieldPartitioner"
+BY_RECORD = {"timestamp.extractor": "Record"}
 
 
 def _orders(count: int, start: int = 0) -> list[Record]:
@@ -301,6 +307,36 @@ def test_many_files_are_open_and_in_flight_at_once(tmp_path):
 
 
 def test_the_schedule_counts_from_midnight_of_its_zone():
-    cut = options({"rotate.schedule.interval.ms": "21600000", "timezone": "Asia/Kathmandu"}).cut  # +05:45
-    assert next_rotation_ms(cut, 1_700_000_000_000) == 1_700_000_000_000 + (2 * 3600 + 60 + 40) * 1000  # 06:00 there
-    assert next_rotation_ms(options().cut, 0) is None
+    scheduled = options({"rotate.schedule.interval.ms": "21600000", "timezone": "Asia/Kathmandu"})  # +05:45
+    wanted = 1_700_000_000_000 + (2 * 3600 + 60 + 40) * 1000  # 06:00 there
+    assert next_rotation_ms(scheduled, 1_700_000_000_000) == wanted
+    assert next_rotation_ms(options(), 0) is None
+
+
+@pytest.mark.parametrize(
+    ("extractor", "is_due"), [({}, True), ({"timestamp.extractor": "Wallclock"}, True), (BY_RECORD, False)]
+)
+def test_an_interval_of_the_wall_clock_closes_files_without_new_records(extractor, is_due):
+    timed = {key: value for key, value in HOURLY.items() if key != "timestamp.extractor"} | extractor
+    sink = open_files_sink(BASE | timed | {"rotate.interval.ms": "5000", "flush.size": "1000"}, {})
+    assert not sink.tail_is_due(MADE_MS, MADE_MS + 4_999)
+    assert sink.tail_is_due(MADE_MS, MADE_MS + 5_000) == is_due
+    assert sink.fewest_records == (1000 if is_due else 1), "no record can close a file before it is full"
+
+
+def test_an_interval_without_a_time_based_partitioner_closes_nothing():
+    sink = open_files_sink(BASE | {"rotate.interval.ms": "5000", "flush.size": "1000"}, {})
+    assert not sink.tail_is_due(MADE_MS, MADE_MS + 5_000)
+    assert sink.fewest_records == 1000
+
+
+def test_a_tail_is_claimed_when_its_interval_has_passed_and_not_before():
+    wall = HOURLY | {"timestamp.extractor": "Wallclock", "rotate.interval.ms": "5000", "flush.size": "1000"}
+    sink = open_files_sink(BASE | wall, {})
+    claiming = Claiming(sink.shape, sink.fewest_records, 100, 100, sink.tail_is_due)
+    log = Log("orders", "id", 0)
+    at, ends = {log: SinkPosition(0, None, "id")}, {log: 20}
+    assert claiming.next(at, ends, MADE_MS) == []
+    assert claiming.next(at, ends, MADE_MS + 4_999) == []
+    (made,) = claiming.next(at, ends, MADE_MS + 5_000)
+    assert (made.range.start, made.range.end, made.closes) == (0, 20, True)

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from posixpath import normpath
 from urllib.parse import unquote, urlsplit
 
 from playhead.errors import Fault, Invalid
@@ -67,10 +68,14 @@ class PartitionerOptions:
     def is_timed(self) -> bool:
         return self.kind in (TIME, HOURLY, DAILY)
 
+    @property
+    def is_by_clock(self) -> bool:
+        return self.is_timed and self.extractor == WALLCLOCK
+
 
 @dataclass(frozen=True, slots=True)
 class CutOptions:
-    """`rotate_ms` 0: not by record time. `schedule_ms` 0: not by the clock, which is that of `schedule_zone`."""
+    """`rotate_ms` 0: not by the partitioner's time. `schedule_ms` 0: not by the clock, which is that of `schedule_zone`."""
 
     flush_size: int
     rotate_ms: int = 0
@@ -125,8 +130,7 @@ class FileSinkOptions:
     @property
     def is_by_clock(self) -> bool:
         """Whether what is written depends on when: then running it anew gives other files, only a repeated claim the same."""
-        timed = self.partitioner.is_timed and self.partitioner.extractor == WALLCLOCK
-        return timed or self.cut.schedule_ms > 0
+        return self.partitioner.is_by_clock or self.cut.schedule_ms > 0
 
 
 def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:
@@ -258,7 +262,7 @@ class _Reading(OptionReading[FileSinkOptions]):
                 self.fault("s3.bucket.name", "has no meaning where store.url is a folder")
             if parts.netloc not in ("", "localhost") or not parts.path.strip("/"):
                 self.fault("store.url", f"{url!r} is no folder of this machine, like file:///data/lake")
-            return StoreOptions(folder=unquote(parts.path))
+            return StoreOptions(folder=normpath(unquote(parts.path)))
         if not bucket:
             self.fault("s3.bucket.name", "is missing")
         if url and (parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/")):

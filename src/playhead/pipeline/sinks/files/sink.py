@@ -29,8 +29,10 @@ class FilesSink:
 
     @property
     def fewest_records(self) -> int:
-        """Record time may close a file after any record."""
-        return 1 if self._options.cut.rotate_ms > 0 else self._options.cut.flush_size
+        """Record time may close a file after any record; the clock closes a tail."""
+        cut, partitioner = self._options.cut, self._options.partitioner
+        by_record = cut.rotate_ms > 0 and partitioner.is_timed and not partitioner.is_by_clock
+        return 1 if by_record else cut.flush_size
 
     @property
     def has_keys(self) -> bool:
@@ -60,7 +62,7 @@ class FilesSink:
         return schema.to_json()
 
     def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:
-        due = next_rotation_ms(self._options.cut, last_closed_ms)
+        due = next_rotation_ms(self._options, last_closed_ms)
         return due is not None and due <= now_ms
 
     def merging(self, done: Sequence[Done]) -> None:
