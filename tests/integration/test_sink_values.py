@@ -23,8 +23,8 @@ from playhead.pipeline.sinks.values.options import Converter
 
 ROWS = 3000
 SOURCE = """
-import java.io.*; import java.math.*; import java.nio.charset.*; import java.util.*;
-import org.apache.kafka.connect.data.*; import org.apache.kafka.connect.json.*;
+import java.io.*; import java.math.*; import java.nio.charset.*; import java.nio.file.*; import java.util.*;
+import org.apache.kafka.connect.data.*; import org.apache.kafka.connect.json.*; import org.apache.kafka.connect.errors.*;
 
 public class SinkOracle {
   static Random random = new Random(7);
@@ -105,8 +105,21 @@ public class SinkOracle {
     made.configure(Map.of("schemas.enable", schemas, "decimal.format", decimals), false);
     return made;
   }
+  static void again(PrintStream out, String file) throws Exception {
+    JsonConverter full = converter("true", "BASE64"), bare = converter("false", "BASE64");
+    for (byte[] value : Files.readAllLines(Path.of(file)).stream().map(Base64.getDecoder()::decode).toList()) {
+      try {
+        SchemaAndValue read = full.toConnectData("t", value);
+        out.println(b64(bare.fromConnectData("t", read.schema(), read.value())));
+      } catch (DataException error) {
+        out.println("bad");
+      }
+    }
+    out.flush();
+  }
   public static void main(String[] args) throws Exception {
     PrintStream out = new PrintStream(System.out, false, "US-ASCII");
+    if (args[0].equals("again")) { again(out, args[1]); return; }
     JsonConverter full = converter("true", args[1]), bare = converter("false", args[1]);
     for (int i = 0; i < Integer.parseInt(args[2]); i++) {
       Struct row;
@@ -129,15 +142,19 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def java_rows(folder: Path, kind: str, decimal_format: str) -> list[list[str]]:
     """(value with its schema in base64, value without in base64, what Connect reads back, in words)."""
+    return [line.split(" ") for line in java_lines(folder, kind, decimal_format, str(ROWS))]
+
+
+def java_lines(folder: Path, *told: str) -> list[str]:
     if not shutil.which("javac"):
         pytest.skip("the oracle is a Java source file: it needs a JDK")
     source = folder / "SinkOracle.java"
     source.write_text(SOURCE)
     classes = os.pathsep.join(map(str, fetch_jars("kafka")))
-    command = ["java", "-cp", classes, str(source), kind, decimal_format, str(ROWS)]
+    command = ["java", "-cp", classes, str(source), *told]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
-    return [line.split(" ") for line in done.stdout.splitlines()]
+    return done.stdout.splitlines()
 
 
 def told(value: object, kind: pa.DataType) -> str:
@@ -211,3 +228,35 @@ def test_what_connect_writes_is_read_as_connect_reads_it(tmp_path, kind, decimal
             assert words[:9] + words[10:] == java[:9] + java[10:]
         else:
             assert told_row(row, part.columns.schema) == expected
+
+
+INNER = {
+    "type": "struct",
+    "fields": [{"type": "int32", "field": "x"}, {"type": "string", "field": "y", "optional": True}],
+}
+FIELDS = [
+    {"type": "int32", "field": "id"},
+    {"type": "string", "field": "v", "optional": True},
+    {"type": "string", "field": "def", "default": "dflt"},
+    {"type": "int64", "field": "both", "optional": True, "default": 7},
+    {**INNER, "field": "in", "optional": True},
+    {"type": "array", "field": "many", "optional": True, "items": INNER},
+    {"type": "map", "field": "named", "optional": True, "keys": {"type": "string"}, "values": INNER},
+]
+PAYLOADS = [
+    *['{"id":1}', '{"def":"x","id":2,"v":"y"}', '{"id":3,"def":null,"both":null,"v":null}', '{"in":{"x":1},"id":4}'],
+    *['{"id":5,"many":[{"x":1},{"y":"b","x":2}]}', '{"id":6,"named":{"k":{"x":9}}}', '{"id":7,"in":null,"many":[]}'],
+    *['{"v":"no id"}', '{"id":null}', '{"id":8,"in":{}}', '{"id":9,"many":[{}]}', "[1]", "5"],
+    *['{"id":10,"v":"x","def":"d","both":1,"in":{"x":1,"y":null},"many":null,"named":{}}'],
+]
+
+
+def test_a_payload_that_lacks_members_is_written_as_connect_writes_it(tmp_path):
+    schema = json.dumps({"type": "struct", "fields": FIELDS})
+    values = [f'{{"schema":{schema},"payload":{payload}}}'.encode() for payload in PAYLOADS]
+    (tmp_path / "values").write_bytes(b"\n".join(map(base64.b64encode, values)))
+    expected = java_lines(tmp_path, "again", str(tmp_path / "values"))
+    found = JsonLines(Converter()).lines(pa.record_batch([pa.array(values, pa.binary())], names=["value"]))
+    written = ["bad" if line is None else base64.b64encode(line).decode() for line in found.array.to_pylist()]
+    assert written == expected
+    assert expected.count("bad") == 6

@@ -5,26 +5,26 @@ from decimal import Decimal
 
 from playhead.pipeline.sinks.values.schema import Schema
 
-_MOST_BYTES = 512
+MOST_BYTES = 512
 _PARTS = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,6}))?")
 
 
 def unscaled_of_bytes(raw: bytes) -> int | None:
     """None for no bytes, and for more than any number of this world needs."""
-    return int.from_bytes(raw, "big", signed=True) if 0 < len(raw) <= _MOST_BYTES else None
+    return int.from_bytes(raw, "big", signed=True) if 0 < len(raw) <= MOST_BYTES else None
 
 
 def unscaled_of_number(text: str, scale: int) -> int | None:
     """None if it has more decimals than the scale, or is out of all proportion."""
     found = _PARTS.fullmatch(text)
-    if not found or len(text) > _MOST_BYTES:
+    if not found or len(text) > MOST_BYTES:
         return None
     sign, whole, fraction, exponent = found[1], found[2], found[3] or "", int(found[4] or 0)
     digits = int(whole + fraction)
     shift = scale - len(fraction) + exponent
     if digits == 0:
         return 0
-    if not -2 * _MOST_BYTES < shift < 2 * _MOST_BYTES:
+    if not -2 * MOST_BYTES < shift < 2 * MOST_BYTES:
         return None
     made, rest = (digits * int(10**shift), 0) if shift >= 0 else divmod(digits, int(10**-shift))
     if rest:

@@ -22,7 +22,7 @@ from playhead.pipeline.sinks.values.schema import TIME, Schema
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _WHOLE = re.compile(r"-?[0-9]+")
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")  # strings in JSON, as Jackson writes them; Connect would read a 0
-_DAY_MILLIS = 86_400_000
+DAY_MILLIS = 86_400_000
 
 
 class Unfit(Exception):
@@ -31,9 +31,13 @@ class Unfit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """What Python's Arrow builds its arrays from: ints for dates and times, Decimals, dicts for structs, pairs for maps."""
+    """What Python's Arrow builds its arrays from: ints for dates and times, Decimals, dicts for structs, pairs for maps.
+
+    `has_columns` False: a decimal may have any number of digits, as in Connect; what is given for it is no Decimal then.
+    """
 
     null_to_default: bool = True
+    has_columns: bool = True
 
     def read(self, text: bytes, schema: Schema) -> object:
         return self.value(DECODER.decode(text.decode()), schema, "")
@@ -46,7 +50,7 @@ class Exact:
         if schema.items is not None:
             return self._items(told, schema, schema.items, path)
         if schema.is_decimal:
-            return _decimal(told, schema, path)
+            return _decimal(told, schema, path) if self.has_columns else _unscaled(told, schema, path)
         if schema.type in _BITS:
             return _integer(told, schema, path)
         if schema.type in ("float", "double"):
@@ -93,12 +97,12 @@ class Exact:
         return [(self.value(key, keys, path), self.value(item, items, f"{path}[{key}]")) for key, item in pairs]
 
 
-def check_defaults(schema: Schema) -> None:
+def check_defaults(schema: Schema, *, has_columns: bool = True) -> None:
     """Unfit if a default is no value of its own schema."""
     if schema.default is not None:
-        Exact().value(None, schema, "")
+        Exact(has_columns=has_columns).value(None, schema, "")
     for inner in [one for _, one in schema.fields] + [one for one in (schema.keys, schema.items) if one]:
-        check_defaults(inner)
+        check_defaults(inner, has_columns=has_columns)
 
 
 def _of(told: object, kind: type, expected: str, path: str) -> object:
@@ -124,7 +128,7 @@ def _integer(told: object, schema: Schema, path: str) -> int:
     bits = _BITS[schema.type]
     if not -(1 << bits - 1) <= made < 1 << bits - 1:
         raise Unfit(f"{_named(path)} is {_shown(told)}, out of the range of {schema.type}")
-    if schema.name == TIME and not 0 <= made < _DAY_MILLIS:
+    if schema.name == TIME and not 0 <= made < DAY_MILLIS:
         raise Unfit(f"{_named(path)} is {made}, which is no millisecond of a day")
     return made
 
@@ -149,7 +153,7 @@ def _octets(text: str, path: str) -> bytes:
         raise Unfit(f"{_named(path)} is {_shown(text)}, not base64") from error
 
 
-def _decimal(told: object, schema: Schema, path: str) -> object:
+def _unscaled(told: object, schema: Schema, path: str) -> int:
     scale = schema.parameter("scale", 0)
     if type(told) is Number:
         unscaled = decimals.unscaled_of_number(told, scale)
@@ -157,12 +161,16 @@ def _decimal(told: object, schema: Schema, path: str) -> object:
         unscaled = decimals.unscaled_of_bytes(_octets(whole_text(told, path), path))
     if unscaled is None:
         raise Unfit(f"{_named(path)} is {_shown(told)}, no decimal of scale {scale}")
-    kind = decimal_type(schema)
+    return unscaled
+
+
+def _decimal(told: object, schema: Schema, path: str) -> object:
+    unscaled, kind = _unscaled(told, schema, path), decimal_type(schema)
     if pa.types.is_string(kind):
         return decimals.to_text(unscaled, schema)
     if abs(unscaled) >= 10**kind.precision:
         raise Unfit(f"{_named(path)} has more than the {kind.precision} digits of its schema")
-    return decimals.to_decimal(unscaled, scale)
+    return decimals.to_decimal(unscaled, schema.parameter("scale", 0))
 
 
 def _named(path: str) -> str:

@@ -36,6 +36,14 @@ class Payloads:
         missing[[bad.row for bad in self.bad]] = False
         return missing
 
+    def replace(self, replaced: Mapping[int, bytes | None]) -> None:
+        self.texts = _replace(self.texts, replaced)
+
+    def reject(self, bad: Sequence[Bad]) -> None:
+        """Rows whose text is gone already."""
+        self.which[[one.row for one in bad]] = NONE
+        self.bad = sorted([*self.bad, *bad])
+
     def segments(self) -> list[Segment]:
         """Rows without a schema of their own belong to the segment before them, at the start to the first."""
         count = len(self.texts)
