@@ -340,3 +340,23 @@ def test_a_tail_is_claimed_when_its_interval_has_passed_and_not_before():
     assert claiming.next(at, ends, MADE_MS + 4_999) == []
     (made,) = claiming.next(at, ends, MADE_MS + 5_000)
     assert (made.range.start, made.range.end, made.closes) == (0, 20, True)
+
+
+PARQUET_OF_JSON = BASE | {"format.class": PARQUET, "value.converter.schemas.enable": "false"}
+
+
+def _sampled(*values: bytes) -> pa.RecordBatch:
+    return next(batches([Record(n, 0, value) for n, value in enumerate(values)]))
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        (b'{"id":1,"meta":{}}', "no column can be made of 'meta' of orders: it is an empty object in all"),
+        (b"5", "no columns can be made of orders: none of its first records is a JSON object with members"),
+    ],
+)
+def test_parquet_without_columns_is_refused_and_nothing_is_kept(value, what):
+    sink = open_files_sink(PARQUET_OF_JSON, {})
+    with pytest.raises(Refused, match=what):
+        sink.writer(lambda key, make: make(), {"orders": lambda: _sampled(value)}, pytest.fail)

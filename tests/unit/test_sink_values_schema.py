@@ -12,7 +12,7 @@ import pyarrow as pa
 from integration.record_samples import SCHEMA
 from playhead.errors import Invalid
 from playhead.pipeline.sinks.values.columns import Columns
-from playhead.pipeline.sinks.values.inference import infer_schema
+from playhead.pipeline.sinks.values.inference import find_empty, infer_schema
 from playhead.pipeline.sinks.values.options import Converter
 from playhead.pipeline.sinks.values.schema import Schema
 
@@ -46,6 +46,33 @@ def test_an_inferred_schema_is_wide_enough_for_what_it_saw():
     }
     assert made.parts[0].columns.to_pylist()[1]["who"] == {"name": None, "age": 3}
     assert infer_schema(batch([b"5", None, b"{}"]), BARE) is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "empty"),
+    [
+        ([{"id": 1, "meta": {}}], "meta"),
+        ([{"id": 1, "meta": None}, {"meta": {}}], "meta"),
+        ([{"id": 1, "in": {"x": 1, "meta": {}}}], "in.meta"),
+        ([{"id": 1, "many": [{}]}], "many[]"),
+        ([{"id": 1, "meta": {}}, {"meta": {"a": 1}}], None),
+        ([{"id": 1, "meta": {"a": 1}}, {"meta": {}}], None),
+        ([{"id": 1, "meta": {}}, {"meta": "x"}], None),
+    ],
+)
+def test_a_field_that_was_always_an_empty_object_is_named(rows, empty):
+    schema = infer_schema(batch([json.dumps(row).encode() for row in rows]), BARE)
+    assert schema is not None
+    assert find_empty(schema) == empty
+
+
+def test_an_empty_object_fits_a_field_that_had_members_elsewhere():
+    records = batch([b'{"id":1,"meta":{}}', b'{"id":2,"meta":{"a":1}}'])
+    schema = infer_schema(records, BARE)
+    assert schema is not None
+    made = Columns(BARE, schema).convert(records)
+    assert not made.bad
+    assert made.parts[0].columns.to_pylist()[0] == {"id": 1, "meta": {"a": None}}
 
 
 safe = st.integers(-(2**53), 2**53)

@@ -17,7 +17,7 @@ from playhead.errors import Invalid, PlayheadError, Refused, RowsRefused
 from playhead.kafka.client import Admin
 from playhead.kafka.topics import Ends
 from playhead.model import Deadline, Map
-from playhead.model.ranges import Log
+from playhead.model.ranges import Log, OffsetRange
 from playhead.offsets.published import LEDGER_ID, MOST_NAMED, Held, Mark, judge_start
 from playhead.pipeline.asking import Asking
 from playhead.pipeline.claiming import Claiming
@@ -345,8 +345,10 @@ class SinkWork:
         return self._ranges.remember(self._claim, key, make()) if found is None else found
 
     def _samples(self, claims: Sequence[RangeClaim]) -> dict[str, Callable[[], pa.RecordBatch]]:
-        first = {claim.range.topic: claim.range for claim in reversed(claims)}
-        return {topic: partial(self._logs.sample, span, self._deadline()) for topic, span in first.items()}
+        spans: dict[str, list[OffsetRange]] = {}
+        for claim in claims:
+            spans.setdefault(claim.range.topic, []).append(claim.range)
+        return {topic: partial(self._logs.sample, ranges, self._deadline()) for topic, ranges in spans.items()}
 
     def _deadline(self) -> Deadline:
         return Deadline(self._delivery.group.step_seconds)

@@ -47,13 +47,21 @@ class TopicLogs:
         found = self._asking.ask(lambda admin, patience: partition_ends(admin, list(places), patience), deadline)
         return {log: found[place] for place, log in places.items()}
 
-    def sample(self, span: OffsetRange, deadline: Deadline) -> pa.RecordBatch:
-        """The first records of a range, for what is learnt from them once."""
+    def sample(self, spans: Sequence[OffsetRange], deadline: Deadline) -> pa.RecordBatch:
+        """The first objects of ranges of one topic, of each about as many, for what is learnt from them once.
+
+        What is null or no object teaches nothing, and takes no place in the sample.
+        """
+        partitions = [span.partition for span in spans]
 
         def read(admin: Admin, _patience: Deadline) -> list[Record]:
-            captured = capture(admin, span.topic, deadline, partitions=[span.partition])
-            narrow = captured.narrowed({span.partition: (span.start, span.end)})
-            return list(islice(read_records(admin, narrow, deadline), SAMPLE))
+            captured = capture(admin, spans[0].topic, deadline, partitions=partitions)
+            found: list[Record] = []
+            for span in spans:
+                narrow = captured.narrowed({span.partition: (span.start, span.end)})
+                objects = (one for one in read_records(admin, narrow, deadline) if _may_be_object(one.value))
+                found += islice(objects, max(1, SAMPLE // len(spans)))
+            return found
 
         records = self._asking.ask(read, deadline)
         rows = [(one.offset, one.timestamp_ms * 1000, one.key, one.value, 0) for one in records]
@@ -75,6 +83,10 @@ class TopicLogs:
                 holders[place].append(one)
         for place, at in sorted(hidden.items())[:MOST_NAMED]:
             yield (f"{place} is read up to {at.stable} of {at.high}: {_held_by(holders[place])} holds the rest back")
+
+
+def _may_be_object(value: bytes | None) -> bool:
+    return value is not None and value.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
 
 
 def _held_by(transactions: Sequence[OpenTransaction]) -> str:

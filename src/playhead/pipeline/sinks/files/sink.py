@@ -10,7 +10,7 @@ from playhead.pipeline.sinks.by_topic import ByTopic
 from playhead.pipeline.sinks.files.opening import open_file_writer
 from playhead.pipeline.sinks.files.options import PARQUET, parse_options
 from playhead.pipeline.sinks.files.schedule import next_rotation_ms
-from playhead.pipeline.sinks.values.inference import infer_schema
+from playhead.pipeline.sinks.values.inference import find_empty, infer_schema
 from playhead.pipeline.sinks.values.options import parse_converter
 from playhead.pipeline.sinks.values.schema import Schema
 from playhead.sql.range_values import Done, RangeClaim
@@ -58,6 +58,11 @@ class FilesSink:
             raise Refused(
                 f"no columns can be made of {topic}: none of its first records is a JSON object with members",
                 "Parquet needs columns; JsonFormat writes such records as they are",
+            )
+        if (empty := find_empty(schema)) is not None:
+            raise Refused(
+                f"no column can be made of {empty!r} of {topic}: it is an empty object in all of the first records",
+                "say what it is in value.converter.schema.content, with schemas.enable true; or use JsonFormat",
             )
         return schema.to_json()
 

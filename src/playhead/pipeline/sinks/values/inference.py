@@ -2,7 +2,9 @@
 
 It is made once and kept, so that all files of a topic have the same columns. Every field is optional; whole numbers are int64,
 with any fraction among them double; a field that was always null, and an array that was always empty, is taken for strings. A
-field keeps the type that it had first: a record that disagrees does not fit, it never changes the schema.
+field keeps the type that it had first: a record that disagrees does not fit, it never changes the schema. A field that was always
+an empty object has no columns. It is not left out: no record that has it would fit then, and with `errors.tolerance: all` few
+would notice. Whoever infers is told its name instead.
 """
 
 import pyarrow as pa
@@ -15,10 +17,12 @@ from playhead.pipeline.sinks.values.schema import Schema
 
 _MOST_RECORDS = 10_000
 _NULL = Schema("null", optional=True)  # no type of Connect: it is gone before anybody sees it
+_EMPTY = Schema("struct", optional=True)
 
 
 def infer_schema(batch: pa.RecordBatch, converter: Converter, column: str = VALUE) -> Schema | None:
-    """None if no value is an object with members. Call it once, keep `to_json()` in the ledger, give it to `Columns`."""
+    """None if no value is an object with members. Call it once, keep `to_json()` in the ledger, give it to `Columns`; but look
+    with `find_empty` first."""
     found = _NULL
     texts = read_payloads(batch.column(column), converter).texts.drop_null().slice(0, _MOST_RECORDS)
     for text in texts.to_pylist():
@@ -31,8 +35,18 @@ def infer_schema(batch: pa.RecordBatch, converter: Converter, column: str = VALU
     return Schema(known.type, fields=known.fields)
 
 
+def find_empty(schema: Schema, path: str = "") -> str | None:
+    """The first field of which only empty objects were seen."""
+    if schema.is_struct and not schema.fields:
+        return path
+    inner = [(f"{path}.{name}" if path else name, one) for name, one in schema.fields]
+    if schema.items is not None:
+        inner.append((f"{path}[]", schema.items))
+    return next((found for name, one in inner if (found := find_empty(one, name)) is not None), None)
+
+
 def _schema_of(told: object) -> Schema:
-    if told is None or told == {}:
+    if told is None:
         return _NULL
     if isinstance(told, dict):
         return Schema("struct", optional=True, fields=tuple((name, _schema_of(value)) for name, value in told.items()))
@@ -47,8 +61,8 @@ def _schema_of(told: object) -> Schema:
 
 
 def _wider(one: Schema, other: Schema) -> Schema:
-    """Of both; where they disagree the first is kept."""
-    if one.type == "null":
+    """Of both; where they disagree the first is kept, unless it says nothing."""
+    if one.type == "null" or (one == _EMPTY and other.type != "null"):
         return other
     if {one.type, other.type} == {"int64", "double"}:
         return one if one.type == "double" else other
