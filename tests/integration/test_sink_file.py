@@ -285,8 +285,17 @@ ROW = {
 NAMES = {
     name: number for number, name in enumerate(["zeta", "alpha", "Ab", "BB", "C#", *(f"key{n}" for n in range(20))])
 }
-ENVELOPED: list[tuple[dict[str, Any], Any]] = [
+EMPTY = {"type": "struct", "fields": []}
+HOLDS_EMPTY = {
+    "type": "struct",
+    "fields": [{"field": "e", **EMPTY, "optional": True}, {"field": "n", "type": "int32"}],
+}
+ENVELOPED: list[tuple[dict[str, Any] | None, Any]] = [
     ({"type": "string"}, "as in the quickstart"),
+    *[(None, value) for value in ({"free": 1}, {"b": [1, None, {}], "a": 1e10}, "text", 5, None)],
+    (EMPTY, {}),
+    *[(HOLDS_EMPTY, value) for value in ({"e": {}, "n": 1}, {"n": 2}, {"e": None, "n": 3})],
+    ({"type": "array", "items": EMPTY}, [{}, {}]),
     ({"type": "int8"}, -5),
     ({"type": "int64"}, 2**63 - 1),
     *[
@@ -322,7 +331,7 @@ BARE = [
 ]
 
 
-def _envelope(schema: dict[str, Any], payload: Any) -> bytes:
+def _envelope(schema: dict[str, Any] | None, payload: Any) -> bytes:
     return json.dumps({"schema": schema, "payload": payload}).encode()
 
 

@@ -1,5 +1,6 @@
 """The file sink's options and its lines, where a worker is not needed to tell what is right."""
 
+import pyarrow as pa
 import pytest
 
 from integration.line_files import FIRST, LineFile
@@ -7,7 +8,8 @@ from playhead.errors import ConfigInvalid
 from playhead.pipeline.records.options import JSON, STRING
 from playhead.pipeline.sinks import Rejected
 from playhead.pipeline.sinks.file import check_options, open_file_sink
-from playhead.pipeline.sinks.values.options import BYTES
+from playhead.pipeline.sinks.values.javatext import JavaLines
+from playhead.pipeline.sinks.values.options import BYTES, Converter
 
 GOOD = {
     "connector.class": "FileStreamSink",
@@ -65,3 +67,13 @@ def test_bytes_that_are_no_text_are_rejected_and_all_others_are_there(tmp_path):
     (closed,) = one.recorded()
     assert (closed.count, closed.rejected, closed.hash_sum) == (4, 2, 0 + 2 + 3 + 5)
     assert closed.outputs[0] == (str(one.path), 4, one.path.stat().st_size)
+
+
+def test_an_envelope_without_a_schema_and_a_struct_without_fields_have_their_text():
+    empty, number = '{"type":"struct","fields":[]}', '{"type":"int32"}'
+    told = [("null", '{"free":1}'), (empty, "{}"), (number, "7"), ("null", "null"), (number, '"x"'), ("null", "[1]")]
+    values = [f'{{"schema":{schema},"payload":{payload}}}'.encode() for schema, payload in told]
+    batch = pa.record_batch([pa.array([*values, None], pa.binary())], names=["value"])
+    texts, bad = JavaLines(Converter()).lines(batch)
+    assert texts.to_pylist() == ["{free=1}", "Struct{}", "7", "null", None, "[1]", "null"]
+    assert [one.row for one in bad] == [4]

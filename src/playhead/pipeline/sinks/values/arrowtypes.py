@@ -7,7 +7,6 @@ Date, Time and Timestamp keep Connect's count of days and milliseconds, which fo
 
 import pyarrow as pa
 
-from playhead.errors import Invalid
 from playhead.pipeline.sinks.values.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
 
 _PLAIN = {
@@ -38,8 +37,6 @@ def arrow_type(schema: Schema) -> pa.DataType:
     if schema.name in _LOGICAL:
         return _LOGICAL[schema.name]
     if schema.is_struct:
-        if not schema.fields:
-            raise Invalid("a struct without fields has no columns")
         return pa.struct([(name, arrow_type(inner)) for name, inner in schema.fields])
     if schema.items is None:
         return _PLAIN[schema.type]

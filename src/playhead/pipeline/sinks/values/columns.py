@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from playhead.errors import Invalid
 from playhead.pipeline.records.options import STRING
 from playhead.pipeline.sinks import VALUE
 from playhead.pipeline.sinks.values import Bad
@@ -46,22 +45,26 @@ class Converted:
 class Columns:
     """`given`: the schema of values that carry none (given by the user, or inferred once and kept).
 
-    `single` names the only column of values that are no struct; without it such values are bad.
+    `single` names the only column of values that are no struct; without it such values are bad. `takes_empty`: so are structs
+    without fields, unless this is set; a value that is one is such a single column.
     """
 
     converter: Converter
     given: Schema | None = None
     column: str = VALUE
     single: str = ""
+    takes_empty: bool = False
 
     def convert(self, batch: pa.RecordBatch) -> Converted:
         values = batch.column(self.column)
         if self.converter.name in (STRING, BYTES):
             return self._convert_plain(values)
-        payloads = read_payloads(values, self.converter)
+        return self.convert_payloads(read_payloads(values, self.converter))
+
+    def convert_payloads(self, payloads: Payloads) -> Converted:
         parts, bad = [], list(payloads.bad)
         for rows, own in _runs(payloads):
-            texts = payloads.texts if len(rows) == len(values) else payloads.texts.take(pa.array(rows))
+            texts = payloads.texts if len(rows) == len(payloads.texts) else payloads.texts.take(pa.array(rows))
             schema = own or self._given()
             reason = self._refusal(schema)
             if schema is None or reason:
@@ -81,16 +84,16 @@ class Columns:
             return "it has no schema, and none is given"
         if not schema.is_struct and not self.single:
             return f"its schema is {schema.type}, not a struct, so that it has no columns"
+        if schema.has_empty_struct and not self.takes_empty:
+            return "its schema has a struct without fields, of which no column can be made"
         try:
-            if not arrow_schema(schema, self.single).names:
-                return "its schema has no fields"
             check_defaults(schema)
-        except (Invalid, Unfit) as error:
+        except Unfit as error:
             return f"its schema cannot be used: {error}"
         return ""
 
     def _read(self, texts: pa.Array, schema: Schema) -> tuple[pa.RecordBatch, list[Bad]]:
-        if not schema.is_struct:
+        if not schema.fields:
             start, end = f"{{{json.dumps(self.single)}:".encode(), b"}"
             binary = [pa.scalar(part, pa.binary()) for part in (start, end, b"")]
             texts = pc.binary_join_element_wise(binary[0], texts, binary[1], binary[2])

@@ -6,7 +6,7 @@ beyond 64 bits without a schema (Connect wraps them): such records are bad.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from functools import lru_cache
 from itertools import pairwise
@@ -19,11 +19,11 @@ from playhead.connect.javajson import hash_map_order, java_double, java_float
 from playhead.pipeline.records.options import JSON
 from playhead.pipeline.sinks import VALUE
 from playhead.pipeline.sinks.values import Bad
-from playhead.pipeline.sinks.values.columns import Columns, Part
+from playhead.pipeline.sinks.values.columns import Columns, Converted, Part
 from playhead.pipeline.sinks.values.exact import Unfit, whole_text
 from playhead.pipeline.sinks.values.jsontext import Number, decode, settle
 from playhead.pipeline.sinks.values.options import Converter
-from playhead.pipeline.sinks.values.payloads import NONE, read_payloads
+from playhead.pipeline.sinks.values.payloads import NONE, Payloads, read_payloads
 from playhead.pipeline.sinks.values.schema import Schema
 
 _SINGLE = "value"
@@ -41,29 +41,43 @@ class JavaLines:
 
     def lines(self, batch: pa.RecordBatch) -> tuple[pa.Array, list[Bad]]:
         if self.converter.name == JSON and not self.converter.schemas_enable:
-            return _without_schema(batch.column(VALUE), self.converter)
-        found = Columns(self.converter, single=_SINGLE).convert(batch)
-        texts, bad = [pa.array(["null"], pa.string())], list(found.bad)
-        places = np.full(batch.num_rows, NONE)
-        places[found.tombstones] = 0
-        made = 1
-        for part in found.parts:
-            told, unfit = _texts(part)
-            bad += [Bad(int(part.rows[one.row]), one.reason) for one in unfit]
-            rows = np.delete(part.rows, [one.row for one in unfit])
-            places[rows] = np.arange(made, made + len(rows))
-            texts += told
-            made += len(rows)
-        return pa.concat_arrays(texts).take(pa.array(places, mask=places == NONE)), sorted(bad)
+            return _without_schema(read_payloads(batch.column(VALUE), self.converter))
+        columns = Columns(self.converter, single=_SINGLE, takes_empty=True)
+        if not self.converter.has_envelopes:
+            return _with_schemas(columns.convert(batch))
+        payloads = read_payloads(batch.column(VALUE), self.converter)
+        if None not in payloads.schemas:
+            return _with_schemas(columns.convert_payloads(payloads))
+        is_bare = payloads.which == payloads.schemas.index(None)
+        bare, bad_ones = _without_schema(replace(payloads, which=np.where(is_bare, payloads.which, NONE), bad=[]))
+        texts, bad = _with_schemas(
+            columns.convert_payloads(replace(payloads, which=np.where(is_bare, NONE, payloads.which)))
+        )
+        return pc.if_else(pa.array(is_bare), bare, texts), sorted(bad + bad_ones)
 
 
 # Under a schema, by columns
 
 
+def _with_schemas(found: Converted) -> tuple[pa.Array, list[Bad]]:
+    texts, bad = [pa.array(["null"], pa.string())], list(found.bad)
+    places = np.full(len(found.tombstones), NONE)
+    places[found.tombstones] = 0
+    made = 1
+    for part in found.parts:
+        told, unfit = _texts(part)
+        bad += [Bad(int(part.rows[one.row]), one.reason) for one in unfit]
+        rows = np.delete(part.rows, [one.row for one in unfit])
+        places[rows] = np.arange(made, made + len(rows))
+        texts += told
+        made += len(rows)
+    return pa.concat_arrays(texts).take(pa.array(places, mask=places == NONE)), sorted(bad)
+
+
 def _texts(part: Part) -> tuple[list[pa.Array], list[Bad]]:
     """Those of the rows that have one, in pieces, and why the others have none."""
     columns, schema = part.columns, part.schema
-    values = columns.to_struct_array() if schema.is_struct else columns.column(0)
+    values = columns.to_struct_array() if schema.fields else columns.column(0)
     texts: list[pa.Array] = []
     bad: list[Bad] = []
 
@@ -111,6 +125,8 @@ def _each(values: pa.Array, text: Callable[..., str]) -> pa.Array:
 
 
 def _structs(values: pa.Array, schema: Schema) -> pa.Array:
+    if not schema.fields:
+        return _unless_null(values, pa.scalar("Struct{}"))
     fields = [
         pc.binary_join_element_wise(f"{name}=", text_of(pc.struct_field(values, [at]), inner), "")
         for at, (name, inner) in enumerate(schema.fields)
@@ -156,10 +172,9 @@ def _unless_null(values: pa.Array, texts: pa.Array) -> pa.Array:
 # Without one, record by record: the order of a map depends on its keys
 
 
-def _without_schema(values: pa.Array, converter: Converter) -> tuple[pa.Array, list[Bad]]:
-    payloads = read_payloads(values, converter)
+def _without_schema(payloads: Payloads) -> tuple[pa.Array, list[Bad]]:
     bad = list(payloads.bad)
-    texts: list[str | None] = ["null"] * len(values)
+    texts: list[str | None] = ["null"] * len(payloads.texts)
     for row in [one.row for one in bad]:
         texts[row] = None
     for row in np.flatnonzero(payloads.which != NONE).tolist():

@@ -74,6 +74,12 @@ class Schema:
         return self.type == "struct"
 
     @property
+    def has_empty_struct(self) -> bool:
+        """Itself, or one inside of it: Arrow has a type for it, but neither Parquet nor a database has columns."""
+        inner = [one for _, one in self.fields] + [one for one in (self.keys, self.items) if one]
+        return (self.is_struct and not self.fields) or any(one.has_empty_struct for one in inner)
+
+    @property
     def is_decimal(self) -> bool:
         return self.name == DECIMAL
 
