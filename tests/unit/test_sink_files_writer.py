@@ -1,8 +1,12 @@
 """What the file sink writes, read back by gzip, json and pyarrow; and what is left when it is killed, fails or meets another."""
 
+import errno
 import gzip
 import json
 import pickle
+import resource
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -238,6 +242,34 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path):
     (tmp_path / "topics").write_text("a file is in the way")
     with pytest.raises(Unreachable, match="cannot be written"):
         write(tmp_path, options(), claim(0, 7), batches(_orders(7)))
+
+
+@pytest.fixture
+def few_files():
+    """So many files may be open, soft and hard; the hard limit cannot be raised again, so it stays as it is."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    yield before[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_more_files_may_be_open_at_once_than_the_soft_limit_allows(tmp_path, few_files):
+    assert few_files > 500
+    config = {"partitioner.class": FIELD, "partition.field.name": "id", "flush.size": "10000"}
+    made = write(tmp_path, options(config), claim(0, 400), batches(_orders(400)), Json(columns=False))
+    assert len(made.data) == 400
+
+
+@pytest.mark.parametrize("place", ["folder", "spool"])
+def test_too_many_open_files_have_their_own_hint(tmp_path, monkeypatch, place):
+    def full(*args, **kwargs):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    store = FolderPlace(str(tmp_path)) if place == "folder" else _Local(tmp_path)
+    monkeypatch.setattr(Path if place == "folder" else tempfile, "open" if place == "folder" else "TemporaryFile", full)
+    with pytest.raises(Unreachable, match="Too many open files") as told:
+        list(FileWriter(options(), store, AsBytes()).write(claim(0, 7), batches(_orders(7)), print))
+    assert "ulimit" in (told.value.hint or "")
 
 
 class _Local:

@@ -23,6 +23,7 @@ from playhead.pipeline.sinks.files.manifest import write_manifest
 from playhead.pipeline.sinks.files.options import FAIL, PARQUET, FileSinkOptions
 from playhead.pipeline.sinks.files.partitioners import Codes, Partitioner, Placed, Records, open_partitioner
 from playhead.pipeline.sinks.files.places import Draft, Place, Store
+from playhead.pipeline.sinks.files.places.limits import allow_many_files, hint_for
 from playhead.pipeline.sinks.files.ranges import Closing, Ranges
 from playhead.pipeline.sinks.files.zones import Numbers
 from playhead.pipeline.sinks.values import Bad
@@ -40,6 +41,7 @@ class FileWriter:
     converting: Converting
 
     def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
+        allow_many_files()
         store = self.place.connect()
         task = _Task(self, claim, store, Ranges(claim, reject))
         told: list[ClosedRange] = []
@@ -161,7 +163,9 @@ class _Task:
 
     def _append(self, code: int, offset: int, content: Content, weights: Numbers) -> None:
         if code not in self._files:
-            draft = self.store.draft(self._name(self._paths[code], offset))
+            name = self._name(self._paths[code], offset)
+            with _disk_told(name):
+                draft = self.store.draft(name)
             schema = content.schema if self.writer.options.format.kind == PARQUET else None
             self._files[code] = _File(draft, open_encoder(self.writer.options.format, draft.file, schema))
         file = self._files[code]
@@ -232,7 +236,7 @@ def _disk_told(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unreachable(f"{name} cannot be written: {error.strerror or error}", "look at the disk") from None
+        raise Unreachable(f"{name} cannot be written: {error.strerror or error}", hint_for(error)) from None
 
 
 class _Waiting:

@@ -15,6 +15,7 @@ from typing import BinaryIO
 from playhead.errors import Rejected, Unreachable
 from playhead.files import sync_folder
 from playhead.pipeline.sinks.files.places import Draft
+from playhead.pipeline.sinks.files.places.limits import hint_for
 
 BUFFER_BYTES = 256 * 1024
 SUFFIX = ".playhead"
@@ -106,4 +107,4 @@ def _leftovers_in(folder: Path) -> dict[str, list[Path]]:
 def _translated(path: Path, error: OSError) -> Exception:
     if isinstance(error, PermissionError):
         return Rejected(f"{path} cannot be written: {error.strerror}", hint="look at the owner and mode of the folder")
-    return Unreachable(f"{path} cannot be written: {error.strerror or error}", "look at the disk and the folder")
+    return Unreachable(f"{path} cannot be written: {error.strerror or error}", hint_for(error))
