@@ -274,3 +274,20 @@ def test_whatever_is_done_the_ranges_that_count_have_no_overlap_and_end_at_the_p
         kept = [OffsetRange(*LOG, start, end) for start, end, *_ in live(sinks)]
         assert sum(len(one) for one in kept) == RangeSet(kept).offsets == at(sinks)[0]
         assert max((one.end for one in kept), default=0) == at(sinks)[0]
+
+
+def test_with_the_last_position_of_a_topic_goes_what_was_learnt_from_it(sinks):
+    claim = begun(sinks, 0, LOG, NEXT)
+    kept = {"ledger-id": "abc", "end of /srv/out.txt": "42", "schema/elsewhere": "e", f"schema/{LOG.topic}": "s"}
+    for key, text in kept.items():
+        sinks.remember(claim, key, text)
+    ended(sinks, claim)
+
+    def now():
+        return {key: found for key in kept if (found := sinks.recall("c1", "orders", key)) is not None}
+
+    moved(sinks, 0, None)
+    assert now() == kept, "the topic has another position"
+    moved(sinks, 0, None, NEXT)
+    assert now() == {key: text for key, text in kept.items() if key != f"schema/{LOG.topic}"}
+    assert sinks.list_sinks() == [("c1", "orders")]

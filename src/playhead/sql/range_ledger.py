@@ -155,7 +155,8 @@ class RangeLedger:
         It takes the epoch: a run that was only asleep writes nothing more. An open claim is removed. A move back supersedes what
         was delivered from there on and raises the generation; it must not end inside a delivered range (`find_range_around` tells
         which). A move forward leaves a range that says who skipped it, except for ranges that a move back superseded and that
-        nobody touched since: they count again. Ranges of another topic id stay as they are.
+        nobody touched since: they count again. Ranges of another topic id stay as they are. With the last position of a topic
+        goes the schema that was learnt from it.
         """
         checks.check_moves(moves)
         if not moves:

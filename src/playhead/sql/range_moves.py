@@ -6,7 +6,7 @@ move back superseded are as they were until a claim of the new generation begins
 restores them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,8 +20,8 @@ from playhead.sql.ledger_rows import run_of
 from playhead.sql.ledger_tables import RUNS
 from playhead.sql.ledger_values import Host, RunState
 from playhead.sql.range_records import Move, Moved, SinkPosition
-from playhead.sql.range_tables import CLAIMS, POSITIONS, RANGES
-from playhead.sql.range_values import ClosedRange, RangeClaim, RangeState
+from playhead.sql.range_tables import CLAIMS, KEPT, POSITIONS, RANGES
+from playhead.sql.range_values import ClosedRange, RangeClaim, RangeState, learnt_key
 from playhead.sql.times import moment, now
 
 _SUPERSEDED = RangeState.SUPERSEDED.value
@@ -44,6 +44,7 @@ def move_positions(
             what = f"{move.log.place} was at {_shown(move.before)} and is at {_shown(found)} now"
             raise Refused(what, "it moved since the plan was made; plan again")
         done.append(_moved(hand, move, position, opened))
+    hand.forget_learnt({move.log.topic for move in moves if move.after is None})
     return done
 
 
@@ -146,6 +147,17 @@ class Hand:
 
     def remove(self, table: Any, log: Log) -> None:
         self.connection.execute(delete(table).where(rows.of_log(table, self.cluster, self.pipeline, log)))
+
+    def forget_learnt(self, topics: Collection[str]) -> None:
+        """What was learnt from the records of a topic goes with its last position: whoever begins anew learns anew. What else
+        is kept stays: the ledger's own id is in the group, and the end of a file is still that of the file."""
+        if not topics:
+            return
+        left = {place.topic for place in rows.load_positions(self.connection, self.cluster, self.pipeline)}
+        keys = [learnt_key(topic) for topic in topics if topic not in left]
+        c = KEPT.c
+        mine = (c.cluster == self.cluster, c.pipeline == self.pipeline)
+        self.connection.execute(delete(KEPT).where(*mine, c.key.in_(keys)))
 
     def _of(self, log: Log) -> Any:
         return rows.of_log(RANGES, self.cluster, self.pipeline, log)

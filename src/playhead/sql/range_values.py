@@ -57,3 +57,8 @@ class ClosedRange:
 
 Done = tuple[RangeClaim, Sequence[ClosedRange]]
 """A claim, and what became of it: ranges that follow each other from its start."""
+
+
+def learnt_key(topic: str) -> str:
+    """Under this the ledger keeps the schema that was learnt from a topic's records, for as long as the topic has a position."""
+    return f"schema/{topic}"

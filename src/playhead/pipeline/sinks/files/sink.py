@@ -13,7 +13,7 @@ from playhead.pipeline.sinks.files.schedule import next_rotation_ms
 from playhead.pipeline.sinks.values.inference import find_empty, infer_schema
 from playhead.pipeline.sinks.values.options import parse_converter
 from playhead.pipeline.sinks.values.schema import Schema
-from playhead.sql.range_values import Done, RangeClaim
+from playhead.sql.range_values import Done, RangeClaim, learnt_key
 
 BY_CLOCK = "by the clock: records that are delivered anew from the start come into other files; a claim that is repeated does not"
 
@@ -49,7 +49,7 @@ class FilesSink:
         return ByTopic({topic: self._with_schema(topic, recall, samples) for topic in samples})
 
     def _with_schema(self, topic: str, recall: Recall, samples: Samples) -> Writer:
-        text = recall(f"schema/{topic}", partial(self._inferred, topic, samples))
+        text = recall(learnt_key(topic), partial(self._inferred, topic, samples))
         return open_file_writer(self._config, self._worker, Schema.from_json(text))
 
     def _inferred(self, topic: str, samples: Samples) -> str:
