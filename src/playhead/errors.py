@@ -3,6 +3,7 @@
     PlayheadError                1  the answer is no
     |-- NotFound                    a thing asked for by name is not there
     |-- Rejected                    the server understood the request and declined it
+    |   |-- RowsRefused             ... because of what is in some of the rows
     |   |-- AlreadyExists           ... because the name is taken
     |   `-- Busy                    ... for the moment: rebalance, stale config, no leader
     |-- PartFailed                  a part of the lab did not come up

@@ -14,6 +14,7 @@ CODES = {
     "PlayheadError": 1,
     "NotFound": 1,
     "Rejected": 1,
+    "RowsRefused": 1,
     "AlreadyExists": 1,
     "Busy": 1,
     "PartFailed": 1,
