@@ -4,7 +4,7 @@ A delivered range is one piece: its digests cannot be split, and neither can a f
 range that they hit, or up where the beginning of that range has expired; what names an offset itself is not moved, only told.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,10 @@ from playhead.offsets.reset import ResetPlan
 from playhead.stores import Access
 
 if TYPE_CHECKING:
+    from playhead.sql.range_values import Output
     from playhead.stores.sink_ledger import SinkLedgerStore
+
+LOOKED_AT = 20  # ranges of each topic partition: the newest are those that a move back meets first
 
 
 def at_edges(store: "SinkLedgerStore", owner: str, planned: ResetPlan) -> Plan:
@@ -61,7 +64,8 @@ def note_cuts(store: "SinkLedgerStore", changes: Sequence[Change]) -> list[Chang
 
 
 def warn_of_next_start(store: "SinkLedgerStore", changes: Sequence[Change], access: Access | None) -> list[str]:
-    """A run compares its group with the ledger when it starts. Said now where it would not understand what it finds then."""
+    """A run compares its group with the ledger when it starts. Said now where it would not understand what it finds then, and
+    what it will leave of the files that it writes again."""
     from playhead.offsets.to_ledger import find_surprises
 
     if access is None or not changes:
@@ -73,12 +77,35 @@ def warn_of_next_start(store: "SinkLedgerStore", changes: Sequence[Change], acce
             after.setdefault(change.owner, {})[place] = at if isinstance(at, int) else None
     said = []
     for owner, moved in after.items():
+        said += warn_of_files(store, owner, moved)
         if faults := find_surprises(store, owner, moved, access):
             said.append(
                 f"the next run will not start before the group is put where the ledger is, with `playhead groups reset {owner}"
                 f" --to-ledger`: {faults[0]}" + (", ..." if len(faults) > 1 else "")
             )
     return said
+
+
+def warn_of_files(store: "SinkLedgerStore", owner: str, after: Mapping[TopicPartition, int | None]) -> list[str]:
+    """Of files that are delivered again. The same cuts give the same names; those of a tail that was closed early do not."""
+    with store.open() as sinks:
+        for log, position in sinks.positions(store.cluster, owner).items():
+            at = after.get(log.place, position.next_offset) or 0
+            if at >= position.next_offset:
+                continue
+            newest = sinks.list_ranges(store.cluster, owner, log, LOOKED_AT)
+            if any(one.closed.range.end > at and _has_files(one.closed.outputs) for one in newest):
+                return [
+                    f"the files of {owner} stay where they are. Where new ones are cut otherwise, as behind a tail that was"
+                    " closed early, records are there twice until the old files are removed: `outputs` of the superseded ranges"
+                    " in the ledger names them"
+                ]
+    return []
+
+
+def _has_files(outputs: Sequence["Output"]) -> bool:
+    """Tables have no size, and the one file of a FileStreamSink has its whole path."""
+    return any(output.size and not output.name.startswith("/") for output in outputs)
 
 
 def _wanted(changes: Sequence[Change]) -> dict[TopicPartition, int]:

@@ -1,0 +1,49 @@
+"""What a plan says of a sink that is moved back: its files stay."""
+
+import pytest
+
+pytest.importorskip("sqlalchemy")
+from playhead.model import Deadline, TopicPartition
+from playhead.model.ranges import Log, OffsetRange
+from playhead.offsets.ledger_edits import warn_of_files
+from playhead.sql.ledger import open_ledger
+from playhead.sql.ledger_values import Host
+from playhead.sql.range_ledger import RangeLedger
+from playhead.sql.range_values import ClosedRange, Output, RangeClaim
+from playhead.stores.sink_ledger import SinkLedgerStore
+
+LOG = Log("orders", "id", 0)
+PLACE = TopicPartition("orders", 0)
+FILE = Output("topics/orders/partition=0/orders+0+0000000000.json", 10, 100)
+
+
+@pytest.fixture
+def delivered(tmp_path):
+    url = f"sqlite:///{tmp_path}/ledger.db"
+
+    def deliver(output):
+        with open_ledger(url, 10) as ledger:
+            sinks, run = RangeLedger(ledger), ledger.claim("c1", "lake", Host.here(), {})
+            sinks.adopt(run, {LOG: 0})
+            claim = RangeClaim(OffsetRange(*LOG, 0, 10), True, "shape", 0)
+            sinks.plan(run, [claim])
+            sinks.commit_all(run, [(claim, [ClosedRange(claim.range, 10, 1, 1, outputs=(output,))])])
+        return SinkLedgerStore(url, "c1", Deadline(10))
+
+    return deliver
+
+
+@pytest.mark.parametrize("after", [0, None])
+def test_files_that_are_delivered_again_are_told(delivered, after):
+    (said,) = warn_of_files(delivered(FILE), "lake", {PLACE: after})
+    assert said.startswith("the files of lake stay where they are. Where new ones are cut otherwise")
+
+
+@pytest.mark.parametrize("after", [{PLACE: 10}, {PLACE: 20}, {}])
+def test_what_is_not_moved_back_needs_no_word(delivered, after):
+    assert warn_of_files(delivered(FILE), "lake", after) == []
+
+
+@pytest.mark.parametrize("output", [Output("orders", 10), Output("/srv/out.txt", 10, 100)])
+def test_tables_and_the_one_file_of_a_file_stream_sink_are_no_such_files(delivered, output):
+    assert warn_of_files(delivered(output), "lake", {PLACE: 0}) == []
