@@ -1,18 +1,30 @@
 """Topics into files on Spark, each record once: listings, json and Kafka's own group tool are the oracles."""
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import pyarrow.parquet as pq
 import pytest
 
-from integration.delivering import bytes_in, deliver, files_in, ids_in, lines_in, sinks_lab  # noqa: F401
+from integration.delivering import (  # noqa: F401
+    PARQUET_FORMAT,
+    bytes_in,
+    deliver,
+    files_in,
+    ids_in,
+    lines_in,
+    sinks_lab,
+)
 from playhead.errors import PlayheadError
 from playhead.kafka.client import Admin
 from playhead.kafka.topics import create_topic, delete_topic
 from playhead.kafka.transactions import PlainProducer, TransactionalProducer
 from playhead.model import Deadline
 from playhead.sql.ledger import open_ledger
-from playhead.sql.ledger_values import RunState
+from playhead.sql.ledger_values import Host, RunState
+from playhead.sql.range_ledger import RangeLedger
+from playhead.sql.range_records import Move
 from spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")
@@ -229,3 +241,77 @@ def test_a_poison_record_stops_the_run_with_its_coordinates(deliver, tmp_path):
     (done,) = deliver.run(tolerant)
     assert (done.error, done.rows) == (None, 10)
     assert ids_in(tmp_path) == Counter([0, 1, 2, 3, 4, 6, 7, 8, 9, 10])
+
+
+def test_a_claim_is_not_finished_with_another_converter_or_in_another_place(deliver, tmp_path):
+    deliver.make_topic("begun", 1)
+    deliver.send("begun", 5, partitions=1)
+    with PlainProducer(deliver.settings, Deadline(30)) as producer:
+        producer.produce("begun", None, b"not json", partition=0)
+    spec = deliver.files("begun", tmp_path / "here")
+    (done,) = deliver.run(spec)
+    assert done.error is not None
+    others = [
+        {"value.converter": "org.apache.kafka.connect.storage.StringConverter"},
+        {"store.url": (tmp_path / "there").as_uri()},
+    ]
+    for other in others:
+        config = {key: value for key, value in spec.config.items() if key != "value.converter.schemas.enable"}
+        (refused,) = deliver.run(
+            replace(spec, config={**(config if "value.converter" in other else spec.config), **other})
+        )
+        assert refused.error is not None
+        assert refused.error.exit_code == 4
+        assert "begun-0[0,6) was begun with other options" in refused.error.what
+    assert not files_in(tmp_path)
+
+
+def test_columns_are_inferred_from_all_partitions_and_anew_when_all_positions_are_deleted(deliver, tmp_path):
+    deliver.make_topic("inferred")
+    with PlainProducer(deliver.settings, Deadline(30)) as producer:
+        producer.produce("inferred", None, None, partition=0)
+        for number in range(20):
+            producer.produce("inferred", None, b'{"id":%d}' % number, partition=1)
+    config = {"format.class": PARQUET_FORMAT, "behavior.on.null.values": "ignore"}
+    spec = deliver.files("inferred", tmp_path / "first", **config)
+    (done,) = deliver.run(spec)
+    assert (done.error, done.rows) == (None, 20)
+    with PlainProducer(deliver.settings, Deadline(30)) as producer:
+        producer.produce("inferred", None, b'{"id":20,"new":"x"}', partition=0)
+    (done,) = deliver.run(spec)
+    assert done.error is not None
+    assert "'new' is not in the schema" in done.error.what
+
+    (cluster, name) = next(one for one in RangeLedger(deliver.ledger).list_sinks() if one[1] == spec.name)
+    sinks = RangeLedger(deliver.ledger)
+    moves = [Move(log, at.next_offset, None) for log, at in sinks.positions(cluster, name).items()]
+    sinks.move(cluster, name, moves, Host.here())
+    deliver.lab.tool(
+        GROUPS, "--bootstrap-server", deliver.lab.bootstrap_servers, "--group", f"connect-{name}", "--delete"
+    )
+    (done,) = deliver.run(replace(spec, config={**spec.config, "store.url": (tmp_path / "anew").as_uri()}))
+    assert (done.error, done.rows) == (None, 21)
+    (last,) = [path for path in files_in(tmp_path / "anew") if "partition=0" in str(path)]
+    assert pq.read_table(last, partitioning=None).to_pylist() == [{"id": 20, "new": "x"}]
+
+
+def test_the_wall_clock_closes_a_tail_of_a_run_that_goes_on(deliver, tmp_path):
+    deliver.make_topic("wall", 1)
+    deliver.send("wall", 20, partitions=1)
+    wall = {
+        "partitioner.class": "io.confluent.connect.storage.partitioner.DailyPartitioner",
+        "timezone": "UTC",
+        "locale": "en",
+        "rotate.interval.ms": "3000",
+    }
+    spec = deliver.files("wall", tmp_path, **wall)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(deliver.run, spec, interval_seconds=0.5)
+        try:
+            Deadline(60).wait_for(lambda: len(lines_in(tmp_path)) == 20 or running.done(), "the tail", every=0.2)
+        finally:
+            runs = [run for run in deliver.ledger.list_runs() if run.pipeline == spec.name]
+            deliver.ledger.request_stop(runs[0].cluster, spec.name, Host.here())
+        (done,) = running.result(60)
+    assert (done.error, done.rows) == (None, 20)
+    assert ids_in(tmp_path) == Counter(range(20))
