@@ -3,7 +3,9 @@
 import signal
 import subprocess
 import sys
+import threading
 import time
+from typing import cast
 
 import pytest
 
@@ -12,11 +14,13 @@ from integration.groups import described, fill, kafka_groups
 from playhead.errors import Fenced, Invalid, NotFound, Refused
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import Committed, get_group, list_committed
+from playhead.kafka.member import Member
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic
 from playhead.lab import LabOptions
 from playhead.model import Deadline, TopicPartition
 from playhead.offsets.published import Mark
+from playhead.pipeline import group
 from playhead.pipeline.group import SinkGroup, group_settings
 
 MARK = Mark("lab", 4)
@@ -287,3 +291,25 @@ def asked(process, word, seconds=60):
     process.stdin.write(f"{word} {seconds}\n")
     process.stdin.flush()
     return process.stdout.readline().strip()
+
+
+def test_a_client_that_never_ends_its_close_holds_nobody_up(monkeypatch):
+    """As librdkafka does when a commit had no answer (confluentinc/librdkafka#3740)."""
+    monkeypatch.setattr(group, "LEAVE_SECONDS", 0.2)
+    ended = threading.Event()
+
+    class Stuck:
+        def close(self) -> None:
+            ended.wait(30)
+
+    started = time.monotonic()
+    group._leave(cast(Member, Stuck()))
+    assert time.monotonic() - started < 10
+    ended.set()
+
+    class Failing:
+        def close(self) -> None:
+            raise Refused("no")
+
+    with pytest.raises(Refused, match="no"):
+        group._leave(cast(Member, Failing()))

@@ -15,6 +15,7 @@ Refused: a group that has another member.
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ SESSION_MS = 10_000
 MAX_POLL_MS = 600_000
 REFRESH_MS = 10_000  # how soon the group learns of new partitions
 POLL_SECONDS = 0.2
+LEAVE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ class SinkGroup:
         member, self._member = self._member, None
         self._asking.close()
         if member is not None:
-            member.close()
+            _leave(member)
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -322,6 +324,24 @@ class SinkGroup:
         if self._member is None:
             raise RuntimeError("this run is not in its group")
         return self._member
+
+
+def _leave(member: Member) -> None:
+    """librdkafka may wait for ever for a coordinator that was away for a moment (confluentinc/librdkafka#3740). Nobody else has
+    to: the coordinator lets go of who is silent, too."""
+    failed: list[BaseException] = []
+
+    def close() -> None:
+        try:
+            member.close()
+        except BaseException as error:  # noqa: BLE001  told by whoever waits
+            failed.append(error)
+
+    leaving = threading.Thread(target=close, name="leaving the group", daemon=True)
+    leaving.start()
+    leaving.join(LEAVE_SECONDS)
+    if failed:
+        raise failed[0]
 
 
 def _names(members: Iterable[Listed]) -> str:
