@@ -18,6 +18,9 @@ def test_a_file_that_nobody_made_holds_nothing_and_a_server_is_not_asked(tmp_pat
     path = tmp_path / "ledger.db"
     assert not may_hold_something(at(f"sqlite:///{path}"))
     assert not may_hold_something(Context(None))
+    odd = tmp_path / "50%.db"
+    odd.touch()
+    assert may_hold_something(at(f"sqlite:///{tmp_path}/50%25.db"))
     path.touch()
     assert may_hold_something(at(f"sqlite:///{path}"))
     assert may_hold_something(at("postgresql://nobody@127.0.0.1:1/none"))

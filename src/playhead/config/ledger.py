@@ -3,6 +3,7 @@
 import os
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 from playhead.config.contexts import Context
 from playhead.errors import Invalid
@@ -36,6 +37,6 @@ def may_hold_something(context: Context) -> bool:
     if not url.startswith(_FILE):
         return True
     try:
-        return Path(url.removeprefix(_FILE).partition("?")[0]).exists()
+        return Path(unquote(url.removeprefix(_FILE).partition("?")[0])).exists()
     except OSError:
         return True  # whoever opens it says why it cannot be

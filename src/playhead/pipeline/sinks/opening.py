@@ -50,5 +50,5 @@ def is_for_one_machine(kind: Kind, config: Config) -> bool:
     if kind is Kind.FILES_SINK:
         return config.get("store.url", "").startswith("file:")
     if kind is Kind.JDBC_SINK:
-        return config.get("connection.url", "").startswith("jdbc:sqlite:")
+        return config.get("connection.url", "").strip().lower().startswith("jdbc:sqlite:")
     return True
