@@ -145,7 +145,7 @@ def test_a_claim_that_was_given_up_does_not_come_back(store, sinks, journal):
     deliver(sinks, claimed(sinks.ledger), 10)
     undo = plan_undo(journal.get(entry.id), store)
     assert undo.is_empty
-    assert "what was given up there does not come back" in undo.warnings[0]
+    assert "was not moved: nothing is put back there" in undo.warnings[0]
 
 
 def test_an_edit_inside_of_a_delivered_range_is_refused_with_where_it_may_end(store, sinks):

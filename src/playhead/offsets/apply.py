@@ -139,10 +139,8 @@ def plan_undo(entry: Entry, store: Store) -> Plan:
     for change in _perhaps_done(entry):
         found = current.get((change.owner, change.partition))
         offset = found.position.offset if found else None
-        if change.before == change.after:
-            warnings.append(
-                f"{change.owner} {change.partition} was not moved: what was given up there does not come back"
-            )
+        if change.before == change.after and entry.outcomes is not None and found is not None:
+            warnings.append(f"{change.owner} {change.partition} was not moved: nothing is put back there")
         elif offset == change.before:
             warnings.append(f"{change.owner} {change.partition} is as it was before: nothing to undo there")
         elif offset == change.after:
