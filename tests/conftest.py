@@ -98,6 +98,20 @@ def lab(make_shared_lab: Callable[[LabOptions], Lab]) -> Lab:
     return make_shared_lab(LabOptions(postgres=False))
 
 
+@pytest.fixture(scope="session")
+def team_lab(make_shared_lab: Callable[[LabOptions], Lab]) -> Lab:
+    """One broker and PostgreSQL, shared by all tests that consume or keep a ledger. A member that dies is noticed soon."""
+    quick = {
+        "group.min.session.timeout.ms": "500",
+        "group.consumer.min.heartbeat.interval.ms": "300",
+        "group.consumer.heartbeat.interval.ms": "300",
+        "group.consumer.min.session.timeout.ms": "1500",
+        "group.consumer.session.timeout.ms": "1500",
+        "offsets.topic.num.partitions": "1",
+    }
+    return make_shared_lab(LabOptions(workers=0, postgres=True, broker_overrides=quick))
+
+
 @pytest.fixture
 def deadline() -> Deadline:
     return Deadline(60)

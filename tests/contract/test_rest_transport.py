@@ -193,6 +193,22 @@ def test_a_500_that_says_nothing_was_done_is_waited_out_too(serve, message):
     assert len(fake.requests) == 2
 
 
+def test_positions_whose_writing_broke_off_within_the_worker_are_written_again_but_not_for_ever(serve):
+    broken = error(500, "Failed to modify offsets for source connector c")
+    fake = serve(in_turn(broken, broken, Reply(200, {"message": "done"})))
+    with client(fake) as rest:
+        assert rest.delete_offsets("c") == "done"
+    assert fake.asked == [("DELETE", "/connectors/c/offsets")] * 3
+    fake = serve(in_turn(broken))
+    with client(fake) as rest, pytest.raises(Rejected, match="Failed to modify offsets"):
+        rest.alter_offsets("c", [offset_at("c", 2)])
+    assert len(fake.requests) == 3
+    fake = serve(in_turn(error(500, "Failed to modify offsets for connector c because it doesn't support it")))
+    with client(fake) as rest, pytest.raises(Rejected, match="because"):
+        rest.delete_offsets("c")
+    assert len(fake.requests) == 1
+
+
 def test_a_name_that_exists_already_is_final(serve):
     fake = serve(in_turn(error(409, "Connector c already exists")))
     with client(fake) as rest, pytest.raises(AlreadyExists):

@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from integration.consuming import Database as Rows
-from integration.consuming import team_lab
 from playhead.config import Context
 from playhead.errors import AccessDenied, Busy, Invalid, OutcomeUnknown, Unreachable
 from playhead.model import Change, Deadline, Map, Position, Positions, Result, TopicPartition
@@ -25,8 +24,8 @@ from playhead.stores.opening import open_store
 
 
 @pytest.fixture(scope="module")
-def lab(make_lab):
-    return team_lab(make_lab)
+def lab(team_lab):
+    return team_lab
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

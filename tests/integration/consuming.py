@@ -9,35 +9,19 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from confluent_kafka import Producer
 
 import playhead
-from playhead.lab import Lab, LabOptions
+from playhead.lab import Lab
 from playhead.model import Deadline
 
 GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 PROGRAM = Path(__file__).with_name("billing.py")
 QUICK = {"session.timeout.ms": 1500, "heartbeat.interval.ms": 300, "fetch.wait.max.ms": 50}
-_made: list[Lab] = []
-
-
-def team_lab(make_shared_lab: Callable[[LabOptions], Lab]) -> Lab:
-    """One broker and PostgreSQL, shared by all tests that consume. A member that dies is noticed soon."""
-    if not _made:
-        quick = {
-            "group.min.session.timeout.ms": "500",
-            "group.consumer.min.heartbeat.interval.ms": "300",
-            "group.consumer.heartbeat.interval.ms": "300",
-            "group.consumer.min.session.timeout.ms": "1500",
-            "group.consumer.session.timeout.ms": "1500",
-            "offsets.topic.num.partitions": "1",
-        }
-        _made.append(make_shared_lab(LabOptions(workers=0, postgres=True, broker_overrides=quick)))
-    return _made[0]
 
 
 class Database:

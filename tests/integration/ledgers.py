@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.consuming import team_lab
-from playhead.lab import Lab, LabOptions
+from playhead.lab import Lab
 from playhead.lab.parts.postgres import postgres_programs
 from playhead.model import Map
 from playhead.sql.ledger import Ledger, open_ledger
@@ -56,8 +55,8 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def lab(make_shared_lab: Callable[[LabOptions], Lab]) -> Lab:
-    return team_lab(make_shared_lab)
+def lab(team_lab: Lab) -> Lab:
+    return team_lab
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

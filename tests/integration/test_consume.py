@@ -18,7 +18,6 @@ from integration.consuming import (
     make_rows,
     produce,
     taken,
-    team_lab,
     values,
 )
 from playhead.errors import Busy, Fenced, NotFound, PlayheadError, Refused
@@ -27,11 +26,15 @@ from playhead.model import Change, Deadline, Map, TopicPartition
 from playhead.sql.address import parse_address
 from playhead.stores.sql import SqlStore
 
-lab = pytest.fixture(team_lab)
 rows = pytest.fixture(make_rows)
 group = pytest.fixture(make_group)
 consume = pytest.fixture(make_consume)
 filled = pytest.fixture(make_filled)
+
+
+@pytest.fixture
+def lab(team_lab):
+    return team_lab
 
 
 def test_a_record_has_everything_kafka_keeps_and_a_batch_its_ranges(lab, consume, new_topic):

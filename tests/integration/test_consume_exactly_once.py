@@ -13,7 +13,6 @@ from integration.consuming import (
     assert_exactly_once,
     produce,
     produce_transactions,
-    team_lab,
 )
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import get_group
@@ -27,8 +26,8 @@ KINDS = ["postgresql", "sqlite"]
 
 
 @pytest.fixture
-def lab(make_shared_lab):
-    return team_lab(make_shared_lab)
+def lab(team_lab):
+    return team_lab
 
 
 @pytest.fixture

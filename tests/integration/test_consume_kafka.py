@@ -21,7 +21,6 @@ from integration.consuming import (
     make_rows,
     produce,
     taken,
-    team_lab,
     values,
 )
 from playhead.errors import NotFound, Refused, Unreachable
@@ -32,11 +31,15 @@ from playhead.model import Deadline, RangeSet
 
 HERE = Path(__file__).parent.parent.parent
 
-lab = pytest.fixture(team_lab)
 rows = pytest.fixture(make_rows)
 group = pytest.fixture(make_group)
 consume = pytest.fixture(make_consume)
 filled = pytest.fixture(make_filled)
+
+
+@pytest.fixture
+def lab(team_lab):
+    return team_lab
 
 
 @pytest.mark.parametrize("commit", ["sync", "async", "auto"])

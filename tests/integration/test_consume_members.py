@@ -16,18 +16,21 @@ from integration.consuming import (
     make_group,
     make_rows,
     taken,
-    team_lab,
     values,
 )
 from playhead.errors import Invalid, Refused
 from playhead.kafka.groups import get_group
 from playhead.model import TopicPartition
 
-lab = pytest.fixture(team_lab)
 rows = pytest.fixture(make_rows)
 group = pytest.fixture(make_group)
 consume = pytest.fixture(make_consume)
 filled = pytest.fixture(make_filled)
+
+
+@pytest.fixture
+def lab(team_lab):
+    return team_lab
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ _BUSY = (
     (re.compile(r"forward REST request: .*(ConnectException|NoRouteToHost|Unresolved)"), Conflict.LEADER_GONE),
     (re.compile(r"rebalance is expected|conflicting operation|rebalance", re.IGNORECASE), Conflict.REBALANCE),
 )
+# The worker's own write broke, as when a broker ends its transaction. A connector that refuses gives its own reason.
+_BROKE_OFF = re.compile(r"Failed to modify offsets for source connector ")
 _EXISTS = re.compile(r"already exists", re.IGNORECASE)
 _TIMED_OUT = re.compile(r"request timed out|timed out while", re.IGNORECASE)
 _LEADER_LOST = re.compile(r"IO Error trying to forward")
@@ -65,6 +67,11 @@ def fault_of(answer: Answer, doing: str, missing: NotFound) -> PlayheadError:
     if answer.status == 409 or (answer.status == 500 and conflict):
         return Busy(f"{doing}: {conflict or said}", status=answer.status, message=said)
     return Rejected(what, status=answer.status, message=said, hint=_hint(answer))
+
+
+def broke_off(fault: Rejected) -> bool:
+    """The worker failed inside while it wrote positions. Written again they are the same, so it may be asked again."""
+    return fault.status == 500 and _BROKE_OFF.match(fault.message) is not None
 
 
 def _no_answer(answer: Answer) -> bool:

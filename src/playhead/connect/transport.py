@@ -1,8 +1,9 @@
 """HTTP to Connect workers: one request at a time, under one deadline, with honest answers about what happened.
 
 Reads are repeated on another worker or after a pause. Writes are repeated only when the worker said that it did nothing (409,
-rebalance) or was never reached. A write that was sent and not answered is read back by the caller's own check; when that fails
-too, its outcome is unknown and said to be so. Redirects to another host are not followed: credentials stay where they belong.
+rebalance), was never reached, or failed within while it wrote positions, which are the same when written again. A write that
+was sent and not answered is read back by the caller's own check; when that fails too, its outcome is unknown and said to be
+so. Redirects to another host are not followed: credentials stay where they belong.
 """
 
 import ssl
@@ -16,7 +17,7 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from playhead.connect.faults import Answer, fault_of
+from playhead.connect.faults import Answer, broke_off, fault_of
 from playhead.errors import (
     AccessDenied,
     Busy,
@@ -38,6 +39,7 @@ READ_BACK_SECONDS = 5.0
 STARTING_SECONDS = 5.0
 WRITE_SECONDS = 0.5
 GRACE_SECONDS = 0.5
+BROKEN_TIMES = 2
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 PAUSE_SECONDS = (0.1, 0.2, 0.5, 1.0)
 
@@ -124,15 +126,17 @@ class Transport:
 
     def send(self, call: Call) -> httpx2.Response:
         """A write is not repeated in the last moment: without time for its answer, busy would become unknown."""
-        attempt = 0
+        attempt = broken = 0
         needed = 0.0 if call.is_read else WRITE_SECONDS
         while True:
-            pause = PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)]
+            pause = min(PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)], self.deadline.seconds / 4)
             attempt += 1
             try:
                 return self._once(call)
-            except Busy:
-                if self.deadline.remaining() <= pause + needed:
+            except Rejected as fault:
+                broken += broke_off(fault)
+                is_worth_it = isinstance(fault, Busy) or (broke_off(fault) and broken <= BROKEN_TIMES)
+                if not is_worth_it or self.deadline.remaining() <= pause + needed:
                     raise
             time.sleep(pause)
 
