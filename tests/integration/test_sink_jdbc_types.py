@@ -155,6 +155,9 @@ def test_columns_of_other_types_take_what_fits_them(start, place):
         ("jsonb", column("x", "string"), "{}", "{", "is no JSON"),
         ("text", column("x", "string"), "a", "a\0b", r"U\+0000"),
         ("numeric(4,2)", decimal("x", 2), unscaled(9999), unscaled(10000), "more digits than its column"),
+        ("numeric(4,2)", column("x", "double"), 19.990000000000002, 1.239, "more than the 2 decimals that its column"),
+        ("numeric(4,2)", column("x", "double"), -99.99, 100.0, "more digits than its column"),
+        ("numeric", column("x", "double"), 1e15, 2.0**53, "more than the 15 digits that its column"),
         ("date", logical("x", "int32", "Date"), -141_427, -141_428, "before 1582-10-15"),
         ("timestamp", logical("x", "int64", "Timestamp"), 0, 2**62, "after all days of PostgreSQL"),
     ],
@@ -167,6 +170,17 @@ def test_a_value_that_its_column_cannot_hold_is_a_bad_record(start, place, kind,
     assert [one.offset for one in run.rejected] == [1]
     assert re.search(reason, run.rejected[0].reason)
     assert place.ask("select count(*), count(x) from orders") == [("3", "2")]
+
+
+@only_postgresql
+def test_doubles_in_a_numeric_column_are_what_the_server_makes_of_them(start, place):
+    numbers = [0.1 + 0.2, 19.990000000000002, -1234.5, 0.0, 1e-7, 123456.78, -0.0, 1e20, 4.35 * 100]
+    place.ask("create table orders (x numeric, y numeric(30,7), z double precision)")
+    schema = struct(*(column(name, "double") for name in "xyz"))
+    start().deliver(*(value(schema, dict.fromkeys("xyz", one)) for one in numbers), value(schema, {}))
+    assert place.ask(
+        "select count(*), count(*) filter (where x = z::numeric and y = z::numeric(30,7)) from orders"
+    ) == [(str(len(numbers) + 1), str(len(numbers)))]
 
 
 @only_postgresql

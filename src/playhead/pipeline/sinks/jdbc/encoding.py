@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from playhead.pipeline.sinks.jdbc.copy_rows import Encoded, Fixed, Varying
+from playhead.pipeline.sinks.jdbc.doubles import decimals_of
 from playhead.pipeline.sinks.jdbc.numerics import encode_decimals, encode_texts
 from playhead.sql.target_tables import TargetColumn
 
@@ -39,6 +40,8 @@ _ELEMENTS = {
 def encode_column(column: pa.Array, target: TargetColumn, zone: str) -> Encoded:
     if pa.types.is_list(column.type):
         return _array(column, target, zone)
+    if pa.types.is_float64(column.type) and target.kind == "numeric":
+        column = decimals_of(column, target.scale)
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
         return Varying.of(_octets(column, target.kind))
     values = _FIXED.get(target.kind, _plain)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from playhead.errors import Refused
+from playhead.pipeline.sinks.jdbc.doubles import decimals_of
 from playhead.pipeline.sinks.jdbc.layout import Field
 from playhead.pipeline.sinks.values.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
 from playhead.sql.target_tables import TableName, TargetColumn
@@ -25,7 +26,7 @@ _TEXTS = ("text", "varchar", "bpchar", "citext", "json", "jsonb", "uuid", "name"
 _HOLDS = {
     **dict.fromkeys(_INTEGERS, ("int2", "int4", "int8", "numeric", "float4", "float8")),
     "float": ("float4", "float8"),
-    "double": ("float8",),
+    "double": ("float8", "numeric"),
     "boolean": ("bool",),
     "string": _TEXTS,
     "bytes": ("bytea",),
@@ -82,6 +83,12 @@ def find_misfits(column: pa.Array, target: TargetColumn, *, is_key: bool) -> Ite
             column.is_null().to_numpy(zero_copy_only=False),
             f"field {target.name!r} is null, and its column must have a value",
         )
+    if pa.types.is_float64(column.type) and target.kind == "numeric":
+        made = decimals_of(column, target.scale)
+        lost = pc.and_(column.is_valid(), made.is_null())
+        kept = "15 digits" if target.scale is None else f"{target.scale} decimals"
+        yield from _where(lost, f"field {target.name!r} has more than the {kept} that its column keeps")
+        column = made
     for check in (_out_of_range, _out_of_time, _bad_texts, _long_decimals):
         yield from check(column, target)
 
