@@ -295,6 +295,31 @@ def test_columns_are_inferred_from_all_partitions_and_anew_when_all_positions_ar
     assert pq.read_table(last, partitioning=None).to_pylist() == [{"id": 20, "new": "x"}]
 
 
+def test_columns_are_learnt_later_where_the_first_records_teach_none(deliver, tmp_path):
+    deliver.make_topic("bare", 1)
+
+    def send(*values):
+        with PlainProducer(deliver.settings, Deadline(30)) as producer:
+            for value in values:
+                producer.produce("bare", b"k", value, partition=0)
+
+    config = {"format.class": PARQUET_FORMAT, "behavior.on.null.values": "ignore"}
+    spec = deliver.files("bare", tmp_path, **config)
+    send(None, None)
+    (done,) = deliver.run(spec)
+    assert (done.error, done.rows, files_in(tmp_path)) == (None, 0, [])
+    assert group_rows(deliver.lab, "connect-s-bare") == {0: (2, 2, 0)}
+    send(b"7")
+    (done,) = deliver.run(spec)
+    assert done.error is not None
+    assert "bare-0@2 cannot be delivered: the value is 7, not an object" in done.error.what
+    send(b'{"id":3}')
+    (done,) = deliver.run(replace(spec, config={**spec.config, "errors.tolerance": "all"}))
+    assert (done.error, done.rows) == (None, 1)
+    (file,) = files_in(tmp_path)
+    assert pq.read_table(file, partitioning=None).to_pylist() == [{"id": 3}]
+
+
 def test_the_wall_clock_closes_a_tail_of_a_run_that_goes_on(deliver, tmp_path):
     deliver.make_topic("wall", 1)
     deliver.send("wall", 20, partitions=1)

@@ -18,6 +18,13 @@ from playhead.sql.range_values import Done, RangeClaim, learnt_key
 BY_CLOCK = "by the clock: records that are delivered anew from the start come into other files; a claim that is repeated does not"
 
 
+_ANY = Schema("struct", fields=(("any", Schema("string", optional=True)),))  # of a step that comes into no file
+
+
+class _NothingToLearn(Exception):
+    """A step has tombstones only, or records that no schema would fit."""
+
+
 class FilesSink:
     def __init__(self, config: Mapping[str, str], worker: Mapping[str, str]) -> None:
         self._config = config
@@ -49,11 +56,17 @@ class FilesSink:
         return ByTopic({topic: self._with_schema(topic, recall, samples) for topic in samples})
 
     def _with_schema(self, topic: str, recall: Recall, samples: Samples) -> Writer:
-        text = recall(learnt_key(topic), partial(self._inferred, topic, samples))
-        return open_file_writer(self._config, self._worker, Schema.from_json(text))
+        try:
+            schema = Schema.from_json(recall(learnt_key(topic), partial(self._inferred, topic, samples)))
+        except _NothingToLearn:
+            schema = _ANY
+        return open_file_writer(self._config, self._worker, schema)
 
     def _inferred(self, topic: str, samples: Samples) -> str:
-        schema = infer_schema(samples[topic](), self._converter)
+        sample = samples[topic]()
+        if not sample.num_rows:
+            raise _NothingToLearn
+        schema = infer_schema(sample, self._converter)
         if schema is None:
             raise Refused(
                 f"no columns can be made of {topic}: none of its first records is a JSON object with members",
