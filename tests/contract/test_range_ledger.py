@@ -64,7 +64,7 @@ def test_what_is_committed_is_what_the_databases_own_client_shows(place, sinks):
             "-20",
             "-1",
             "9",
-            '[{"name":"topics/orders/5","count":15,"size":100}]',
+            '[{"name":"topics/orders/5","count":15,"size":100,"kind":"object"}]',
         ),
     ]
     assert [found.closed for found in sinks.list_ranges("c1", "orders")] == parts[::-1]

@@ -1,15 +1,15 @@
-"""What a plan says of a sink that is moved back: its files stay."""
+"""What a plan says of a sink that is moved back: what becomes of what it has delivered."""
 
 import pytest
 
 pytest.importorskip("sqlalchemy")
 from playhead.model import Deadline, TopicPartition
 from playhead.model.ranges import Log, OffsetRange
-from playhead.offsets.ledger_edits import warn_of_files
+from playhead.offsets.ledger_edits import warn_of_outputs
 from playhead.sql.ledger import open_ledger
 from playhead.sql.ledger_values import Host
 from playhead.sql.range_ledger import RangeLedger
-from playhead.sql.range_values import ClosedRange, Output, RangeClaim
+from playhead.sql.range_values import ClosedRange, Output, OutputKind, RangeClaim
 from playhead.stores.sink_ledger import SinkLedgerStore
 
 LOG = Log("orders", "id", 0)
@@ -35,15 +35,28 @@ def delivered(tmp_path):
 
 @pytest.mark.parametrize("after", [0, None])
 def test_files_that_are_delivered_again_are_told(delivered, after):
-    (said,) = warn_of_files(delivered(FILE), "lake", {PLACE: after})
+    (said,) = warn_of_outputs(delivered(FILE), "lake", {PLACE: after})
     assert said.startswith("the files of lake stay where they are. Where new ones are cut otherwise")
 
 
 @pytest.mark.parametrize("after", [{PLACE: 10}, {PLACE: 20}, {}])
 def test_what_is_not_moved_back_needs_no_word(delivered, after):
-    assert warn_of_files(delivered(FILE), "lake", after) == []
+    assert warn_of_outputs(delivered(FILE), "lake", after) == []
 
 
-@pytest.mark.parametrize("output", [Output("orders", 10), Output("/srv/out.txt", 10, 100)])
-def test_tables_and_the_one_file_of_a_file_stream_sink_are_no_such_files(delivered, output):
-    assert warn_of_files(delivered(output), "lake", {PLACE: 0}) == []
+@pytest.mark.parametrize(
+    ("output", "told"),
+    [
+        (
+            Output("/srv/out.txt", 10, 100, OutputKind.FILE),
+            "lake appends to its file: what it delivers again is there twice",
+        ),
+        (
+            Output("orders", 10, 100, OutputKind.TABLE),
+            "lake writes to its table again: with insert.mode=upsert the same rows",
+        ),
+    ],
+)
+def test_what_grows_is_told_to_grow_again(delivered, output, told):
+    (said,) = warn_of_outputs(delivered(output), "lake", {PLACE: 0})
+    assert said.startswith(told)

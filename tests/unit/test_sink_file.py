@@ -10,6 +10,7 @@ from playhead.pipeline.sinks import Rejected
 from playhead.pipeline.sinks.file import check_options, open_file_sink
 from playhead.pipeline.sinks.values.javatext import JavaLines
 from playhead.pipeline.sinks.values.options import BYTES, Converter
+from playhead.sql.range_values import Output, OutputKind
 
 GOOD = {
     "connector.class": "FileStreamSink",
@@ -66,7 +67,7 @@ def test_bytes_that_are_no_text_are_rejected_and_all_others_are_there(tmp_path):
     ]
     (closed,) = one.recorded()
     assert (closed.count, closed.rejected, closed.hash_sum) == (4, 2, 0 + 2 + 3 + 5)
-    assert closed.outputs[0] == (str(one.path), 4, one.path.stat().st_size)
+    assert closed.outputs[0] == Output(str(one.path), 4, one.path.stat().st_size, OutputKind.FILE)
 
 
 def test_an_envelope_without_a_schema_and_a_struct_without_fields_have_their_text():

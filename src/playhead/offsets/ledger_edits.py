@@ -15,9 +15,15 @@ from playhead.offsets.reset import ResetPlan
 from playhead.stores import Access
 
 if TYPE_CHECKING:
-    from playhead.sql.range_values import Output
     from playhead.stores.sink_ledger import SinkLedgerStore
 
+AGAIN = {  # by what a sink writes
+    "object": "the files of {owner} stay where they are. Where new ones are cut otherwise, as behind a tail that was closed"
+    " early, records are there twice until the old files are removed, which `outputs` of the superseded ranges names",
+    "file": "{owner} appends to its file: what it delivers again is there twice",
+    "table": "{owner} writes to its table again: with insert.mode=upsert the same rows; with insert they are there twice, or"
+    " their key refuses them",
+}
 LOOKED_AT = 20  # ranges of each topic partition: the newest are those that a move back meets first
 
 
@@ -65,7 +71,7 @@ def note_cuts(store: "SinkLedgerStore", changes: Sequence[Change]) -> list[Chang
 
 def warn_of_next_start(store: "SinkLedgerStore", changes: Sequence[Change], access: Access | None) -> list[str]:
     """A run compares its group with the ledger when it starts. Said now where it would not understand what it finds then, and
-    what it will leave of the files that it writes again."""
+    what becomes of what it delivers again."""
     from playhead.offsets.to_ledger import find_surprises
 
     if access is None or not changes:
@@ -77,7 +83,7 @@ def warn_of_next_start(store: "SinkLedgerStore", changes: Sequence[Change], acce
             after.setdefault(change.owner, {})[place] = at if isinstance(at, int) else None
     said = []
     for owner, moved in after.items():
-        said += warn_of_files(store, owner, moved)
+        said += warn_of_outputs(store, owner, moved)
         if faults := find_surprises(store, owner, moved, access):
             said.append(
                 f"the next run will not start before the group is put where the ledger is, with `playhead groups reset {owner}"
@@ -86,26 +92,17 @@ def warn_of_next_start(store: "SinkLedgerStore", changes: Sequence[Change], acce
     return said
 
 
-def warn_of_files(store: "SinkLedgerStore", owner: str, after: Mapping[TopicPartition, int | None]) -> list[str]:
-    """Of files that are delivered again. The same cuts give the same names; those of a tail that was closed early do not."""
+def warn_of_outputs(store: "SinkLedgerStore", owner: str, after: Mapping[TopicPartition, int | None]) -> list[str]:
+    """What becomes of records that were delivered already when they are delivered again."""
+    kinds = set()
     with store.open() as sinks:
         for log, position in sinks.positions(store.cluster, owner).items():
             at = after.get(log.place, position.next_offset) or 0
             if at >= position.next_offset:
                 continue
             newest = sinks.list_ranges(store.cluster, owner, log, LOOKED_AT)
-            if any(one.closed.range.end > at and _has_files(one.closed.outputs) for one in newest):
-                return [
-                    f"the files of {owner} stay where they are. Where new ones are cut otherwise, as behind a tail that was"
-                    " closed early, records are there twice until the old files are removed: `outputs` of the superseded ranges"
-                    " in the ledger names them"
-                ]
-    return []
-
-
-def _has_files(outputs: Sequence["Output"]) -> bool:
-    """Tables have no size, and the one file of a FileStreamSink has its whole path."""
-    return any(output.size and not output.name.startswith("/") for output in outputs)
+            kinds |= {output.kind for one in newest if one.closed.range.end > at for output in one.closed.outputs}
+    return [AGAIN[kind].format(owner=owner) for kind in sorted(kinds)]
 
 
 def _wanted(changes: Sequence[Change]) -> dict[TopicPartition, int]:

@@ -33,12 +33,19 @@ class RangeClaim:
     generation: int = 1
 
 
+class OutputKind(StrEnum):
+    OBJECT = "object"  # has the name of its first record: one that is cut the same way again takes its place
+    FILE = "file"  # grows: what is delivered again is appended
+    TABLE = "table"
+
+
 class Output(NamedTuple):
-    """One object, file or table, and how many records of the range went there. `size` is in bytes, 0 where there is none."""
+    """Where records of the range went, and how many. `size` is in bytes, 0 where there is none."""
 
     name: str
     count: int  # type: ignore[assignment]  # hides a method of tuples that nobody needs
     size: int = 0
+    kind: OutputKind = OutputKind.OBJECT
 
 
 @dataclass(frozen=True, slots=True)

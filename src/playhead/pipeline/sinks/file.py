@@ -25,7 +25,7 @@ from playhead.pipeline.sinks.values.javatext import JavaLines
 from playhead.pipeline.sinks.values.jsontext import join_lines
 from playhead.pipeline.sinks.values.options import BYTES, Converter, check_converters, parse_converter
 from playhead.sql.range_kept import swap_kept
-from playhead.sql.range_values import ClosedRange, Done, Output, RangeClaim
+from playhead.sql.range_values import ClosedRange, Done, Output, OutputKind, RangeClaim
 
 if TYPE_CHECKING:
     from playhead.sql.range_ledger import Also
@@ -155,7 +155,7 @@ class LineWriter:
                     size = _publish(file, draft, folder / part_name(claim))
         finally:
             draft.unlink(missing_ok=True)
-        outputs = (Output(self.path, tally.count, size),) if size else ()
+        outputs = (Output(self.path, tally.count, size, OutputKind.FILE),) if size else ()
         yield tally.closed(claim.range, outputs)
 
     def _lines_of(self, batch: pa.RecordBatch, tally: Tally, bad: Callable[[int, str], None]) -> pa.Buffer:

@@ -19,7 +19,7 @@ from playhead.pipeline.sinks.values import Bad
 from playhead.pipeline.sinks.values.arrowtypes import arrow_type
 from playhead.pipeline.sinks.values.schema import Schema
 from playhead.sql.merging import Layout
-from playhead.sql.range_values import ClosedRange, Output, RangeClaim
+from playhead.sql.range_values import ClosedRange, Output, OutputKind, RangeClaim
 
 
 class Places(NamedTuple):
@@ -84,9 +84,8 @@ class RowMaker:
 
     def closed(self) -> ClosedRange:
         count = self._tally.count
-        return self._tally.closed(
-            self.claim.range, (Output(str(self.tables.name), count, self.load.size),) if count else ()
-        )
+        table = Output(str(self.tables.name), count, self.load.size, OutputKind.TABLE)
+        return self._tally.closed(self.claim.range, (table,) if count else ())
 
     def _tell(self, batch: pa.RecordBatch, bad: list[Bad]) -> None:
         span = self.claim.range
