@@ -20,12 +20,29 @@ from playhead.kafka.topics import create_topic, get_topic
 from playhead.lab import Lab, LabOptions
 from playhead.model import Deadline
 
+HERE = Path(__file__).parent
+
 # `make test` gives the same answer to the same code; `make soak` looks for new examples, many of them.
 settings.register_profile(
     "default", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("soak", deadline=None, max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What failed on real parts is asked once more, and told in the summary. Unit tests have no such excuse."""
+    for item in items:
+        if item.path.is_relative_to(HERE / "unit"):
+            continue
+        item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A fault that did not show itself again is a fault: with all that it said."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"RERUN {report.nodeid}")
+        terminalreporter.write_line(report.longreprtext)
 
 
 @pytest.fixture(autouse=True)
