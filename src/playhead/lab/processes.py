@@ -93,9 +93,9 @@ def gone_within(process: psutil.Process, seconds: float) -> bool:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """A zombie is dead; if it is our own child it is reaped here."""
+    """A zombie is dead; if it is our own child it is reaped here. One whose other threads are still ending holds its ports."""
     try:
-        if process.status() != psutil.STATUS_ZOMBIE:
+        if process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1:
             return bool(process.is_running())
         os.waitpid(process.pid, os.WNOHANG)
     except (psutil.NoSuchProcess, ChildProcessError):
