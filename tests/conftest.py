@@ -22,6 +22,9 @@ from playhead.model import Deadline
 
 HERE = Path(__file__).parent
 
+# A JVM of a test lives for seconds or minutes: the quick compiler and the simple collector save it almost half of its work.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # `make test` gives the same answer to the same code; `make soak` looks for new examples, many of them.
 settings.register_profile(
     "default", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

@@ -1,11 +1,15 @@
-"""When a process of the lab is gone: only then are its ports free."""
+"""When a process of the lab is gone, and its ports are free."""
 
+import socket
 import subprocess
 import sys
+import threading
 
 import psutil
 import pytest
 
+from playhead.lab import LabOptions, options
+from playhead.lab.options import LabFile
 from playhead.lab.processes import gone_within, is_alive
 
 FIRST_THREAD_ENDS = """
@@ -30,3 +34,34 @@ def test_a_process_is_alive_until_the_last_of_its_threads_has_ended():
         child.kill()
         assert gone_within(process, 10)
         child.stdin.close()
+
+
+@pytest.fixture
+def held():
+    """A port that somebody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener
+
+
+@pytest.fixture
+def lab_file(held):
+    made = LabFile.new(LabOptions(postgres=False))
+    made.choose_ports([])
+    made.ports["broker-1"] = held.getsockname()[1]
+    return made
+
+
+def test_the_port_of_a_part_that_is_still_dying_is_waited_for(held, lab_file):
+    before = dict(lab_file.ports)
+    threading.Timer(0.3, held.close).start()
+    lab_file.choose_ports([])
+    assert lab_file.ports == before
+
+
+def test_the_port_that_a_stranger_holds_is_given_up_and_no_other(lab_file, monkeypatch):
+    monkeypatch.setattr(options, "DYING_SECONDS", 0.2)
+    before = dict(lab_file.ports)
+    lab_file.choose_ports([])
+    assert {name for name, port in lab_file.ports.items() if port != before[name]} == {"broker-1"}

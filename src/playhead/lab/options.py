@@ -3,6 +3,7 @@
 import base64
 import random
 import socket
+import time
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,8 +11,10 @@ from pathlib import Path
 import msgspec
 
 from playhead.errors import Invalid, Refused
+from playhead.model import Deadline
 
 EXTRAS = ("s3", "debezium")
+DYING_SECONDS = 5.0
 _LOST = "`lab down` still stops what runs; start anew in another folder with --dir"
 
 
@@ -75,11 +78,16 @@ class LabFile(msgspec.Struct):
         temporary.replace(folder / "lab.json")
 
     def choose_ports(self, in_use_by_us: Iterable[str]) -> None:
-        """A free port for everything that may need one. A known port is kept unless a stranger holds it now."""
+        """A free port for everything that may need one. A known port is kept unless a stranger holds it now.
+
+        A part that was killed a moment ago holds its own until all its threads have ended, and is not to be found any more:
+        whoever is asked for a known port is given a while.
+        """
         ours = set(in_use_by_us)
+        deadline = Deadline(DYING_SECONDS)
         for name in self.port_names():
             port = self.ports.get(name)
-            if port is None or (name not in ours and not _is_free(port)):
+            if port is None or (name not in ours and not _is_free_within(port, deadline)):
                 self.ports[name] = _free_port(taken=set(self.ports.values()))
 
 
@@ -99,6 +107,12 @@ def _free_port(taken: set[int]) -> int:
     if found is None:
         raise Refused("no free port between 20000 and 32000 is left on this machine")
     return found
+
+
+def _is_free_within(port: int, deadline: Deadline) -> bool:
+    while not (is_free := _is_free(port)) and not deadline.passed:
+        time.sleep(0.05)
+    return is_free
 
 
 def _is_free(port: int) -> bool:
