@@ -36,9 +36,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What failed on real parts is asked once more, and told in the summary. Unit tests have no such excuse."""
     for item in items:
-        if item.path.is_relative_to(HERE / "unit"):
-            continue
-        item.add_marker(pytest.mark.flaky(reruns=1))
+        if not item.path.is_relative_to(HERE / "unit") and not item.get_closest_marker("soak"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
