@@ -11,7 +11,7 @@ import pytest
 from integration.consents import Asked, nothing
 from integration.ledgers import HERE, Place
 from playhead.model.ranges import Log, OffsetRange
-from playhead.pipeline.sinks import RECORDS, Committing, Rejected, Writer
+from playhead.pipeline.sinks import RECORDS, Committing, Rejected, Step, Writer
 from playhead.pipeline.sinks.jdbc.address import ledger_url
 from playhead.pipeline.sinks.jdbc.opening import open_jdbc_sink
 from playhead.pipeline.sinks.jdbc.sink import JdbcSink
@@ -102,8 +102,8 @@ class Delivery:
 
     def writer(self) -> Writer:
         """As it comes to an executor."""
-        committing = Committing(self.claim, Asked(self.asked), self.is_careful)
-        made = self.sink.writer(lambda name, make: make(), {}, lambda: committing)
+        committing = Committing(self.claim, Asked(self.asked))
+        made = self.sink.writer(Step(lambda name, make: make(), {}, lambda: committing, self.is_careful))
         return pickle.loads(pickle.dumps(made))  # type: ignore[no-any-return]  # noqa: S301
 
     def attempted(self, writer: Writer, claim: RangeClaim, records: Sequence[Record]) -> list[ClosedRange]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from integration.consents import unasked
 from playhead.model.ranges import Log, OffsetRange
 from playhead.pipeline.records.options import STRING
-from playhead.pipeline.sinks import RECORDS, Rejected, Sink
+from playhead.pipeline.sinks import RECORDS, Rejected, Sink, Step
 from playhead.pipeline.sinks.file import open_file_sink
 from playhead.sql.ledger import open_ledger
 from playhead.sql.ledger_values import Claim, Host, RunState
@@ -88,7 +88,7 @@ class LineFile:
             found = ranges.recall(CLUSTER, NAME, key)
             return ranges.remember(claim, key, make()) if found is None else found
 
-        writer = sink.writer(recall, {}, unasked)
+        writer = sink.writer(Step(recall, {}, unasked))
         done = [(one, list(writer.write(one, self.batches(one), self.reject))) for one in claims]
         ranges.commit_all(claim, done, sink.merging(done))
         sink.settled(claims)

@@ -17,7 +17,7 @@ from playhead.model import OffsetRange
 from playhead.model.ranges import Log
 from playhead.pipeline.records.options import JSON, STRING
 from playhead.pipeline.rejects import RejectPolicy
-from playhead.pipeline.sinks import file_target
+from playhead.pipeline.sinks import Step, file_target
 from playhead.pipeline.sinks.file import FileSink, open_file_sink
 from playhead.sql.ledger import open_ledger
 from playhead.sql.ledger_values import Host, RunState
@@ -166,11 +166,11 @@ def test_a_file_that_was_rotated_away_in_the_middle_of_an_append_is_refused(line
 def test_a_second_run_on_the_same_file_is_refused_while_the_first_is_open(line_file):
     first, second = line_file.sink(), line_file.sink()
     kept: dict[str, str] = {}
-    first.writer(lambda key, make: kept.setdefault(key, make()), {}, unasked)
+    first.writer(Step(lambda key, make: kept.setdefault(key, make()), {}, unasked))
     with pytest.raises(Refused, match="another run, or another connector of this one"):
-        second.writer(lambda key, make: kept.setdefault(key, make()), {}, unasked)
+        second.writer(Step(lambda key, make: kept.setdefault(key, make()), {}, unasked))
     first.close()
-    second.writer(lambda key, make: kept.setdefault(key, make()), {}, unasked)
+    second.writer(Step(lambda key, make: kept.setdefault(key, make()), {}, unasked))
     second.close()
 
 
@@ -203,7 +203,7 @@ class Beside:
         for start, end in steps:
             spans = [OffsetRange(self.topic, "", partition, start, end) for partition in range(partitions)]
             claims = [RangeClaim(span, True, sink.shape, 0) for span in spans]
-            writer = sink.writer(lambda key, make: kept.setdefault(key, make()), {}, unasked)
+            writer = sink.writer(Step(lambda key, make: kept.setdefault(key, make()), {}, unasked))
             reading = Reading({"bootstrap.servers": self.lab.bootstrap_servers})
             done = deliver(self.spark, reading, claims, writer, RejectPolicy(self.topic))
             sink.merging(done)

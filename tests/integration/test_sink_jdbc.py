@@ -165,15 +165,15 @@ def test_what_the_database_refuses_is_named_and_nothing_is_committed(start, plac
     assert place.ask("select count(*) from orders") == [("0",)] and run.position() == 0
 
 
-@only_postgresql
 @pytest.mark.parametrize("mode", ["insert", "upsert"])
 def test_what_the_database_refuses_is_found_record_by_record(start, place, mode):
     """After a first try that was refused as a whole."""
-    place.ask("create table orders (id bigint primary key, name text, amount int check (amount > 0))")
+    rule = "constraint more check (amount > 0)"
+    place.ask(f"create table orders (id bigint primary key, name text, amount int {rule})")
     run = start(insert_mode=mode, pk_mode="record_key")
     records = [order(n, "x" * n, -1 if n in (3, 7, 8, 40) else n) for n in range(1, 51)]
     claim = run.claimed(len(records) + 1)
-    with pytest.raises(RowsRefused, match="orders_amount_check"):
+    with pytest.raises(RowsRefused, match="more"):
         run.done(claim, *records, order(5, "again", 5))
     run.is_careful = True
     closed = run.done(claim, *records, order(5, "again", 5))
@@ -182,10 +182,8 @@ def test_what_the_database_refuses_is_found_record_by_record(start, place, mode)
     )  # where a key comes twice, its second row is one too many
     assert [one.offset for one in run.rejected] == refused
     assert {one.stage for one in run.rejected} == {TASK_PUT}
-    assert (
-        'table orders does not take it: new row for relation "orders" violates check constraint'
-        in run.rejected[0].reason
-    )
+    assert run.rejected[0].reason.startswith("table orders does not take it: ")
+    assert "more" in run.rejected[0].reason
     assert (closed.count, closed.rejected) == (51 - len(refused), len(refused))
     assert place.ask("select count(*), min(amount) from orders") == [("46", "1")]
     assert place.ask("select name from orders where id = 5") == [("xxxxx" if mode == "insert" else "again",)]

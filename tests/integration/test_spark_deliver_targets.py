@@ -134,6 +134,23 @@ def test_rows_that_the_table_refuses_stop_the_run_or_are_left_out(deliver):
     assert deliver.lab.psql("SELECT sum(count), sum(rejected) FROM playhead_ranges", "checks") == "99|1"
 
 
+def test_rows_that_a_table_of_sqlite_refuses_stop_the_run_or_are_left_out(deliver, tmp_path):
+    deliver.make_topic("lightly")
+    deliver.send("lightly", 100)
+    config = {**rows_of(deliver.lab, "lightly", "unused").config, "connection.url": f"jdbc:sqlite:{tmp_path}/rows.db"}
+    config.pop("connection.user")
+    spec = ConnectorSpec("s-lightly", config, Engine.SPARK)
+    sqlite(tmp_path / "rows.db", "CREATE TABLE lightly (id bigint PRIMARY KEY CHECK (id <> 37), t text)")
+    (stopped,) = deliver.run(spec)
+    assert stopped.error is not None
+    assert "lightly-1@18 cannot be delivered: table lightly does not take it: CHECK" in stopped.error.what
+    assert sqlite(tmp_path / "rows.db", "SELECT count(*) FROM lightly") == "0"
+    (done,) = deliver.run(replace(spec, config={**spec.config, "errors.tolerance": "all"}))
+    assert (done.error, done.rows) == (None, 99)
+    assert sqlite(tmp_path / "rows.db", "SELECT count(*), max(id = 37) FROM lightly") == "99|0"
+    assert sqlite(tmp_path / "rows.db", "SELECT sum(count), sum(rejected) FROM playhead_ranges") == "99|1"
+
+
 def test_two_sinks_into_one_sqlite_database_leave_each_other_alone(deliver, tmp_path):
     """Their files wait beside the database, under their names."""
     specs = []

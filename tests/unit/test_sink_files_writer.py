@@ -18,7 +18,7 @@ from pyarrow import fs
 from playhead.errors import Refused, Unreachable
 from playhead.model.ranges import Log
 from playhead.pipeline.claiming import Claiming
-from playhead.pipeline.sinks import Rejected
+from playhead.pipeline.sinks import Rejected, Step
 from playhead.pipeline.sinks.files import formats
 from playhead.pipeline.sinks.files.content import AsBytes
 from playhead.pipeline.sinks.files.opening import open_file_writer
@@ -391,4 +391,4 @@ def _sampled(*values: bytes) -> pa.RecordBatch:
 def test_parquet_without_columns_is_refused_and_nothing_is_kept(value, what):
     sink = open_files_sink(PARQUET_OF_JSON, {})
     with pytest.raises(Refused, match=what):
-        sink.writer(lambda key, make: make(), {"orders": lambda: _sampled(value)}, pytest.fail)
+        sink.writer(Step(lambda key, make: make(), {"orders": lambda: _sampled(value)}, pytest.fail))

@@ -27,7 +27,7 @@ from playhead.pipeline.deliver import ISOLATION, READ_COMMITTED, Reading, delive
 from playhead.pipeline.group import GroupSettings, SeatLost, SinkGroup
 from playhead.pipeline.rejects import RejectPolicy
 from playhead.pipeline.session import bind_address, driver_host
-from playhead.pipeline.sinks import Committing, Sink
+from playhead.pipeline.sinks import Committing, Sink, Step
 from playhead.pipeline.topic_logs import TopicLogs
 from playhead.sql.ledger_values import Claim
 from playhead.sql.range_ledger import RangeLedger
@@ -213,31 +213,34 @@ class SinkWork:
         if not claims:
             return False
         done = self._tried(claims)
-        self._confirm()
-        left = self._left(done) if self._sink.commits_in_tasks else done
-        self._ranges.commit_all(self._claim, left, self._sink.merging(left))
         self._committed(done, self._deadline())
         return True
 
     def _tried(self, claims: Sequence[RangeClaim]) -> list[Done]:
         """Rows that the target refuses are looked for in a second try, which rejects them one by one."""
         try:
-            return self._delivered(claims)
+            return self._attempt(claims)
         except PlayheadError as error:
             self._keep_in_part(claims)
-            if not self._sink.commits_in_tasks or not isinstance(error, RowsRefused):
+            if not isinstance(error, RowsRefused):
                 raise
         claims = self._claims = self._ranges.open_claims(self._claim)
         try:
-            return self._delivered(claims, is_careful=True)
+            return self._attempt(claims, is_careful=True)
         except PlayheadError:
             self._keep_in_part(claims)
             raise
 
-    def _delivered(self, claims: Sequence[RangeClaim], *, is_careful: bool = False) -> list[Done]:
+    def _attempt(self, claims: Sequence[RangeClaim], *, is_careful: bool = False) -> list[Done]:
+        done = self._delivered(claims, is_careful=is_careful)
+        self._confirm()
+        left = self._left(done) if self._sink.commits_in_tasks else done
+        self._ranges.commit_all(self._claim, left, self._sink.merging(left))
+        return done
+
+    def _delivered(self, claims: Sequence[RangeClaim], *, is_careful: bool) -> list[Done]:
         shared = self._run.shared
-        committing = partial(self._committing, is_careful=is_careful)
-        writer = self._sink.writer(self._recall, self._samples(claims), committing)
+        writer = self._sink.writer(Step(self._recall, self._samples(claims), self._committing, is_careful))
         reading = Reading(self._delivery.properties, self._sink.has_keys)
         with shared.slots.take(min(len(claims), shared.slots.total)):
             try:
@@ -247,12 +250,12 @@ class SinkWork:
                     raise self._consents.error from None  # why the tasks were stopped
                 raise
 
-    def _committing(self, *, is_careful: bool) -> Committing:
+    def _committing(self) -> Committing:
         if self._consents is None:
             spark = self._run.shared.spark
             consents = Consents(self._confirm, driver_host(spark), bind_address(spark))
             self._consents = self._parts.enter_context(consents)
-        return Committing(self._claim, self._consents.consent, is_careful)
+        return Committing(self._claim, self._consents.consent)
 
     def _confirm(self) -> None:
         """Right before anything of the step is committed. Tasks that do it by themselves ask from another thread."""

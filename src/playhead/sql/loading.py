@@ -130,6 +130,35 @@ class Copying:
         return found
 
 
+@contextmanager
+def trying(url: str, how: How) -> Iterator["Trying"]:
+    """A transaction of SQLite that is never committed. Nobody else writes until it ends."""
+    with (
+        suppress(_Undone),
+        Database(parse_address(url), _LOCK_SECONDS) as database,
+        database.transaction("trying rows") as connection,
+    ):
+        yield Trying(connection, how)
+        raise _Undone
+
+
+class _Undone(Exception):
+    """Ends a transaction that was a trial."""
+
+
+class Trying:
+    """Finds out whether a table takes rows, after those that it has taken in this trial."""
+
+    def __init__(self, connection: Connection, how: How) -> None:
+        self._connection = connection
+        self._how = how
+
+    def attempt(self, layout: Layout, rows: Iterable[tuple[object, ...]]) -> None:
+        """Where they are refused, all is as it was before."""
+        with self._connection.begin_nested():
+            insert(self._connection, layout, self._how, 0, rows)
+
+
 def insert(connection: Connection, layout: Layout, how: How, number: int, rows: Iterable[tuple[object, ...]]) -> None:
     """Into SQLite: prepared, loaded and merged."""
     table, columns = prepare(connection, layout, how, number), loaded_columns(layout, how)

@@ -58,11 +58,21 @@ class Consent(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Committing:
-    """For tasks that commit by themselves: the run in the ledger, and who is asked right before. `is_careful`: the target has
-    refused rows of these claims, and those are to be found and rejected."""
+    """For tasks that commit by themselves: the run in the ledger, and who is asked right before."""
 
     run: Claim
     consent: Consent
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a sink may need for the writer of one step. `recall` keeps a text in the ledger, or gives the one that is kept.
+    `committing` is called by those whose tasks commit: the driver listens from then on. `is_careful`: the target has refused rows
+    of these claims, and those are to be found and rejected."""
+
+    recall: Recall
+    samples: Samples
+    committing: Callable[[], Committing]
     is_careful: bool = False
 
 
@@ -105,10 +115,7 @@ class Sink(Protocol):
         """Whether each task commits its rows and its range by itself, in the ledger that is in the target."""
         ...
 
-    def writer(self, recall: Recall, samples: Samples, committing: Callable[[], Committing]) -> Writer:
-        """For one step, whose topics `samples` names. `recall` keeps a text in the ledger, or gives the one that is kept.
-        `committing` is called by those whose tasks commit: the driver listens from then on."""
-        ...
+    def writer(self, step: Step) -> Writer: ...
 
     def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:
         """Whether a run that goes on for ever closes what is below a full cut now, because of the clock."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from playhead.errors import ConfigInvalid, Fault
 from playhead.files import sync_folder
-from playhead.pipeline.sinks import OFFSET, Committing, Recall, Reject, Rejected, Samples, Sink
+from playhead.pipeline.sinks import OFFSET, Recall, Reject, Rejected, Sink, Step
 from playhead.pipeline.sinks.file_target import End, Part, Target, parts_folder, translated
 from playhead.pipeline.sinks.tally import Tally
 from playhead.pipeline.sinks.values.javatext import JavaLines
@@ -98,9 +98,9 @@ class FileSink:
     def commits_in_tasks(self) -> bool:
         return False
 
-    def writer(self, recall: Recall, samples: Samples, committing: Callable[[], Committing]) -> "LineWriter":  # noqa: ARG002  lines need no schema
+    def writer(self, step: Step) -> "LineWriter":
         """The file is looked at before the work begins, not only when it is done."""
-        is_first, self._recall = self._recall is None, recall
+        is_first, self._recall = self._recall is None, step.recall
         self._target.lock()
         end = self._end()
         self._target.examine(end)

@@ -1,11 +1,11 @@
 """The S3 sink connector in the driver: which schema its Parquet files have, and when the clock closes a file."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from playhead.errors import Refused
 from playhead.pipeline.records.options import JSON
-from playhead.pipeline.sinks import Committing, Recall, Samples, Writer
+from playhead.pipeline.sinks import Samples, Step, Writer
 from playhead.pipeline.sinks.by_topic import ByTopic
 from playhead.pipeline.sinks.files.opening import open_file_writer
 from playhead.pipeline.sinks.files.options import PARQUET, parse_options
@@ -49,15 +49,15 @@ class FilesSink:
     def commits_in_tasks(self) -> bool:
         return False
 
-    def writer(self, recall: Recall, samples: Samples, committing: Callable[[], Committing]) -> Writer:  # noqa: ARG002  the driver does
+    def writer(self, step: Step) -> Writer:
         told = self._converter.schemas_enable or self._converter.schema_text or self._converter.name != JSON
         if self._options.format.kind != PARQUET or told:
             return open_file_writer(self._config, self._worker)
-        return ByTopic({topic: self._with_schema(topic, recall, samples) for topic in samples})
+        return ByTopic({topic: self._with_schema(topic, step) for topic in step.samples})
 
-    def _with_schema(self, topic: str, recall: Recall, samples: Samples) -> Writer:
+    def _with_schema(self, topic: str, step: Step) -> Writer:
         try:
-            schema = Schema.from_json(recall(learnt_key(topic), partial(self._inferred, topic, samples)))
+            schema = Schema.from_json(step.recall(learnt_key(topic), partial(self._inferred, topic, step.samples)))
         except _NothingToLearn:
             schema = _ANY
         return open_file_writer(self._config, self._worker, schema)

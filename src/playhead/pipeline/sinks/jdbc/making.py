@@ -1,12 +1,13 @@
 """The records of one claim become rows of their table: sorted by schema, fitted to its columns, handed to a load in order."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from playhead.errors import RowsRefused
 from playhead.pipeline.sinks import OFFSET, TASK_PUT, Reject, Rejected
 from playhead.pipeline.sinks.jdbc.address import Target
 from playhead.pipeline.sinks.jdbc.batches import Run, Sorting
@@ -20,6 +21,7 @@ from playhead.pipeline.sinks.values.arrowtypes import arrow_type
 from playhead.pipeline.sinks.values.schema import Schema
 from playhead.sql.merging import Layout
 from playhead.sql.range_values import ClosedRange, Output, OutputKind, RangeClaim
+from playhead.sql.target_tables import TableName
 
 
 class Places(NamedTuple):
@@ -38,6 +40,23 @@ class Refused(NamedTuple):
 
     row: int
     reason: str
+
+
+def find_refused(count: int, attempt: Callable[[int, int], None], table: TableName) -> list[Refused]:
+    """Of so many rows, in order. `attempt` tries those from here to there; what is refused together is halved, down to one."""
+    refused = []
+    ranges = [(0, count)]
+    while ranges:
+        start, stop = ranges.pop()
+        try:
+            attempt(start, stop)
+        except RowsRefused as error:
+            if stop - start == 1:
+                refused.append(Refused(start, f"table {table} does not take it: {error.message}"))
+            else:
+                middle = (start + stop) // 2
+                ranges += [(middle, stop), (start, middle)]
+    return refused
 
 
 class Load(Protocol):

@@ -108,7 +108,11 @@ class FilesStaged:
     def rows(self, attempt: str, segment: int) -> Iterator[tuple[object, ...]]:
         with _told(str(self.folder)), pa.ipc.open_file(str(self.folder / attempt / f"{segment}.arrow")) as file:
             for place in range(file.num_record_batches):
-                yield from zip(*(column.to_pylist() for column in file.get_batch(place).columns), strict=True)
+                yield from rows_of(file.get_batch(place))
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 @contextmanager

@@ -1,10 +1,10 @@
 """The JDBC sink in the driver. The ledger of such a sink is in the database that it writes to, so rows and ranges are committed
 together or not at all."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from playhead.pipeline.sinks import Committing, Recall, Samples, Writer
+from playhead.pipeline.sinks import Step, Writer
 from playhead.pipeline.sinks.jdbc.address import Target
 from playhead.pipeline.sinks.jdbc.batches import Sorting
 from playhead.pipeline.sinks.jdbc.options import RECORD_KEY, JdbcSinkOptions
@@ -45,9 +45,9 @@ class JdbcSink:
     def commits_in_tasks(self) -> bool:
         return True
 
-    def writer(self, recall: Recall, samples: Samples, committing: Callable[[], Committing]) -> Writer:  # noqa: ARG002
+    def writer(self, step: Step) -> Writer:
         """Records bring their schemas."""
-        return CommittingWriter(self._sorting, self._target, committing())
+        return CommittingWriter(self._sorting, self._target, step.committing(), step.is_careful)
 
     def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:  # noqa: ARG002  no record waits for others
         return False

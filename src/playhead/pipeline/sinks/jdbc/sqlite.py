@@ -5,24 +5,26 @@ its files behind, which nobody merges; the next step drops them. One step of a s
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from playhead.errors import Busy, PlayheadError
-from playhead.pipeline.sinks import Committing, Recall, Reject, Samples
+from playhead.pipeline.sinks import Reject, Step
 from playhead.pipeline.sinks.jdbc.address import Target
 from playhead.pipeline.sinks.jdbc.batches import Sorting
-from playhead.pipeline.sinks.jdbc.making import Places, Refused, make_rows
+from playhead.pipeline.sinks.jdbc.making import Places, Refused, find_refused, make_rows
+from playhead.pipeline.sinks.jdbc.options import JdbcSinkOptions
 from playhead.pipeline.sinks.jdbc.plain import to_plain
-from playhead.pipeline.sinks.jdbc.side_files import FileLoader, FileStaging
+from playhead.pipeline.sinks.jdbc.side_files import FileLoader, FileStaging, rows_of
 from playhead.pipeline.sinks.jdbc.sink import JdbcSink
 from playhead.pipeline.sinks.jdbc.tables import Fitted, how_of
 from playhead.sql.address import parse_address
-from playhead.sql.loading import insert
+from playhead.sql.loading import Trying, insert, trying
 from playhead.sql.merging import Layout
 from playhead.sql.range_values import ClosedRange, Done, RangeClaim
 from playhead.sql.target_tables import TableName
@@ -44,10 +46,10 @@ class SqliteSink(JdbcSink):
     def commits_in_tasks(self) -> bool:
         return False
 
-    def writer(self, recall: Recall, samples: Samples, committing: Callable[[], Committing]) -> "StagingWriter":  # noqa: ARG002
+    def writer(self, step: Step) -> "StagingWriter":
         self._staging = FileStaging.named(parse_address(self._target.url).path, self._identity)
         self._staging.make()
-        return StagingWriter(self._sorting, self._target, self._staging)
+        return StagingWriter(self._sorting, self._target, self._staging, step.is_careful)
 
     def merging(self, done: Sequence[Done]) -> "Also | None":
         staging = self._staging
@@ -80,36 +82,53 @@ class StagingWriter:
     sorting: Sorting
     target: Target
     staging: FileStaging
+    is_careful: bool
 
     def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
-        with self.staging.loading() as files:
-            load = _FileLoad(files, is_direct=self.sorting.options.is_direct)
+        options, url = self.sorting.options, self.target.url
+        with self.staging.loading() as files, ExitStack() as open_:
+            trial = open_.enter_context(trying(url, how_of(options))) if self.is_careful else None
+            load = _FileLoad(files, options, trial)
             closed = make_rows(claim, batches, self.sorting, self.target, load, reject)
             files.finish(_header(claim, closed, load.layouts))
         yield closed
 
 
 class _FileLoad:
-    """`Load` of rows as values that SQLite stores."""
+    """`Load` of rows as values that SQLite stores. With a trial those that the table refuses are found, and left out."""
 
     size = 0  # files tell nothing of the size in the database
 
-    def __init__(self, files: FileLoader, *, is_direct: bool) -> None:
+    def __init__(self, files: FileLoader, options: JdbcSinkOptions, trial: Trying | None) -> None:
         self.layouts: list[Layout] = []
         self._files = files
-        self._is_direct = is_direct
+        self._options = options
+        self._trial = trial
 
     def begin(self, layout: Layout) -> None:
         self.layouts.append(layout)
 
     def add(self, fitted: Fitted, columns: list[pa.Array], places: Places) -> Sequence[Refused]:  # noqa: ARG002  SQLite has no types
         arrays = [to_plain(column) for column in columns]
-        if not self._is_direct:
+        if not self._options.is_direct:
             deleted = pa.array(places.deleted.astype("i8"))
             arrays = [pa.repeat(places.partition, len(deleted)), pa.array(places.offsets), deleted, *arrays]
-        names = [str(place) for place in range(len(arrays))]
-        self._files.write_batch(len(self.layouts) - 1, pa.RecordBatch.from_arrays(arrays, names))
-        return ()
+        batch = pa.RecordBatch.from_arrays(arrays, [str(place) for place in range(len(arrays))])
+        refused = self._tried(batch)
+        if refused:
+            batch = batch.take(pa.array(np.delete(np.arange(batch.num_rows), [one.row for one in refused])))
+        self._files.write_batch(len(self.layouts) - 1, batch)
+        return refused
+
+    def _tried(self, batch: pa.RecordBatch) -> Sequence[Refused]:
+        trial, layout = self._trial, self.layouts[-1]
+        if trial is None:
+            return ()
+
+        def attempt(start: int, stop: int) -> None:
+            trial.attempt(layout, rows_of(batch.slice(start, stop - start)))
+
+        return find_refused(batch.num_rows, attempt, layout.table)
 
 
 @dataclass(frozen=True, slots=True)

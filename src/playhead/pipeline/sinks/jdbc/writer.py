@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from playhead.errors import Busy, RowsRefused
+from playhead.errors import Busy
 from playhead.pipeline.sinks import Committing, Reject
 from playhead.pipeline.sinks.jdbc.address import Target
 from playhead.pipeline.sinks.jdbc.batches import Sorting
 from playhead.pipeline.sinks.jdbc.copy_rows import Encoded, Fixed, encode_rows
 from playhead.pipeline.sinks.jdbc.encoding import encode_column
-from playhead.pipeline.sinks.jdbc.making import Places, Refused, make_rows
+from playhead.pipeline.sinks.jdbc.making import Places, Refused, find_refused, make_rows
 from playhead.pipeline.sinks.jdbc.options import JdbcSinkOptions
 from playhead.pipeline.sinks.jdbc.tables import Fitted, how_of
 from playhead.sql.ledger import open_ledger
@@ -34,11 +34,12 @@ class CommittingWriter:
     sorting: Sorting
     target: Target
     committing: Committing
+    is_careful: bool
 
     def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
         options, url = self.sorting.options, self.target.url
         with open_ledger(url, _SECONDS) as ledger, copying(url, how_of(options)) as rows:
-            load = CarefulLoad(rows, options) if self.committing.is_careful else CopyLoad(rows, options)
+            load = CarefulLoad(rows, options) if self.is_careful else CopyLoad(rows, options)
             closed = make_rows(claim, batches, self.sorting, self.target, load, reject)
             yield closed
             rows.merge()
@@ -83,7 +84,7 @@ class CopyLoad:
 
 @dataclass(slots=True)
 class CarefulLoad(CopyLoad):
-    """Where the table has refused rows: what is refused together is halved, until it is one row."""
+    """Where the table has refused rows: they are tried in ever smaller pieces."""
 
     _layout: Layout | None = None
 
@@ -92,17 +93,10 @@ class CarefulLoad(CopyLoad):
 
     def add(self, fitted: Fitted, columns: list[pa.Array], places: Places) -> Sequence[Refused]:
         assert self._layout is not None  # noqa: S101  rows follow their layout
-        refused = []
-        ranges = [(0, len(places.offsets))]
-        while ranges:
-            start, stop = ranges.pop()
+        layout = self._layout
+
+        def attempt(start: int, stop: int) -> None:
             some = [column.slice(start, stop - start) for column in columns]
-            try:
-                self.rows.attempt(self._layout, self._octets(fitted, some, places.slice(start, stop)))
-            except RowsRefused as error:
-                if stop - start == 1:
-                    refused.append(Refused(start, f"table {self._layout.table} does not take it: {error.message}"))
-                else:
-                    middle = (start + stop) // 2
-                    ranges += [(middle, stop), (start, middle)]
-        return refused
+            self.rows.attempt(layout, self._octets(fitted, some, places.slice(start, stop)))
+
+        return find_refused(len(places.offsets), attempt, layout.table)
