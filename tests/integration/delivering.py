@@ -19,7 +19,15 @@ from playhead.sql.ledger import open_ledger
 S3_SINK = "io.confluent.connect.s3.S3SinkConnector"
 JSON_FORMAT = "io.confluent.connect.s3.format.json.JsonFormat"
 PARQUET_FORMAT = "io.confluent.connect.s3.format.parquet.ParquetFormat"
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 Place = tuple[str, int, int, int]  # topic, partition and offset of a record, and its id
+
+
+def group_rows(lab: Lab, group: str) -> dict[int, tuple[int, ...]]:
+    """partition -> (committed, end, lag) as Kafka's own tool shows them."""
+    text = lab.tool(GROUPS, "--bootstrap-server", lab.bootstrap_servers, "--describe", "--group", group)
+    rows = [line.split() for line in text.splitlines() if line.startswith(group)]
+    return {int(row[2]): tuple(map(int, row[3:6])) for row in rows}
 
 
 class Deliver(OnSpark):

@@ -6,6 +6,7 @@ from integration.jdbc_sinks import IDS, column, leftovers, order, start, struct,
 from integration.ledgers import lab, only_postgresql, only_sqlite, place
 from playhead.errors import NotFound, Refused, Rejected, RowsRefused
 from playhead.pipeline.sinks import TASK_PUT
+from playhead.sql.range_values import ClosedRange
 
 __all__ = ["lab", "place", "start"]
 ALL = "select id, name, amount from orders order by id, name"
@@ -189,6 +190,39 @@ def test_what_the_database_refuses_is_found_record_by_record(start, place, mode)
     assert place.ask("select name from orders where id = 5") == [("xxxxx" if mode == "insert" else "again",)]
     run.deliver(order(60, "later", 1))
     assert run.position() == 52
+
+
+@only_sqlite
+def test_a_table_that_ends_the_transaction_by_itself_is_told_of(start, place):
+    place.ask("create table orders (id bigint, name text, amount int unique on conflict rollback)")
+    run = start()
+    run.is_careful = True
+    claim = run.claimed(3)
+    with pytest.raises(Rejected, match="UNIQUE constraint failed") as caught:
+        run.done(claim, order(1, "a", 1), order(2, "b", 1), order(3, "c", 3))
+    assert not isinstance(caught.value, RowsRefused)
+    assert place.ask("select count(*) from orders") == [("0",)]
+
+
+@only_sqlite
+def test_a_trial_of_many_rows_does_not_keep_readers_out(start, place):
+    """Not its own task either, which looks for the table of every new schema."""
+    place.ask("create table orders (id bigint, name text, amount int)")
+    run = start()
+    run.is_careful = True
+    short = struct(column("id", "int64", optional=False), column("name", "string"))
+    records = [order(n, "x" * 2_000, n) for n in range(3_000)]
+    run.deliver(*records, (told(IDS, {"id": 1}), told(short, {"id": 1, "name": "last"})))
+    assert place.ask("select count(*) from orders") == [("3001",)]
+
+
+def test_a_claim_without_a_record_is_committed(start, place):
+    """Its offsets are markers, or were aborted."""
+    run = start()
+    claim = run.claimed(3)
+    run.writer()
+    run.committed(claim, [ClosedRange(claim.range, 0, 0, 0)])
+    assert run.position() == 3
 
 
 @only_postgresql

@@ -155,9 +155,14 @@ def test_columns_of_other_types_take_what_fits_them(start, place):
         ("jsonb", column("x", "string"), "{}", "{", "is no JSON"),
         ("text", column("x", "string"), "a", "a\0b", r"U\+0000"),
         ("numeric(4,2)", decimal("x", 2), unscaled(9999), unscaled(10000), "more digits than its column"),
-        ("numeric(4,2)", column("x", "double"), 19.990000000000002, 1.239, "more than the 2 decimals that its column"),
-        ("numeric(4,2)", column("x", "double"), -99.99, 100.0, "more digits than its column"),
-        ("numeric", column("x", "double"), 1e15, 2.0**53, "more than the 15 digits that its column"),
+        ("numeric(4,2)", column("x", "double"), 19.990000000000002, 1.239, r"a double that numeric\(4,2\) cannot hold"),
+        ("numeric(4,2)", column("x", "double"), -99.99, 100.0, "cannot hold as it is"),
+        ("numeric(20,2)", column("x", "double"), 1e15, 2.0**53, "cannot hold as it is"),
+        ("numeric(20,2)", column("x", "double"), 9999999999999.25, 999999999999999.9, "cannot hold as it is"),
+        ("numeric(65,30)", column("x", "double"), 123456789.5, 1e40, "cannot hold as it is"),
+        ("numeric(5,-2)", column("x", "double"), 12300.0, 12345.0, "cannot hold as it is"),
+        ("numeric(2,4)", column("x", "double"), 0.0099, 0.5, "cannot hold as it is"),
+        ("numeric", column("x", "double"), 2.0**53, "NaN", "cannot hold as it is"),
         ("date", logical("x", "int32", "Date"), -141_427, -141_428, "before 1582-10-15"),
         ("timestamp", logical("x", "int64", "Timestamp"), 0, 2**62, "after all days of PostgreSQL"),
     ],
@@ -178,9 +183,17 @@ def test_doubles_in_a_numeric_column_are_what_the_server_makes_of_them(start, pl
     place.ask("create table orders (x numeric, y numeric(30,7), z double precision)")
     schema = struct(*(column(name, "double") for name in "xyz"))
     start().deliver(*(value(schema, dict.fromkeys("xyz", one)) for one in numbers), value(schema, {}))
-    assert place.ask(
-        "select count(*), count(*) filter (where x = z::numeric and y = z::numeric(30,7)) from orders"
-    ) == [(str(len(numbers) + 1), str(len(numbers)))]
+    same = "x::double precision = z and y = z::numeric(30,7)"  # every digit, and those that the column has
+    assert place.ask(f"select count(*), count(*) filter (where {same}) from orders") == [
+        (str(len(numbers) + 1), str(len(numbers)))
+    ]
+
+
+@only_postgresql
+def test_a_numeric_column_may_be_null_in_all_rows(start, place):
+    place.ask("create table orders (x numeric(10,2), y numeric, z numeric(10,2))")
+    start().deliver(value(struct(column("x", "double"), column("y", "int64"), decimal("z", 2)), {}))
+    assert place.ask("select count(*), count(x), count(y), count(z) from orders") == [("1", "0", "0", "0")]
 
 
 @only_postgresql

@@ -8,10 +8,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from integration.delivering import (  # noqa: F401
+    GROUPS,
     PARQUET_FORMAT,
     bytes_in,
     deliver,
     files_in,
+    group_rows,
     ids_in,
     lines_in,
     sinks_lab,
@@ -29,15 +31,6 @@ from spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
-
-GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-
-
-def group_rows(lab, group):
-    """partition -> (committed, end, lag) as Kafka's own tool shows them."""
-    text = lab.tool(GROUPS, "--bootstrap-server", lab.bootstrap_servers, "--describe", "--group", group)
-    rows = [line.split() for line in text.splitlines() if line.startswith(group)]
-    return {int(row[2]): tuple(map(int, row[3:6])) for row in rows}
 
 
 def test_records_become_files_named_and_cut_as_the_connector_does_it(deliver, tmp_path):

@@ -12,11 +12,12 @@ import pyarrow.dataset as ds
 import pytest
 from pyarrow import fs
 
-from integration.delivering import JSON_FORMAT, PARQUET_FORMAT, deliver, files_in, ids_in, lines_in  # noqa: F401
+from integration.delivering import JSON_FORMAT, PARQUET_FORMAT, deliver, files_in, group_rows, ids_in, lines_in  # noqa: F401
 from integration.on_spark import Topics
 from playhead.kafka.transactions import PlainProducer, TransactionalProducer
 from playhead.lab import Lab, LabOptions
 from playhead.model import ConnectorSpec, Deadline, Engine
+from playhead.pipeline.group import SinkGroup
 from playhead.sql.ledger import open_ledger
 from playhead.sql.ledger_values import RunState
 from spark_session import spark  # noqa: F401
@@ -118,6 +119,28 @@ def test_a_step_that_failed_counts_what_its_tasks_had_committed(deliver):
     assert deliver.lab.psql("SELECT count(*), max(id) FROM partly", "parts") == "10|9"
     (run,) = [run for run in deliver.ledger.list_runs() if run.pipeline == "s-partly"]
     assert (done.rows, run.records, run.state) == (10, 10, RunState.FAILED)
+
+
+def test_a_seat_that_is_lost_when_all_is_committed_is_taken_again(deliver, monkeypatch):
+    """Nobody else has it. The rows are counted once, and the group shows them in the end."""
+    deliver.make_topic("seated")
+    deliver.send("seated", 100)
+    spec = rows_of(deliver.lab, "seated", "seats")
+    asked = SinkGroup.confirm
+    lost: list[SinkGroup] = []
+
+    def confirm(group, deadline):
+        made = deliver.lab.psql("SELECT to_regclass('playhead_ranges')", "seats")
+        if made and not lost and deliver.lab.psql("SELECT count(*) FROM playhead_ranges", "seats") == "2":
+            lost.append(group)
+            group._give_up("of this test")
+        asked(group, deadline)
+
+    monkeypatch.setattr(SinkGroup, "confirm", confirm)
+    (done,) = deliver.run(spec)
+    assert (done.error, done.rows, len(lost)) == (None, 100, 1)
+    assert deliver.lab.psql("SELECT count(*), count(DISTINCT id) FROM seated", "seats") == "100|100"
+    assert group_rows(deliver.lab, "connect-s-seated") == {0: (50, 50, 0), 1: (50, 50, 0)}
 
 
 def test_rows_that_the_table_refuses_stop_the_run_or_are_left_out(deliver):
@@ -308,9 +331,12 @@ def test_what_was_never_decided_is_read_only_if_the_connector_says_so(deliver, t
         own = {"consumer.override.isolation.level": "read_uncommitted"}
         every = replace(deliver.files("uncommitted", tmp_path / "all", **own), name="s-all")
         (one,) = deliver.run(every)
+        columns = deliver.files("uncommitted", tmp_path / "columns", **own, **{"format.class": PARQUET_FORMAT})
+        (learnt,) = deliver.run(replace(columns, name="s-columns"))
         producer.abort()
     assert (none.error, none.rows, files_in(tmp_path / "committed")) == (None, 0, [])
     assert (one.error, one.rows, lines_in(tmp_path / "all")) == (None, 1, ['{"id":0}'])
+    assert (learnt.error, learnt.rows) == (None, 1)
 
 
 @pytest.mark.timeout(400)

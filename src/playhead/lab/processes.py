@@ -95,12 +95,19 @@ def gone_within(process: psutil.Process, seconds: float) -> bool:
 def is_alive(process: psutil.Process) -> bool:
     """A zombie is dead; if it is our own child it is reaped here. One whose other threads are still ending holds its ports."""
     try:
-        if process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1:
+        if process.status() != psutil.STATUS_ZOMBIE or _has_threads(process):
             return bool(process.is_running())
         os.waitpid(process.pid, os.WNOHANG)
     except (psutil.NoSuchProcess, ChildProcessError):
         pass
     return False
+
+
+def _has_threads(zombie: psutil.Process) -> bool:
+    try:
+        return bool(zombie.num_threads() > 1)
+    except psutil.ZombieProcess:  # on systems that do not tell
+        return False
 
 
 def is_zombie(pid: int) -> bool:

@@ -221,14 +221,15 @@ class SinkWork:
         try:
             return self._attempt(claims)
         except PlayheadError as error:
-            self._keep_in_part(claims)
+            self._keep_in_part(claims, error)
             if not isinstance(error, RowsRefused):
                 raise
+        self._group.check(self._deadline())
         claims = self._claims = self._ranges.open_claims(self._claim)
         try:
             return self._attempt(claims, is_careful=True)
-        except PlayheadError:
-            self._keep_in_part(claims)
+        except PlayheadError as error:
+            self._keep_in_part(claims, error)
             raise
 
     def _attempt(self, claims: Sequence[RangeClaim], *, is_careful: bool = False) -> list[Done]:
@@ -308,6 +309,11 @@ class SinkWork:
         return self._sink.tail_is_due(last_closed_ms, now_ms)
 
     def _committed(self, done: Sequence[Done], deadline: Deadline) -> None:
+        self._count(done)
+        moved = {claim.range.log for claim, closed in done if closed}
+        self._publish({log: self._positions[log].next_offset for log in moved}, deadline)
+
+    def _count(self, done: Sequence[Done]) -> None:
         self._sink.settled([claim for claim, _ in done])
         self._claiming.learn(done, _now_ms())
         stored = self._stored()
@@ -320,11 +326,10 @@ class SinkWork:
             self._run.shared.ledger.count(self._run.claim, rows, stream, position)
         note = f"{rejected} record(s) of a step were rejected" if rejected else ""
         self._run.count_step(rows, stream, position, note)
-        moved = {claim.range.log for claim, closed in done if closed}
-        self._publish({log: stored[log].next_offset for log in moved}, deadline)
 
-    def _keep_in_part(self, claims: Sequence[RangeClaim]) -> None:
-        """Of a step that failed: what its tasks have committed by themselves all the same."""
+    def _keep_in_part(self, claims: Sequence[RangeClaim], error: PlayheadError) -> None:
+        """Of a step that failed: what its tasks have committed by themselves all the same. Where the group or the topics are no
+        longer what they were, it is not shown there."""
         if not self._sink.commits_in_tasks:
             return
         run = self._claim
@@ -335,7 +340,9 @@ class SinkWork:
                 done += [
                     (claim, [one.closed]) for one in newest if (one.epoch, one.closed.range) == (run.epoch, claim.range)
                 ]
-            if done:
+            if done and isinstance(error, Refused):
+                self._count(done)
+            elif done:
                 self._committed(done, self._deadline())
 
     def _publish(self, offsets: Mapping[Log, int], deadline: Deadline) -> None:
@@ -351,7 +358,10 @@ class SinkWork:
         spans: dict[str, list[OffsetRange]] = {}
         for claim in claims:
             spans.setdefault(claim.range.topic, []).append(claim.range)
-        return {topic: partial(self._logs.sample, ranges, self._deadline()) for topic, ranges in spans.items()}
+        return {
+            topic: partial(self._logs.sample, ranges, self._deadline(), committed=self._delivery.committed_only)
+            for topic, ranges in spans.items()
+        }
 
     def _deadline(self) -> Deadline:
         return Deadline(self._delivery.group.step_seconds)

@@ -47,7 +47,7 @@ class TopicLogs:
         found = self._asking.ask(lambda admin, patience: partition_ends(admin, list(places), patience), deadline)
         return {log: found[place] for place, log in places.items()}
 
-    def sample(self, spans: Sequence[OffsetRange], deadline: Deadline) -> pa.RecordBatch:
+    def sample(self, spans: Sequence[OffsetRange], deadline: Deadline, *, committed: bool = True) -> pa.RecordBatch:
         """The first objects of ranges of one topic, of each about as many, for what is learnt from them once.
 
         What is null or no object teaches nothing, and takes no place in the sample.
@@ -55,7 +55,7 @@ class TopicLogs:
         partitions = [span.partition for span in spans]
 
         def read(admin: Admin, _patience: Deadline) -> list[Record]:
-            captured = capture(admin, spans[0].topic, deadline, partitions=partitions)
+            captured = capture(admin, spans[0].topic, deadline, partitions=partitions, committed=committed)
             found: list[Record] = []
             for span in spans:
                 narrow = captured.narrowed({span.partition: (span.start, span.end)})

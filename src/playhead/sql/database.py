@@ -24,12 +24,14 @@ _LONGEST_IDLE_SECONDS = 24 * 3600.0
 
 
 class Database:
-    """`keep`: hold the connection for the next transaction (a consumer) instead of letting it go (a command)."""
+    """`keep`: hold the connection for the next transaction (a consumer) instead of letting it go (a command). `in_memory`: what
+    SQLite has not committed yet stays there, however much it is; else it goes to the file, and readers have to wait."""
 
-    def __init__(self, address: Address, seconds: float, *, keep: bool = False) -> None:
+    def __init__(self, address: Address, seconds: float, *, keep: bool = False, in_memory: bool = False) -> None:
         self.address = address
         self.seconds = max(1.0, seconds)
         self._keep = keep
+        self._in_memory = in_memory
         self._writer: Engine | None = None
         self._reader: Engine | None = None
 
@@ -103,7 +105,10 @@ class Database:
 
         def connect() -> sqlite3.Connection:
             # Without an isolation level of its own the module keeps its hands off BEGIN.
-            return sqlite3.connect(name, uri=True, timeout=self.seconds, isolation_level=None, check_same_thread=False)
+            made = sqlite3.connect(name, uri=True, timeout=self.seconds, isolation_level=None, check_same_thread=False)
+            if self._in_memory:
+                made.execute("PRAGMA cache_spill = OFF")
+            return made
 
         engine = create_engine(self.address.url, creator=connect, hide_parameters=True, **pool)
         begin = "BEGIN IMMEDIATE" if writable else "BEGIN"

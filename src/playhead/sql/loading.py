@@ -11,7 +11,7 @@ from typing import Any, Self
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from playhead.errors import Invalid, MissingExtra, PlayheadError
+from playhead.errors import Invalid, MissingExtra, PlayheadError, Rejected, RowsRefused
 from playhead.sql.address import parse_address
 from playhead.sql.database import Database
 from playhead.sql.merging import How, Layout, drop, empty, loaded_columns, merge, prepare, refusing
@@ -132,10 +132,10 @@ class Copying:
 
 @contextmanager
 def trying(url: str, how: How) -> Iterator["Trying"]:
-    """A transaction of SQLite that is never committed. Nobody else writes until it ends."""
+    """A transaction of SQLite that is never committed. Nobody else writes until it ends; all can read."""
     with (
         suppress(_Undone),
-        Database(parse_address(url), _LOCK_SECONDS) as database,
+        Database(parse_address(url), _LOCK_SECONDS, in_memory=True) as database,
         database.transaction("trying rows") as connection,
     ):
         yield Trying(connection, how)
@@ -155,8 +155,18 @@ class Trying:
 
     def attempt(self, layout: Layout, rows: Iterable[tuple[object, ...]]) -> None:
         """Where they are refused, all is as it was before."""
-        with self._connection.begin_nested():
+        trial = self._connection.begin_nested()
+        try:
             insert(self._connection, layout, self._how, 0, rows)
+        except RowsRefused as refused:
+            try:
+                trial.rollback()
+            except (
+                DBAPIError
+            ):  # the table itself ended the transaction (ON CONFLICT ROLLBACK): nothing more can be tried
+                raise Rejected(refused.what, message=refused.message, hint=refused.hint) from None
+            raise
+        trial.commit()
 
 
 def insert(connection: Connection, layout: Layout, how: How, number: int, rows: Iterable[tuple[object, ...]]) -> None:

@@ -1,10 +1,12 @@
-"""Doubles -> decimals for a numeric column, with the 15 digits that PostgreSQL itself takes of them.
+"""Doubles -> what a numeric column keeps of them. Nothing is rounded: what would have to be does not fit.
 
-What lies behind those digits is noise of the binary form, as in 19.990000000000002, not part of the number. What is left is
-kept: a number that has more decimals than its column, or a whole number of more digits, is not rounded, it does not fit.
+A column with a scale takes 15 digits of a double, as PostgreSQL itself does; what lies behind them and behind its decimals is
+noise of the binary form, as in 19.990000000000002. A column without one keeps every digit that tells the double from its
+neighbours.
 """
 
-from decimal import Decimal, localcontext
+import math
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -13,43 +15,43 @@ import pyarrow.compute as pc
 _DIGITS, _WIDEST = 15, 38
 
 
-def decimals_of(column: pa.Array, scale: int | None) -> pa.Array:
-    """With `scale` decimals, or as texts for a column without limits; null what does not fit."""
-    if scale is None:
-        return pa.array(_texts(column), pa.string())
+def decimals_of(column: pa.Array, precision: int | None, scale: int | None) -> pa.Array:
+    """Decimals, or texts of them where Arrow has no such type; null what does not fit."""
+    if precision is None or scale is None:
+        return pa.array([_whole_text(number) for number in column.to_pylist()], pa.string())
+    if not 0 <= scale <= min(precision, _DIGITS) or precision > _WIDEST:
+        return pa.array([_text(_fitted(number, precision, scale)) for number in column.to_pylist()], pa.string())
     numbers = column.to_numpy(zero_copy_only=False)
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = np.rint(numbers * 10.0**scale)
-        near = (np.abs(scaled) < 10.0**_DIGITS) & (scaled / 10.0**scale == numbers)
+        near = (np.abs(scaled) < 10.0 ** min(_DIGITS, precision)) & (scaled / 10.0**scale == numbers)
     kind = pa.decimal128(18 if near.all() else _WIDEST, scale)
     made = _of_unscaled(np.where(near, scaled, 0).astype(np.int64), kind)
     if near.all():
         return made
     others = pa.array(~near)
-    fitted = [_fitted(text, scale) for text in _texts(column.filter(others))]
+    fitted = [_fitted(number, precision, scale) for number in column.filter(others).to_pylist()]
     return pc.replace_with_mask(made, others, pa.array(fitted, kind))
 
 
-def _texts(column: pa.Array) -> list[str | None]:
-    return [None if number is None else _text(number) for number in column.to_pylist()]
+def _whole_text(number: float | None) -> str | None:
+    return _text(Decimal(repr(number))) if number is not None and math.isfinite(number) else None
 
 
-def _text(number: float) -> str | None:
-    text = f"{number:.{_DIGITS}g}"
-    if not np.isfinite(number) or (number.is_integer() and float(text) != number):
+def _text(number: Decimal | None) -> str | None:
+    return None if number is None else f"{number:f}"
+
+
+def _fitted(number: float | None, precision: int, scale: int) -> Decimal | None:
+    if number is None or not math.isfinite(number):
         return None
-    return text
+    made = Decimal(f"{number:.{_DIGITS}g}")
+    if float(made) != number and abs(made) >= Decimal(10) ** (_DIGITS - scale):
+        return None
+    unscaled = made.scaleb(scale)
+    return made if unscaled == unscaled.to_integral_value() and abs(unscaled) < Decimal(10) ** precision else None
 
 
 def _of_unscaled(values: np.ndarray, kind: pa.DataType) -> pa.Array:
     halves = np.stack([values, values >> 63], axis=1)  # 128 bits, the lower half first
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(halves))])
-
-
-def _fitted(text: str | None, scale: int) -> Decimal | None:
-    if text is None:
-        return None
-    with localcontext(prec=400):
-        number = Decimal(text)
-        exact = number.quantize(Decimal(1).scaleb(-scale))
-        return exact if exact == number and abs(exact) < Decimal(10) ** (_WIDEST - scale) else None

@@ -41,7 +41,7 @@ def encode_column(column: pa.Array, target: TargetColumn, zone: str) -> Encoded:
     if pa.types.is_list(column.type):
         return _array(column, target, zone)
     if pa.types.is_float64(column.type) and target.kind == "numeric":
-        column = decimals_of(column, target.scale)
+        column = decimals_of(column, target.precision, target.scale)
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
         return Varying.of(_octets(column, target.kind))
     values = _FIXED.get(target.kind, _plain)

@@ -84,11 +84,10 @@ def find_misfits(column: pa.Array, target: TargetColumn, *, is_key: bool) -> Ite
             f"field {target.name!r} is null, and its column must have a value",
         )
     if pa.types.is_float64(column.type) and target.kind == "numeric":
-        made = decimals_of(column, target.scale)
-        lost = pc.and_(column.is_valid(), made.is_null())
-        kept = "15 digits" if target.scale is None else f"{target.scale} decimals"
-        yield from _where(lost, f"field {target.name!r} has more than the {kept} that its column keeps")
-        column = made
+        lost = pc.and_(column.is_valid(), decimals_of(column, target.precision, target.scale).is_null())
+        limits = "" if target.precision is None else f"({target.precision},{target.scale})"
+        yield from _where(lost, f"field {target.name!r} is a double that numeric{limits} cannot hold as it is")
+        return
     for check in (_out_of_range, _out_of_time, _bad_texts, _long_decimals):
         yield from check(column, target)
 

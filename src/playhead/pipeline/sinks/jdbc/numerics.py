@@ -24,7 +24,7 @@ def encode_decimals(column: pa.Array) -> np.ndarray:
     made[:, 0], made[:, 1], made[:, 3] = whole + fraction, whole - 1, scale
     made[:, 2] = np.where(negative, _NEGATIVE, 0)
     made[:, 4:] = digits
-    return made.view(np.uint8).reshape(len(column), -1)
+    return made.view(np.uint8)
 
 
 def encode_texts(column: pa.Array) -> pa.Array:

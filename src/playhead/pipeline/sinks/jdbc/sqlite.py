@@ -164,7 +164,7 @@ def _choose(done: Sequence[Done], headers: Mapping[str, bytes]) -> Iterator[list
     """For each claim the segments of one attempt."""
     told = {attempt: json.loads(text) for attempt, text in sorted(headers.items())}
     for claim, closed in done:
-        if not closed:
+        if not closed or not closed[0].count:  # no task may have seen a record of it
             continue
         wanted = _of(claim, closed[0])
         found = next((one for one in told.items() if one[1]["of"] == wanted), None)
