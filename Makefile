@@ -34,7 +34,7 @@ lint: setup ## format check, lint, types, layers
 	$(BIN)/lint-imports
 
 .PHONY: test
-test: lint ## lint, then every test on real parts (about 35 minutes on 2 cores)
+test: lint ## lint, then every test on real parts (about 30 minutes on 2 cores)
 	$(BIN)/pytest -m "not soak" -n 2 --dist loadfile
 
 .PHONY: soak

@@ -332,7 +332,7 @@ def test_what_was_never_decided_is_read_only_if_the_connector_says_so(deliver, t
         every = replace(deliver.files("uncommitted", tmp_path / "all", **own), name="s-all")
         (one,) = deliver.run(every)
         columns = deliver.files("uncommitted", tmp_path / "columns", **own, **{"format.class": PARQUET_FORMAT})
-        (learnt,) = deliver.run(replace(columns, name="s-columns"))
+        (learnt,) = deliver.run(replace(columns, name="s-learnt"))
         producer.abort()
     assert (none.error, none.rows, files_in(tmp_path / "committed")) == (None, 0, [])
     assert (one.error, one.rows, lines_in(tmp_path / "all")) == (None, 1, ['{"id":0}'])

@@ -26,9 +26,9 @@ class Nobody:
 def logs(monkeypatch):
     found: dict[int, list[bytes | None]] = {}
 
-    def capture(admin, topic, deadline, *, partitions):
+    def capture(admin, topic, deadline, *, partitions, committed):
         ends = {one: Ends(0, len(found[one]), len(found[one])) for one in partitions}
-        return Captured(topic, ends, committed=True)
+        return Captured(topic, ends, committed=committed)
 
     def read(admin, captured, deadline):
         for partition, ends in captured.ends.items():

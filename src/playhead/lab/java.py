@@ -48,5 +48,11 @@ def run_tool(folder: Path, main: str, arguments: Sequence[str], *, stdin: str = 
     except subprocess.TimeoutExpired:
         raise TimedOut(f"{main} did not finish within {seconds:g} s") from None
     if done.returncode:
-        raise PlayheadError(f"{main} failed with {done.returncode}: {(done.stderr or done.stdout).strip()[-2000:]}")
+        told = _without_notes(done.stderr) or done.stdout.strip()
+        raise PlayheadError(f"{main} failed with {done.returncode}: {told[-2000:]}")
     return done.stdout
+
+
+def _without_notes(stderr: str) -> str:
+    """Java says first which options it found in the environment."""
+    return "\n".join(line for line in stderr.splitlines() if not line.startswith("Picked up ")).strip()
