@@ -16,10 +16,10 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 import playhead
+from integration.groups import kafka_groups
 from playhead.lab import Lab
 from playhead.model import Deadline
 
-GROUP_COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 PROGRAM = Path(__file__).with_name("billing.py")
 QUICK = {"session.timeout.ms": 1500, "heartbeat.interval.ms": 300, "fetch.wait.max.ms": 50}
 
@@ -185,7 +185,7 @@ def make_filled(lab, new_topic):
 
 def committed(lab, group):
     """What ConsumerGroupCommand shows: partition -> (committed offset, lag)."""
-    table = lab.tool(GROUP_COMMAND, "--bootstrap-server", lab.bootstrap_servers, "--describe", "--group", group)
+    table = kafka_groups(lab, "--describe", "--group", group)
     lines = [line.split() for line in table.splitlines() if line.startswith(group)]
     return {int(words[2]): (words[3], words[5]) for words in lines}
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
+from integration.groups import kafka_groups
 from integration.on_spark import JSON, OnSpark
 from playhead.lab import Lab, LabOptions
 from playhead.model import ConnectorSpec, Engine
@@ -19,14 +20,13 @@ from playhead.sql.ledger import open_ledger
 S3_SINK = "io.confluent.connect.s3.S3SinkConnector"
 JSON_FORMAT = "io.confluent.connect.s3.format.json.JsonFormat"
 PARQUET_FORMAT = "io.confluent.connect.s3.format.parquet.ParquetFormat"
-GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 Place = tuple[str, int, int, int]  # topic, partition and offset of a record, and its id
 
 
 def group_rows(lab: Lab, group: str) -> dict[int, tuple[int, ...]]:
     """partition -> (committed, end, lag) as Kafka's own tool shows them."""
-    text = lab.tool(GROUPS, "--bootstrap-server", lab.bootstrap_servers, "--describe", "--group", group)
-    rows = [line.split() for line in text.splitlines() if line.startswith(group)]
+    table = kafka_groups(lab, "--describe", "--group", group)
+    rows = [line.split() for line in table.splitlines() if line.startswith(group)]
     return {int(row[2]): tuple(map(int, row[3:6])) for row in rows}
 
 

@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from integration.delivering import (  # noqa: F401
-    GROUPS,
     PARQUET_FORMAT,
     bytes_in,
     deliver,
@@ -18,6 +17,7 @@ from integration.delivering import (  # noqa: F401
     lines_in,
     sinks_lab,
 )
+from integration.groups import kafka_groups
 from playhead.errors import PlayheadError
 from playhead.kafka.client import Admin
 from playhead.kafka.topics import create_topic, delete_topic
@@ -174,8 +174,8 @@ def test_a_group_that_somebody_moved_is_not_overwritten(deliver, tmp_path):
     deliver.send("moved", 10, partitions=1)
     spec = deliver.files("moved", tmp_path)
     deliver.run(spec)
-    at = ["--bootstrap-server", deliver.lab.bootstrap_servers, "--group", "connect-s-moved", "--topic", "moved"]
-    deliver.lab.tool(GROUPS, *at, "--reset-offsets", "--to-offset", "3", "--execute")
+    at = ["--group", "connect-s-moved", "--topic", "moved"]
+    kafka_groups(deliver.lab, *at, "--reset-offsets", "--to-offset", "3", "--execute")
     (done,) = deliver.run(spec)
     assert done.error is not None
     assert done.error.exit_code == 4
@@ -186,8 +186,8 @@ def test_a_group_that_somebody_moved_is_not_overwritten(deliver, tmp_path):
 def test_the_offsets_that_connect_left_are_adopted(deliver, tmp_path):
     deliver.make_topic("left", 1)
     deliver.send("left", 20, partitions=1)
-    at = ["--bootstrap-server", deliver.lab.bootstrap_servers, "--group", "connect-s-left", "--topic", "left"]
-    deliver.lab.tool(GROUPS, *at, "--reset-offsets", "--to-offset", "12", "--execute")
+    at = ["--group", "connect-s-left", "--topic", "left"]
+    kafka_groups(deliver.lab, *at, "--reset-offsets", "--to-offset", "12", "--execute")
     (done,) = deliver.run(deliver.files("left", tmp_path))
     assert (done.error, done.rows) == (None, 8)
     assert ids_in(tmp_path) == Counter(range(12, 20))
@@ -279,9 +279,7 @@ def test_columns_are_inferred_from_all_partitions_and_anew_when_all_positions_ar
     sinks = RangeLedger(deliver.ledger)
     moves = [Move(log, at.next_offset, None) for log, at in sinks.positions(cluster, name).items()]
     sinks.move(cluster, name, moves, Host.here())
-    deliver.lab.tool(
-        GROUPS, "--bootstrap-server", deliver.lab.bootstrap_servers, "--group", f"connect-{name}", "--delete"
-    )
+    kafka_groups(deliver.lab, "--group", f"connect-{name}", "--delete")
     (done,) = deliver.run(replace(spec, config={**spec.config, "store.url": (tmp_path / "anew").as_uri()}))
     assert (done.error, done.rows) == (None, 21)
     (last,) = [path for path in files_in(tmp_path / "anew") if "partition=0" in str(path)]

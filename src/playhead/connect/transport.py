@@ -126,7 +126,8 @@ class Transport:
 
     def send(self, call: Call) -> httpx2.Response:
         """A write is not repeated in the last moment: without time for its answer, busy would become unknown."""
-        attempt = broken = 0
+        attempt = 0
+        left = BROKEN_TIMES
         needed = 0.0 if call.is_read else WRITE_SECONDS
         while True:
             pause = min(PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)], self.deadline.seconds / 4)
@@ -134,9 +135,11 @@ class Transport:
             try:
                 return self._once(call)
             except Rejected as fault:
-                broken += broke_off(fault)
-                is_worth_it = isinstance(fault, Busy) or (broke_off(fault) and broken <= BROKEN_TIMES)
-                if not is_worth_it or self.deadline.remaining() <= pause + needed:
+                if not isinstance(fault, Busy):
+                    if not broke_off(fault) or not left:
+                        raise
+                    left -= 1
+                if self.deadline.remaining() <= pause + needed:
                     raise
             time.sleep(pause)
 

@@ -161,9 +161,7 @@ class Trying:
         except RowsRefused as refused:
             try:
                 trial.rollback()
-            except (
-                DBAPIError
-            ):  # the table itself ended the transaction (ON CONFLICT ROLLBACK): nothing more can be tried
+            except DBAPIError:  # the table ended the transaction by itself (ON CONFLICT ROLLBACK): no more trials
                 raise Rejected(refused.what, message=refused.message, hint=refused.hint) from None
             raise
         trial.commit()
