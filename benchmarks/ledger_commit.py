@@ -15,12 +15,11 @@ from playhead.lab import Lab, LabOptions
 from playhead.lab.options import LabFile
 from playhead.lab.parts.postgres import postgres_part
 from playhead.lab.processes import start_process
+from playhead.ledger.model import ClosedRange, Done, Host, Output, RangeClaim
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.runs import open_ledger
 from playhead.model import Deadline
 from playhead.model.ranges import Log, OffsetRange
-from playhead.sql.ledger import open_ledger
-from playhead.sql.ledger_values import Host
-from playhead.sql.range_ledger import RangeLedger
-from playhead.sql.range_values import ClosedRange, Done, Output, RangeClaim
 
 ROUNDS, WARM_UP = 50, 5
 SIZES = (4, 100)

@@ -21,10 +21,10 @@ from worker_sink import connect_worker, sink_rate
 from playhead.config import Context
 from playhead.kafka.bulk import BulkProducer
 from playhead.lab import Lab
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.runs import Ledger, open_ledger
 from playhead.model import Deadline
-from playhead.pipeline.session import SparkOptions, spark_session
-from playhead.sql.ledger import Ledger, open_ledger
-from playhead.sql.range_ledger import RangeLedger
+from playhead.pipeline.spark import SparkOptions, spark_session
 
 ROUNDS, SMALL_STEPS = 3, 5
 TOPIC, WIDE, LONG = "bench", "bench-wide", "bench-long"

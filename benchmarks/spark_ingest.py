@@ -14,9 +14,9 @@ from spark_runs import ROWS, SMALL, Runner, bench_lab, millions
 
 from playhead.config import Context
 from playhead.lab import Lab
+from playhead.ledger.runs import open_ledger
 from playhead.model import ConnectorSpec, Engine
-from playhead.pipeline.session import SparkOptions, spark_session
-from playhead.sql.ledger import open_ledger
+from playhead.pipeline.spark import SparkOptions, spark_session
 
 WARM_ROUNDS = 3
 SMALL_STEP = "INSERT INTO bench (n, t) SELECT i, 'x' FROM generate_series(1, 1000) i"

@@ -17,8 +17,8 @@ from spark_runs import PARTITIONS, ROWS, Runner, bench_lab, fill, make_topic, mi
 from playhead.config import Context
 from playhead.lab import Lab
 from playhead.lab.parts.postgres import postgres_programs
-from playhead.pipeline.session import SparkOptions, spark_session
-from playhead.sql.ledger import Ledger, open_ledger
+from playhead.ledger.runs import Ledger, open_ledger
+from playhead.pipeline.spark import SparkOptions, spark_session
 
 ROUNDS, BAR = 4, 0.70
 JDBC = "io.confluent.connect.jdbc.JdbcSinkConnector"

@@ -15,12 +15,11 @@ from playhead.kafka.client import Admin
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic
 from playhead.lab import Lab, LabOptions
+from playhead.ledger.runs import Ledger
 from playhead.model import ConnectorSpec, Deadline, Engine
-from playhead.pipeline.home import find_home
-from playhead.pipeline.run import Frame
-from playhead.pipeline.run_options import RunOptions
+from playhead.pipeline.connect_home import find_home
+from playhead.pipeline.run import RunOptions, SparkRun
 from playhead.pipeline.spec import check_specs
-from playhead.sql.ledger import Ledger
 
 ROWS, SMALL, PARTITIONS = int(os.environ.get("ROWS", "2000000")), 1_000, 4
 WORKER = """group.id=bench
@@ -74,8 +73,8 @@ class Runner:
 
     def run(self, specs: Sequence[ConnectorSpec], rows_per_chunk: int = 1_000_000) -> int:
         """The rows of all of them; the first error ends the benchmark."""
-        frame = Frame(self.context, self.home, self.ledger, self.spark, RunOptions(rows_per_chunk=rows_per_chunk))
-        done = frame.run(check_specs(specs, self.home.worker)).connectors
+        run = SparkRun(self.context, self.home, self.ledger, self.spark, RunOptions(rows_per_chunk=rows_per_chunk))
+        done = run.run(check_specs(specs, self.home.worker)).connectors
         for one in done:
             if one.error:
                 raise one.error

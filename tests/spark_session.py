@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator["SparkSession"]:
-    from playhead.pipeline.session import SparkOptions, spark_session
+    from playhead.pipeline.spark import SparkOptions, spark_session
 
     with spark_session(SparkOptions("local[2]")) as session:
         session.sparkContext.setLogLevel("OFF")

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from integration.ledgers import Place, claimed
+from playhead.ledger.model import Claim, ClosedRange, Output, RangeClaim, RunState
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.runs import Ledger
 from playhead.model.ranges import Log, OffsetRange
-from playhead.sql.ledger import Ledger
-from playhead.sql.ledger_values import Claim, RunState
-from playhead.sql.range_ledger import RangeLedger
-from playhead.sql.range_values import ClosedRange, Output, RangeClaim
 
 LOG = Log("orders", "id-1", 0)
 NEXT = LOG._replace(partition=1)

@@ -18,8 +18,8 @@ from integration.ledgers import (  # noqa: F401
     start,
 )
 from playhead.errors import Fenced, NotFound, Rejected
+from playhead.ledger.model import Claim, RunState, TakenOver
 from playhead.model import Map
-from playhead.sql.ledger_values import Claim, RunState, TakenOver
 
 
 def test_a_reader_makes_nothing(place, ledger):

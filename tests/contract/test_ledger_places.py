@@ -21,8 +21,8 @@ from integration.ledgers import (  # noqa: F401
 )
 from playhead.config.ledger import default_ledger_url
 from playhead.errors import AccessDenied, Busy, Invalid, Refused, Unreachable
-from playhead.sql.ledger import open_ledger
-from playhead.sql.ledger_values import TakenOver
+from playhead.ledger.model import TakenOver
+from playhead.ledger.runs import open_ledger
 
 # Ledgers that cannot be used
 

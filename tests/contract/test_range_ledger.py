@@ -8,10 +8,8 @@ from sqlalchemy import text
 from contract.range_ledgers import LOG, NEXT, begun, closed, deliver, live, opened, sinks, wanted  # noqa: F401
 from integration.ledgers import THERE, claimed, lab, ledger, place  # noqa: F401
 from playhead.errors import Invalid, PlayheadError, Refused
+from playhead.ledger.model import Output, RangeState, RangeSums, TakenOver
 from playhead.model.ranges import Log
-from playhead.sql.ledger_values import TakenOver
-from playhead.sql.range_records import RangeSums
-from playhead.sql.range_values import Output, RangeState
 
 SOURCES = {"playhead_ledger", "playhead_runs", "playhead_chunks"}
 

@@ -7,14 +7,12 @@ import pytest
 from contract.range_ledgers import LOG, NEXT, begun, closed, deliver, ended, live, sinks, wanted  # noqa: F401
 from integration.ledgers import THERE, claimed, lab, ledger, place  # noqa: F401
 from playhead.errors import Invalid, Refused
+from playhead.ledger.model import RangeState, RunState, SinkMove, TakenOver
 from playhead.model.ranges import OffsetRange, RangeSet
-from playhead.sql.ledger_values import RunState, TakenOver
-from playhead.sql.range_records import Move
-from playhead.sql.range_values import RangeState
 
 
 def moved(sinks, before, after, log=LOG):
-    (told,) = sinks.move("c1", "orders", [Move(log, before, after)], THERE)
+    (told,) = sinks.move("c1", "orders", [SinkMove(log, before, after)], THERE)
     return told
 
 
@@ -123,7 +121,7 @@ def test_a_delivered_range_is_not_cut(place, sinks):
     with pytest.raises(
         Refused, match=r"orders-0: 12 lies inside of \[10,30\), which was delivered in one piece"
     ) as raised:
-        sinks.move("c1", "orders", [Move(NEXT, 0, 9), Move(LOG, 30, 12)], THERE)
+        sinks.move("c1", "orders", [SinkMove(NEXT, 0, 9), SinkMove(LOG, 30, 12)], THERE)
     assert raised.value.hint == "move to 10, or to 30"
     assert at(sinks, NEXT) == (0, 1)
     assert [start_around(sinks, offset) for offset in (9, 10, 29, 30, 99)] == [0, 10, 10, 30, 99]
@@ -165,11 +163,11 @@ def test_a_position_that_moved_since_refuses_all(sinks):
     deliver(sinks, claim, 10)
     ended(sinks, claim)
     with pytest.raises(Refused, match="orders-0 was at 9 and is at 10 now"):
-        sinks.move("c1", "orders", [Move(NEXT, 0, 5), Move(LOG, 9, 0)], THERE)
+        sinks.move("c1", "orders", [SinkMove(NEXT, 0, 5), SinkMove(LOG, 9, 0)], THERE)
     with pytest.raises(Refused, match="orders-1 was at no position and is at 0 now"):
-        sinks.move("c1", "orders", [Move(NEXT, None, 5)], THERE)
+        sinks.move("c1", "orders", [SinkMove(NEXT, None, 5)], THERE)
     with pytest.raises(Invalid, match="is not an offset"):
-        sinks.move("c1", "orders", [Move(NEXT, 0, 2**63)], THERE)
+        sinks.move("c1", "orders", [SinkMove(NEXT, 0, 2**63)], THERE)
     assert (at(sinks), at(sinks, NEXT)) == ((10, 1), (0, 1))
     # Told twice, because nobody knew how the first time ended.
     assert moved(sinks, 10, 0).changed

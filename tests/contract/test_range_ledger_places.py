@@ -18,10 +18,10 @@ from integration.ledgers import (  # noqa: F401
     start,
 )
 from playhead.errors import Invalid, OutcomeUnknown, Refused, Unreachable
+from playhead.ledger.model import TakenOver
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.runs import open_ledger
 from playhead.sql import database
-from playhead.sql.ledger import open_ledger
-from playhead.sql.ledger_values import TakenOver
-from playhead.sql.range_ledger import RangeLedger
 
 SOURCES = {"playhead_ledger", "playhead_runs", "playhead_chunks"}
 SINKS = {"playhead_positions", "playhead_claims", "playhead_ranges", "playhead_kept"}

@@ -22,12 +22,12 @@ from playhead.config import Context, Setting
 from playhead.errors import Invalid, Refused
 from playhead.kafka.client import Admin
 from playhead.kafka.topics import create_topic, delete_topic, describe_topics, get_topic
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.runs import open_ledger
 from playhead.model import Change, Map, Plan, Result
 from playhead.offsets.apply import apply_plan, plan_undo
 from playhead.offsets.plan import Which, plan_set
 from playhead.offsets.selection import Target
-from playhead.sql.ledger import open_ledger
-from playhead.sql.range_ledger import RangeLedger
 from playhead.stores import Access, opening
 from playhead.stores.sink_ledger import open_uri
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from integration.consuming import Database as Rows
 from playhead.config import Context
 from playhead.errors import AccessDenied, Busy, Invalid, OutcomeUnknown, Unreachable
+from playhead.ledger.consumer_offsets import Begin, OffsetMove, OffsetsTable
 from playhead.model import Change, Deadline, Map, Position, Positions, Result, TopicPartition
 from playhead.sql.address import parse_address, parse_table
 from playhead.sql.database import Database
 from playhead.sql.faults import translated
-from playhead.sql.offsets_table import Begin, Move, OffsetsTable
 from playhead.stores import Access
 from playhead.stores.opening import open_store
 
@@ -225,7 +225,9 @@ def claimed(hands, holder, **options):
 
 
 def moved(hands, holder, epoch, before, after):
-    return hands(lambda table, c: table.advance(c, "billing", holder, [Move(PLACE, epoch, before, after)])) is None
+    return (
+        hands(lambda table, c: table.advance(c, "billing", holder, [OffsetMove(PLACE, epoch, before, after)])) is None
+    )
 
 
 def test_only_the_last_to_claim_can_move_and_an_edit_takes_it_away(hands, open_it):

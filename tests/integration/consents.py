@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from playhead.pipeline.sinks import Committing
+from playhead.pipeline.deliver.sink import TaskCommit
 
 
 def nothing() -> None:
@@ -20,6 +20,6 @@ class Asked:
         self.act()
 
 
-def unasked() -> Committing:
+def unasked() -> TaskCommit:
     """For sinks whose tasks do not commit."""
     raise AssertionError("the driver would listen for nobody")

@@ -14,8 +14,8 @@ from pyarrow import fs
 from integration.groups import kafka_groups
 from integration.on_spark import JSON, OnSpark
 from playhead.lab import Lab, LabOptions
+from playhead.ledger.runs import open_ledger
 from playhead.model import ConnectorSpec, Engine
-from playhead.sql.ledger import open_ledger
 
 S3_SINK = "io.confluent.connect.s3.S3SinkConnector"
 JSON_FORMAT = "io.confluent.connect.s3.format.json.JsonFormat"

@@ -9,8 +9,8 @@ import pytest
 
 from integration.on_spark import JSON, OnSpark
 from playhead.lab import Lab, LabOptions
+from playhead.ledger.runs import open_ledger
 from playhead.model import ConnectorSpec, Engine
-from playhead.sql.ledger import open_ledger
 
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 JDBC = "io.confluent.connect.jdbc.JdbcSourceConnector"

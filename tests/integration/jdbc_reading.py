@@ -12,11 +12,10 @@ import pytest
 
 from playhead.lab import Lab, LabOptions
 from playhead.model import Map
-from playhead.pipeline.sources import Last
-from playhead.pipeline.sources.jdbc.options import parse_options
-from playhead.pipeline.sources.jdbc.source import JdbcSource
-from playhead.pipeline.sources.jdbc.steps import JdbcStep
-from playhead.pipeline.sources.jdbc.streams import JdbcStream, Reading
+from playhead.pipeline.ingest.jdbc.options import parse_options
+from playhead.pipeline.ingest.jdbc.source import JdbcSource
+from playhead.pipeline.ingest.jdbc.stream import JdbcStep, JdbcStream, StreamOptions
+from playhead.pipeline.ingest.source import Last
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,11 +48,11 @@ class Shop:
     def sql(self, *statements: str) -> str:
         return [self.lab.psql(statement) for statement in statements][-1]
 
-    def source(self, mode: Config, reading: Reading | None = None, **more: str) -> JdbcSource:
+    def source(self, mode: Config, reading: StreamOptions | None = None, **more: str) -> JdbcSource:
         """`more`: options with `__` for each dot."""
         return self._opened({"connection.url": self.jdbc_url, "connection.user": "playhead", **mode}, more, reading)
 
-    def stream(self, table: str, mode: Config, reading: Reading | None = None, **more: str) -> JdbcStream:
+    def stream(self, table: str, mode: Config, reading: StreamOptions | None = None, **more: str) -> JdbcStream:
         (stream,) = self.source({**mode, "table.whitelist": table}, reading, **more).streams()
         return stream
 
@@ -65,10 +64,10 @@ class Shop:
         (stream,) = self._opened({"connection.url": f"jdbc:sqlite:{path}", **mode}, more, None).streams()
         return stream
 
-    def _opened(self, base: Config, more: Config, reading: Reading | None) -> JdbcSource:
+    def _opened(self, base: Config, more: Config, reading: StreamOptions | None) -> JdbcSource:
         named = {name.replace("__", "."): value for name, value in more.items()}
         options = parse_options({**PLAIN, **base, **named}, {})
-        source = JdbcSource(self.spark, options, reading or Reading(horizon_seconds=0.3))
+        source = JdbcSource(self.spark, options, reading or StreamOptions(horizon_seconds=0.3))
         self.sources.append(source)
         return source
 

@@ -10,16 +10,13 @@ import pytest
 
 from integration.consents import Asked, nothing
 from integration.ledgers import HERE, Place
+from playhead.ledger.model import Claim, ClosedRange, RangeClaim, SinkPosition
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.runs import Ledger, open_ledger
 from playhead.model.ranges import Log, OffsetRange
-from playhead.pipeline.sinks import RECORDS, Committing, Rejected, Step, Writer
-from playhead.pipeline.sinks.jdbc.address import ledger_url
-from playhead.pipeline.sinks.jdbc.opening import open_jdbc_sink
-from playhead.pipeline.sinks.jdbc.sink import JdbcSink
-from playhead.sql.ledger import Ledger, open_ledger
-from playhead.sql.ledger_values import Claim
-from playhead.sql.range_ledger import RangeLedger
-from playhead.sql.range_records import SinkPosition
-from playhead.sql.range_values import ClosedRange, RangeClaim
+from playhead.pipeline.deliver.jdbc.options import ledger_url
+from playhead.pipeline.deliver.jdbc.sink import JdbcSink, open_jdbc_sink
+from playhead.pipeline.deliver.sink import RECORDS, RejectedRecord, SinkStep, TaskCommit, Writer
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 LOGICAL = "org.apache.kafka.connect.data."
@@ -80,7 +77,7 @@ class Delivery:
     sink: JdbcSink
     ledger: Ledger
     claim: Claim
-    rejected: list[Rejected] = field(default_factory=list)
+    rejected: list[RejectedRecord] = field(default_factory=list)
     size: int = 1000
     asked: Callable[[], None] = nothing
     is_careful: bool = False
@@ -102,8 +99,8 @@ class Delivery:
 
     def writer(self) -> Writer:
         """As it comes to an executor."""
-        committing = Committing(self.claim, Asked(self.asked))
-        made = self.sink.writer(Step(lambda name, make: make(), {}, lambda: committing, self.is_careful))
+        committing = TaskCommit(self.claim, Asked(self.asked))
+        made = self.sink.writer(SinkStep(lambda name, make: make(), {}, lambda: committing, self.is_careful))
         return pickle.loads(pickle.dumps(made))  # type: ignore[no-any-return]  # noqa: S301
 
     def attempted(self, writer: Writer, claim: RangeClaim, records: Sequence[Record]) -> list[ClosedRange]:

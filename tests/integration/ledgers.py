@@ -12,9 +12,9 @@ import pytest
 
 from playhead.lab import Lab
 from playhead.lab.parts.postgres import postgres_programs
+from playhead.ledger.model import ChunkRow, Claim, Host
+from playhead.ledger.runs import Ledger, open_ledger
 from playhead.model import Map
-from playhead.sql.ledger import Ledger, open_ledger
-from playhead.sql.ledger_values import ChunkRow, Claim, Host
 
 only_sqlite = pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 only_postgresql = pytest.mark.parametrize("place", ["postgresql"], indirect=True)

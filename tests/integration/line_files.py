@@ -13,14 +13,13 @@ from typing import Any
 import pyarrow as pa
 
 from integration.consents import unasked
+from playhead.ledger.model import Claim, ClosedRange, Host, RangeClaim, RunState
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.runs import open_ledger
 from playhead.model.ranges import Log, OffsetRange
-from playhead.pipeline.records.options import STRING
-from playhead.pipeline.sinks import RECORDS, Rejected, Sink, Step
-from playhead.pipeline.sinks.file import open_file_sink
-from playhead.sql.ledger import open_ledger
-from playhead.sql.ledger_values import Claim, Host, RunState
-from playhead.sql.range_ledger import RangeLedger
-from playhead.sql.range_values import ClosedRange, RangeClaim
+from playhead.pipeline.deliver.line_file import open_file_sink
+from playhead.pipeline.deliver.sink import RECORDS, RejectedRecord, Sink, SinkStep
+from playhead.pipeline.records.encode.options import STRING
 
 CLUSTER, NAME = "cluster", "lines"
 FIRST, SECOND = Log("orders", "id-1", 0), Log("orders", "id-1", 1)
@@ -34,7 +33,7 @@ def records(values: Sequence[bytes | None], start: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=RECORDS)
 
 
-def never(rejected: Rejected) -> None:
+def never(rejected: RejectedRecord) -> None:
     raise AssertionError(rejected)
 
 
@@ -43,7 +42,7 @@ class LineFile:
     folder: Path
     values: Values
     per_claim: int = 3
-    reject: Callable[[Rejected], None] = never
+    reject: Callable[[RejectedRecord], None] = never
 
     @property
     def path(self) -> Path:
@@ -88,7 +87,7 @@ class LineFile:
             found = ranges.recall(CLUSTER, NAME, key)
             return ranges.remember(claim, key, make()) if found is None else found
 
-        writer = sink.writer(Step(recall, {}, unasked))
+        writer = sink.writer(SinkStep(recall, {}, unasked))
         done = [(one, list(writer.write(one, self.batches(one), self.reject))) for one in claims]
         ranges.commit_all(claim, done, sink.merging(done))
         sink.settled(claims)

@@ -12,13 +12,12 @@ from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic
 from playhead.kafka.transactions import PlainProducer
 from playhead.lab import Lab
+from playhead.ledger.runs import Ledger
 from playhead.model import ConnectorSpec, Deadline
-from playhead.pipeline.connector_run import Progress
-from playhead.pipeline.home import find_home
-from playhead.pipeline.run import Frame
-from playhead.pipeline.run_options import RunOptions
+from playhead.pipeline.connect_home import find_home
+from playhead.pipeline.run import RunOptions, SparkRun
 from playhead.pipeline.spec import check_specs
-from playhead.sql.ledger import Ledger
+from playhead.pipeline.supervisor import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,10 +55,10 @@ class OnSpark(Topics):
     ledger: Ledger
     worker_config: Path | None = None
 
-    def frame(self, **options: int | float | None) -> Frame:
+    def prepared(self, **options: int | float | None) -> SparkRun:
         context = Context(None, {"worker-config": Setting(str(self.worker_config or self.lab.worker_config), "here")})
         home = find_home(context, Deadline(60))
-        return Frame(context, home, self.ledger, self.spark, RunOptions(**options))  # type: ignore[arg-type]
+        return SparkRun(context, home, self.ledger, self.spark, RunOptions(**options))  # type: ignore[arg-type]
 
     def run(self, *specs: ConnectorSpec, **options: int | float | None) -> Sequence[Progress]:
-        return self.frame(**options).run(check_specs(specs, {})).connectors
+        return self.prepared(**options).run(check_specs(specs, {})).connectors

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from integration.ledgers import HERE, LOCAL, THERE, Place, chunk, lab, only_postgresql, only_sqlite, place  # noqa: F401
+from playhead.ledger.model import RunState
 from playhead.model import Deadline
-from playhead.sql.ledger_values import RunState
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_stop_that_is_not_waited_for_leaves_a_run_that_is_stopping(place, runs
 
 
 def test_a_second_copy_that_takes_over_while_the_first_is_stopped_is_told(place, runs, monkeypatch):
-    from playhead.pipeline.runs import find_run, plan_stop, stop_run
+    from playhead.pipeline.stop import find_run, plan_stop, stop_run
 
     with place.open() as ledger, place.open() as other:
         ledger.claim("c1", "orders", HERE, LOCAL)
@@ -156,7 +156,7 @@ def test_a_newer_ledger_is_refused(place, runs):
 
 @only_postgresql
 def test_a_server_that_is_gone_is_unreachable_and_in_the_middle_of_waiting_the_outcome_is_unknown(place, lab, runs):
-    from playhead.pipeline.runs import find_run, plan_stop, stop_run
+    from playhead.pipeline.stop import find_run, plan_stop, stop_run
 
     with place.open() as ledger:
         ledger.claim("c1", "orders", HERE, LOCAL)

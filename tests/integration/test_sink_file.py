@@ -13,17 +13,16 @@ import pytest
 from integration.consents import unasked
 from integration.line_files import FIRST, SECOND, LineFile
 from playhead.errors import Refused
+from playhead.ledger.model import Host, RangeClaim, RunState, SinkMove
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.runs import open_ledger
 from playhead.model import OffsetRange
 from playhead.model.ranges import Log
-from playhead.pipeline.records.options import JSON, STRING
-from playhead.pipeline.rejects import RejectPolicy
-from playhead.pipeline.sinks import Step, file_target
-from playhead.pipeline.sinks.file import FileSink, open_file_sink
-from playhead.sql.ledger import open_ledger
-from playhead.sql.ledger_values import Host, RunState
-from playhead.sql.range_ledger import RangeLedger
-from playhead.sql.range_records import Move
-from playhead.sql.range_values import RangeClaim
+from playhead.pipeline.deliver import growing_file as file_target
+from playhead.pipeline.deliver.line_file import FileSink, open_file_sink
+from playhead.pipeline.deliver.rejects import RejectPolicy
+from playhead.pipeline.deliver.sink import SinkStep
+from playhead.pipeline.records.encode.options import JSON, STRING
 from spark_session import spark
 
 __all__ = ["spark"]
@@ -113,7 +112,7 @@ def test_a_moved_position_leaves_nothing_of_the_abandoned_claim(line_file):
     assert line_file.run_killed_in("Target._write after 1 write")
     with open_ledger(f"sqlite:///{line_file.folder}/ledger.db", 10) as ledger:
         ledger.finish(ledger.claim("cluster", "lines", Host.here(), {}), RunState.FAILED)
-        moves = [Move(FIRST, 0, 4), Move(SECOND, 0, 3)]
+        moves = [SinkMove(FIRST, 0, 4), SinkMove(SECOND, 0, 3)]
         RangeLedger(ledger).move("cluster", "lines", moves, Host.here())
     line_file.run()
     assert line_file.path.read_text() == "old\na4\ntwo\nlines\n"
@@ -166,11 +165,11 @@ def test_a_file_that_was_rotated_away_in_the_middle_of_an_append_is_refused(line
 def test_a_second_run_on_the_same_file_is_refused_while_the_first_is_open(line_file):
     first, second = line_file.sink(), line_file.sink()
     kept: dict[str, str] = {}
-    first.writer(Step(lambda key, make: kept.setdefault(key, make()), {}, unasked))
+    first.writer(SinkStep(lambda key, make: kept.setdefault(key, make()), {}, unasked))
     with pytest.raises(Refused, match="another run, or another connector of this one"):
-        second.writer(Step(lambda key, make: kept.setdefault(key, make()), {}, unasked))
+        second.writer(SinkStep(lambda key, make: kept.setdefault(key, make()), {}, unasked))
     first.close()
-    second.writer(Step(lambda key, make: kept.setdefault(key, make()), {}, unasked))
+    second.writer(SinkStep(lambda key, make: kept.setdefault(key, make()), {}, unasked))
     second.close()
 
 
@@ -196,15 +195,15 @@ class Beside:
         return path.read_bytes()
 
     def ours(self, path, steps, partitions):
-        from playhead.pipeline.deliver import Reading, deliver
+        from playhead.pipeline.deliver.task import ReadOptions, deliver
 
         sink, kept = open_file_sink({**self.config, "file": str(path)}, {}), dict[str, str]()
         assert isinstance(sink, FileSink)
         for start, end in steps:
             spans = [OffsetRange(self.topic, "", partition, start, end) for partition in range(partitions)]
             claims = [RangeClaim(span, True, sink.shape, 0) for span in spans]
-            writer = sink.writer(Step(lambda key, make: kept.setdefault(key, make()), {}, unasked))
-            reading = Reading({"bootstrap.servers": self.lab.bootstrap_servers})
+            writer = sink.writer(SinkStep(lambda key, make: kept.setdefault(key, make()), {}, unasked))
+            reading = ReadOptions({"bootstrap.servers": self.lab.bootstrap_servers})
             done = deliver(self.spark, reading, claims, writer, RejectPolicy(self.topic))
             sink.merging(done)
             sink.settled(claims)

@@ -9,8 +9,7 @@ import numpy as np
 import pyspark
 import pytest
 
-from playhead.pipeline.sinks.files.pattern import parse_pattern
-from playhead.pipeline.sinks.files.zones import open_zone
+from playhead.pipeline.deliver.files.joda import open_zone, parse_pattern
 
 PATTERNS = [
     "'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH",

@@ -20,8 +20,8 @@ from playhead.kafka.topics import create_topic
 from playhead.lab import LabOptions
 from playhead.model import Deadline, TopicPartition
 from playhead.offsets.published import Mark
-from playhead.pipeline import group
-from playhead.pipeline.group import SinkGroup, group_settings
+from playhead.pipeline.deliver import group
+from playhead.pipeline.deliver.group import SinkGroup, group_settings
 
 MARK = Mark("lab", 4)
 SHORT = {"consumer.override.session.timeout.ms": "6000"}

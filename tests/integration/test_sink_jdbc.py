@@ -5,8 +5,8 @@ import pytest
 from integration.jdbc_sinks import IDS, column, leftovers, order, start, struct, told, tombstone
 from integration.ledgers import lab, only_postgresql, only_sqlite, place
 from playhead.errors import NotFound, Refused, Rejected, RowsRefused
-from playhead.pipeline.sinks import TASK_PUT
-from playhead.sql.range_values import ClosedRange
+from playhead.ledger.model import ClosedRange
+from playhead.pipeline.deliver.sink import TASK_PUT
 
 __all__ = ["lab", "place", "start"]
 ALL = "select id, name, amount from orders order by id, name"

@@ -12,10 +12,9 @@ import pytest
 from integration.jdbc_sinks import batches, leftovers, order, start
 from integration.ledgers import lab, only_postgresql, only_sqlite, place
 from playhead.errors import Busy, Refused, Unreachable
-from playhead.sql.ledger_values import TakenOver
-from playhead.sql.loading import copying
-from playhead.sql.merging import How, Layout
-from playhead.sql.range_values import RangeState
+from playhead.ledger.model import RangeState, TakenOver
+from playhead.sql.bulk_load import copying
+from playhead.sql.merge import How, Layout
 from playhead.sql.target_tables import TableName
 
 __all__ = ["lab", "place", "start"]

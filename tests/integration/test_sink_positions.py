@@ -16,12 +16,12 @@ from playhead.errors import Refused
 from playhead.kafka.client import describe_cluster
 from playhead.kafka.groups import Committed, commit, list_committed
 from playhead.kafka.topics import get_topic
+from playhead.ledger.model import Claim
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.runs import open_ledger
 from playhead.model import Deadline, TopicPartition
 from playhead.model.ranges import Log
 from playhead.offsets.published import Held, judge_start
-from playhead.sql.ledger import open_ledger
-from playhead.sql.ledger_values import Claim
-from playhead.sql.range_ledger import RangeLedger
 from spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")

@@ -10,8 +10,8 @@ from integration.sinks_on_the_lab import FIRST_MS, printed, produce
 from playhead.errors import Busy, PlayheadError, Refused
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import get_topic
-from playhead.pipeline.rejects import parse_rejects
-from playhead.pipeline.sinks import Rejected
+from playhead.pipeline.deliver.rejects import parse_rejects
+from playhead.pipeline.deliver.sink import RejectedRecord
 
 PREFIX = "__connect.errors."
 BAD = [b'{"a": 1}', b"{bad", None, b"also bad", b'{"a": 2}', b"\x01\x02"]
@@ -44,7 +44,7 @@ def policy_of(lab):
 
 
 def rejected(config, offset, reason=REASON):
-    return Rejected(config["topics"], 0, offset, reason)
+    return RejectedRecord(config["topics"], 0, offset, reason)
 
 
 def without_frames(text: str) -> str:

@@ -17,9 +17,9 @@ pytest.importorskip("pyspark")  # brings what fetches the jars
 import pyarrow as pa
 
 from playhead.pipeline.jars import fetch_jars
-from playhead.pipeline.sinks.values.columns import Columns
-from playhead.pipeline.sinks.values.lines import JsonLines
-from playhead.pipeline.sinks.values.options import Converter
+from playhead.pipeline.records.decode.columns import Columns
+from playhead.pipeline.records.decode.lines import JsonLines
+from playhead.pipeline.records.decode.options import Converter
 
 ROWS = 3000
 SOURCE = """

@@ -22,11 +22,10 @@ from playhead.errors import PlayheadError
 from playhead.kafka.client import Admin
 from playhead.kafka.topics import create_topic, delete_topic
 from playhead.kafka.transactions import PlainProducer, TransactionalProducer
+from playhead.ledger.model import Host, RunState, SinkMove
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.runs import open_ledger
 from playhead.model import Deadline
-from playhead.sql.ledger import open_ledger
-from playhead.sql.ledger_values import Host, RunState
-from playhead.sql.range_ledger import RangeLedger
-from playhead.sql.range_records import Move
 from spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")
@@ -277,7 +276,7 @@ def test_columns_are_inferred_from_all_partitions_and_anew_when_all_positions_ar
 
     (cluster, name) = next(one for one in RangeLedger(deliver.ledger).list_sinks() if one[1] == spec.name)
     sinks = RangeLedger(deliver.ledger)
-    moves = [Move(log, at.next_offset, None) for log, at in sinks.positions(cluster, name).items()]
+    moves = [SinkMove(log, at.next_offset, None) for log, at in sinks.positions(cluster, name).items()]
     sinks.move(cluster, name, moves, Host.here())
     kafka_groups(deliver.lab, "--group", f"connect-{name}", "--delete")
     (done,) = deliver.run(replace(spec, config={**spec.config, "store.url": (tmp_path / "anew").as_uri()}))

@@ -16,10 +16,10 @@ from integration.delivering import JSON_FORMAT, PARQUET_FORMAT, deliver, files_i
 from integration.on_spark import Topics
 from playhead.kafka.transactions import PlainProducer, TransactionalProducer
 from playhead.lab import Lab, LabOptions
+from playhead.ledger.model import RunState
+from playhead.ledger.runs import open_ledger
 from playhead.model import ConnectorSpec, Deadline, Engine
-from playhead.pipeline.group import SinkGroup
-from playhead.sql.ledger import open_ledger
-from playhead.sql.ledger_values import RunState
+from playhead.pipeline.deliver.group import SinkGroup
 from spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")

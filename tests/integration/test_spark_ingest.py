@@ -19,9 +19,9 @@ from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import PlainProducer
 from playhead.lab import Lab
 from playhead.lab.parts.postgres import postgres_programs
+from playhead.ledger.model import RunState
+from playhead.ledger.runs import open_ledger
 from playhead.model import ConnectorSpec, Deadline, Engine
-from playhead.sql.ledger import open_ledger
-from playhead.sql.ledger_values import RunState
 from spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")

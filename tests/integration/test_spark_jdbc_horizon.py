@@ -11,10 +11,10 @@ import pytest
 from integration.jdbc_reading import BY_BOTH, BY_ID, BY_TIME, ORDERS, Shop, database, filled, shop
 from playhead.errors import AccessDenied, Invalid, NotFound, Refused, Unreachable
 from playhead.model import Deadline, Map
-from playhead.pipeline.sources.jdbc.database import Database
-from playhead.pipeline.sources.jdbc.options import Connection
-from playhead.pipeline.sources.jdbc.streams import JdbcStream, Reading
-from playhead.pipeline.sources.jdbc.tables import find_tables
+from playhead.pipeline.ingest.jdbc.database import JdbcDatabase
+from playhead.pipeline.ingest.jdbc.options import Connection
+from playhead.pipeline.ingest.jdbc.stream import JdbcStream, StreamOptions
+from playhead.pipeline.ingest.jdbc.tables import find_tables
 from spark_session import spark
 
 pytest.importorskip("pyspark")
@@ -38,7 +38,7 @@ def test_an_open_transaction_holds_the_horizon_back(shop: Shop, mode: dict[str, 
 
 def test_a_transaction_that_ends_in_time_is_waited_for(shop: Shop):
     filled(shop, 5)
-    stream = shop.stream("orders", BY_ID, Reading(horizon_seconds=20))
+    stream = shop.stream("orders", BY_ID, StreamOptions(horizon_seconds=20))
     with shop.session() as till:
         till.execute("INSERT INTO orders (name) VALUES ('six')")
         shop.sql("INSERT INTO orders (name) VALUES ('seven')")
@@ -48,7 +48,7 @@ def test_a_transaction_that_ends_in_time_is_waited_for(shop: Shop):
 
 def test_a_writer_who_comes_after_the_end_is_not_waited_for(shop: Shop):
     filled(shop, 5)
-    stream = shop.stream("orders", BY_ID, Reading(horizon_seconds=60))
+    stream = shop.stream("orders", BY_ID, StreamOptions(horizon_seconds=60))
     step = stream.plan(None, 1, 3)
     assert step is not None
     with shop.session() as till:
@@ -95,7 +95,7 @@ def test_nothing_is_lost_or_doubled_under_many_writers(shop: Shop, mode: dict[st
     end = time.monotonic() + 5
     while time.monotonic() < end or rounds < 3:
         drained = shop.drain(
-            shop.stream("orders", mode, Reading(horizon_seconds=10)), rows=200, position=position, most=1
+            shop.stream("orders", mode, StreamOptions(horizon_seconds=10)), rows=200, position=position, most=1
         )
         read, position, rounds = read + drained.ids, drained.position, rounds + 1
     stop.set()
@@ -208,7 +208,7 @@ def test_a_table_is_found_by_each_form_of_its_name(shop: Shop):
             Map({"protocol": "1", "table": "lab.sales.orders"}),
             Map({"table": "orders"}),
         ]
-    (stream,) = shop.source(BY_ID, Reading(with_catalog=True), schema__pattern="sales").streams()
+    (stream,) = shop.source(BY_ID, StreamOptions(with_catalog=True), schema__pattern="sales").streams()
     assert stream.partitions[0] == Map({"protocol": "1", "table": "lab.sales.orders"})
     for pattern in ("sales\\..*", ".*\\.sales\\.ord[a-z]+"):
         (stream,) = shop.source(BY_ID, table__include__list=pattern).streams()
@@ -271,7 +271,7 @@ def test_an_odd_table_name_is_quoted_everywhere(shop: Shop):
 
 def test_an_unreachable_database_and_wrong_credentials_are_told_apart(shop: Shop):
     def opened(url: str, user: str = "playhead") -> str:
-        return Database(shop.spark, Connection(url, user)).product
+        return JdbcDatabase(shop.spark, Connection(url, user)).product
 
     with pytest.raises(Unreachable) as refused:
         opened("jdbc:postgresql://127.0.0.1:1/lab?password=geheim")
@@ -308,7 +308,7 @@ def test_no_snapshot_is_left_behind(shop: Shop):
     assert step is not None and shop.sql(open_ones) == "1"
     step.close()
     with pytest.raises(Refused):
-        shop.stream("orders", BY_TIME, Reading(most_rows=5)).plan(None, 2, 5)
+        shop.stream("orders", BY_TIME, StreamOptions(most_rows=5)).plan(None, 2, 5)
     Deadline(10).wait_for(lambda: shop.sql(open_ones) == "0", "the end of the snapshots")
 
 

@@ -11,7 +11,7 @@ import pytest
 from integration.jdbc_reading import BULK, BY_BOTH, BY_ID, BY_TIME, ORDERS, Shop, database, filled, shop
 from playhead.errors import Invalid, NotFound, Refused, Rejected
 from playhead.model import Map
-from playhead.pipeline.sources.jdbc.streams import Reading
+from playhead.pipeline.ingest.jdbc.stream import StreamOptions
 from spark_session import spark
 
 pytest.importorskip("pyspark")
@@ -135,8 +135,8 @@ def test_equal_timestamps_are_never_parted(shop: Shop):
 def test_a_tie_too_large_for_a_transaction_is_refused(shop: Shop):
     shop.sql(ORDERS, "INSERT INTO orders (id, ts) SELECT g, '2024-01-01' FROM generate_series(1, 30) g")
     with pytest.raises(Refused, match="share one timestamp"):
-        shop.stream("orders", BY_TIME, Reading(most_rows=20)).plan(None, 2, 10)
-    assert shop.drain(shop.stream("orders", BY_BOTH, Reading(most_rows=20))).ids == list(range(1, 31))
+        shop.stream("orders", BY_TIME, StreamOptions(most_rows=20)).plan(None, 2, 10)
+    assert shop.drain(shop.stream("orders", BY_BOTH, StreamOptions(most_rows=20))).ids == list(range(1, 31))
 
 
 def test_ties_are_cut_by_id_with_both(shop: Shop):

@@ -10,8 +10,8 @@ from integration.ingesting import consumed, ingest, tables_lab  # noqa: F401
 from integration.transform_oracle import partitions_chosen
 from playhead.kafka.client import describe_cluster
 from playhead.kafka.properties import ClientSettings
+from playhead.ledger.model import RunState
 from playhead.model import Deadline
-from playhead.sql.ledger_values import RunState
 from spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")

@@ -13,9 +13,9 @@ import pytest
 from integration.record_oracle import Row, calendar_millis, connect_texts, connect_values
 from integration.record_samples import BERLIN, BEST_FIT, CREATE, EXTREMES, LADDER, LADDER_SQL, NONE, SCHEMA, without
 from playhead.lab import Lab, LabOptions
-from playhead.pipeline.records.columns import Column
-from playhead.pipeline.records.options import STRING, Converter, RecordOptions
-from playhead.pipeline.sources import VALUE
+from playhead.pipeline.ingest.source import VALUE
+from playhead.pipeline.records.encode.columns import SqlColumn
+from playhead.pipeline.records.encode.options import STRING, Converter, RecordOptions
 
 pytest.importorskip("pyspark")
 from spark_session import spark
@@ -23,7 +23,7 @@ from spark_session import spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from playhead.pipeline.records.record import Record
+    from playhead.pipeline.records.encode.record import RowRecord
 
 __all__ = ["spark"]
 # PySpark leaves sockets of finished jobs to the garbage collector.
@@ -37,7 +37,7 @@ class Database:
     def __init__(self, session: "SparkSession", url: str) -> None:
         self.session, self.url = session, url
 
-    def columns(self, select: str) -> list[Column]:
+    def columns(self, select: str) -> list[SqlColumn]:
         jvm: Any = self.session._jvm
         connection = jvm.java.sql.DriverManager.getConnection(self.url)
         try:
@@ -49,7 +49,7 @@ class Database:
     def written(
         self, select: str, options: RecordOptions = PLAIN, product: str = "PostgreSQL", name: str = "types"
     ) -> list[bytes]:
-        from playhead.pipeline.records.record import make_record
+        from playhead.pipeline.records.encode.record import make_record
 
         record = make_record(self.columns(select), options, name, product)
         entries = ", ".join(record.reads(lambda name: '"' + name.replace('"', '""') + '"'))
@@ -58,15 +58,15 @@ class Database:
         return [value.encode() for value in _written(record, frame)]
 
 
-def _written(record: "Record", frame: "DataFrame") -> list[str]:
+def _written(record: "RowRecord", frame: "DataFrame") -> list[str]:
+    from playhead.pipeline.ingest.source import write_parts
     from playhead.pipeline.records.transforms.chain import Parts
-    from playhead.pipeline.sources.writings import write_parts
 
     return [row[VALUE] for row in write_parts(Parts("t", record.value), record.options).of(frame).collect()]
 
 
-def _column(told: Any, at: int) -> Column:
-    return Column(
+def _column(told: Any, at: int) -> SqlColumn:
+    return SqlColumn(
         told.getColumnLabel(at),
         told.getColumnType(at),
         told.getColumnTypeName(at),
@@ -223,13 +223,13 @@ def test_numbers_that_are_none_are_strings(database):
 # Java as the oracle
 
 COLUMNS = [
-    Column("s", 12, "text", 0, 0, signed=False, nullable=True),
-    Column("d", 8, "float8", 17, 17, signed=True, nullable=True),
-    Column("f", 7, "float4", 8, 8, signed=True, nullable=True),
-    Column("a", 2, "numeric", 12, 2, signed=True, nullable=True),
-    Column("b", 2, "numeric", 38, 10, signed=True, nullable=True),
-    Column("c", 2, "numeric", 60, 20, signed=True, nullable=True),
-    Column("u", 2, "numeric", 0, 0, signed=True, nullable=True),
+    SqlColumn("s", 12, "text", 0, 0, signed=False, nullable=True),
+    SqlColumn("d", 8, "float8", 17, 17, signed=True, nullable=True),
+    SqlColumn("f", 7, "float4", 8, 8, signed=True, nullable=True),
+    SqlColumn("a", 2, "numeric", 12, 2, signed=True, nullable=True),
+    SqlColumn("b", 2, "numeric", 38, 10, signed=True, nullable=True),
+    SqlColumn("c", 2, "numeric", 60, 20, signed=True, nullable=True),
+    SqlColumn("u", 2, "numeric", 0, 0, signed=True, nullable=True),
 ]
 FRAME = "s string, d double, f float, a string, b string, c string, u string"
 
@@ -286,7 +286,7 @@ def test_random_values_are_what_a_struct_prints(spark, tmp_path):
 
 
 def _values(session: "SparkSession", rows: list[Row], options: RecordOptions) -> list[bytes]:
-    from playhead.pipeline.records.record import make_record
+    from playhead.pipeline.records.encode.record import make_record
 
     frame = session.createDataFrame(rows, FRAME)
     record = make_record(COLUMNS, options, "t", "PostgreSQL")
@@ -318,11 +318,11 @@ def walls() -> Iterator[str]:
 
 @pytest.mark.parametrize("zone", ["UTC", *ZONES])
 def test_wall_times_are_counted_as_java_s_calendar_does(spark, tmp_path, zone):
-    from playhead.pipeline.records.record import make_record
+    from playhead.pipeline.records.encode.record import make_record
 
     times = list(walls())
     frame = spark.createDataFrame([(wall,) for wall in times], "ts string").selectExpr("cast(ts as timestamp) as ts")
-    column = Column("ts", 93, "timestamp", 26, 6, signed=False, nullable=True)
+    column = SqlColumn("ts", 93, "timestamp", 26, 6, signed=False, nullable=True)
     record = make_record([column], replace(PLAIN, db_timezone=zone), "t", "PostgreSQL")
     ours = _written(record, frame)
     java = [f'{{"ts":{millis}}}' for millis in calendar_millis(tmp_path, [(zone, wall) for wall in times])]

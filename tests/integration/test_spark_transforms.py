@@ -12,8 +12,8 @@ import pytest
 from integration.test_spark_records import _random_double, _random_text
 from integration.transform_oracle import Outcome, transformed
 from playhead.errors import Invalid
-from playhead.pipeline.records.columns import Column
-from playhead.pipeline.records.options import JSON, STRING, parse_record_options
+from playhead.pipeline.records.encode.columns import SqlColumn
+from playhead.pipeline.records.encode.options import JSON, STRING, parse_record_options
 from playhead.pipeline.records.transforms.options import parse_transforms
 
 pytest.importorskip("pyspark")
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pyte
 KAFKA = "org.apache.kafka.connect.transforms."
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COLUMNS = [
-    Column(name, jdbc_type, type_name, precision, scale, signed=True, nullable=name != "id")
+    SqlColumn(name, jdbc_type, type_name, precision, scale, signed=True, nullable=name != "id")
     for name, jdbc_type, type_name, precision, scale in [
         ("id", 4, "int4", 10, 0),
         ("i1", -6, "tinyint", 3, 0),
@@ -233,9 +233,9 @@ def frame_of(session: "SparkSession", rows: Rows) -> "DataFrame":
 
 
 def ours(frame: "DataFrame", config: Mapping[str, str]) -> list[tuple[str, bytes | None, bytes | None]]:
-    from playhead.pipeline.records.record import make_record
+    from playhead.pipeline.ingest.source import write_parts
+    from playhead.pipeline.records.encode.record import make_record
     from playhead.pipeline.records.transforms.chain import Parts, apply_chain, route
-    from playhead.pipeline.sources.writings import write_parts
 
     transforms = parse_transforms(config)
     options = parse_record_options(config, {}, transforms)
@@ -348,7 +348,7 @@ LINES = [
 def test_lines_of_a_file_end_as_kafka_s_own(spark, tmp_path):
     from pathlib import Path
 
-    from playhead.pipeline.sources.file import FileLines, open_file_source, writings_of
+    from playhead.pipeline.ingest.file import FileLines, open_file_source, writings_of
 
     rows = [row for row in ROWS if row["s"] is not None]
     frame = spark.createDataFrame([(row["s"],) for row in rows], "line string").coalesce(1)

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from playhead.ledger.model import ClosedRange, RangeClaim
 from playhead.model.ranges import OffsetRange
-from playhead.pipeline.sinks import RECORDS, Rejected
-from playhead.pipeline.sinks.files.content import AsBytes, Contents, Piece, field_of
-from playhead.pipeline.sinks.files.options import FileSinkOptions, parse_options
-from playhead.pipeline.sinks.files.places import Draft
-from playhead.pipeline.sinks.files.places.folder import FolderPlace
-from playhead.pipeline.sinks.files.writer import FileWriter
-from playhead.pipeline.sinks.values import Bad
-from playhead.sql.range_values import ClosedRange, RangeClaim
+from playhead.pipeline.deliver.files.folder import FolderStorage
+from playhead.pipeline.deliver.files.format import AsBytes, Contents, Piece, field_of
+from playhead.pipeline.deliver.files.options import FileSinkOptions, parse_options
+from playhead.pipeline.deliver.files.storage import DraftFile
+from playhead.pipeline.deliver.files.writer import FileWriter
+from playhead.pipeline.deliver.sink import RECORDS, RejectedRecord
+from playhead.pipeline.records.decode import Bad
 
 FORMATS = "io.confluent.connect.s3.format."
 JSON, PARQUET = f"{FORMATS}json.JsonFormat", f"{FORMATS}parquet.ParquetFormat"
@@ -35,6 +35,10 @@ BASE = {
     "format.class": JSON,
     "flush.size": "3",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+}
+AS_BYTES = {
+    "format.class": f"{FORMATS}bytearray.ByteArrayFormat",
+    "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
 }
 MADE_MS = 1_700_000_000_000
 
@@ -102,7 +106,7 @@ class Json:
 
 class Written(NamedTuple):
     closed: list[ClosedRange]
-    rejected: list[Rejected]
+    rejected: list[RejectedRecord]
     files: dict[str, bytes]
 
     @property
@@ -133,7 +137,7 @@ class Memory:
     def draft(self, name: str) -> Kept:
         return Kept(name, io.BytesIO())
 
-    def publish(self, draft: Draft) -> int:
+    def publish(self, draft: DraftFile) -> int:
         assert isinstance(draft, Kept)
         self.files[draft.name] = draft.file.getvalue()
         return len(self.files[draft.name])
@@ -142,7 +146,7 @@ class Memory:
 def write_to_memory(
     place: Memory, given: FileSinkOptions, what: RangeClaim, found: Iterator[pa.RecordBatch], converting: Any
 ) -> Written:
-    rejected: list[Rejected] = []
+    rejected: list[RejectedRecord] = []
     closed = list(FileWriter(given, place, converting).write(what, found, rejected.append))
     return Written(closed, rejected, dict(sorted(place.files.items())))
 
@@ -150,8 +154,8 @@ def write_to_memory(
 def write(
     root: Path, given: FileSinkOptions, what: RangeClaim, found: Iterator[pa.RecordBatch], converting: Any = None
 ) -> Written:
-    rejected: list[Rejected] = []
-    writer = FileWriter(given, FolderPlace(str(root)), converting or AsBytes())
+    rejected: list[RejectedRecord] = []
+    writer = FileWriter(given, FolderStorage(str(root)), converting or AsBytes())
     closed = list(writer.write(what, found, rejected.append))
     return Written(closed, rejected, read_files(root))
 

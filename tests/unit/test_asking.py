@@ -5,10 +5,10 @@ from typing import ClassVar
 import pytest
 
 from playhead.errors import Rejected, TimedOut, Unreachable
+from playhead.kafka import reconnecting as asking
 from playhead.kafka.properties import ClientSettings
+from playhead.kafka.reconnecting import ReconnectingAdmin
 from playhead.model import Deadline
-from playhead.pipeline import asking
-from playhead.pipeline.asking import Asking
 
 
 class FakeAdmin:
@@ -26,7 +26,7 @@ class FakeAdmin:
 def ask(monkeypatch):
     monkeypatch.setattr(asking, "Admin", FakeAdmin)
     monkeypatch.setattr(FakeAdmin, "made", [])
-    with Asking(ClientSettings({})) as made:
+    with ReconnectingAdmin(ClientSettings({})) as made:
         yield lambda question: made.ask(question, Deadline(20))
 
 

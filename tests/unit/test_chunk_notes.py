@@ -1,8 +1,8 @@
 """What the ledger lacks after a kill is taken from the notes beside the positions."""
 
+from playhead.ledger.model import ChunkRow
 from playhead.model import Map
-from playhead.pipeline.chunk_notes import GAP, PastPosition, encode_note, missing_rows
-from playhead.sql.ledger_values import ChunkRow
+from playhead.pipeline.ingest.chunk_note import GAP, PastPosition, encode_note, missing_rows
 
 
 def at(number: int) -> Map:

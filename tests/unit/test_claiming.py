@@ -1,9 +1,8 @@
 """What a sink claims next: enough for its cuts, no more than a step can do, and never twice in vain."""
 
+from playhead.ledger.model import ClosedRange, RangeClaim, SinkPosition
 from playhead.model.ranges import Log, OffsetRange
-from playhead.pipeline.claiming import Claiming
-from playhead.sql.range_records import SinkPosition
-from playhead.sql.range_values import ClosedRange, RangeClaim
+from playhead.pipeline.deliver.claims import Claiming
 
 LOGS = [Log("t", "id", number) for number in range(4)]
 

@@ -1,7 +1,7 @@
 """What a worker file says of its connectors' clients, with its references, and what a connector says over it."""
 
 from playhead.kafka.properties import ClientSettings
-from playhead.pipeline.client_sides import CONSUMER, PRODUCER, laid_over, side_properties
+from playhead.pipeline.connect_home import CONSUMER, PRODUCER, laid_over, side_properties
 
 WORKER = {
     "config.providers": "env",

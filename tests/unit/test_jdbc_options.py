@@ -3,8 +3,8 @@
 import pytest
 
 from playhead.errors import ConfigInvalid
-from playhead.pipeline.sources.jdbc.options import check_options, parse_options
-from playhead.pipeline.sources.jdbc.url import refused_properties, refused_url
+from playhead.pipeline.ingest.jdbc.options import check_options, parse_options
+from playhead.pipeline.jdbc_url import refused_properties, refused_url
 
 URL = "jdbc:postgresql://db:5432/shop"
 BASE = {

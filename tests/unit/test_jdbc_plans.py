@@ -10,24 +10,24 @@ from hypothesis import strategies as st
 
 from playhead.errors import Invalid, NotFound
 from playhead.model import Map
-from playhead.pipeline.records.columns import Column
-from playhead.pipeline.sources import Last
-from playhead.pipeline.sources.jdbc.chunks import even_ranges
-from playhead.pipeline.sources.jdbc.database import Database
-from playhead.pipeline.sources.jdbc.flavour import Flavour, PostgreSql, check_zone
-from playhead.pipeline.sources.jdbc.horizon import Writer, await_writers, find_protection, lower
-from playhead.pipeline.sources.jdbc.position import ToPosition
-from playhead.pipeline.sources.jdbc.view import Relation, find_cursor, refuse_nulls
+from playhead.pipeline.ingest.jdbc.chunks import even_ranges
+from playhead.pipeline.ingest.jdbc.database import JdbcDatabase
+from playhead.pipeline.ingest.jdbc.flavour import Flavour, PostgreSql, check_zone
+from playhead.pipeline.ingest.jdbc.horizon import OpenWriter, await_writers, find_protection, lower
+from playhead.pipeline.ingest.jdbc.stream import ToJdbcPosition
+from playhead.pipeline.ingest.jdbc.view import Relation, find_cursor, refuse_nulls
+from playhead.pipeline.ingest.source import Last
+from playhead.pipeline.records.encode.columns import SqlColumn
 
 BIGINT, TIMESTAMP = -5, 93
 
 
-def column(name: str, jdbc_type: int = BIGINT, type_name: str = "int8", *, nullable: bool = False) -> Column:
-    return Column(name, jdbc_type, type_name, 19, 0, True, nullable)
+def column(name: str, jdbc_type: int = BIGINT, type_name: str = "int8", *, nullable: bool = False) -> SqlColumn:
+    return SqlColumn(name, jdbc_type, type_name, 19, 0, True, nullable)
 
 
-def writer(name: str, started: int | None = 5, *, wrote: bool = True, pid: str = "7") -> Writer:
-    return Writer(name, pid, "app", "till", "today", started, wrote)
+def writer(name: str, started: int | None = 5, *, wrote: bool = True, pid: str = "7") -> OpenWriter:
+    return OpenWriter(name, pid, "app", "till", "today", started, wrote)
 
 
 @given(st.integers(-(10**9), 10**9), st.integers(0, 10**6), st.integers(1, 50))
@@ -41,19 +41,19 @@ def test_even_ranges_cover_everything_once(low: int, width: int, parts: int):
 def test_positions_are_the_bytes_of_the_connector():
     # Samples of facts/jdbc-connector.md section 1, written by the real connector.
     moment = 1704164645123456
-    assert list(ToPosition(True, True)(Last(5, moment)).items()) == [
+    assert list(ToJdbcPosition(True, True)(Last(5, moment)).items()) == [
         ("timestamp_nanos", 123456000),
         ("incrementing", 5),
         ("timestamp", 1704164645123),
     ]
-    assert ToPosition(False, True)(Last(None, 1704164648000789)) == Map(
+    assert ToJdbcPosition(False, True)(Last(None, 1704164648000789)) == Map(
         {"timestamp_nanos": 789000, "timestamp": 1704164648000}
     )
-    assert ToPosition(True, False)(Last(5)) == Map({"incrementing": 5})
+    assert ToJdbcPosition(True, False)(Last(5)) == Map({"incrementing": 5})
 
 
 def test_the_time_before_the_epoch_is_floored():
-    assert ToPosition(False, True)(Last(None, -1)) == Map({"timestamp_nanos": 999999000, "timestamp": -1})
+    assert ToJdbcPosition(False, True)(Last(None, -1)) == Map({"timestamp_nanos": 999999000, "timestamp": -1})
 
 
 def test_writers_that_came_later_are_not_waited_for():
@@ -137,6 +137,6 @@ class Answers:
 
 @pytest.mark.parametrize(("product", "words"), [("PostgreSQL", "a standby"), ("MySQL", "MySQL does not tell")])
 def test_where_writers_cannot_be_seen_that_is_said(product: str, words: str):
-    found = find_protection(cast(Database, Answers(product)), Relation(None, "public", "t", "t"), "id")
+    found = find_protection(cast(JdbcDatabase, Answers(product)), Relation(None, "public", "t", "t"), "id")
     assert found.tables is None
     assert found.words.startswith(words) and "timestamp.delay.interval.ms" in found.words

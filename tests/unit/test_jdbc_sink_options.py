@@ -5,9 +5,14 @@ import pickle
 import pytest
 
 from playhead.errors import ConfigInvalid, Invalid
-from playhead.pipeline.sinks.jdbc.address import find_target, ledger_url
-from playhead.pipeline.sinks.jdbc.opening import open_jdbc_sink
-from playhead.pipeline.sinks.jdbc.options import JdbcSinkOptions, check_options, parse_options
+from playhead.pipeline.deliver.jdbc.options import (
+    JdbcSinkOptions,
+    check_options,
+    find_target,
+    ledger_url,
+    parse_options,
+)
+from playhead.pipeline.deliver.jdbc.sink import open_jdbc_sink
 from playhead.sql.address import parse_address
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 from playhead.errors import Invalid
-from playhead.pipeline.sinks.jdbc.copy_rows import Fixed, Varying, encode_rows
-from playhead.pipeline.sinks.jdbc.ddl import column_rule
-from playhead.pipeline.sinks.jdbc.layout import Unfit, find_layout
-from playhead.pipeline.sinks.jdbc.options import JdbcSinkOptions
-from playhead.pipeline.sinks.values.schema import Schema
-from playhead.sql.merging import How, Layout, merge_statements, temporary_statement
+from playhead.pipeline.deliver.jdbc.copy_format import Fixed, Varying, encode_rows
+from playhead.pipeline.deliver.jdbc.layout import UnfitRecord, find_layout
+from playhead.pipeline.deliver.jdbc.options import JdbcSinkOptions
+from playhead.pipeline.deliver.jdbc.tables import column_rule
+from playhead.pipeline.records.decode.schema import Schema
+from playhead.sql.merge import How, Layout, merge_statements, temporary_statement
 from playhead.sql.target_tables import TableName, create_statement, parse_table_name
 
 VALUE = Schema.from_json(
@@ -47,11 +47,11 @@ def test_columns_come_from_where_pk_mode_says():
 
 
 def test_keys_that_cannot_be_made_are_told():
-    with pytest.raises(Unfit, match=r"pk.fields must name exactly one column"):
+    with pytest.raises(UnfitRecord, match=r"pk.fields must name exactly one column"):
         find_layout(JdbcSinkOptions(pk_mode="record_key"), Schema("int32"), VALUE)
-    with pytest.raises(Unfit, match=r"has no field 'x', which pk.fields names"):
+    with pytest.raises(UnfitRecord, match=r"has no field 'x', which pk.fields names"):
         find_layout(JdbcSinkOptions(pk_mode="record_value", pk_fields=("x",)), None, VALUE)
-    with pytest.raises(Unfit, match="no field that would become a column"):
+    with pytest.raises(UnfitRecord, match="no field that would become a column"):
         find_layout(JdbcSinkOptions(fields=("x",)), None, VALUE)
 
 

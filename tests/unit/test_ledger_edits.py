@@ -3,13 +3,12 @@
 import pytest
 
 pytest.importorskip("sqlalchemy")
+from playhead.ledger.model import ClosedRange, Host, Output, OutputKind, RangeClaim
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.runs import open_ledger
 from playhead.model import Deadline, TopicPartition
 from playhead.model.ranges import Log, OffsetRange
 from playhead.offsets.ledger_edits import warn_of_outputs
-from playhead.sql.ledger import open_ledger
-from playhead.sql.ledger_values import Host
-from playhead.sql.range_ledger import RangeLedger
-from playhead.sql.range_values import ClosedRange, Output, OutputKind, RangeClaim
 from playhead.stores.sink_ledger import SinkLedgerStore
 
 LOG = Log("orders", "id", 0)

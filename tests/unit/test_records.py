@@ -5,10 +5,10 @@ import pytest
 pytest.importorskip("pyspark")
 
 from playhead.errors import Invalid
-from playhead.pipeline.records.columns import Column
-from playhead.pipeline.records.options import STRING, Converter, RecordOptions
-from playhead.pipeline.records.record import Record, make_record
-from playhead.pipeline.records.schema import encode_schema
+from playhead.pipeline.records.encode.columns import SqlColumn
+from playhead.pipeline.records.encode.options import STRING, Converter, RecordOptions
+from playhead.pipeline.records.encode.record import RowRecord, make_record
+from playhead.pipeline.records.encode.schema import encode_schema
 
 LADDER = (
     '{"type":"struct","fields":[{"type":"int32","optional":false,"field":"id"},{"type":"int8","optional":true,"field":"n10"},'
@@ -23,16 +23,16 @@ LADDER = (
 )
 
 
-def schema_json(record: Record) -> str:
+def schema_json(record: RowRecord) -> str:
     return encode_schema(record.value.schema)
 
 
-def numeric(name: str, precision: int, scale: int) -> Column:
-    return Column(name, 2, "numeric", precision, scale, signed=True, nullable=True)
+def numeric(name: str, precision: int, scale: int) -> SqlColumn:
+    return SqlColumn(name, 2, "numeric", precision, scale, signed=True, nullable=True)
 
 
-def column(name: str, jdbc_type: int, type_name: str = "", precision: int = 0) -> Column:
-    return Column(name, jdbc_type, type_name, precision, 0, signed=True, nullable=True)
+def column(name: str, jdbc_type: int, type_name: str = "", precision: int = 0) -> SqlColumn:
+    return SqlColumn(name, jdbc_type, type_name, precision, 0, signed=True, nullable=True)
 
 
 def quoted(name: str) -> str:
@@ -41,7 +41,7 @@ def quoted(name: str) -> str:
 
 def test_the_ladder_of_numerics_has_the_schema_that_the_connector_wrote():
     whole = [(10, 1), (20, 2), (30, 3), (40, 4), (90, 9), (100, 10), (180, 18), (190, 19)]
-    columns = [Column("id", 4, "int4", 10, 0, signed=True, nullable=False)]
+    columns = [SqlColumn("id", 4, "int4", 10, 0, signed=True, nullable=False)]
     columns += [numeric(f"n{name}", precision, 0) for name, precision in whole]
     columns += [numeric("n182", 18, 2), numeric("n192", 19, 2), numeric("nneg", 5, 2046)]
     record = make_record(columns, RecordOptions(numeric_mapping="best_fit"), "num0", "PostgreSQL")

@@ -3,7 +3,7 @@
 import pytest
 
 from playhead.errors import Invalid
-from playhead.pipeline.records.options import JSON, STRING, Converter, RecordOptions, parse_record_options
+from playhead.pipeline.records.encode.options import JSON, STRING, Converter, RecordOptions, parse_record_options
 
 WORKER = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
 

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from playhead.cli.frame import Face
 from playhead.cli.run import run
 from playhead.errors import Refused
+from playhead.ledger.model import RunState
 from playhead.pipeline import run as running
-from playhead.pipeline.connector_run import Progress
-from playhead.sql.ledger_values import RunState
+from playhead.pipeline.supervisor import Progress, RunEnd
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def ended(monkeypatch, file, *words):
     """The streams of a run of three connectors: two failed for one reason, one for another."""
     failed = {"one": ("no table", "make it"), "two": ("no table", "make it"), "three": ("no column", "add it")}
     told = [Progress(name, state=RunState.FAILED, error=Refused(*said)) for name, said in failed.items()]
-    end = running.RunEnd([*told, Progress("four", state=RunState.FINISHED)], interrupted=False)
+    end = RunEnd([*told, Progress("four", state=RunState.FINISHED)], interrupted=False)
     monkeypatch.setattr(running, "run_connectors", lambda *_: end)
     done = CliRunner().invoke(run, [str(file), "--engine", "spark", *words], obj=Face())
     assert done.exit_code == 1

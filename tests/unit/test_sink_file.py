@@ -5,12 +5,12 @@ import pytest
 
 from integration.line_files import FIRST, LineFile
 from playhead.errors import ConfigInvalid
-from playhead.pipeline.records.options import JSON, STRING
-from playhead.pipeline.sinks import Rejected
-from playhead.pipeline.sinks.file import check_options, open_file_sink
-from playhead.pipeline.sinks.values.javatext import JavaLines
-from playhead.pipeline.sinks.values.options import BYTES, Converter
-from playhead.sql.range_values import Output, OutputKind
+from playhead.ledger.model import Output, OutputKind
+from playhead.pipeline.deliver.line_file import check_options, open_file_sink
+from playhead.pipeline.deliver.sink import RejectedRecord
+from playhead.pipeline.records.decode.javatext import JavaLines
+from playhead.pipeline.records.decode.options import BYTES, Converter
+from playhead.pipeline.records.encode.options import JSON, STRING
 
 GOOD = {
     "connector.class": "FileStreamSink",
@@ -32,8 +32,8 @@ def test_the_options_of_a_plain_connector_pass():
 
 def test_what_is_not_honoured_is_refused_by_name():
     assert faults(flush_size="3", transforms="a") == [
-        "flush.size: the Spark engine does not honour this option",
-        "transforms: the Spark engine does not honour this option",
+        "flush.size: is not an option of this connector that the Spark engine knows",
+        "transforms: is not honoured on Spark: the Spark engine has no transforms for sinks",
     ]
 
 
@@ -56,7 +56,7 @@ def test_the_worker_may_name_the_converter():
 
 
 def test_bytes_that_are_no_text_are_rejected_and_all_others_are_there(tmp_path):
-    seen: list[Rejected] = []
+    seen: list[RejectedRecord] = []
     values = [b"a", b"\xff\xfe", None, "ü".encode(), b"\xed\xa0\x80", b"z"]
     one = LineFile(tmp_path, {FIRST: values}, per_claim=10, reject=seen.append)
     one.run()

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from playhead.pipeline.sinks.files.options import FileSinkOptions
+from playhead.pipeline.deliver.files.options import FileSinkOptions
 from unit.sink_files import (
     HOURLY,
     JSON,

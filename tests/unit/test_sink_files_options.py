@@ -3,20 +3,21 @@
 import pytest
 
 from playhead.errors import ConfigInvalid
-from playhead.pipeline.sinks.files.options import check_options, parse_options
-from playhead.pipeline.sinks.files.sink import open_files_sink
-from unit.sink_files import BASE, FORMATS, HOURLY, JSON, PARTITIONERS, options
+from playhead.pipeline.deliver.files.options import check_options, parse_options
+from playhead.pipeline.deliver.files.sink import open_files_sink
+from unit.sink_files import AS_BYTES, BASE, FORMATS, HOURLY, JSON, PARTITIONERS, options
 
+WORKER = {"value.converter": "org.apache.kafka.connect.json.JsonConverter"}
 S3 = {"format.class": JSON, "flush.size": "1000", "s3.bucket.name": "lake"}
 TIMED = HOURLY | {"partitioner.class": f"{PARTITIONERS}TimeBasedPartitioner"}
 
 
 def _faults(config: dict[str, str]) -> dict[str, str]:
-    return {fault.where: fault.what for fault in check_options(config, {})}
+    return {fault.where: fault.what for fault in check_options(config, WORKER)}
 
 
 def test_defaults_are_the_connectors():
-    made = parse_options(S3, {})
+    made = parse_options(S3, WORKER)
     assert (made.names.topics_dir, made.names.folder_delim, made.names.file_delim, made.names.pad) == (
         "topics",
         "/",
@@ -26,7 +27,7 @@ def test_defaults_are_the_connectors():
     assert (made.store.bucket, made.store.region, made.store.endpoint) == ("lake", "us-west-2", "")
     assert (made.cut.rotate_ms, made.cut.schedule_ms, made.nulls) == (0, 0, "fail")
     assert (made.format.extension, made.partitioner.kind) == (".json", "DefaultPartitioner")
-    parquet = parse_options(S3 | {"format.class": f"{FORMATS}parquet.ParquetFormat"}, {})
+    parquet = parse_options(S3 | {"format.class": f"{FORMATS}parquet.ParquetFormat"}, WORKER)
     assert parquet.format.extension == ".snappy.parquet"
 
 
@@ -102,10 +103,7 @@ def test_what_cannot_be_is_refused(config, name):
 
 
 def test_a_partitioner_that_reads_fields_does_not_go_with_bytes():
-    config = {
-        "format.class": f"{FORMATS}bytearray.ByteArrayFormat",
-        "partitioner.class": f"{PARTITIONERS}FieldPartitioner",
-    }
+    config = AS_BYTES | {"partitioner.class": f"{PARTITIONERS}FieldPartitioner"}
     assert _faults(S3 | config | {"partition.field.name": "a"}) == {
         "partitioner.class": "cannot read fields: with ByteArrayFormat a value is only bytes"
     }

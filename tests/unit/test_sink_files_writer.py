@@ -16,20 +16,19 @@ import pytest
 from pyarrow import fs
 
 from playhead.errors import Refused, Unreachable
+from playhead.ledger.model import SinkPosition
 from playhead.model.ranges import Log
-from playhead.pipeline.claiming import Claiming
-from playhead.pipeline.sinks import Rejected, Step
-from playhead.pipeline.sinks.files import formats
-from playhead.pipeline.sinks.files.content import AsBytes
-from playhead.pipeline.sinks.files.opening import open_file_writer
-from playhead.pipeline.sinks.files.places.folder import FolderPlace
-from playhead.pipeline.sinks.files.places.s3 import ObjectStore
-from playhead.pipeline.sinks.files.schedule import next_rotation_ms
-from playhead.pipeline.sinks.files.sink import open_files_sink
-from playhead.pipeline.sinks.files.writer import FileWriter
-from playhead.pipeline.sinks.values.schema import Schema
-from playhead.sql.range_records import SinkPosition
+from playhead.pipeline.deliver.claims import Claiming
+from playhead.pipeline.deliver.files import format as formats
+from playhead.pipeline.deliver.files.folder import FolderStorage
+from playhead.pipeline.deliver.files.format import AsBytes
+from playhead.pipeline.deliver.files.s3 import OpenBucket
+from playhead.pipeline.deliver.files.sink import next_rotation_ms, open_file_writer, open_files_sink
+from playhead.pipeline.deliver.files.writer import FileWriter
+from playhead.pipeline.deliver.sink import RejectedRecord, SinkStep
+from playhead.pipeline.records.decode.schema import Schema
 from unit.sink_files import (
+    AS_BYTES,
     BASE,
     FORMATS,
     HOURLY,
@@ -66,7 +65,7 @@ def test_names_follow_their_options(tmp_path):
         "topics.dir": "lake/raw",
         "file.delim": "_",
         "filename.offset.zero.pad.width": "3",
-        "format.class": f"{FORMATS}bytearray.ByteArrayFormat",
+        **AS_BYTES,
         "format.bytearray.extension": ".dat",
         "format.bytearray.separator": "--",
         "s3.compression.type": "gzip",
@@ -182,7 +181,7 @@ def test_the_clock_is_that_of_the_claim(tmp_path):
 def test_a_record_without_a_time_is_rejected(tmp_path):
     made = write(tmp_path, options(HOURLY), claim(0, 1), batches([Record(0, -1, b"{}")]))
     assert not made.data
-    assert made.rejected == [Rejected("orders", 2, 0, "it has no timestamp that can be used")]
+    assert made.rejected == [RejectedRecord("orders", 2, 0, "it has no timestamp that can be used")]
     assert (made.closed[0].count, made.closed[0].rejected) == (0, 1)
 
 
@@ -195,21 +194,21 @@ def test_null_values_are_rejected_or_left_out(tmp_path, behavior):
 
 
 def test_a_record_that_stops_the_run_leaves_no_file_of_its_range(tmp_path):
-    def stop(rejected: Rejected) -> None:
+    def stop(rejected: RejectedRecord) -> None:
         raise Refused(f"{rejected.offset}: {rejected.reason}")
 
     records = [*_orders(4), Record(4, 0, b"poison"), *_orders(3, 5)]
     for columns in (True, False):
         config = {"format.class": PARQUET} if columns else {}
         root = tmp_path / str(columns)
-        writer = FileWriter(options(config), FolderPlace(str(root)), Json(columns=columns))
+        writer = FileWriter(options(config), FolderStorage(str(root)), Json(columns=columns))
         with pytest.raises(Refused, match="4: it is no object"):
             list(writer.write(claim(0, 8), batches(records, [2]), stop))
         assert [name.rsplit("+", maxsplit=1)[1][:10] for name in read_files(root)] == ["0000000000"]
 
 
 def test_whoever_publishes_a_name_removes_what_a_killed_attempt_left(tmp_path):
-    writer = FileWriter(options(), FolderPlace(str(tmp_path)), AsBytes())
+    writer = FileWriter(options(), FolderStorage(str(tmp_path)), AsBytes())
     killed = writer.write(claim(0, 7), batches(_orders(7), [2]), print)
     next(killed)
     drafts = [name for name in read_files(tmp_path) if "/." in name]
@@ -225,7 +224,7 @@ def test_whoever_publishes_a_name_removes_what_a_killed_attempt_left(tmp_path):
 
 
 def test_a_draft_that_another_attempt_took_away_is_no_fault_if_its_file_is_there(tmp_path):
-    store = FolderPlace(str(tmp_path)).connect()
+    store = FolderStorage(str(tmp_path)).connect()
     first, second = store.draft("a/b.json"), store.draft("a/b.json")
     for draft in (first, second):
         draft.file.write(b"{}\n")
@@ -265,7 +264,7 @@ def test_too_many_open_files_have_their_own_hint(tmp_path, monkeypatch, place):
     def full(*args, **kwargs):
         raise OSError(errno.EMFILE, "Too many open files")
 
-    store = FolderPlace(str(tmp_path)) if place == "folder" else _Local(tmp_path)
+    store = FolderStorage(str(tmp_path)) if place == "folder" else _Local(tmp_path)
     monkeypatch.setattr(Path if place == "folder" else tempfile, "open" if place == "folder" else "TemporaryFile", full)
     with pytest.raises(Unreachable, match="Too many open files") as told:
         list(FileWriter(options(), store, AsBytes()).write(claim(0, 7), batches(_orders(7)), print))
@@ -279,7 +278,7 @@ class _Local:
         self.root = root
 
     def connect(self):
-        return ObjectStore(fs.LocalFileSystem(), str(self.root))
+        return OpenBucket(fs.LocalFileSystem(), str(self.root))
 
 
 @pytest.mark.parametrize("kind", ["json", "parquet"])
@@ -294,7 +293,7 @@ def test_objects_have_the_same_names_and_bytes_as_files(tmp_path, kind):
 
 
 def test_a_writer_travels_to_the_executors(tmp_path):
-    writer = pickle.loads(pickle.dumps(FileWriter(options(HOURLY), FolderPlace(str(tmp_path)), AsBytes())))  # noqa: S301
+    writer = pickle.loads(pickle.dumps(FileWriter(options(HOURLY), FolderStorage(str(tmp_path)), AsBytes())))  # noqa: S301
     assert sum(one.count for one in writer.write(claim(0, 7), batches(_orders(7)), print)) == 7
 
 
@@ -314,7 +313,7 @@ def test_the_converters_and_the_format_work_together(tmp_path, schemas):
         "value.converter.schemas.enable": schemas,
     }
     schema = Schema.from_json('{"type":"struct","fields":[%s]}' % fields.decode())
-    rejected: list[Rejected] = []
+    rejected: list[RejectedRecord] = []
     for kind in (f"{FORMATS}json.JsonFormat", PARQUET):
         writer = open_file_writer(config | {"format.class": kind}, {}, None if schemas == "true" else schema)
         assert [one.count for one in writer.write(claim(0, 7), batches(records, [4]), rejected.append)] == [6]
@@ -391,4 +390,4 @@ def _sampled(*values: bytes) -> pa.RecordBatch:
 def test_parquet_without_columns_is_refused_and_nothing_is_kept(value, what):
     sink = open_files_sink(PARQUET_OF_JSON, {})
     with pytest.raises(Refused, match=what):
-        sink.writer(Step(lambda key, make: make(), {"orders": lambda: _sampled(value)}, pytest.fail))
+        sink.writer(SinkStep(lambda key, make: make(), {"orders": lambda: _sampled(value)}, pytest.fail))

@@ -7,12 +7,12 @@ import pytest
 from playhead.errors import PlayheadError
 from playhead.kafka.properties import ClientSettings
 from playhead.model import Secret
-from playhead.pipeline.rejects import check_options, parse_rejects
-from playhead.pipeline.sinks import Rejected
+from playhead.pipeline.deliver.rejects import check_options, parse_rejects
+from playhead.pipeline.deliver.sink import RejectedRecord
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 WORKER = {"value.converter": STRING}
-BAD = Rejected("orders", 3, 42, "it is not UTF-8")
+BAD = RejectedRecord("orders", 3, 42, "it is not UTF-8")
 
 
 def policy(**config: str):

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from integration.record_samples import EXTREMES, NONE, SCHEMA, without
-from playhead.pipeline.records.options import STRING
-from playhead.pipeline.sinks.values import Bad
-from playhead.pipeline.sinks.values.arrowtypes import arrow_type
-from playhead.pipeline.sinks.values.columns import Columns, Converted
-from playhead.pipeline.sinks.values.exact import Exact, Unfit
-from playhead.pipeline.sinks.values.options import BYTES, Converter
-from playhead.pipeline.sinks.values.reading import Reading
-from playhead.pipeline.sinks.values.schema import Schema
+from playhead.pipeline.records.decode import Bad
+from playhead.pipeline.records.decode.arrowtypes import arrow_type
+from playhead.pipeline.records.decode.columns import Columns, Converted
+from playhead.pipeline.records.decode.exact import Exact, Unfit
+from playhead.pipeline.records.decode.options import BYTES, Converter
+from playhead.pipeline.records.decode.reading import JsonReading
+from playhead.pipeline.records.decode.schema import Schema
+from playhead.pipeline.records.encode.options import STRING
 
 BARE, WITH_SCHEMAS = Converter(schemas_enable=False), Converter()
 PACKAGE = "org.apache.kafka.connect.data."
@@ -195,7 +195,7 @@ def mixtures(draw):
 @given(mixtures())
 def test_the_fast_reader_takes_only_what_the_exact_one_takes_and_gives_the_same(found):
     schema, texts = found
-    made = Reading(schema).read_whole(pa.array(texts, pa.binary()))
+    made = JsonReading(schema).read_whole(pa.array(texts, pa.binary()))
     if made is not None:
         exactly = pa.array([Exact().read(text, schema) for text in texts], arrow_type(schema))
         assert made.equals(pa.RecordBatch.from_arrays(exactly.flatten(), schema=made.schema))

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow")
 import pyarrow as pa
 
-from playhead.pipeline.sinks.values import Segment, filling
-from playhead.pipeline.sinks.values.filling import Filling
-from playhead.pipeline.sinks.values.lines import JsonLines, Lines
-from playhead.pipeline.sinks.values.options import Converter
-from playhead.pipeline.sinks.values.schema import Schema
+from playhead.pipeline.records.decode import Segment, filling
+from playhead.pipeline.records.decode.filling import Filling
+from playhead.pipeline.records.decode.lines import JsonLines, Lines
+from playhead.pipeline.records.decode.options import Converter
+from playhead.pipeline.records.decode.schema import Schema
 
 PACKAGE = "org.apache.kafka.connect.data."
 INT32, TEXT = {"type": "int32"}, {"type": "string"}

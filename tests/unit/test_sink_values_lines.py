@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow")
 import pyarrow as pa
 
-from playhead.pipeline.records.options import STRING
-from playhead.pipeline.sinks.values import Bad, Segment
-from playhead.pipeline.sinks.values.fields import read_field
-from playhead.pipeline.sinks.values.jsontext import DEEPEST, NotJson, are_plain, one_line
-from playhead.pipeline.sinks.values.lines import JsonLines, Lines, join_lines
-from playhead.pipeline.sinks.values.options import BYTES, Converter
+from playhead.pipeline.records.decode import Bad, Segment
+from playhead.pipeline.records.decode.fields import read_field
+from playhead.pipeline.records.decode.jsontext import DEEPEST, NotJson, are_plain, one_line
+from playhead.pipeline.records.decode.lines import JsonLines, Lines, join_lines
+from playhead.pipeline.records.decode.options import BYTES, Converter
+from playhead.pipeline.records.encode.options import STRING
 
 BARE, WITH_SCHEMAS = Converter(schemas_enable=False), Converter()
 SCHEMA = '{"type":"struct","fields":[{"type":"int64","optional":false,"field":"id"}],"optional":false,"name":"t"}'

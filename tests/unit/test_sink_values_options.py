@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("pyarrow")
 from playhead.errors import Invalid
-from playhead.pipeline.records.options import JSON, STRING
-from playhead.pipeline.sinks.values.columns import Columns
-from playhead.pipeline.sinks.values.lines import JsonLines
-from playhead.pipeline.sinks.values.options import BYTES, Converter, check_converters, parse_converter
-from playhead.pipeline.sinks.values.schema import Schema
+from playhead.pipeline.records.decode.columns import Columns
+from playhead.pipeline.records.decode.lines import JsonLines
+from playhead.pipeline.records.decode.options import BYTES, Converter, check_converters, parse_converter
+from playhead.pipeline.records.decode.schema import Schema
+from playhead.pipeline.records.encode.options import JSON, STRING
 
 WORKER = {"value.converter": JSON, "value.converter.schemas.enable": "false", "key.converter": STRING}
 CONTENT = '{"type":"struct","fields":[{"type":"int64","optional":false,"field":"id"}],"optional":false}'

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from integration.record_samples import SCHEMA
 from playhead.errors import Invalid
-from playhead.pipeline.sinks.values.columns import Columns
-from playhead.pipeline.sinks.values.inference import find_empty, infer_schema
-from playhead.pipeline.sinks.values.options import Converter
-from playhead.pipeline.sinks.values.schema import Schema
+from playhead.pipeline.records.decode.columns import Columns
+from playhead.pipeline.records.decode.inference import find_empty, infer_schema
+from playhead.pipeline.records.decode.options import Converter
+from playhead.pipeline.records.decode.schema import Schema
 
 BARE = Converter(schemas_enable=False)
 

@@ -8,15 +8,15 @@ import pytest
 pytest.importorskip("pyspark")
 
 from playhead.errors import Refused, TimedOut
-from playhead.pipeline import consent
-from playhead.pipeline.consent import Consents
+from playhead.pipeline import task_link as consent
+from playhead.pipeline.task_link import CommitGate
 
 
 def test_who_asks_may_go_on_while_nothing_is_wrong(monkeypatch):
     monkeypatch.setattr(consent, "HOLDS_SECONDS", 0.0)
     asked = []
-    with Consents(lambda: asked.append(1)) as consents:
-        sent = pickle.loads(pickle.dumps(consents.consent))  # noqa: S301
+    with CommitGate(lambda: asked.append(1)) as consents:
+        sent = pickle.loads(pickle.dumps(consents.permit))  # noqa: S301
         sent.ask()
         sent.ask()
     assert len(asked) == 2 and consents.error is None
@@ -24,9 +24,9 @@ def test_who_asks_may_go_on_while_nothing_is_wrong(monkeypatch):
 
 def test_many_that_ask_in_one_moment_cost_one_question():
     asked = []
-    with Consents(lambda: asked.append(1)) as consents:
+    with CommitGate(lambda: asked.append(1)) as consents:
         for _ in range(20):
-            consents.consent.ask()
+            consents.permit.ask()
     assert len(asked) < 20
 
 
@@ -39,17 +39,17 @@ def test_after_one_no_nobody_may_go_on_and_the_reason_is_kept(monkeypatch):
         if (error := next(answers)) is not None:
             raise error
 
-    with Consents(check) as consents:
-        consents.consent.ask()
+    with CommitGate(check) as consents:
+        consents.permit.ask()
         for _ in range(2):
             with pytest.raises(Refused, match="somebody joined the group ünd more"):
-                consents.consent.ask()
+                consents.permit.ask()
         assert consents.error is lost
 
 
 def test_without_a_driver_nobody_may_go_on():
-    with Consents(lambda: None) as consents:
-        left = consents.consent
+    with CommitGate(lambda: None) as consents:
+        left = consents.permit
     with pytest.raises(Refused, match="the driver"):
         left.ask()
 
@@ -61,7 +61,7 @@ def test_a_driver_that_does_not_answer_is_not_waited_for_for_ever(monkeypatch):
     def check() -> None:
         stuck.wait(5)
 
-    with Consents(check) as consents:
+    with CommitGate(check) as consents:
         with pytest.raises(TimedOut, match="nothing of the partition was"):
-            consents.consent.ask()
+            consents.permit.ask()
         stuck.set()

@@ -11,20 +11,18 @@ pytest.importorskip("pyspark")
 from playhead.errors import Busy, Refused
 from playhead.kafka.log import Record
 from playhead.model import Deadline
-from playhead.pipeline.desk import Address, seat_at
-from playhead.pipeline.faults import fault_in, marked
-from playhead.pipeline.positions import _is_newer
-from playhead.pipeline.slots import Slots
-from playhead.pipeline.turns import COMMITTED, LATE, PRODUCED, READY, ROWS, Turns
+from playhead.pipeline.ingest.position_log import _is_newer
+from playhead.pipeline.spark_faults import fault_in, marked
+from playhead.pipeline.task_link import COMMITTED, LATE, PRODUCED, READY, ROWS, CommitTurns, DriverAddress, connect_task
 
 
-def run_tasks(turns: Turns, count: int, order: list[int], *, broken: int | None = None) -> list[str]:
+def run_tasks(turns: CommitTurns, count: int, order: list[int], *, broken: int | None = None) -> list[str]:
     """Each task in a thread, the last one first; what stopped it, or nothing."""
     said = [""] * count
 
     def task(number: int) -> None:
         try:
-            with seat_at(turns.address, number, 10) as seat:
+            with connect_task(turns.address, number, 10) as seat:
                 seat.tell(READY)
                 seat.tell(f"{ROWS} {number + 1}")
                 if number == broken:
@@ -46,7 +44,7 @@ def run_tasks(turns: Turns, count: int, order: list[int], *, broken: int | None 
 
 def test_they_commit_in_their_order_whoever_comes_first():
     order: list[int] = []
-    with Turns(4, lambda: None) as turns:
+    with CommitTurns(4, lambda: None) as turns:
         assert run_tasks(turns, 4, order) == [""] * 4
         Deadline(5).wait_for(lambda: (turns.committed, turns.rows) == (4, 10), "the last word of each task", every=0.01)
     assert order == [0, 1, 2, 3]
@@ -54,7 +52,7 @@ def test_they_commit_in_their_order_whoever_comes_first():
 
 def test_nothing_is_committed_when_the_position_moved():
     order: list[int] = []
-    with Turns(2, lambda: "the position moved") as turns:
+    with CommitTurns(2, lambda: "the position moved") as turns:
         assert run_tasks(turns, 2, order) == ["the position moved"] * 2
     assert order == []
 
@@ -64,7 +62,7 @@ def test_an_error_of_the_check_is_kept_and_stops_all():
         raise Busy("an open transaction", message="")
 
     order: list[int] = []
-    with Turns(2, check) as turns:
+    with CommitTurns(2, check) as turns:
         assert run_tasks(turns, 2, order) == ["an open transaction"] * 2
         assert isinstance(turns.error, Busy)
     assert order == []
@@ -72,7 +70,7 @@ def test_an_error_of_the_check_is_kept_and_stops_all():
 
 def test_a_task_that_goes_away_stops_those_behind_it():
     order: list[int] = []
-    with Turns(3, lambda: None) as turns:
+    with CommitTurns(3, lambda: None) as turns:
         said = run_tasks(turns, 3, order, broken=1)
     assert order in ([0], [])
     assert "chunk 1 went away" in said[2]
@@ -80,17 +78,17 @@ def test_a_task_that_goes_away_stops_those_behind_it():
 
 def test_a_driver_that_goes_away_is_told_as_such_whatever_was_left_to_say():
     with socket.create_server(("127.0.0.1", 0)) as server:
-        address = Address("127.0.0.1", server.getsockname()[1], "0" * 32)
-        with pytest.raises(Refused, match="the driver of the step went away"), seat_at(address, 0, 5) as seat:
+        address = DriverAddress("127.0.0.1", server.getsockname()[1], "0" * 32)
+        with pytest.raises(Refused, match="the driver of the step went away"), connect_task(address, 0, 5) as seat:
             server.accept()[0].close()
             while True:
                 seat.tell(READY)
 
 
 def test_whoever_does_not_know_the_token_is_not_heard():
-    with Turns(1, lambda: None) as turns:
-        wrong = Address(turns.address.host, turns.address.port, "0" * 32)
-        with suppress(Refused), seat_at(wrong, 0, 5) as seat:
+    with CommitTurns(1, lambda: None) as turns:
+        wrong = DriverAddress(turns.address.host, turns.address.port, "0" * 32)
+        with suppress(Refused), connect_task(wrong, 0, 5) as seat:
             seat.tell(READY)
             seat.tell(COMMITTED)
             seat.wait(PRODUCED, LATE)
@@ -110,23 +108,3 @@ def test_an_error_of_a_task_comes_back_as_it_was(words):
     found = fault_in(text, "doing")
     assert type(found) is Refused
     assert (found.what, found.hint, found.exit_code) == (words, "a hint", 4)
-
-
-def test_a_share_of_the_slots_is_fair_and_never_nothing():
-    slots = Slots(4)
-    with slots.user():
-        assert slots.share == 4
-        with slots.user(), slots.user():
-            assert slots.share == 1
-            with slots.take(4):
-                taken = threading.Event()
-                waiting = threading.Thread(target=take_one, args=(slots, taken))
-                waiting.start()
-                assert not taken.wait(0.2)
-            waiting.join(5)
-            assert taken.is_set()
-
-
-def take_one(slots: Slots, taken: threading.Event) -> None:
-    with slots.take(1):
-        taken.set()

@@ -11,11 +11,11 @@ from sqlalchemy.exc import DBAPIError
 
 from playhead.config import Context
 from playhead.errors import AccessDenied, Busy, Invalid, Rejected, TimedOut, Unreachable
+from playhead.ledger.consumer_offsets import Begin, OffsetMove, OffsetsTable
 from playhead.model import Change, Deadline, Map, Result, TopicPartition
 from playhead.sql.address import parse_address, parse_table
 from playhead.sql.database import Database
 from playhead.sql.faults import fault_of
-from playhead.sql.offsets_table import Begin, Move, OffsetsTable
 from playhead.stores import Access
 from playhead.stores.opening import open_store
 
@@ -256,7 +256,7 @@ def claim(holder, *, start=0, polite=False, topic_id="id-1"):
 
 
 def advance(holder, epoch, before, after):
-    move = Move(ORDERS, epoch, before, after)
+    move = OffsetMove(ORDERS, epoch, before, after)
     return lambda table, connection: table.advance(connection, "billing", holder, [move])
 
 

@@ -7,12 +7,12 @@ import pytest
 
 pytest.importorskip("pyarrow")
 from playhead.kafka.log import Captured, Record
+from playhead.kafka.reconnecting import ReconnectingAdmin
 from playhead.kafka.topics import Ends
 from playhead.model import Deadline
 from playhead.model.ranges import OffsetRange
-from playhead.pipeline import topic_logs
-from playhead.pipeline.asking import Asking
-from playhead.pipeline.topic_logs import TopicLogs
+from playhead.pipeline.deliver import topics as topic_logs
+from playhead.pipeline.deliver.topics import TopicLogs
 
 
 class Nobody:
@@ -42,7 +42,7 @@ def logs(monkeypatch):
 
 def sampled(logs):
     spans = [OffsetRange("t", "id", partition, 0, len(values)) for partition, values in logs.items()]
-    return TopicLogs(cast(Asking, Nobody())).sample(spans, Deadline(10)).column("value").to_pylist()
+    return TopicLogs(cast(ReconnectingAdmin, Nobody())).sample(spans, Deadline(10)).column("value").to_pylist()
 
 
 def test_a_tombstone_or_a_bad_record_in_the_first_partition_hides_nothing(logs):

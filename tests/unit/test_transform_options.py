@@ -3,7 +3,7 @@
 import pytest
 
 from playhead.errors import ConfigInvalid, Invalid
-from playhead.pipeline.records.options import JSON, STRING, Converter, parse_record_options
+from playhead.pipeline.records.encode.options import JSON, STRING, Converter, parse_record_options
 from playhead.pipeline.records.transforms import (
     Cast,
     ExtractField,

@@ -5,11 +5,11 @@ import pytest
 pytest.importorskip("pyspark")
 
 from playhead.errors import Invalid
-from playhead.pipeline.records.columns import Column
-from playhead.pipeline.records.nodes import Node
-from playhead.pipeline.records.options import RecordOptions
-from playhead.pipeline.records.record import make_record
-from playhead.pipeline.records.schema import encode_schema
+from playhead.pipeline.records.encode.columns import SqlColumn
+from playhead.pipeline.records.encode.nodes import Node
+from playhead.pipeline.records.encode.options import RecordOptions
+from playhead.pipeline.records.encode.record import make_record
+from playhead.pipeline.records.encode.schema import encode_schema
 from playhead.pipeline.records.transforms import (
     Chain,
     Change,
@@ -23,7 +23,7 @@ from playhead.pipeline.records.transforms import (
 )
 from playhead.pipeline.records.transforms.chain import Parts, apply_chain, columns_shown
 
-COLUMNS = [Column(name, 4, "int4", 10, 0, signed=True, nullable=False) for name in ("id", "n", "m")]
+COLUMNS = [SqlColumn(name, 4, "int4", 10, 0, signed=True, nullable=False) for name in ("id", "n", "m")]
 
 
 def row() -> Node:

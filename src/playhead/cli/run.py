@@ -1,6 +1,7 @@
 """`playhead run`: connector files on Spark."""
 
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,8 @@ from playhead.render.progress import ProgressLine
 
 if TYPE_CHECKING:
     from playhead.model import ConnectorSpec
-    from playhead.pipeline.connector_run import Progress
-    from playhead.pipeline.run_options import RunOptions
+    from playhead.pipeline.run import RunOptions
+    from playhead.pipeline.supervisor import Progress
 
 COLUMNS = (
     Column("connector", "CONNECTOR"),
@@ -30,9 +31,21 @@ COLUMNS = (
 )
 
 
+REMIND_SECONDS = 60.0
+SUFFIXES = (".yaml", ".yml", ".json", ".properties", ".py")
 _OPTIONS = (
-    click.option("--once/--continuous", "once", default=True, help="Until caught up, or for ever [default: once]."),
+    click.option(
+        "--once/--continuous", "once", default=True, help="Until caught up, or until it is stopped [default: once]."
+    ),
     click.option("--interval", default="5s", show_default=True, metavar="TIME", help="Between rounds, --continuous."),
+    click.option(
+        "--give-up-after",
+        "give_up",
+        default="2m",
+        show_default=True,
+        metavar="TIME",
+        help="How long --once waits for what does not answer; --continuous waits for as long as it takes.",
+    ),
     click.option("--master", metavar="URL", help="Where Spark runs [default: the context's, else local[*]]."),
     click.option(
         "--spark-conf", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable."
@@ -72,7 +85,7 @@ _OPTIONS = (
 
 
 def _folded_options(words: dict[str, Any]) -> dict[str, Any]:
-    names = ("once", "interval", "master", "settings", "jars", "chunk_rows", "horizon")
+    names = ("once", "interval", "give_up", "master", "settings", "jars", "chunk_rows", "horizon")
     return {name: words.pop(name) for name in (*names, "force", "accept_repeats", "keep_tail")}
 
 
@@ -101,16 +114,10 @@ def run(face: Face, words: tuple[str, ...], engine: str | None, given: dict[str,
     """
     from playhead.pipeline.run import run_connectors
 
-    specs = _chosen(*_sorted(words), whatever_engine=engine is not None)
-    line = ProgressLine(sys.stderr)
-    seen: dict[str, Progress] = {}
-
-    def tell(progress: "Progress") -> None:
-        seen[progress.name] = progress
-        line.update("; ".join(f"{one.name}: {one.rows} rows" for one in seen.values())[:120])
-
-    end = run_connectors(face.context, specs, _options(face, given), tell)
-    line.clear()
+    specs = _chosen(words, whatever_engine=engine is not None)
+    screen = _Screen(is_once=given["once"])
+    end = run_connectors(face.context, specs, _options(face, given), screen.update)
+    screen.line.clear()
     rows = [_row(progress) for progress in end.connectors]
     if summary is not None:
         _write_summary(summary, rows)
@@ -127,24 +134,59 @@ def run(face: Face, words: tuple[str, ...], engine: str | None, given: dict[str,
         raise click.exceptions.Exit(end.exit_code)
 
 
-def _sorted(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Files and names: what lies on disk, or looks like a path, is a file."""
-    files = [word for word in words if word == "-" or Path(word).exists() or "/" in word or Path(word).suffix]
-    return files, [word for word in words if word not in files]
+class _Screen:
+    """What is shown while a run goes on: one line of progress on a terminal; waits, and the ends of a continuous run, as lines that
+    stay. Reports come one at a time."""
+
+    def __init__(self, *, is_once: bool) -> None:
+        self.line = ProgressLine(sys.stderr)
+        self._is_once = is_once
+        self._seen: dict[str, Progress] = {}
+        self._waits: dict[str, tuple[str, float]] = {}
+
+    def update(self, progress: "Progress") -> None:
+        self._seen[progress.name] = progress
+        if progress.waiting:
+            self._say_wait(progress.name, progress.waiting)
+        elif self._waits.pop(progress.name, None) and progress.state is None:
+            self._say(f"{progress.name}: goes on")
+        if progress.state is not None and not self._is_once:
+            why = f": {progress.error.what}" if progress.error else ""
+            self._say(f"{progress.name}: {progress.state.value} after {progress.rows} rows{why}")
+        self.line.update("; ".join(f"{one.name}: {one.rows} rows" for one in self._seen.values() if one.steps)[:120])
+
+    def _say_wait(self, name: str, words: str) -> None:
+        """Each reason once, and again every minute for as long as it lasts."""
+        reason = words.rpartition("; next try")[0]
+        known, since = self._waits.get(name, ("", 0.0))
+        if known != reason or time.monotonic() - since >= REMIND_SECONDS:
+            self._waits[name] = (reason, time.monotonic())
+            self._say(f"{name}: waits: {words}")
+
+    def _say(self, words: str) -> None:
+        self.line.clear()
+        say(words)
 
 
-def _chosen(files: Sequence[str], names: Sequence[str], *, whatever_engine: bool) -> "list[ConnectorSpec]":
+def _chosen(words: Sequence[str], *, whatever_engine: bool) -> "list[ConnectorSpec]":
     from playhead.connectors.manifest import read_specs
     from playhead.errors import NotFound
     from playhead.model import Engine
 
+    files = [word for word in words if word == "-" or "/" in word or Path(word).exists()]
+    rest = [word for word in words if word not in files]
     if not files:
-        raise click.UsageError("name at least one connector file")
+        # Nothing of it is there: a word that looks like a file is one that is missing.
+        files = [word for word in rest if Path(word).suffix in SUFFIXES]
+        if not files:
+            raise click.UsageError("name at least one connector file")
     specs = read_specs(files, stdin=sys.stdin.buffer.read() if "-" in files else None, shared_topics=True)
     known = {spec.name: spec for spec in specs}
+    names = [word for word in words if word not in files]
     for name in names:
         if name not in known:
-            raise NotFound("connector", name, sorted(known))
+            hint = f"there is no file {name} either" if Path(name).suffix in SUFFIXES else None
+            raise NotFound("connector", name, sorted(known), hint)
     chosen = [known[name] for name in names] if names else specs
     if whatever_engine:
         return chosen
@@ -158,8 +200,8 @@ def _chosen(files: Sequence[str], names: Sequence[str], *, whatever_engine: bool
 
 def _options(face: Face, given: dict[str, Any]) -> "RunOptions":
     from playhead.config.contexts import parse_duration
-    from playhead.pipeline.run_options import RunOptions
-    from playhead.pipeline.session import SparkOptions
+    from playhead.pipeline.run import RunOptions
+    from playhead.pipeline.spark import SparkOptions
 
     settings = {_spark_key(key): setting.text for key, setting in face.context.table("spark").items()}
     for pair in given["settings"]:
@@ -178,6 +220,7 @@ def _options(face: Face, given: dict[str, Any]) -> "RunOptions":
         given["accept_repeats"],
         given["keep_tail"],
         face.context.timeout_seconds,
+        parse_duration(given["give_up"]),
     )
 
 

@@ -13,9 +13,8 @@ from playhead.model.moments import to_iso
 from playhead.render import Column, Details, Listing
 
 if TYPE_CHECKING:
-    from playhead.sql.ledger import Ledger
-    from playhead.sql.ledger_values import RecordedChunk, Run
-    from playhead.sql.range_records import RecordedRange
+    from playhead.ledger.model import RecordedChunk, RecordedRange, Run
+    from playhead.ledger.runs import Ledger
 
 LIST_COLUMNS = (
     Column("pipeline", "PIPELINE"),
@@ -97,7 +96,7 @@ STOPPED_COLUMNS = (
 
 def run_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     def names() -> list[str]:
-        from playhead.sql.ledger import open_context_ledger
+        from playhead.ledger.runs import open_context_ledger
 
         face = ctx.find_object(Face) or Face()
         with open_context_ledger(face.context, SECONDS) as ledger:
@@ -145,9 +144,9 @@ def show(face: Face, name: str, cluster: str | None, chunks: int) -> None:
     LAG are told where the brokers answer. ROWS and REJECTED are over all ranges that count.
     """
     from playhead.errors import PlayheadError
+    from playhead.ledger.ranges import open_ranges
     from playhead.offsets.sinks import SinkRow, list_sink_rows
-    from playhead.pipeline.runs import find_run, list_run_chunks
-    from playhead.sql.range_ledger import open_ranges
+    from playhead.pipeline.stop import find_run, list_run_chunks
     from playhead.stores import Access
 
     positions: list[SinkRow] = []
@@ -184,7 +183,7 @@ def show(face: Face, name: str, cluster: str | None, chunks: int) -> None:
 @pass_face
 def stop(face: Face, name: str, cluster: str | None, doing: Doing) -> None:
     """Ask the run NAME to end after its open step, and wait until it has. Nothing is lost: the next run goes on from there."""
-    from playhead.pipeline.runs import find_run, plan_stop, stop_run
+    from playhead.pipeline.stop import find_run, plan_stop, stop_run
 
     with _ledger(face) as ledger:
         plan = plan_stop(find_run(ledger, name, cluster))
@@ -207,7 +206,7 @@ def stop(face: Face, name: str, cluster: str | None, doing: Doing) -> None:
 
 
 def _ledger(face: Face) -> "Ledger":
-    from playhead.sql.ledger import open_context_ledger
+    from playhead.ledger.runs import open_context_ledger
 
     return open_context_ledger(face.context, face.deadline.remaining())
 

@@ -13,8 +13,8 @@ from playhead.offsets.sinks import find_ends
 from playhead.stores import Access
 
 if TYPE_CHECKING:
-    from playhead.sql.ledger import Ledger
-    from playhead.sql.ledger_values import Run
+    from playhead.ledger.model import Run
+    from playhead.ledger.runs import Ledger
 
 
 def list_spark_runs(
@@ -27,8 +27,8 @@ def list_spark_runs(
     if not may_hold_something(context):
         return [], []
     try:
-        from playhead.sql.ledger import open_context_ledger
-        from playhead.sql.range_ledger import RangeLedger
+        from playhead.ledger.ranges import RangeLedger
+        from playhead.ledger.runs import open_context_ledger
 
         with open_context_ledger(context, deadline.share().remaining()) as ledger:
             runs = [run for run in ledger.list_runs() if cluster in (None, run.cluster)]
@@ -65,7 +65,7 @@ def _with_lags(
 
 
 def _held(ledger: "Ledger", run: "Run", deadline: Deadline) -> dict[TopicPartition, int]:
-    from playhead.sql.range_ledger import open_ranges
+    from playhead.ledger.ranges import open_ranges
 
     with open_ranges(ledger, run, deadline.share().remaining()) as sinks:
         found = sinks.positions(run.cluster, run.pipeline)

@@ -11,7 +11,7 @@ from playhead.kafka.member import Record
 from playhead.model import OffsetRange, RangeSet
 
 if TYPE_CHECKING:
-    from playhead.sql.statements import Transaction
+    from playhead.sql.transaction import Transaction
 
 
 class State(Enum):

@@ -25,7 +25,7 @@ from playhead.model import Deadline, TopicPartition
 
 if TYPE_CHECKING:
     from playhead.consumer.table import TableKeeper
-    from playhead.sql.statements import Transaction
+    from playhead.sql.transaction import Transaction
 
 POLL_SECONDS = 0.5
 BEAT_SECONDS = 10.0  # a third of the table's lease

@@ -14,12 +14,12 @@ from contextlib import contextmanager, suppress
 
 from playhead.consumer.keeping import Beginning, KafkaKeeper, Kept, Step, TakenOver, no_offset
 from playhead.errors import Busy, Refused, Unreachable
+from playhead.ledger.consumer_offsets import Begin, OffsetMove, OffsetRow, OffsetsTable
 from playhead.model import TopicPartition
 from playhead.sql.address import Address
 from playhead.sql.database import Database
 from playhead.sql.faults import translated
-from playhead.sql.offsets_table import Begin, Move, OffsetsTable, Row
-from playhead.sql.statements import Connection, Transaction
+from playhead.sql.transaction import Connection, Transaction
 
 
 class TableKeeper:
@@ -103,13 +103,13 @@ class TableKeeper:
             self._table.release(connection, self._group, self.holder, places)
 
     def _advance(self, connection: Connection, steps: Sequence[Step]) -> None:
-        moves = [Move(*step) for step in steps]
+        moves = [OffsetMove(*step) for step in steps]
         refused = self._table.advance(connection, self._group, self.holder, moves)
         if refused is not None:
             row = self._table.locked(connection, self._group, [refused]).get(refused)
             raise TakenOver(refused, self._why(row))
 
-    def _why(self, row: Row | None) -> str:
+    def _why(self, row: OffsetRow | None) -> str:
         if row is None:
             return "it was forgotten by hand"
         if row.holder not in (None, self.holder):
@@ -120,7 +120,7 @@ class TableKeeper:
         return bool(self._table.locked(connection, self._group, [place]))
 
 
-def _check_incarnation(row: Row, topic_id: str) -> None:
+def _check_incarnation(row: OffsetRow, topic_id: str) -> None:
     if row.topic_id and topic_id and row.topic_id != topic_id:
         raise Refused(
             f"the topic {row.topic} was deleted and made again: offset {row.next_offset} of {row.place} means nothing in it",

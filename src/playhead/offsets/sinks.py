@@ -18,8 +18,8 @@ from playhead.model import TopicPartition
 from playhead.stores import Access, Store
 
 if TYPE_CHECKING:
-    from playhead.sql.ledger_values import Run
-    from playhead.sql.range_ledger import RangeLedger
+    from playhead.ledger.model import Run
+    from playhead.ledger.ranges import RangeLedger
     from playhead.stores.sink_ledger import SinkLedgerStore
 
 
@@ -50,8 +50,8 @@ class Sinks:
         if not may_hold_something(self.access.context):
             return _Told()
         try:
-            from playhead.sql.ledger import open_context_ledger
-            from playhead.sql.range_ledger import RangeLedger
+            from playhead.ledger.ranges import RangeLedger
+            from playhead.ledger.runs import open_context_ledger
 
             with open_context_ledger(self.access.context, self.access.deadline.share().remaining()) as ledger:
                 return _told_of(RangeLedger(ledger).list_sinks(), ledger.list_runs())

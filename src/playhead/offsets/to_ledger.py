@@ -16,15 +16,15 @@ from playhead.kafka.client import Admin
 from playhead.kafka.groups import Commits, list_committed, list_committed_of, list_groups
 from playhead.kafka.properties import client_settings
 from playhead.kafka.topics import describe_topics
+from playhead.ledger.model import Claim, Run
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.runs import open_ledger
 from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Plan, Position, Result, TopicPartition
 from playhead.model.ranges import Log
 from playhead.offsets.published import LEDGER_ID, Held, Mark, find_fault
 from playhead.offsets.reset_words import Scope
 from playhead.offsets.sinks import Sinks
 from playhead.offsets.workers import Connector, know_connectors
-from playhead.sql.ledger import open_ledger
-from playhead.sql.ledger_values import Claim, Run
-from playhead.sql.range_ledger import RangeLedger
 from playhead.stores import Access, Capabilities, Refusal, Snapshot
 from playhead.stores.groups import FORGETTING_IS_TWO_STEPS, GroupsStore
 from playhead.stores.sink_ledger import SinkLedgerStore

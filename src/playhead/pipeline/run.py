@@ -1,70 +1,74 @@
-"""`playhead run`: many connectors in one Spark session, each in a thread of its own, all of them within its slots.
+"""`playhead run`: connector files checked, a Spark session and a ledger opened, every connector handed to the supervisor."""
 
-One that fails does not stop the others. A first Ctrl-C lets the open steps finish, a second one abandons them: what is not
-committed is as if it had never been.
-"""
-
-import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
 from playhead.config import Context
 from playhead.connectors.secrets import SecretKeys, scrub_of
 from playhead.errors import Invalid, PlayheadError, Refused
+from playhead.kafka.properties import client_properties
+from playhead.ledger.model import RANGES_AT
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.runs import Ledger, open_context_ledger
 from playhead.model import ConnectorSpec, Deadline
-from playhead.pipeline.connector_run import ConnectorRun, Progress, Shared
-from playhead.pipeline.group import group_settings
-from playhead.pipeline.home import Home, check_not_in_connect, find_home
-from playhead.pipeline.kinds import Kind
-from playhead.pipeline.run_options import RunOptions
-from playhead.pipeline.session import count_slots, new_log, spark_session
-from playhead.pipeline.sinks.opening import is_for_one_machine
+from playhead.pipeline.classes import ConnectorKind, needs_local_files, open_sink, target_ledger_url
+from playhead.pipeline.connect_home import ConnectHome, check_not_in_connect, find_home, find_worker, finds_with_catalog
+from playhead.pipeline.deliver.group import group_settings
+from playhead.pipeline.deliver.rejects import parse_rejects
+from playhead.pipeline.deliver.steps import Deliver, Delivery
+from playhead.pipeline.deliver.topics import subscription_of
+from playhead.pipeline.ingest.position_log import PositionLog
+from playhead.pipeline.ingest.source import Source
+from playhead.pipeline.ingest.steps import Ingest, IngestOptions, SourceConnection
 from playhead.pipeline.slots import Slots
-from playhead.pipeline.spec import Ready, check_specs
-from playhead.pipeline.works import Works, described
-from playhead.sql.ledger import Ledger, open_context_ledger
-from playhead.sql.ledger_values import BEAT_SECONDS, Claim, Host, RunState
+from playhead.pipeline.spark import SparkOptions, count_slots, new_log, spark_session
+from playhead.pipeline.spec import TASKS, Ready, check_specs
+from playhead.pipeline.step import Work
+from playhead.pipeline.supervisor import Grant, Pace, Pipeline, Progress, Report, Retries, RunEnd, Supervisor
+from playhead.sql.address import parse_address
+
+T = TypeVar("T")
+STARTING = "starting"  # what the first progress is about: no connector yet
 
 
 @dataclass(frozen=True, slots=True)
-class RunEnd:
-    """`log`: what Spark itself said, kept when a connector failed."""
+class RunOptions:
+    """`interval_seconds` None: until caught up. `give_up_seconds`: how long such a run waits out an outage. `seconds`: for one
+    question to brokers, workers and the ledger."""
 
-    connectors: Sequence[Progress]
-    interrupted: bool
-    log: Path | None = None
+    spark: SparkOptions = field(default_factory=SparkOptions)
+    interval_seconds: float | None = None
+    rows_per_chunk: int = 500_000
+    horizon_seconds: float = 60.0
+    force: bool = False
+    accept_repeats: bool = False
+    keep_tail: bool = False
+    seconds: float = 30.0
+    give_up_seconds: float = 120.0
 
     @property
-    def exit_code(self) -> int:
-        """Of one connector its own; of several, 1 if any of them failed, and 5 if an end is unknown."""
-        if self.interrupted:
-            return 130
-        codes = {one.error.exit_code for one in self.connectors if one.error is not None}
-        if len(self.connectors) > 1 and codes:
-            return 5 if 5 in codes else 1
-        return max(codes, default=0)
+    def pace(self) -> Pace:
+        return Pace(self.interval_seconds, self.give_up_seconds)
 
 
 def run_connectors(
     context: Context,
     specs: Sequence[ConnectorSpec],
     options: RunOptions,
-    tell: Callable[[Progress], None] = lambda progress: None,
+    report: Report = lambda progress: None,
 ) -> RunEnd:
     """Every connector's end. Raises only what keeps all of them from starting."""
-    home = find_home(context, Deadline(options.seconds))
-    ready = check_specs(specs, home.worker)
+    worker = find_worker(context)
+    ready = check_specs(specs, worker)
     if not ready:
         raise Invalid("there is no connector to run", "mark some with engine: spark, or name them with --engine spark")
-    for one in ready:
-        _check_place(one, home, options)
-        if not options.force:
-            check_not_in_connect(context, one.spec, home, Deadline(options.seconds))
+    home = _patiently(lambda: _checked_home(context, ready, options), options.pace, report)
     with open_context_ledger(context, options.seconds) as ledger:
         if ledger.is_local and not options.spark.is_local:
             raise Refused(
@@ -73,117 +77,157 @@ def run_connectors(
             )
         log = new_log()
         with spark_session(replace(options.spark, log=log)) as spark:
-            end = Frame(context, home, ledger, spark, options).run(ready, tell)
+            end = SparkRun(context, home, ledger, spark, options).run(ready, report)
     if not any(one.error for one in end.connectors):
         log.unlink(missing_ok=True)
         return end
     return replace(end, log=log)
 
 
-def _check_place(one: Ready, home: Home, options: RunOptions) -> None:
+def _checked_home(context: Context, ready: Sequence[Ready], options: RunOptions) -> ConnectHome:
+    home = find_home(context, Deadline(options.seconds))
+    for one in ready:
+        _check_place(one, home, options)
+        if not options.force:
+            check_not_in_connect(context, one.spec, home, Deadline(options.seconds))
+    return home
+
+
+def _patiently(ask: Callable[[], T], pace: Pace, report: Report) -> T:
+    """Waits out an outage, as the supervisor does once it has something to supervise."""
+    retries = Retries(pace)
+    while True:
+        try:
+            return ask()
+        except PlayheadError as error:
+            seconds = retries.pause_after(error)
+            report(Progress(STARTING, waiting=f"{error.what}; next try in {seconds:g} s"))
+        time.sleep(seconds)
+
+
+def _check_place(one: Ready, home: ConnectHome, options: RunOptions) -> None:
     """Refuses what would read here and write there."""
     if one.kind.is_sink:
         brokers = group_settings(one.name, one.config, home.worker, home.settings).client.bootstrap
-        here = is_for_one_machine(one.kind, one.config)
         reason = "a run and its consumer group are of one cluster: name a worker file of that cluster"
     else:
-        brokers, here = home.producer_settings(one.config).bootstrap, one.kind is Kind.FILE_SOURCE
+        brokers = home.producer_settings(one.config).bootstrap
         reason = "positions and records of a run are one transaction, so they must be on one cluster"
     if brokers != home.settings.bootstrap:
         raise Refused(f"{one.name} uses other brokers ({brokers}) than its worker's", reason)
-    if here and not options.spark.is_local:
+    if needs_local_files(one.kind, one.config) and not options.spark.is_local:
         verb = "writes" if one.kind.is_sink else "reads"
         raise Refused(
             f"{one.name} {verb} files of this machine", f"{options.spark.master} has others: use a local master"
         )
 
 
-class Frame:
-    """Everything that a run needs, opened by its caller: a session can serve many runs."""
+@dataclass(slots=True)
+class SparkRun:
+    """Everything that a run needs, opened by its caller: one session can serve many runs."""
 
-    def __init__(self, context: Context, home: Home, ledger: Ledger, spark: SparkSession, options: RunOptions) -> None:
+    context: Context
+    home: ConnectHome
+    ledger: Ledger
+    spark: SparkSession
+    options: RunOptions
+
+    def run(self, ready: Sequence[Ready], report: Report = lambda progress: None) -> RunEnd:
+        slots = Slots(count_slots(self.spark))
+        supervisor = Supervisor(
+            self.ledger,
+            self.home.cluster_id,
+            slots,
+            self.options.pace,
+            self.spark.sparkContext.cancelAllJobs,
+            report,
+        )
+        with ExitStack() as logs:
+            positions = _PositionLogs(self.home, logs)
+            return supervisor.run([self._pipeline(one, positions) for one in ready])
+
+    def _pipeline(self, one: Ready, positions: "_PositionLogs") -> Pipeline:
+        url = target_ledger_url(one.kind, one.config)
+        settings = {"master": self.options.spark.master, "type": "sink" if one.kind.is_sink else "source"}
+        if url is not None:
+            settings[RANGES_AT] = parse_address(url).shown.removeprefix("sql+")
+
+        def opened(grant: Grant) -> Work:
+            return self._open_sink(one, grant) if one.kind.is_sink else self._open_source(one, grant, positions)
+
+        return Pipeline(one.name, settings, url, opened, scrub_of((SecretKeys(), one.config)))
+
+    def _open_source(self, one: Ready, grant: Grant, positions: "_PositionLogs") -> Ingest:
+        home, own = self.home, grant.own
+        topic = one.config.get("offsets.storage.topic") or home.topic
+        tasks = max(int(one.config.get(TASKS, "1")), home.fencing.get(one.name, 1))
+        ids = max(grant.slots.total, own.ledger.ids_used(home.cluster_id, one.name), tasks)
+        own.ledger.set_ids(own.claim, ids)
+        with ExitStack() as parts:
+            connection = SourceConnection(
+                one.name,
+                home,
+                home.producer_settings(one.config),
+                positions.of(topic),
+                positions.of(home.topic),
+                ids,
+            )
+            parts.callback(connection.close)
+            options = IngestOptions(self.options.rows_per_chunk, self.options.accept_repeats)
+            work = Ingest(self.spark, grant.slots, connection, self._source(one), own.ledger, own.claim, options)
+            parts.pop_all()
+            return work
+
+    def _source(self, one: Ready) -> Source:
+        if one.kind is ConnectorKind.JDBC_SOURCE:
+            from playhead.pipeline.ingest.jdbc.source import open_jdbc_source
+            from playhead.pipeline.ingest.jdbc.stream import StreamOptions
+
+            deadline = Deadline(self.options.seconds)
+            reading = StreamOptions(
+                with_catalog=finds_with_catalog(self.context, one.spec.connector_class, deadline),
+                once=self.options.pace.is_once,
+                horizon_seconds=self.options.horizon_seconds,
+            )
+            return open_jdbc_source(self.spark, one.config, self.home.worker, reading)
+        from playhead.pipeline.ingest.file import open_file_source
+
+        return open_file_source(one.config, self.home.worker)
+
+    def _open_sink(self, one: Ready, grant: Grant) -> Deliver:
+        home, ranges = self.home, grant.ranges
+        group = group_settings(one.name, one.config, home.worker, home.settings)
+        delivery = Delivery(
+            one.name,
+            RangeLedger(ranges.ledger),
+            ranges.claim,
+            group,
+            {**self._client_properties(), **group.properties},
+            subscription_of(one.config).find,
+            parse_rejects(one.config, home.worker, one.name, group.client, home.producer_settings(one.config)),
+            self.options.rows_per_chunk,
+            is_once=self.options.pace.is_once,
+            closes_tail=not self.options.keep_tail,
+            is_one_transaction=target_ledger_url(one.kind, one.config) is not None,
+        )
+        return Deliver(self.spark, grant.slots, delivery, open_sink(one.kind, one.config, home.worker), grant.note)
+
+    def _client_properties(self) -> Mapping[str, str]:
+        return {name: setting.text for name, setting in client_properties(self.context).items()}
+
+
+class _PositionLogs:
+    """One reader per offsets topic, shared by the connectors of a run."""
+
+    def __init__(self, home: ConnectHome, parts: ExitStack) -> None:
         self._home = home
-        self._ledger = ledger
-        self._options = options
-        self._spark = spark
-        self._stop = threading.Event()
-        self._works = Works(context, home, ledger, spark, options)
+        self._parts = parts
+        self._logs: dict[str, PositionLog] = {}
+        self._lock = threading.Lock()
 
-    def run(self, ready: Sequence[Ready], tell: Callable[[Progress], None] = lambda progress: None) -> RunEnd:
-        slots = Slots(count_slots(self._spark))
-        shared = Shared(self._spark, slots, self._ledger, self._stop, tell, self._options.interval_seconds)
-        runs: list[tuple[ConnectorRun, Claim]] = []
-        try:
-            runs.extend(self._prepared(one, shared) for one in ready)  # those before a failure are there
-        except PlayheadError as error:
-            for run, claim in runs:
-                run.progress.state, run.progress.error = RunState.FAILED, error
-                self._finish(run.progress, claim)
-            raise
-        threads = [threading.Thread(target=run.run, daemon=True) for run, _ in runs]
-        for thread in threads:
-            thread.start()
-        claims = [claim for _, claim in runs]
-        try:
-            interrupted = self._waited(threads, claims)
-        finally:
-            self._stop.set()
-            self._spark.sparkContext.cancelAllJobs()
-            for thread in threads:
-                thread.join(30)
-            for run, claim in runs:
-                self._finish(run.progress, claim)
-            self._works.close()
-        return RunEnd([run.progress for run, _ in runs], interrupted)
-
-    def _waited(self, threads: Sequence[threading.Thread], claims: Sequence[Claim]) -> bool:
-        """True when somebody pressed Ctrl-C: once for an end after the open steps, twice for an end at once."""
-        with _terminated_as_interrupted():
-            try:
-                self._wait(threads, claims)
-            except KeyboardInterrupt:
-                self._stop.set()
-                with suppress(KeyboardInterrupt):
-                    self._wait(threads, claims)
-                return True
-        return False
-
-    def _wait(self, threads: Sequence[threading.Thread], claims: Sequence[Claim]) -> None:
-        """Until all have ended, with a sign of life now and then."""
-        waited = 0.0
-        while any(thread.is_alive() for thread in threads):
-            next(thread for thread in threads if thread.is_alive()).join(0.2)
-            waited += 0.2
-            if waited >= BEAT_SECONDS:
-                waited = 0.0
-                for claim in claims:
-                    with suppress(PlayheadError):  # a step that finds it lost says so itself
-                        self._ledger.beat(claim)
-
-    def _prepared(self, one: Ready, shared: Shared) -> tuple[ConnectorRun, Claim]:
-        settings = {"master": self._options.spark.master, **described(one)}
-        claim = self._ledger.claim(self._home.cluster_id, one.name, Host.here(), settings)
-        open_work = self._works.opener(one, claim, shared.slots.total)
-        return ConnectorRun(shared, one.name, claim, open_work, scrub_of((SecretKeys(), one.config))), claim
-
-    def _finish(self, progress: Progress, claim: Claim) -> None:
-        detail = progress.error.what if progress.error else ""
-        with suppress(PlayheadError):  # taken over: the row tells of the other run now
-            self._ledger.finish(claim, progress.state or RunState.STOPPED, detail)
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[None]:
-    """`kill` and a service manager's stop mean the same as Ctrl-C."""
-
-    def interrupt(_number: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    def of(self, topic: str) -> PositionLog:
+        with self._lock:
+            if topic not in self._logs:
+                log = self._logs[topic] = PositionLog(self._home.settings, topic)
+                self._parts.callback(log.close)
+            return self._logs[topic]

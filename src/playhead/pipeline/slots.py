@@ -1,13 +1,17 @@
-"""The slots of a session, shared by all connectors of a run: never more chunks in flight than tasks can run at once.
+"""The slots of a Spark session, shared by all connectors of a run: never more tasks in flight than can run at once.
 
-A step waits for all of its tasks before the first row. Were two steps to hold half of their slots each, both would wait for
-ever; so a step takes its slots in one go. It is planned for its share before it takes them: a slot that waits for a plan works
-for nobody.
+A step waits for all of its tasks before the first row, so it takes all its slots together: two steps that held half of
+theirs each would wait for each other. Requests are served in the order in which they came: a step that needs many slots is
+not overtaken for ever by small ones. A step is planned before it asks: a slot that waits for a plan does no work.
 """
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import deque
+from typing import Self
+
+
+class Cancelled(Exception):
+    """The connector is to stop: it gets no more slots."""
 
 
 class Slots:
@@ -15,34 +19,93 @@ class Slots:
         self.total = total
         self._free = total
         self._users = 0
+        self._waiting: deque[Ticket] = deque()
         self._changed = threading.Condition()
 
-    @contextmanager
-    def user(self) -> Iterator[None]:
-        """Somebody who will take slots again and again; the shares are made by their number."""
-        with self._changed:
-            self._users += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._users -= 1
-                self._changed.notify_all()
+    def join(self) -> "SlotUser":
+        return SlotUser(self)
 
     @property
     def share(self) -> int:
-        """What one step should ask for: a fair part, and at least one."""
+        """A fair part for one step, at least one."""
         return max(1, self.total // max(1, self._users))
 
-    @contextmanager
-    def take(self, count: int) -> Iterator[None]:
-        """So many slots, all in one go."""
+    def _add_user(self, count: int) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._free >= count)
-            self._free -= count
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._free += count
-                self._changed.notify_all()
+            self._users += count
+
+    def _grant(self) -> None:
+        """Under the lock: serves requests from the head of the queue, as far as the free slots go."""
+        while self._waiting and self._waiting[0].count <= self._free:
+            ticket = self._waiting.popleft()
+            self._free -= ticket.count
+            ticket.is_granted = True
+        self._changed.notify_all()
+
+
+class SlotUser:
+    """A connector that asks for slots again and again; use it in a `with` block. The shares go by the number of users."""
+
+    def __init__(self, slots: Slots) -> None:
+        self._slots = slots
+        self.is_cancelled = False
+
+    @property
+    def total(self) -> int:
+        return self._slots.total
+
+    @property
+    def share(self) -> int:
+        return self._slots.share
+
+    def request(self, count: int) -> "Ticket":
+        """A place in the queue for so many slots, at most all there are."""
+        return Ticket(self._slots, self, min(count, self._slots.total))
+
+    def cancel(self) -> None:
+        """From any thread: what waits for slots now or later raises `Cancelled`. Slots that are held stay held."""
+        with self._slots._changed:
+            self.is_cancelled = True
+            self._slots._changed.notify_all()
+
+    def __enter__(self) -> Self:
+        self._slots._add_user(1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._slots._add_user(-1)
+
+
+class Ticket:
+    """A request for slots; use it in a `with` block, which gives them back."""
+
+    def __init__(self, slots: Slots, user: SlotUser, count: int) -> None:
+        self.count = count
+        self.is_granted = False
+        self._slots = slots
+        self._user = user
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """True once the slots are ours; False when that takes longer than `seconds`."""
+        with self._slots._changed:
+            self._slots._changed.wait_for(lambda: self.is_granted or self._user.is_cancelled, seconds)
+            if not self.is_granted and self._user.is_cancelled:
+                raise Cancelled
+            return self.is_granted
+
+    def __enter__(self) -> Self:
+        slots = self._slots
+        with slots._changed:
+            slots._waiting.append(self)
+            slots._grant()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        slots = self._slots
+        with slots._changed:
+            if self.is_granted:
+                slots._free += self.count
+                self.is_granted = False
+            else:
+                slots._waiting.remove(self)
+            slots._grant()

@@ -4,13 +4,13 @@ Everything is looked at before anything starts, and all faults of all connectors
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from playhead.config.references import PLAIN_PROVIDERS, resolve
 from playhead.errors import ConfigInvalid, Fault, Invalid, near_names
 from playhead.model import ConnectorSpec
-from playhead.pipeline.kinds import CLASSES, Kind
+from playhead.pipeline.classes import CLASSES, ConnectorKind, check_options
 
 TASKS = "tasks.max"
 MOST_TASKS = 2**31 - 1
@@ -29,7 +29,7 @@ class Ready:
         return self.spec.name
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ConnectorKind:
         return CLASSES[self.spec.connector_class]
 
 
@@ -54,7 +54,7 @@ def _faults_of(spec: ConnectorSpec, worker: Mapping[str, str]) -> list[Fault]:
         config = _resolved(spec)
     except Invalid as error:
         return [_fault(spec, "", error.what)]
-    found = [*_task_faults(config), *_check(CLASSES[spec.connector_class])(config, worker)]
+    found = [*_task_faults(config), *check_options(CLASSES[spec.connector_class], config, worker)]
     return [_fault(spec, fault.where, fault.what) for fault in found]
 
 
@@ -64,21 +64,6 @@ def _task_faults(config: Mapping[str, str]) -> list[Fault]:
     if re.fullmatch(r"\+?[0-9]{1,10}", given) and 1 <= int(given) <= MOST_TASKS:
         return []
     return [Fault(TASKS, None, f"must be a whole number from 1 on, not {given!r}")]
-
-
-def _check(kind: Kind) -> Callable[[Mapping[str, str], Mapping[str, str]], Sequence[Fault]]:
-    """Who knows the options of this class; loaded when it is needed."""
-    if kind.is_sink:
-        from playhead.pipeline.sinks.opening import sink_faults
-
-        return lambda config, worker: sink_faults(kind, config, worker)
-    if kind is Kind.FILE_SOURCE:
-        from playhead.pipeline.sources.file import check_options as check_file
-
-        return check_file
-    from playhead.pipeline.sources.jdbc.options import check_options as check_jdbc
-
-    return check_jdbc
 
 
 def _fault(spec: ConnectorSpec, key: str, what: str) -> Fault:

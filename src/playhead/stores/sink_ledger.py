@@ -19,16 +19,14 @@ from playhead.errors import Invalid, Refused
 from playhead.kafka.client import Admin, describe_cluster
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import describe_topics
+from playhead.ledger.model import Host, RangeClaim, RangeState, RecordedRange, Run, SinkMove, SinkMoved, SinkPosition
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.runs import open_context_ledger, open_ledger
 from playhead.model import Change, Deadline, Outcomes, Position, Result, TopicPartition
 from playhead.model.moments import to_iso
 from playhead.model.position import Scalar
 from playhead.model.ranges import Log, OffsetRange
 from playhead.sql.address import parse_address
-from playhead.sql.ledger import open_context_ledger, open_ledger
-from playhead.sql.ledger_values import Host, Run
-from playhead.sql.range_ledger import RangeLedger
-from playhead.sql.range_records import Move, Moved, RecordedRange, SinkPosition
-from playhead.sql.range_values import RangeClaim, RangeState
 from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
 from playhead.stores.kafka_changes import KafkaChange, by_owner, write_owners
 from playhead.stores.opening import find_brokers
@@ -117,7 +115,7 @@ class SinkLedgerStore:
     ) -> list[tuple[Result, str]]:
         known = {log.place: log for log in sinks.positions(self.cluster, owner)}
         try:
-            moves = [Move(self._log(step, known, ids), step.before, step.after) for step in steps]
+            moves = [SinkMove(self._log(step, known, ids), step.before, step.after) for step in steps]
             told = sinks.move(self.cluster, owner, moves, Host.here())
         except Refused as error:
             said = f"{error.what}; {error.hint}" if error.hint else error.what
@@ -227,7 +225,7 @@ def _ended(owner: str, one: RecordedRange) -> Stored:
     return Stored(Position.of_kafka(owner, at.topic, at.partition, at.end), where, notes)
 
 
-def _told(moved: Moved) -> str:
+def _told(moved: SinkMoved) -> str:
     said = []
     if moved.abandoned is not None:
         said.append(f"{moved.abandoned.range} was claimed and not finished: what is written of it stays")

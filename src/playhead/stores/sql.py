@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from playhead.ledger.consumer_offsets import LEASE_SECONDS, OffsetRow, OffsetsTable
 from playhead.model import Change, Deadline, Outcomes, Position, Result, TopicPartition
 from playhead.model.host import user_name
 from playhead.model.moments import to_iso
@@ -18,7 +19,6 @@ from playhead.model.position import Scalar
 from playhead.sql.address import Address, parse_address
 from playhead.sql.database import Database
 from playhead.sql.faults import translated
-from playhead.sql.offsets_table import LEASE_SECONDS, OffsetsTable, Row
 from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
 from playhead.stores.kafka_changes import KafkaChange, by_owner, write_owners
 
@@ -48,7 +48,7 @@ class SqlStore:
 
     def guard(self, owners: Collection[str]) -> list[Refusal]:
         """A consumer counts as alive until its lease lapses; one that was killed blocks edits for that long."""
-        live: dict[str, list[Row]] = {}
+        live: dict[str, list[OffsetRow]] = {}
         for row in self._rows(owners) or ():
             if row.is_live:
                 live.setdefault(row.owner, []).append(row)
@@ -89,7 +89,7 @@ class SqlStore:
             return [(Result.REFUSED, f"{owner} moved since the plan was made: {moved}")] * len(steps)
         return [(Result.UNCHANGED if step.before == step.after else Result.CHANGED, "") for step in steps]
 
-    def _rows(self, owners: Collection[str] | None) -> list[Row] | None:
+    def _rows(self, owners: Collection[str] | None) -> list[OffsetRow] | None:
         """None: neither the table nor, for SQLite, the file is there."""
         with self._database() as database:
             if not database.exists():
@@ -116,7 +116,7 @@ class _Moved(Exception):
         super().__init__(f"{place}: {how}")
 
 
-def _compare(step: KafkaChange, row: Row | None) -> None:
+def _compare(step: KafkaChange, row: OffsetRow | None) -> None:
     now = None if row is None else row.next_offset
     if now != step.before:
         raise _Moved(step.place, f"{_words(step.before)} was expected, {_words(now)} is there")
@@ -126,7 +126,7 @@ def _words(offset: int | None) -> str:
     return "no position" if offset is None else str(offset)
 
 
-def _stored(row: Row) -> Stored:
+def _stored(row: OffsetRow) -> Stored:
     position = Position.of_kafka(row.owner, row.topic, row.partition, row.next_offset)
     where: dict[str, Scalar] = {
         "written": to_iso(row.written),

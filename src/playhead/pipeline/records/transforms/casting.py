@@ -8,10 +8,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from playhead.errors import Invalid
-from playhead.pipeline.records import decimals
-from playhead.pipeline.records.faults import fault
-from playhead.pipeline.records.nodes import SPARK_TYPES, Leaf, Made, Node, Read, Struct, is_decimal
-from playhead.pipeline.records.schema import FLOATS, INTEGER_BITS, Schema
+from playhead.pipeline.records.encode import decimals
+from playhead.pipeline.records.encode.faults import fault
+from playhead.pipeline.records.encode.nodes import SPARK_TYPES, Leaf, Made, Node, Read, Struct, is_decimal
+from playhead.pipeline.records.encode.schema import FLOATS, INTEGER_BITS, Schema
 
 _MOST_DIGITS = 18  # of a decimal that surely fits 64 bits
 _WHOLE = r"^[+-]?[0-9]+$"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from playhead.errors import Invalid
-from playhead.pipeline.records.nodes import Node, Read, Struct
+from playhead.pipeline.records.encode.nodes import Node, Read, Struct
 from playhead.pipeline.records.transforms import Chain, RegexRouter, Transform, ValueToKey
 from playhead.pipeline.records.transforms.regex import matches, replace_first
 from playhead.pipeline.records.transforms.retyping import Retyping, retype

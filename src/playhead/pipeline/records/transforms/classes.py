@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from playhead.errors import Fault
-from playhead.pipeline.records import schema
+from playhead.pipeline.records.encode import schema
 from playhead.pipeline.records.transforms import (
     Cast,
     Change,

@@ -7,8 +7,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from playhead.errors import Invalid
-from playhead.pipeline.records.nodes import SPARK_TYPES, Leaf, Made, Node, Struct
-from playhead.pipeline.records.schema import FLOATS, INTEGER_BITS
+from playhead.pipeline.records.encode.nodes import SPARK_TYPES, Leaf, Made, Node, Struct
+from playhead.pipeline.records.encode.schema import FLOATS, INTEGER_BITS
 from playhead.pipeline.records.transforms.casting import NUMBER
 
 _EMPTY: dict[str, bool | int | float | str] = {

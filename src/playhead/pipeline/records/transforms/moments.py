@@ -10,10 +10,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
 from playhead.errors import Invalid
-from playhead.pipeline.records.faults import fault
-from playhead.pipeline.records.nodes import Leaf, Made, Node, Struct
-from playhead.pipeline.records.schema import DATE, TIME, TIMESTAMP, Schema
-from playhead.pipeline.records.times import MILLIS_PER_DAY
+from playhead.pipeline.records.encode.faults import fault
+from playhead.pipeline.records.encode.nodes import Leaf, Made, Node, Struct
+from playhead.pipeline.records.encode.schema import DATE, TIME, TIMESTAMP, Schema
+from playhead.pipeline.records.encode.times import MILLIS_PER_DAY
 from playhead.pipeline.records.transforms import TimestampConverter
 
 _MOST, _LEAST = (1 << 63) - 1, -(1 << 63)

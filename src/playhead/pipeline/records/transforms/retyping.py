@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from playhead.errors import Invalid
-from playhead.pipeline.records.nodes import Node, Struct
+from playhead.pipeline.records.encode.nodes import Node, Struct
 from playhead.pipeline.records.transforms import Cast, MaskField, SetSchemaMetadata, TimestampConverter
 from playhead.pipeline.records.transforms.casting import cast_leaf
 from playhead.pipeline.records.transforms.masking import mask_leaf

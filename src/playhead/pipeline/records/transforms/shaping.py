@@ -7,8 +7,8 @@ from typing import assert_never
 from pyspark.sql import functions as F  # noqa: N812
 
 from playhead.errors import Invalid
-from playhead.pipeline.records.nodes import Made, Node, Struct
-from playhead.pipeline.records.schema import TIMESTAMP, Schema
+from playhead.pipeline.records.encode.nodes import Made, Node, Struct
+from playhead.pipeline.records.encode.schema import TIMESTAMP, Schema
 from playhead.pipeline.records.transforms import (
     ExtractField,
     Flatten,

@@ -1,0 +1,87 @@
+"""An admin client for a long run, during which brokers fall over and come back.
+
+After a question without an answer the client is replaced: librdkafka 2.16 would abort the whole process when the broker
+comes back and finds that question (confluentinc/librdkafka#4605). Some questions that were asked while a broker was away it
+never answers; a new client is answered at once, so the question is put to that one, until the deadline.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Self, TypeVar
+
+from playhead.errors import PlayheadError, TimedOut, Unreachable
+from playhead.kafka.client import Admin
+from playhead.kafka.properties import ClientSettings
+from playhead.model import Deadline
+
+T = TypeVar("T")
+ANSWER_SECONDS = 15.0  # longer than a healthy cluster needs
+_PAUSE_SECONDS = 0.2
+
+
+class ReconnectingAdmin:
+    """One client at a time, made when it is needed. May be shared by threads: a client is let go by the last one that uses it."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self._lock = threading.Lock()
+        self._admin: Admin | None = None
+        self._users: dict[Admin, int] = {}
+
+    def ask(self, question: Callable[[Admin, Deadline], T], deadline: Deadline) -> T:
+        was_silent = False
+        while True:
+            patience = deadline.within(ANSWER_SECONDS)
+            try:
+                return self._asked(question, patience)
+            except PlayheadError as error:
+                was_silent = was_silent or isinstance(error, TimedOut)
+                if deadline.passed or not was_silent or not isinstance(error, Unreachable):
+                    raise
+            time.sleep(_PAUSE_SECONDS)
+
+    def close(self) -> None:
+        with self._lock:
+            self._drop(self._admin)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _asked(self, question: Callable[[Admin, Deadline], T], patience: Deadline) -> T:
+        admin = self._borrow(patience)
+        try:
+            return question(admin, patience)
+        except PlayheadError:
+            with self._lock:
+                self._drop(admin)
+            raise
+        finally:
+            self._give_back(admin)
+
+    def _borrow(self, patience: Deadline) -> Admin:
+        with self._lock:
+            if self._admin is None:
+                self._admin = Admin(self.settings, patience)
+                self._users[self._admin] = 0
+            self._users[self._admin] += 1
+            return self._admin
+
+    def _give_back(self, admin: Admin) -> None:
+        with self._lock:
+            self._users[admin] -= 1
+            if admin is not self._admin and not self._users[admin]:
+                del self._users[admin]
+                admin.close()
+
+    def _drop(self, admin: Admin | None) -> None:
+        """No new question goes to this client; it is closed here if no other thread waits for an answer of it."""
+        if admin is None or admin is not self._admin:
+            return
+        self._admin = None
+        if not self._users[admin]:
+            del self._users[admin]
+            admin.close()

@@ -1,0 +1,312 @@
+"""The ledger: which run works for a pipeline, and what its transactions moved. SQLite for one machine, PostgreSQL for many.
+
+One writer per pipeline. To run is to claim: the epoch goes up, and whoever claimed before learns at its next word that it was
+taken over; nothing that it still says is written. Every write checks the epoch under the lock of the run's row, in the same
+transaction. Writing twice is the same as writing once, so a write whose outcome is unknown is simply made again. Times are of
+the database's clock (SQLite: of this machine). Settings and details are stored as they are given: they must hold no secret.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, and_, func, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from playhead.config import Context
+from playhead.config.ledger import ledger_url
+from playhead.errors import AccessDenied, Invalid, NotFound, OutcomeUnknown, Unreachable
+from playhead.ledger import tables
+from playhead.ledger.chunks import chunk_values, chunks_of, run_of, storable, to_json
+from playhead.ledger.model import ChunkRow, Claim, Host, RecordedChunk, Run, RunState, TakenOver
+from playhead.ledger.tables import CHUNKS, RUNS
+from playhead.model import Map
+from playhead.sql.address import DEFAULT_TABLE, Address, parse_address
+from playhead.sql.database import Database
+from playhead.sql.faults import translated
+from playhead.sql.times import moment, now
+
+T = TypeVar("T")
+_NO_CHUNK: tuple[RecordedChunk, ...] = ()
+
+
+def open_ledger(url: str, seconds: float) -> "Ledger":
+    """Nothing is asked or made yet. `seconds`: for one question or one write, waiting for others included."""
+    address = parse_address(url)
+    if str(address.table) != DEFAULT_TABLE:
+        raise Invalid("the tables of a ledger have names of their own", "leave table= out of its URL")
+    return Ledger(address, seconds)
+
+
+def open_context_ledger(context: Context, seconds: float) -> "Ledger":
+    """The ledger that flag, environment or context name, else the user's own file."""
+    return open_ledger(ledger_url(context), seconds)
+
+
+class Ledger:
+    """May be shared by threads; they write one after the other."""
+
+    def __init__(self, address: Address, seconds: float) -> None:
+        self.address = address
+        self.seconds = seconds
+        self.place = f"the ledger {address.shown.removeprefix('sql+')}"
+        # An SQLite file is opened anew each time: a kept one would go on taking rows after the file was deleted.
+        self._database = Database(address, seconds, keep=not address.is_sqlite)
+        self._turn = threading.Lock()
+
+    @property
+    def is_local(self) -> bool:
+        """Only this machine can use it."""
+        return self.address.is_sqlite
+
+    def close(self) -> None:
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # What a run writes
+
+    def claim(self, cluster: str, pipeline: str, who: Host, settings: Mapping[str, str]) -> Claim:
+        """The pipeline is ours from now on, under an epoch that nobody had before."""
+
+        def act(connection: Connection) -> Claim:
+            at = moment(connection)
+            values = {
+                "host": who.name,
+                "pid": who.pid,
+                "username": who.user,
+                "started": at,
+                "heartbeat": at,
+                "state": RunState.RUNNING.value,
+                "detail": "",
+                "stop_requested_by": None,
+                "stop_requested_at": None,
+                "settings": to_json(dict(settings)),
+                "records": 0,
+            }
+            first = {"cluster": cluster, "pipeline": pipeline, "epoch": 1, "transactional_ids": 0}
+            wanted = insert_into(connection, RUNS).values(**first, **values)
+            again = wanted.on_conflict_do_update(
+                index_elements=[RUNS.c.cluster, RUNS.c.pipeline], set_={**values, "epoch": RUNS.c.epoch + 1}
+            ).returning(RUNS.c.epoch)
+            return Claim(cluster, pipeline, connection.execute(again).scalar_one())
+
+        return self.write(act)
+
+    def beat(self, claim: Claim) -> bool:
+        """A sign of life. True: somebody asked this run to stop."""
+
+        def act(connection: Connection) -> bool:
+            run = self.own(connection, claim)
+            self.update_run(connection, claim, heartbeat=moment(connection))
+            return run.stop is not None
+
+        return self.write(act)
+
+    def finish(self, claim: Claim, state: RunState, detail: str = "") -> None:
+        def act(connection: Connection) -> None:
+            self.own(connection, claim)
+            said = storable(detail)
+            self.update_run(connection, claim, heartbeat=moment(connection), state=state.value, detail=said)
+
+        self.write(act)
+
+    def set_ids(self, claim: Claim, count: int) -> None:
+        """How many transactional ids this run uses. Say it before the first of them is used: the next run fences so many."""
+
+        def act(connection: Connection) -> None:
+            self.own(connection, claim)
+            self.update_run(connection, claim, transactional_ids=count)
+
+        self.write(act)
+
+    def record(self, claim: Claim, chunks: Sequence[ChunkRow]) -> None:
+        """All of them or none. One that is there already, with the same positions and offsets, is left as it is."""
+
+        def act(connection: Connection) -> None:
+            run = self.own(connection, claim)
+            added, newest = 0, None
+            for chunk in chunks:
+                if self._add(connection, claim, chunk):
+                    added, newest = added + chunk.count, chunk
+            self.tally(connection, run, added, (newest.stream, newest.end_position) if newest else None)
+
+        self.write(act)
+
+    def count(self, claim: Claim, records: int, stream: str, position: Map | None) -> None:
+        """What a run delivered that keeps its ranges in another ledger."""
+
+        def act(connection: Connection) -> None:
+            run = self.own(connection, claim)
+            self.tally(connection, run, records, (stream, position))
+
+        self.write(act)
+
+    # What an operator writes
+
+    def request_stop(self, cluster: str, pipeline: str, who: Host) -> Run:
+        """Asks the run to end at its next step; who asked first is remembered. Returns the run: one that ended stays as it is."""
+
+        def act(connection: Connection) -> Run:
+            self._get(connection, cluster, pipeline, lock=True)
+            wanted = and_(
+                run_at(cluster, pipeline), RUNS.c.state == RunState.RUNNING.value, RUNS.c.stop_requested_by.is_(None)
+            )
+            values = {"stop_requested_by": f"{who.user}@{who.name}", "stop_requested_at": moment(connection)}
+            connection.execute(update(RUNS).where(wanted).values(**values))
+            return self._get(connection, cluster, pipeline)
+
+        return self.write(act)
+
+    # Reading
+
+    def list_runs(self) -> list[Run]:
+        def act(connection: Connection) -> list[Run]:
+            rows = connection.execute(select(RUNS).order_by(RUNS.c.pipeline, RUNS.c.cluster)).all()
+            at = now(connection)
+            return [run_of(row, at) for row in rows]
+
+        return self.read(act, [])
+
+    def get_run(self, cluster: str, pipeline: str) -> Run:
+        found = self.read(lambda connection: self._get(connection, cluster, pipeline), None)
+        if found is None:
+            raise NotFound("run", pipeline, hint=f"{self.place} is empty: nothing ran with it yet")
+        return found
+
+    def ids_used(self, cluster: str, pipeline: str) -> int:
+        """Of the last run; 0 when there was none."""
+        wanted = select(RUNS.c.transactional_ids).where(run_at(cluster, pipeline))
+        return self.read(lambda connection: connection.execute(wanted).scalar() or 0, 0)
+
+    def last_chunk(self, cluster: str, pipeline: str, stream: str) -> RecordedChunk | None:
+        wanted = _of_stream(cluster, pipeline, stream)
+        newest = select(CHUNKS).where(wanted).order_by(CHUNKS.c.seq.desc()).limit(1)
+        return next(iter(self.read(lambda connection: chunks_of(connection.execute(newest)), _NO_CHUNK)), None)
+
+    def list_chunks(
+        self, cluster: str, pipeline: str, stream: str | None = None, limit: int | None = None
+    ) -> list[RecordedChunk]:
+        """Newest first."""
+        c = CHUNKS.c
+        wanted = select(CHUNKS).where(_of_stream(cluster, pipeline, stream))
+        wanted = wanted.order_by(c.committed_at.desc(), c.seq.desc(), c.stream.desc()).limit(limit)
+        return list(self.read(lambda connection: chunks_of(connection.execute(wanted)), _NO_CHUNK))
+
+    # For whatever else is kept beside the runs
+
+    def write(self, act: Callable[[Connection], T]) -> T:
+        """One transaction. It is made again when its outcome is unknown, so `act` must look for what it did already."""
+        with self._turn:
+            self._make_file()
+            try:
+                return self._written(act)
+            except OutcomeUnknown:
+                return self._written(act)
+
+    def read(self, act: Callable[[Connection], T], nothing: T) -> T:
+        """`nothing`: the answer while nobody has written yet."""
+        if not self._is_made():
+            return nothing
+        try:
+            return self._seen(act, nothing)
+        except Unreachable:
+            if not self._was_cut_off():
+                raise
+            # A writer was killed while committing. Only who may write can put the old rows back, and SQLite does it by itself.
+            doing = f"reading {self.place} after a writer was killed"
+            with self._turn, self._database.transaction(doing) as connection, translated(doing):
+                tables.tables_exist(connection, self.place)
+            return self._seen(act, nothing)
+
+    def own(self, connection: Connection, claim: Claim) -> Run:
+        """The run's row, locked until the transaction ends. It is no longer ours: nothing of this is written."""
+        row = connection.execute(select(RUNS).where(run_at(claim.cluster, claim.pipeline)).with_for_update()).first()
+        run = None if row is None else run_of(row, row.heartbeat)
+        if run is None or run.epoch != claim.epoch:
+            raise TakenOver(claim, run)
+        return run
+
+    def update_run(self, connection: Connection, of: Claim | Run, **values: Any) -> None:
+        connection.execute(update(RUNS).where(run_at(of.cluster, of.pipeline)).values(**values))
+
+    def tally(self, connection: Connection, run: Run, records: int, last: tuple[str, Map | None] | None) -> None:
+        """So many records more, and where the last of them are: the stream and its position. None: they stay what they were."""
+        values: dict[str, Any] = {"heartbeat": moment(connection), "records": run.records + records}
+        if last is not None:
+            stream, position = last
+            values |= {"last_stream": stream, "last_position": to_json(position)}
+        self.update_run(connection, run, **values)
+
+    # Inside
+
+    def _add(self, connection: Connection, claim: Claim, chunk: ChunkRow) -> bool:
+        of_stream = _of_stream(claim.cluster, claim.pipeline, chunk.stream)
+        seq = select(func.coalesce(func.max(CHUNKS.c.seq), 0) + 1).where(of_stream).scalar_subquery()
+        values = {**chunk_values(claim, chunk), "seq": seq, "committed_at": moment(connection)}
+        wanted = insert_into(connection, CHUNKS).values(**values).on_conflict_do_nothing().returning(CHUNKS.c.seq)
+        return connection.execute(wanted).first() is not None
+
+    def _get(self, connection: Connection, cluster: str, pipeline: str, *, lock: bool = False) -> Run:
+        wanted = select(RUNS).where(run_at(cluster, pipeline))
+        row = connection.execute(wanted.with_for_update() if lock else wanted).first()
+        if row is None:
+            known = connection.execute(select(RUNS.c.pipeline).where(RUNS.c.cluster == cluster)).scalars().all()
+            raise NotFound("run", pipeline, known, None if known else f"nothing ran yet for the cluster {cluster}")
+        return run_of(row, now(connection))
+
+    def _written(self, act: Callable[[Connection], T]) -> T:
+        doing = f"writing {self.place}"
+        with self._database.transaction(doing) as connection, translated(doing):
+            tables.create_tables(connection, self.place)
+            return act(connection)
+
+    def _seen(self, act: Callable[[Connection], T], nothing: T) -> T:
+        with self._database.reading(f"reading {self.place}") as connection:
+            return act(connection) if tables.tables_exist(connection, self.place) else nothing
+
+    def _was_cut_off(self) -> bool:
+        return self.address.is_sqlite and self.address.path.with_name(self.address.path.name + "-journal").exists()
+
+    def _is_made(self) -> bool:
+        """False for a file that nobody made yet; one that we may not even look for is not the same. A server is not asked."""
+        try:
+            return not self.address.is_sqlite or bool(self.address.path.stat())
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise self._denied("opened", error) from None
+
+    def _make_file(self) -> None:
+        """Readable by its owner alone: positions can hold data of the source. SQLite's own would follow the umask."""
+        if self._is_made():
+            return
+        path = self.address.path
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        except OSError as error:
+            raise self._denied("made", error) from None
+
+    def _denied(self, what: str, error: OSError) -> AccessDenied:
+        hint = "name another one with --ledger, or set XDG_STATE_HOME"
+        return AccessDenied(f"{self.place} cannot be {what}: {error.strerror}", hint)
+
+
+def run_at(cluster: str, pipeline: str) -> ColumnElement[bool]:
+    return and_(RUNS.c.cluster == cluster, RUNS.c.pipeline == pipeline)
+
+
+def _of_stream(cluster: str, pipeline: str, stream: str | None) -> ColumnElement[bool]:
+    c = CHUNKS.c
+    whole = and_(c.cluster == cluster, c.pipeline == pipeline)
+    return whole if stream is None else and_(whole, c.stream == stream)
+
+
+def insert_into(connection: Connection, table: Any) -> Any:
+    return (postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert)(table)

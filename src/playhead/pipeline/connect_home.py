@@ -1,0 +1,139 @@
+"""What the worker file says about the connectors that would run on that worker.
+
+It names the offsets topic, the group that the transactional ids begin with, whether the workers run exactly once, and the client
+settings of their connectors. Spark keeps a source's position where those workers would. Nothing here is guessed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from playhead.config import Context, Setting
+from playhead.config.references import declared_providers, resolve
+from playhead.connect.rest import open_rest
+from playhead.connect.task_ids import transactional_id
+from playhead.errors import Invalid, NotFound, Refused, Unreachable
+from playhead.kafka.client import describe_cluster
+from playhead.kafka.properties import ClientSettings, client_settings, translate
+from playhead.model import ConnectorSpec, Deadline
+from playhead.offsets.workers import Worker, worker_of
+from playhead.pipeline.classes import CLASSES
+from playhead.stores.config_topic import read_fencing_counts
+
+CATALOG_RELEASE = "10.9.4"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectHome:
+    """`group_id` and a connector's name make the transactional ids that Connect's own tasks would use."""
+
+    settings: ClientSettings
+    cluster_id: str
+    group_id: str
+    topic: str
+    exactly_once: bool
+    worker: Worker
+    fencing: Mapping[str, int]
+
+    def transactional_id(self, connector: str, number: int) -> str:
+        return transactional_id(self.group_id, connector, number)
+
+    def producer_settings(self, config: Mapping[str, str]) -> ClientSettings:
+        """Of a connector's producers: what the worker file says with `producer.`, then the connector's own overrides."""
+        return laid_over(self.settings, PRODUCER, side_properties(PRODUCER, self.worker, config))
+
+
+def find_worker(context: Context) -> Worker:
+    """The worker file, which says everything about the place of positions. Nothing is asked over the network."""
+    worker = worker_of(context)
+    if worker is None:
+        raise Invalid(
+            "the worker's properties file is not named, and so it is not known where positions are kept",
+            "give --worker-config worker.properties, or worker-config in the context",
+        )
+    if not worker.get("offset.storage.topic") or not worker.get("group.id"):
+        raise Invalid(
+            "the worker file names no offset.storage.topic and group.id",
+            "Spark keeps positions where distributed workers do: name the file of one of those",
+        )
+    return worker
+
+
+def find_home(context: Context, deadline: Deadline) -> ConnectHome:
+    worker = find_worker(context)
+    settings = client_settings(context)
+    configs = worker.get("config.storage.topic")
+    return ConnectHome(
+        settings,
+        describe_cluster(settings, deadline).id,
+        worker["group.id"],
+        worker["offset.storage.topic"],
+        worker.is_exactly_once,
+        worker,
+        read_fencing_counts(settings, configs, deadline) if configs else {},
+    )
+
+
+def finds_with_catalog(context: Context, connector_class: str, deadline: Deadline) -> bool | None:
+    """Whether the plugin that the workers have installed looks for `db.schema.table`; only one release of Confluent's does.
+    None: no worker tells."""
+    if not context.connect_urls:
+        return None
+    try:
+        with open_rest(context, deadline.share()) as rest:
+            versions = [plugin.version for plugin in rest.list_plugins() if plugin.class_ == connector_class]
+    except Unreachable:
+        return None
+    if not versions:
+        return None
+    return connector_class.startswith("io.confluent.") and versions[0] == CATALOG_RELEASE
+
+
+def check_not_in_connect(context: Context, spec: ConnectorSpec, home: ConnectHome, deadline: Deadline) -> None:
+    """Refuses a connector that a Connect worker runs: one of the two engines would be fenced at its next commit.
+
+    Where nobody can be asked, fencing keeps the two apart; tasks of workers without exactly-once support are not fenced by it.
+    """
+    try:
+        if not context.connect_urls:
+            raise Unreachable("no Connect worker is named")
+        with open_rest(context, deadline.share()) as rest:
+            status = rest.find_status(spec.name)
+            tasks = len(rest.list_tasks(spec.name)) if status else 0
+    except NotFound:
+        return
+    except Unreachable as error:
+        if home.exactly_once or CLASSES[spec.connector_class].is_sink:  # a sink's tasks are kept out of its group
+            return
+        raise Refused(
+            f"whether a worker without exactly-once support runs {spec.name} cannot be told: {error.what}",
+            "name a worker with --connect, or --force when you know that none runs it",
+        ) from None
+    if status is not None and (status.connector.state != "STOPPED" or tasks):
+        # Tasks of a sink are not fenced: they are members of its group, and a run does not join those.
+        otherwise = "" if CLASSES[spec.connector_class].is_sink else ", or --force to fence its tasks"
+        raise Refused(
+            f"{spec.name} is {status.connector.state} in Connect with {tasks} task(s)",
+            f"playhead connectors stop {spec.name} --execute{otherwise}",
+        )
+
+
+PRODUCER, CONSUMER = "producer.", "consumer."
+
+
+def side_properties(side: str, worker: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
+    """Of the side PRODUCER or CONSUMER, in Java's names. The config's references are resolved already, the worker's by the
+    providers that its own file declares."""
+    override, providers = f"{side}override.", declared_providers(worker)
+    named = {key.removeprefix(side): resolve(value, providers) for key, value in worker.items() if key.startswith(side)}
+    return named | {key.removeprefix(override): value for key, value in config.items() if key.startswith(override)}
+
+
+def laid_over(settings: ClientSettings, side: str, properties: Mapping[str, str]) -> ClientSettings:
+    """The settings with these properties in place of their own."""
+    translated = translate({key: Setting(value, side + key) for key, value in properties.items()})
+    return replace(
+        settings,
+        common={**settings.common, **translated.common},
+        producer={**settings.producer, **translated.producer},
+        consumer={**settings.consumer, **translated.consumer},
+    )

@@ -1,0 +1,1 @@
+"""The S3 sink connector, into a bucket or a folder."""

@@ -1,0 +1,235 @@
+"""The bytes of a file: lines of JSON, raw values with a separator, or Parquet. The same records give the same bytes.
+
+gzip carries no name and no time. Compressed blocks and row groups are cut by what is written, never by the size of incoming
+batches.
+"""
+
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from playhead.pipeline.deliver.files.joda import Numbers
+from playhead.pipeline.deliver.files.options import PARQUET, FormatOptions
+from playhead.pipeline.deliver.files.times import Flags
+from playhead.pipeline.deliver.sink import VALUE
+from playhead.pipeline.records.decode import Bad
+from playhead.pipeline.records.decode.columns import Columns
+from playhead.pipeline.records.decode.fields import read_field
+from playhead.pipeline.records.decode.lines import JsonLines
+
+Content = Any  # pa.Array of lines or raw values, or pa.RecordBatch: Arrow has no types of its own
+BLOCK_BYTES = 1024 * 1024
+GROUP_ROWS = 131_072
+GROUP_BYTES = 64 * 1024 * 1024  # of the records' values: what one open file may hold in memory
+_LEVELS = {"gzip": 6}  # Java's; Arrow takes 9, which costs four times as much for next to nothing
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class Encoder(Protocol):
+    """One file. `weights`: the bytes of each record's value in Kafka."""
+
+    def write(self, content: Content, weights: Numbers) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def abandon(self) -> None:
+        """Nothing is written later, when the garbage is collected."""
+
+
+def open_encoder(options: FormatOptions, file: BinaryIO, schema: pa.Schema | None) -> Encoder:
+    if options.kind == PARQUET:
+        assert schema is not None  # noqa: S101  columns have one
+        return ParquetEncoder(options, file, schema)
+    separator = options.separator.encode()
+    if options.compression == "gzip":
+        return GzipLines(separator, file, zlib.compressobj(options.level, zlib.DEFLATED, _GZIP))
+    return PlainLines(separator, file.write)
+
+
+def joined(values: pa.Array, separator: bytes) -> pa.Buffer:
+    """All values with the separator between them, in one piece of memory. None of them is null."""
+    if not pa.types.is_binary(values.type):
+        values = values.cast(pa.binary())
+    rows = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    return pc.binary_join(rows, separator)[0].as_buffer()
+
+
+@dataclass(slots=True)
+class PlainLines:
+    separator: bytes
+    put: Callable[[pa.Buffer | bytes], object]
+
+    def write(self, content: Content, weights: Numbers) -> None:  # noqa: ARG002
+        self.put(joined(content, self.separator))
+        self.put(self.separator)
+
+    def finish(self) -> None:
+        return
+
+    def abandon(self) -> None:
+        return
+
+
+@dataclass(slots=True)
+class GzipLines:
+    """In blocks of one size: no compressor promises the same output for other pieces of the same input."""
+
+    separator: bytes
+    file: BinaryIO
+    packer: "zlib._Compress"
+    _waiting: bytearray = field(default_factory=bytearray)
+
+    def write(self, content: Content, weights: Numbers) -> None:  # noqa: ARG002
+        self._waiting += joined(content, self.separator)
+        self._waiting += self.separator
+        whole = len(self._waiting) - len(self._waiting) % BLOCK_BYTES
+        for at in range(0, whole, BLOCK_BYTES):
+            self.file.write(self.packer.compress(bytes(self._waiting[at : at + BLOCK_BYTES])))
+        del self._waiting[:whole]
+
+    def finish(self) -> None:
+        self.file.write(self.packer.compress(bytes(self._waiting)))
+        self.file.write(self.packer.flush())
+
+    def abandon(self) -> None:
+        return
+
+
+class ParquetEncoder:
+    """A row group ends behind GROUP_ROWS records, or the one that reaches GROUP_BYTES of values."""
+
+    def __init__(self, options: FormatOptions, file: BinaryIO, schema: pa.Schema) -> None:
+        self._writer = pq.ParquetWriter(
+            file, schema, compression=options.codec, compression_level=_LEVELS.get(options.codec), version="2.6"
+        )
+        self._schema = schema
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._bytes = 0
+
+    def write(self, content: Content, weights: Numbers) -> None:
+        totals = np.cumsum(weights)
+        at = taken = 0
+        while at < len(weights):
+            full = int(np.searchsorted(totals, taken + GROUP_BYTES - self._bytes)) + 1
+            stop = min(len(weights), full, at + GROUP_ROWS - self._rows)
+            self._waiting.append(content.slice(at, stop - at))
+            self._rows += stop - at
+            self._bytes += int(totals[stop - 1]) - taken
+            at, taken = stop, int(totals[stop - 1])
+            if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+                self._end_group()
+
+    def _end_group(self) -> None:
+        """As one chunk: pages follow the chunks they are written from."""
+        group = pa.Table.from_batches(self._waiting, self._schema).combine_chunks()
+        self._writer.write_table(group, row_group_size=GROUP_ROWS)
+        self._waiting, self._rows, self._bytes = [], 0, 0
+
+    def finish(self) -> None:
+        if self._rows:
+            self._end_group()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        with suppress(OSError, ValueError, pa.ArrowException):  # a full disk is told by whoever met it first
+            self._writer.close()
+
+
+# What the values of a batch become, by the format: lines or columns from the converters, or the bytes as they are. A piece
+# is neighbouring records of one schema that can be delivered; tombstones and bad records are listed apart.
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`rows`: where each record stands in its batch, ascending. `field` reads one field of all of them, None if there is none."""
+
+    rows: Numbers
+    content: Content
+    schema: str
+    field: Callable[[str], pa.Array | None]
+
+    def kept(self, keep: Flags) -> "Piece":
+        """Only some of them; fields are not asked for any more."""
+        return Piece(self.rows[keep], self.content.filter(pa.array(keep)), self.schema, self.field)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    pieces: Sequence[Piece]
+    tombstones: Flags
+    bad: Sequence[Bad]
+
+
+class Converting(Protocol):
+    """Picklable."""
+
+    def convert(self, batch: pa.RecordBatch) -> Contents: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AsLines:
+    lines: JsonLines
+
+    def convert(self, batch: pa.RecordBatch) -> Contents:
+        found = self.lines.lines(batch)
+        pieces = [
+            _of_lines(found.array.slice(part.start, part.stop - part.start), part.start, part.schema)
+            for part in found.segments
+        ]
+        return Contents([piece for piece in pieces if len(piece.rows)], found.tombstones, found.bad)
+
+
+@dataclass(frozen=True, slots=True)
+class AsBytes:
+    """ByteArrayConverter and ByteArrayFormat: nothing is looked at."""
+
+    column: str = VALUE
+
+    def convert(self, batch: pa.RecordBatch) -> Contents:
+        values = batch.column(self.column)
+        piece = _of_lines(values, 0, "")
+        return Contents([piece] if len(piece.rows) else [], values.is_null().to_numpy(zero_copy_only=False), ())
+
+
+@dataclass(frozen=True, slots=True)
+class AsColumns:
+    columns: Columns
+
+    def convert(self, batch: pa.RecordBatch) -> Contents:
+        found = self.columns.convert(batch)
+        pieces = [
+            Piece(part.rows, part.columns, part.schema.text, partial(field_of, part.columns))
+            for part in found.parts
+            if len(part.rows)
+        ]
+        return Contents(pieces, found.tombstones, found.bad)
+
+
+def _of_lines(array: pa.Array, start: int, schema: str) -> Piece:
+    rows = np.arange(start, start + len(array))
+    if array.null_count:
+        rows = rows[array.is_valid().to_numpy(zero_copy_only=False)]
+        array = array.drop_null()
+    return Piece(rows, array, schema, lambda path: read_field(array, path))
+
+
+def field_of(columns: pa.RecordBatch, path: str) -> pa.Array | None:
+    """A column by its name, or a field inside of one: `a.b`."""
+    first, *rest = path.split(".")
+    if first not in columns.schema.names:
+        return None
+    values = columns.column(first)
+    for name in rest:
+        if not pa.types.is_struct(values.type) or values.type.get_field_index(name) < 0:
+            return None
+        values = pc.struct_field(values, name)
+    return values

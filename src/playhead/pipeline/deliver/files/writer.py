@@ -1,0 +1,378 @@
+"""Writes one claim: records in order to the files of their paths, files cut and named, each range reported once it is durable.
+
+Names are the connector's: `topics/T/<path>/T+P+<offset of the first record in the file>.json`. After any failure no partial
+file is visible; open files are discarded.
+"""
+
+import json
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from playhead.errors import Unreachable
+from playhead.ledger.model import ClosedRange, Output, RangeClaim
+from playhead.model.ranges import OffsetRange
+from playhead.pipeline.deliver.files.cut import CutRows, Cutter
+from playhead.pipeline.deliver.files.format import Content, Contents, Converting, Encoder, Piece, open_encoder
+from playhead.pipeline.deliver.files.joda import Numbers
+from playhead.pipeline.deliver.files.options import FAIL, PARQUET, FileSinkOptions, NameOptions
+from playhead.pipeline.deliver.files.partition import Codes, Partitioner, Placed, Records, open_partitioner
+from playhead.pipeline.deliver.files.storage import DraftFile, OpenStorage, Storage, allow_many_files, hint_for
+from playhead.pipeline.deliver.sink import HASH, OFFSET, TIMESTAMP, VALUE, Reject, RejectedRecord
+from playhead.pipeline.deliver.tally import Tally
+from playhead.pipeline.records.decode import Bad
+
+FOLDER = "_playhead"
+
+
+def manifest_name(names: NameOptions, claim: RangeClaim) -> str:
+    span = claim.range
+    parts = [FOLDER, names.topics_dir, span.topic, str(span.partition), f"{span.start:020d}-{claim.generation}.json"]
+    return "/".join(part for part in parts if part)
+
+
+def manifest_text(claim: RangeClaim, closed: Sequence[ClosedRange]) -> str:
+    told = {
+        "topic": claim.range.topic,
+        "topic_id": claim.range.topic_id,
+        "partition": claim.range.partition,
+        "generation": claim.generation,
+        "shape": claim.shape,
+    }
+    ranges = ",\n".join(json.dumps(_range(item)) for item in closed)
+    return f'{json.dumps(told)[:-1]}, "ranges": [\n{ranges}\n]}}\n'
+
+
+def write_manifest(store: OpenStorage, names: NameOptions, claim: RangeClaim, closed: Sequence[ClosedRange]) -> None:
+    draft = store.draft(manifest_name(names, claim))
+    try:
+        draft.file.write(manifest_text(claim, closed).encode())
+        store.publish(draft)
+    finally:
+        draft.discard()
+
+
+def _range(item: ClosedRange) -> dict[str, object]:
+    return {
+        "start": item.range.start,
+        "end": item.range.end,
+        "count": item.count,
+        "rejected": item.rejected,
+        "hash_xor": item.hash_xor,
+        "hash_sum": item.hash_sum,
+        "first_ms": item.first_ms,
+        "last_ms": item.last_ms,
+        "files": [{"name": made.name, "count": made.count, "size": made.size} for made in item.outputs],
+    }
+
+
+# A manifest per claim: which offsets were closed, with which counts and digests, and in which files. It lies at
+# `_playhead/<topics.dir>/<topic>/<partition>/` beside the data: Spark, Hive and Arrow skip names that begin with an
+# underscore. Reading the data does not need it; a listing of the data alone is right. Written again, it has the same bytes.
+
+
+@dataclass(slots=True)
+class _Open(Tally):
+    """`waiting`: told as rejected when the range is sure to be closed."""
+
+    files: "Sequence[Future[Output]]" = ()
+    waiting: list[RejectedRecord] = field(default_factory=list)
+
+
+class Closing(NamedTuple):
+    """Closed as soon as all its files are published."""
+
+    range: ClosedRange
+    files: "Sequence[Future[Output]]"
+
+    @property
+    def is_durable(self) -> bool:
+        return all(file.done() for file in self.files)
+
+    def closed(self) -> ClosedRange:
+        """Waits for its files, and raises what went wrong with them."""
+        return replace(self.range, outputs=tuple(sorted(file.result() for file in self.files)))
+
+
+class Ranges:
+    """`held` is closed but for its end, which the next delivered record tells."""
+
+    def __init__(self, claim: RangeClaim, reject: Reject) -> None:
+        self._claim = claim
+        self._reject = reject
+        self._start = claim.range.start
+        self._first: int | None = None
+        self._open = _Open()
+        self._held: _Open | None = None
+
+    def reject(self, rejected: RejectedRecord) -> None:
+        tally = self._held or self._open
+        tally.rejected += 1
+        if self._claim.closes:
+            self._reject(rejected)
+        else:
+            tally.waiting.append(rejected)
+
+    def begin(self, offset: int) -> Iterator[Closing]:
+        """A record will be delivered: the range before it, if one is held, ends here."""
+        if self._held is not None:
+            yield self._ended(self._held, offset)
+            self._held = None
+        if self._first is None:
+            self._first = offset
+
+    def add(self, hashes: Numbers, record_ms: Numbers) -> None:
+        self._open.add(hashes, record_ms)
+
+    def cut(self, files: "Sequence[Future[Output]]") -> None:
+        self._open.files = files
+        self._held, self._open, self._first = self._open, _Open(), None
+
+    def finish(self) -> Iterator[Closing]:
+        """Nothing more comes. What is still open was not written."""
+        if self._first is None:
+            yield self._ended(self._held or self._open, self._claim.range.end)
+        elif self._first > self._start:
+            before = [item for item in self._open.waiting if item.offset < self._first]
+            yield self._ended(_Open(rejected=len(before), waiting=before), self._first)
+
+    def _ended(self, tally: _Open, end: int) -> Closing:
+        for item in tally.waiting:
+            self._reject(item)
+        span: OffsetRange = replace(self._claim.range, start=self._start, end=end)
+        self._start = end
+        return Closing(tally.closed(span), tally.files)
+
+
+# The ranges of a claim as they close, without a hole: each reaches from a delivered record to the next range's first
+# delivered record. So a range includes what follows its last record and is not delivered: holes of the log, skipped
+# tombstones, rejected records. Only the claim's own ends stay as they are. A record is rejected once its range is sure to be
+# closed by this claim, so a record that is left for the next claim is not rejected twice.
+
+PUBLISHERS, IN_FLIGHT = 8, 64  # threads that wait for the disk or the server; files that wait for them
+
+
+@dataclass(frozen=True, slots=True)
+class FileWriter:
+    """`Writer` of the S3 sink connector. Picklable: what is alive is made in `write`."""
+
+    options: FileSinkOptions
+    place: Storage
+    converting: Converting
+
+    def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
+        allow_many_files()
+        store = self.place.connect()
+        task = _Task(self, claim, store, Ranges(claim, reject))
+        told: list[ClosedRange] = []
+        waiting: deque[Closing] = deque()
+        try:
+            for closing in task.run(batches):
+                waiting.append(closing)
+                while len(waiting) > 1 and waiting[0].is_durable:
+                    told.append(waiting.popleft().closed())
+                    yield told[-1]
+            rest = [closing.closed() for closing in waiting]
+            if told or rest:  # the last range is told when the manifest tells it, too
+                write_manifest(store, self.options.names, claim, [*told, *rest])
+            yield from rest
+        finally:
+            task.discard()
+
+
+@dataclass(slots=True)
+class _File:
+    draft: DraftFile
+    encoder: Encoder
+    count: int = 0
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The columns of a batch that every piece of it looks at."""
+
+    offsets: Numbers
+    record_ms: Numbers
+    hashes: Numbers
+    weights: Numbers
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> "_Batch":
+        micros = batch.column(TIMESTAMP).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        return cls(
+            batch.column(OFFSET).to_numpy(),
+            pc.fill_null(micros, -1000).to_numpy(zero_copy_only=False) // 1000,
+            batch.column(HASH).to_numpy(zero_copy_only=False),
+            pc.fill_null(pc.binary_length(batch.column(VALUE)), 0).to_numpy(zero_copy_only=False),
+        )
+
+
+@dataclass(slots=True)
+class _Task:
+    writer: FileWriter
+    claim: RangeClaim
+    store: OpenStorage
+    ranges: Ranges
+    _files: dict[int, _File] = field(default_factory=dict)
+    _flight: deque[tuple[_File, Future[Output]]] = field(default_factory=deque)
+    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PUBLISHERS))
+    _codes: dict[str, int] = field(default_factory=dict)  # of paths, the same in all batches
+    _paths: list[str] = field(default_factory=list)
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Closing]:
+        options = self.writer.options
+        partitioner = open_partitioner(options.partitioner, options.names.folder_delim)
+        cutter = Cutter(options.cut)
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            columns = _Batch.of(batch)
+            pieces, bad = self._placed(columns, self.writer.converting.convert(batch), partitioner)
+            rejected = iter(sorted(self._rejected(columns, bad), key=lambda item: item.offset))
+            waiting = _Waiting(rejected, self.ranges)
+            for piece, rows in pieces:
+                yield from self._piece(cutter, columns, piece, rows, waiting)
+            waiting.before(None)
+        if cutter.count and self.claim.closes:
+            self._cut(cutter)
+        yield from self.ranges.finish()
+
+    def discard(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        for file in [*self._files.values(), *(file for file, _ in self._flight)]:
+            file.encoder.abandon()
+            file.draft.discard()
+
+    def _piece(
+        self, cutter: Cutter, columns: _Batch, piece: Piece, rows: CutRows, waiting: "_Waiting"
+    ) -> Iterator[Closing]:
+        at, weights = 0, columns.weights[piece.rows]
+        while at < len(rows):
+            stop = cutter.reach(rows, at)
+            if stop == at:
+                self._cut(cutter)
+                continue
+            waiting.before(int(rows.offsets[at]))
+            yield from self.ranges.begin(int(rows.offsets[at]))
+            span = piece.rows[at:stop]
+            self.ranges.add(columns.hashes[span], columns.record_ms[span])
+            codes = self._span(rows, piece.content, weights, slice(at, stop))
+            cutter.took(rows, at, stop, codes)
+            waiting.before(int(rows.offsets[stop - 1]))
+            if cutter.is_full:
+                self._cut(cutter)
+            at = stop
+
+    def _span(self, rows: CutRows, content: Content, weights: Numbers, span: slice) -> Sequence[int]:
+        """Records to the files of their paths, each file in the order of offsets."""
+        codes = rows.codes[span]
+        first = int(codes[0])
+        part = content.slice(span.start, span.stop - span.start)
+        if (codes == first).all():
+            self._append(first, int(rows.offsets[span.start]), part, weights[span])
+            return [first]
+        order = np.argsort(codes, kind="stable")
+        part, sorted_codes = part.take(pa.array(order)), codes[order]
+        offsets, weights = rows.offsets[span][order], weights[span][order]
+        starts = np.flatnonzero(np.diff(sorted_codes, prepend=-1))
+        for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(order)], strict=True):
+            self._append(
+                int(sorted_codes[start]), int(offsets[start]), part.slice(start, stop - start), weights[start:stop]
+            )
+        return [int(code) for code in sorted_codes[starts]]
+
+    def _append(self, code: int, offset: int, content: Content, weights: Numbers) -> None:
+        if code not in self._files:
+            name = self._name(self._paths[code], offset)
+            with _disk_told(name):
+                draft = self.store.draft(name)
+            schema = content.schema if self.writer.options.format.kind == PARQUET else None
+            self._files[code] = _File(draft, open_encoder(self.writer.options.format, draft.file, schema))
+        file = self._files[code]
+        with _disk_told(file.draft.name):
+            file.encoder.write(content, weights)
+        file.count += len(weights)
+
+    def _name(self, path: str, offset: int) -> str:
+        names, span = self.writer.options.names, self.claim.range
+        file = names.file_delim.join([span.topic, str(span.partition), f"{offset:0{names.pad}d}"])
+        folder = [names.topics_dir, span.topic, path] if names.topics_dir else [span.topic, path]
+        return names.folder_delim.join([*folder, file + self.writer.options.format.extension])
+
+    def _cut(self, cutter: Cutter) -> None:
+        """Files become durable while the next ones are written, a few at a time."""
+        futures = []
+        for code in list(self._files):
+            file = self._files.pop(code)
+            self._flight.append((file, self._pool.submit(self._publish, file)))
+            futures.append(self._flight[-1][1])
+        while len(self._flight) > IN_FLIGHT:
+            self._flight[0][1].result()
+            self._flight.popleft()
+        self.ranges.cut(futures)
+        cutter.cut()
+
+    def _publish(self, file: _File) -> Output:
+        with _disk_told(file.draft.name):
+            file.encoder.finish()
+        return Output(file.draft.name, file.count, self.store.publish(file.draft))
+
+    def _placed(
+        self, columns: _Batch, contents: Contents, partitioner: Partitioner
+    ) -> tuple[list[tuple[Piece, CutRows]], list[Bad]]:
+        bad = list(contents.bad)
+        if self.writer.options.nulls == FAIL:
+            bad += [Bad(row, "its value is null") for row in np.flatnonzero(contents.tombstones).tolist()]
+        pieces = []
+        for found in contents.pieces:
+            piece, record_ms = found, columns.record_ms[found.rows]
+            records = Records(self.claim.range.partition, len(piece.rows), record_ms, self.claim.made_ms, piece.field)
+            placed = partitioner.place(records)
+            if placed.is_bad is not None and placed.is_bad.any():
+                bad += [Bad(int(piece.rows[at]), placed.why(at)) for at in np.flatnonzero(placed.is_bad).tolist()]
+                keep = ~placed.is_bad
+                times = None if placed.times is None else placed.times[keep]
+                piece, placed = piece.kept(keep), replace(placed, codes=placed.codes[keep], times=times)
+            if len(piece.rows):
+                codes = self._common(placed)
+                pieces.append((piece, CutRows(columns.offsets[piece.rows], codes, placed.times, piece.schema)))
+        return pieces, bad
+
+    def _common(self, placed: Placed) -> Codes:
+        for path in placed.paths:
+            if path not in self._codes:
+                self._codes[path] = len(self._paths)
+                self._paths.append(path)
+        return np.array([self._codes[path] for path in placed.paths], np.int32)[placed.codes]
+
+    def _rejected(self, columns: _Batch, bad: Sequence[Bad]) -> Iterator[RejectedRecord]:
+        span = self.claim.range
+        for item in bad:
+            yield RejectedRecord(span.topic, span.partition, int(columns.offsets[item.row]), item.reason)
+
+
+@contextmanager
+def _disk_told(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Unreachable(f"{name} cannot be written: {error.strerror or error}", hint_for(error)) from None
+
+
+class _Waiting:
+    """The rejected records of a batch, told in turn with the delivered ones."""
+
+    def __init__(self, rejected: Iterator[RejectedRecord], ranges: Ranges) -> None:
+        self._rejected = list(rejected)[::-1]
+        self._ranges = ranges
+
+    def before(self, offset: int | None) -> None:
+        while self._rejected and (offset is None or self._rejected[-1].offset < offset):
+            self._ranges.reject(self._rejected.pop())

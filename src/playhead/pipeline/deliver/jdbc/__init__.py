@@ -1,0 +1,1 @@
+"""The JDBC sink connectors of Confluent and Aiven, into PostgreSQL and SQLite, exactly once."""

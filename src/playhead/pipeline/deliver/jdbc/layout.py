@@ -1,0 +1,288 @@
+"""Which columns a record has, by the connector's rules, and whether they fit the columns of a table.
+
+Columns of the primary key come from the coordinates, the key or the value, as `pk.mode` says; the other fields of the value
+follow, or those that `fields.whitelist` names. Only primitive fields become columns, in PostgreSQL also arrays of them.
+
+Types are compared once per schema, values for every record. A table whose columns cannot hold a schema's types stops the
+run. A value that its column cannot hold is a bad record, found before the database sees it: out of range, too long, null
+where none may be, a text that is no UUID. Only the database knows its own checks and foreign keys; it reports them when the
+rows are merged. Nothing is truncated or rounded.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from playhead.errors import Refused
+from playhead.pipeline.deliver.jdbc.copy_format import decimals_of
+from playhead.pipeline.deliver.jdbc.options import COORDINATES, KAFKA, RECORD_KEY, RECORD_VALUE, JdbcSinkOptions
+from playhead.pipeline.records.decode.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
+from playhead.sql.target_tables import TableName, TargetColumn
+
+OF_KAFKA, OF_KEY, OF_VALUE = "kafka", "key", "value"
+_COORDINATES = (Schema("string"), Schema("int32"), Schema("int64"))
+
+
+class UnfitRecord(Exception):
+    """Records of these schemas cannot be written. One sentence says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowField:
+    """`source` tells where its values are: the coordinates, the key or the value of a record."""
+
+    name: str
+    schema: Schema
+    source: str
+    is_key: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`fields` in the order of INSERT: the primary key, then the others. `created` is the order of CREATE TABLE."""
+
+    fields: tuple[RowField, ...]
+    created: tuple[RowField, ...]
+
+    @property
+    def keys(self) -> tuple[RowField, ...]:
+        return tuple(field for field in self.fields if field.is_key)
+
+
+@lru_cache(maxsize=256)
+def find_layout(options: JdbcSinkOptions, key: Schema | None, value: Schema | None) -> Layout:
+    """`value` is None for tombstones: then only the key is known. Raises Unfit."""
+    keys = _keys(options, key, value)
+    taken = {field.name for field in keys}
+    members: Mapping[str, Schema] = dict(value.fields) if value else {}
+    others = tuple(
+        RowField(name, schema, OF_VALUE)
+        for name, schema in members.items()
+        if name not in taken and (not options.fields or name in options.fields)
+    )
+    fields = keys + others
+    if not fields:
+        raise UnfitRecord("its schema has no field that would become a column")
+    for field in fields:
+        _check(field)
+    return Layout(fields, _created(fields, list(members)))
+
+
+def _keys(options: JdbcSinkOptions, key: Schema | None, value: Schema | None) -> tuple[RowField, ...]:
+    if options.pk_mode == KAFKA:
+        names = options.pk_fields or COORDINATES
+        return tuple(
+            RowField(name, schema, OF_KAFKA, is_key=True) for name, schema in zip(names, _COORDINATES, strict=True)
+        )
+    if options.pk_mode == RECORD_KEY and key is not None:
+        return _key_fields(options, key)
+    if options.pk_mode == RECORD_VALUE and value is not None:
+        return _struct_fields(options, value, OF_VALUE)
+    return ()
+
+
+def _key_fields(options: JdbcSinkOptions, key: Schema) -> tuple[RowField, ...]:
+    if key.is_struct:
+        return _struct_fields(options, key, OF_KEY)
+    if key.items is not None:
+        raise UnfitRecord(f"its key is of type {key.type}: a primary key is a primitive or a struct of primitives")
+    if len(options.pk_fields) != 1:
+        raise UnfitRecord("its key is a primitive, for which pk.fields must name exactly one column")
+    return (RowField(options.pk_fields[0], key, OF_KEY, is_key=True),)
+
+
+def _struct_fields(options: JdbcSinkOptions, schema: Schema, source: str) -> tuple[RowField, ...]:
+    members = dict(schema.fields)
+    if missing := [name for name in options.pk_fields if name not in members]:
+        raise UnfitRecord(f"its {source} has no field {missing[0]!r}, which pk.fields names")
+    return tuple(RowField(name, members[name], source, is_key=True) for name in options.pk_fields or members)
+
+
+def _check(field: RowField) -> None:
+    schema = field.schema
+    if schema.is_struct or schema.keys is not None:
+        raise UnfitRecord(f"field {field.name!r} is a {schema.type}, which no column holds")
+    if schema.items is not None:
+        items = schema.items
+        if items.is_struct or items.items is not None or items.name or items.type == "bytes":
+            raise UnfitRecord(
+                f"field {field.name!r} is an array of other things than plain numbers, booleans and strings"
+            )
+
+
+def _created(fields: tuple[RowField, ...], members: list[str]) -> tuple[RowField, ...]:
+    """The coordinates first, then in the order of the value's fields, then what is left, by name."""
+    known = [name for name in (*COORDINATES, *members) if name in {field.name for field in fields}]
+    order = {name: place for place, name in enumerate(dict.fromkeys(known))}
+    return tuple(sorted(fields, key=lambda field: (order.get(field.name, len(order)), field.name)))
+
+
+Misfit = tuple[np.ndarray, str]  # which rows, and why
+_INTEGERS = ("int8", "int16", "int32", "int64")
+_TEXTS = ("text", "varchar", "bpchar", "citext", "json", "jsonb", "uuid", "name")
+_HOLDS = {
+    **dict.fromkeys(_INTEGERS, ("int2", "int4", "int8", "numeric", "float4", "float8")),
+    "float": ("float4", "float8"),
+    "double": ("float8", "numeric"),
+    "boolean": ("bool",),
+    "string": _TEXTS,
+    "bytes": ("bytea",),
+    DECIMAL: ("numeric",),
+    DATE: ("date",),
+    TIME: ("time",),
+    TIMESTAMP: ("timestamp", "timestamptz"),
+}
+_ARRAYS = {
+    "int8": ("_int2",),
+    "int16": ("_int2",),
+    "int32": ("_int4",),
+    "int64": ("_int8",),
+    "float": ("_float4",),
+    "double": ("_float8",),
+    "boolean": ("_bool",),
+    "string": ("_text", "_varchar"),
+}
+_RANGES = {"int2": 2**15, "int4": 2**31}
+_EXACT = {"float4": 2**24, "float8": 2**53}
+_FIRST_DAY, _LAST_DAY = -141_427, 2_145_031_948  # 1582-10-15, from which Java's calendar is ours; PostgreSQL's last day
+_FIRST_MS, _LAST_MS = -12_219_292_800_000, 9_224_318_015_999_999
+_UUID = r"^\{?[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}\}?$"
+
+
+def check_column(field: RowField, target: TargetColumn, table: TableName, zone: str) -> None:
+    """Refused if the column cannot hold such values. Of PostgreSQL; SQLite's columns hold anything."""
+    schema = field.schema
+    if target.generated:
+        raise Refused(f"column {target.name} of {table} is computed by the database, and records have a field for it")
+    array = schema.items is not None
+    held = _ARRAYS.get(schema.items.type, ()) if schema.items else _HOLDS.get(schema.name) or _HOLDS[schema.type]
+    if target.kind not in held and not (target.is_enum and schema.type == "string" and not array):
+        raise Refused(
+            f"column {target.name} of {table} has the type {target.kind}, which does not hold {_said(schema)}",
+            "change the column, or leave the field out with fields.whitelist",
+        )
+    if schema.name == DECIMAL and target.scale is not None and schema.parameter("scale", 0) > target.scale:
+        raise Refused(
+            f"column {target.name} of {table} keeps {target.scale} decimals, and the field has {schema.parameter('scale', 0)}",
+            "PostgreSQL would round; change the column",
+        )
+    if zone and schema.name == DATE:
+        raise Refused(
+            f"column {target.name} of {table} is a date, which connectors move by db.timezone or not, by their version",
+            "the Spark engine writes dates with db.timezone=UTC only",
+        )
+
+
+def find_misfits(column: pa.Array, target: TargetColumn, *, is_key: bool) -> Iterator[Misfit]:
+    """Rows whose value does not fit; `column` is of a type that does."""
+    if column.null_count and (target.required or is_key):
+        yield (
+            column.is_null().to_numpy(zero_copy_only=False),
+            f"field {target.name!r} is null, and its column must have a value",
+        )
+    if pa.types.is_float64(column.type) and target.kind == "numeric":
+        lost = pc.and_(column.is_valid(), decimals_of(column, target.precision, target.scale).is_null())
+        limits = "" if target.precision is None else f"({target.precision},{target.scale})"
+        yield from _where(lost, f"field {target.name!r} is a double that numeric{limits} cannot hold as it is")
+        return
+    for check in (_out_of_range, _out_of_time, _bad_texts, _long_decimals):
+        yield from check(column, target)
+
+
+def _out_of_range(column: pa.Array, target: TargetColumn) -> Iterator[Misfit]:
+    if not pa.types.is_integer(column.type):
+        return
+    limit = _RANGES.get(target.kind) or _EXACT.get(target.kind, 0)
+    if not limit or not len(column) or column.type.bit_width < {"int4": 64, "int2": 32}.get(target.kind, 32):
+        return
+    low = -limit
+    high = limit if target.kind in _EXACT else limit - 1
+    wrong = pc.or_(pc.less(column, low), pc.greater(column, high))
+    yield from _where(
+        wrong, f"field {target.name!r} is out of the range of its column, which has the type {target.kind}"
+    )
+
+
+def _out_of_time(column: pa.Array, target: TargetColumn) -> Iterator[Misfit]:
+    if pa.types.is_date(column.type) and target.kind == "date":
+        counts, low, high = column.cast(pa.int32()), _FIRST_DAY, _LAST_DAY
+    elif pa.types.is_timestamp(column.type) and target.kind in ("timestamp", "timestamptz"):
+        counts, low, high = column.cast(pa.int64()), _FIRST_MS, _LAST_MS
+    else:
+        return
+    wrong = pc.or_(pc.less(counts, low), pc.greater(counts, high))
+    yield from _where(wrong, f"field {target.name!r} is before 1582-10-15 or after all days of PostgreSQL")
+
+
+def _bad_texts(column: pa.Array, target: TargetColumn) -> Iterator[Misfit]:
+    if pa.types.is_list(column.type) and pa.types.is_string(column.type.value_type):
+        yield from _nul_in_lists(column, target)
+    if not pa.types.is_string(column.type) or (target.kind not in _TEXTS and not target.is_enum):
+        return
+    nul = pc.match_substring(column, "\x00")
+    yield from _where(nul, f"field {target.name!r} holds the character U+0000, which PostgreSQL cannot store")
+    if target.length is not None:
+        long = pc.greater(pc.utf8_length(column), target.length)
+        yield from _where(long, f"field {target.name!r} is longer than the {target.length} characters of its column")
+    if target.kind == "uuid":
+        yield from _where(pc.invert(pc.match_substring_regex(column, _UUID)), f"field {target.name!r} is no UUID")
+    if target.kind in ("json", "jsonb"):
+        wrong = np.array([text is not None and not _is_json(text) for text in column.to_pylist()], bool)
+        yield from _where(pa.array(wrong), f"field {target.name!r} is no JSON")
+
+
+def _nul_in_lists(column: pa.Array, target: TargetColumn) -> Iterator[Misfit]:
+    wrong = [bool(items) and any(item and "\x00" in item for item in items) for items in column.to_pylist()]
+    yield from _where(
+        pa.array(wrong, pa.bool_()), f"field {target.name!r} holds the character U+0000, which PostgreSQL cannot store"
+    )
+
+
+def _long_decimals(column: pa.Array, target: TargetColumn) -> Iterator[Misfit]:
+    if target.precision is None or target.scale is None:
+        return
+    reason = f"field {target.name!r} has more digits than its column"
+    if pa.types.is_string(column.type):
+        wrong = [
+            text is not None and _digits_before(text) > target.precision - target.scale for text in column.to_pylist()
+        ]
+        yield from _where(pa.array(wrong, pa.bool_()), reason)
+        return
+    limit = 10 ** max(0, target.precision - target.scale)
+    if pa.types.is_integer(column.type) and limit <= 2**63 - 1:
+        yield from _where(pc.or_(pc.less_equal(column, -limit), pc.greater_equal(column, limit)), reason)
+    if pa.types.is_decimal(column.type) and column.type.precision - column.type.scale > target.precision - target.scale:
+        yield from _where(pc.greater_equal(pc.abs(column), pa.scalar(Decimal(limit)).cast(column.type)), reason)
+
+
+def _where(wrong: pa.Array, reason: str) -> Iterator[Misfit]:
+    mask = pc.fill_null(wrong, False).to_numpy(zero_copy_only=False)
+    if mask.any():
+        yield mask, reason
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def _digits_before(text: str) -> int:
+    found = re.match(r"-?0*([0-9]*)", text)
+    return len(found[1]) if found else 0
+
+
+def _said(schema: Schema) -> str:
+    name = schema.name.rpartition(".")[2] if schema.name in (DECIMAL, DATE, TIME, TIMESTAMP) else ""
+    if schema.items is not None:
+        return f"an array of {schema.items.type}"
+    return f"a field of type {name or schema.type}"

@@ -1,0 +1,307 @@
+"""The records of one claim -> rows of their table: grouped by schema, fitted to the columns, loaded in order.
+
+Tombstones stay in their place among the rows; records that do not fit are reported one by one.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from playhead.errors import RowsRefused
+from playhead.ledger.model import ClosedRange, Output, OutputKind, RangeClaim
+from playhead.pipeline.deliver.jdbc.layout import OF_KAFKA, OF_KEY, RowField, UnfitRecord, find_layout, find_misfits
+from playhead.pipeline.deliver.jdbc.options import COORDINATES, RECORD_KEY, JdbcSinkOptions, TargetDatabase
+from playhead.pipeline.deliver.jdbc.tables import Fitted, TargetTables, name_of
+from playhead.pipeline.deliver.sink import KEY, KEY_CONVERTER, OFFSET, TASK_PUT, Reject, RejectedRecord
+from playhead.pipeline.deliver.tally import Tally
+from playhead.pipeline.records.decode import Bad
+from playhead.pipeline.records.decode.arrowtypes import arrow_type
+from playhead.pipeline.records.decode.columns import ColumnPart, Columns, Converted
+from playhead.pipeline.records.decode.options import Converter
+from playhead.pipeline.records.decode.schema import Schema
+from playhead.sql.merge import Layout
+from playhead.sql.target_tables import TableName
+
+_NONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class RowRun:
+    """Neighbouring records of one schema. `rows`: where they stand in the batch. Columns of tombstones' values are null."""
+
+    rows: np.ndarray
+    deleted: np.ndarray
+    key: "_Side | None"
+    value: "_Side | None"
+
+    def deletions(self) -> "RowRun":
+        """Without the records that have values."""
+        key = self.key and _Side(self.key.part, self.key.places[self.deleted])
+        return RowRun(self.rows[self.deleted], self.deleted[self.deleted], key, None)
+
+    @property
+    def value_schema(self) -> Schema | None:
+        return self.value.part.schema if self.value else None
+
+    @property
+    def key_schema(self) -> Schema | None:
+        return self.key.part.schema if self.key else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """`places`: where each record of the run stands in the part, _NONE for a tombstone."""
+
+    part: ColumnPart
+    places: np.ndarray
+
+    def column(self, name: str) -> pa.Array:
+        column = self.part.columns.column(name)
+        if len(self.places) == len(column) and (np.diff(self.places) == 1).all() and self.places[0] == 0:
+            return column
+        return column.take(pa.array(self.places, mask=self.places == _NONE))
+
+
+@dataclass(frozen=True, slots=True)
+class Sorting:
+    """What the converters of a sink make of its records."""
+
+    options: JdbcSinkOptions
+    value: Converter
+    key: Converter
+
+    def sort(self, batch: pa.RecordBatch) -> tuple[list[RowRun], list[Bad]]:
+        """In order, and without a record in two runs."""
+        values = Columns(self.value).convert(batch)
+        bad = list(values.bad)
+        which, places = _lookup(values, batch.num_rows)
+        deleted = values.tombstones & self.options.deletes
+        if not self.options.deletes:
+            bad += [Bad(int(row), "its value is null", TASK_PUT) for row in np.flatnonzero(values.tombstones)]
+        fit = (which != _NONE) | deleted
+        keys = self._keys(batch)
+        key_which, key_places = _lookup(keys, batch.num_rows) if keys else (np.zeros_like(which), which)
+        if keys:
+            told = {one.row for one in bad}
+            bad += [one for one in _bad_keys(keys) if one.row not in told]
+            fit &= key_which != _NONE
+        groups = _filled(which, fit)
+        runs = []
+        for rows in _split(np.flatnonzero(fit), groups, key_which):
+            group = int(groups[rows[0]])
+            value = None if group == _NONE else _Side(values.parts[group], np.where(deleted[rows], _NONE, places[rows]))
+            key = _Side(keys.parts[int(key_which[rows[0]])], key_places[rows]) if keys else None
+            runs.append(RowRun(rows, deleted[rows], key, value))
+        return runs, sorted(bad)
+
+    def _keys(self, batch: pa.RecordBatch) -> Converted | None:
+        if self.options.pk_mode != RECORD_KEY:
+            return None
+        single = self.options.pk_fields[0] if len(self.options.pk_fields) == 1 else ""
+        return Columns(self.key, column=KEY, single=single).convert(batch)
+
+
+def _bad_keys(keys: Converted) -> Iterator[Bad]:
+    for row in np.flatnonzero(keys.tombstones).tolist():
+        yield Bad(row, "its key is null, which pk.mode=record_key does not allow", TASK_PUT)
+    for one in keys.bad:
+        yield Bad(one.row, f"its key does not fit: {one.reason}", KEY_CONVERTER)
+
+
+def _lookup(converted: Converted, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each record its part and its place in it."""
+    which, places = np.full(count, _NONE), np.full(count, _NONE)
+    for number, part in enumerate(converted.parts):
+        which[part.rows] = number
+        places[part.rows] = np.arange(len(part.rows))
+    return which, places
+
+
+def _filled(which: np.ndarray, fit: np.ndarray) -> np.ndarray:
+    """Tombstones go with the records before them, at the start with those after: they have no schema of their own."""
+    known = np.flatnonzero(fit & (which != _NONE))
+    if not len(known):
+        return np.full(len(which), _NONE)
+    before = np.searchsorted(known, np.arange(len(which)), side="right") - 1
+    filled: np.ndarray = which[known[np.maximum(before, 0)]]
+    return filled
+
+
+def _split(rows: np.ndarray, *codes: np.ndarray) -> Iterator[np.ndarray]:
+    changes = np.zeros(max(0, len(rows) - 1), bool)
+    for code in codes:
+        changes |= np.diff(code[rows]) != 0
+    yield from (run for run in np.split(rows, np.flatnonzero(changes) + 1) if len(run))
+
+
+class Coordinates(NamedTuple):
+    """Of rows: where their records are, and which of them delete."""
+
+    partition: int
+    offsets: np.ndarray
+    deleted: np.ndarray
+
+    def slice(self, start: int, stop: int) -> "Coordinates":
+        return Coordinates(self.partition, self.offsets[start:stop], self.deleted[start:stop])
+
+
+class RefusedRows(NamedTuple):
+    """`row` counts from 0 in what was added."""
+
+    row: int
+    reason: str
+
+
+def find_refused(count: int, attempt: Callable[[int, int], None], table: TableName) -> list[RefusedRows]:
+    """Of so many rows, in order. `attempt` tries those from here to there; what is refused together is halved, down to one."""
+    refused = []
+    ranges = [(0, count)]
+    while ranges:
+        start, stop = ranges.pop()
+        try:
+            attempt(start, stop)
+        except RowsRefused as error:
+            if stop - start == 1:
+                refused.append(RefusedRows(start, f"table {table} does not take it: {error.message}"))
+            else:
+                middle = (start + stop) // 2
+                ranges += [(middle, stop), (start, middle)]
+    return refused
+
+
+class Load(Protocol):
+    """Where rows go. `size` is in bytes, as far as known."""
+
+    @property
+    def size(self) -> int: ...
+
+    def begin(self, layout: Layout) -> None:
+        """The rows that follow are of this layout."""
+        ...
+
+    def add(self, fitted: Fitted, columns: list[pa.Array], places: Coordinates) -> Sequence[RefusedRows]:
+        """Gives those that the table does not take; the others are there."""
+        ...
+
+
+@dataclass(slots=True)
+class RowMaker:
+    claim: RangeClaim
+    sorting: Sorting
+    tables: TargetTables
+    load: Load
+    reject: Reject
+    _fitted: Fitted | None = None
+    _schema: Schema | None = None  # of the last value, for tombstones that have none
+    _tally: Tally = field(default_factory=Tally)
+
+    @property
+    def options(self) -> JdbcSinkOptions:
+        return self.sorting.options
+
+    def take(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        runs, bad = self.sorting.sort(batch)
+        delivered = []
+        for run in runs:
+            kept, unfit = self._run(run, batch)
+            delivered.append(kept)
+            bad += unfit
+        self._tell(batch, bad)
+        self._tally.add_rows(batch, np.concatenate(delivered) if delivered else np.empty(0, np.int64))
+
+    def closed(self) -> ClosedRange:
+        count = self._tally.count
+        table = Output(str(self.tables.name), count, self.load.size, OutputKind.TABLE)
+        return self._tally.closed(self.claim.range, (table,) if count else ())
+
+    def _tell(self, batch: pa.RecordBatch, bad: list[Bad]) -> None:
+        span = self.claim.range
+        for one in sorted(bad):
+            self._tally.rejected += 1
+            offset = batch.column(OFFSET)[one.row].as_py()
+            self.reject(RejectedRecord(span.topic, span.partition, offset, one.reason, one.stage))
+
+    def _run(self, run: RowRun, batch: pa.RecordBatch) -> tuple[np.ndarray, list[Bad]]:
+        """The rows that were handed on, or are not needed, and those that do not fit."""
+        schema = run.value_schema or self._schema
+        try:
+            layout = find_layout(self.options, run.key_schema, schema)
+            fitted = self.tables.fit(layout, deletes_only=schema is None)
+        except UnfitRecord as error:
+            return self._deletions(run, batch, str(error))
+        self._schema = schema
+        if fitted is None:
+            return run.rows, []
+        columns = [self._column(one, run, batch) for one in fitted.fields]
+        bad = _misfits(fitted, columns, run)
+        keep = np.ones(len(run.rows), bool)
+        if bad:
+            keep[np.searchsorted(run.rows, [one.row for one in bad])] = False
+            columns = [column.filter(pa.array(keep)) for column in columns]
+        rows = run.rows[keep]
+        if len(rows):
+            refused = self._add(fitted, columns, batch.column(OFFSET).to_numpy()[rows], run.deleted[keep])
+            bad += [Bad(int(rows[one.row]), one.reason, TASK_PUT) for one in refused]
+            rows = np.delete(rows, [one.row for one in refused])
+        return rows, bad
+
+    def _deletions(self, run: RowRun, batch: pa.RecordBatch, reason: str) -> tuple[np.ndarray, list[Bad]]:
+        """Of records whose schema does not fit: the tombstones among them need only their keys."""
+        bad = [Bad(int(row), reason, TASK_PUT) for row in run.rows]
+        if run.deleted.all() or not run.deleted.any():  # the keys do not fit, or there are no tombstones
+            return run.rows[:0], bad
+        kept, more = self._run(run.deletions(), batch)
+        return kept, [one for one, is_gone in zip(bad, run.deleted, strict=True) if not is_gone] + more
+
+    def _column(self, one: RowField, run: RowRun, batch: pa.RecordBatch) -> pa.Array:
+        if one.source == OF_KAFKA:
+            place = (self.options.pk_fields or COORDINATES).index(one.name)
+            if place == 2:
+                return batch.column(OFFSET).take(pa.array(run.rows))
+            span = self.claim.range
+            value = pa.scalar(span.topic) if place == 0 else pa.scalar(span.partition, pa.int32())
+            return pa.repeat(value, len(run.rows))
+        side = run.key if one.source == OF_KEY else run.value
+        if side is None:  # tombstones of a batch that has nothing else
+            return pa.nulls(len(run.rows), arrow_type(one.schema))
+        return side.column(one.name)
+
+    def _add(
+        self, fitted: Fitted, columns: list[pa.Array], offsets: np.ndarray, deleted: np.ndarray
+    ) -> Sequence[RefusedRows]:
+        if fitted != self._fitted:
+            self._fitted = fitted
+            self.load.begin(fitted.layout(self.tables.name))
+        return self.load.add(fitted, columns, Coordinates(self.claim.range.partition, offsets, deleted))
+
+
+def make_rows(
+    claim: RangeClaim,
+    batches: Iterator[pa.RecordBatch],
+    sorting: Sorting,
+    target: TargetDatabase,
+    load: Load,
+    reject: Reject,
+) -> ClosedRange:
+    """Of a whole claim, and what it comes to."""
+    tables = TargetTables(name_of(claim.range.topic, sorting.options, target), sorting.options, target)
+    maker = RowMaker(claim, sorting, tables, load, reject)
+    for batch in batches:
+        maker.take(batch)
+    return maker.closed()
+
+
+def _misfits(fitted: Fitted, columns: list[pa.Array], run: RowRun) -> list[Bad]:
+    """One reason a record, that of the first column."""
+    found: dict[int, str] = {}
+    for (one, target), column in zip(fitted.pairs, columns, strict=True):
+        for wrong, reason in find_misfits(column, target, is_key=one.is_key):
+            mask = wrong if one.is_key else wrong & ~run.deleted
+            for row in run.rows[mask].tolist():
+                found.setdefault(row, reason)
+    return [Bad(row, reason, TASK_PUT) for row, reason in sorted(found.items())]

@@ -1,0 +1,211 @@
+"""The target tables of a sink, as an executor knows them: found once, created if wanted, checked against the records' schema.
+
+CREATE TABLE is the connector's: the type of each column from the schema of its field, its default, its nullability. A field
+with a default gets DEFAULT and no NOT NULL. A primary key is never null; the connector declares its columns so.
+"""
+
+import base64
+import json
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from playhead.errors import Invalid, NotFound, Refused, near_names
+from playhead.pipeline.deliver.jdbc.layout import Layout, RowField, UnfitRecord, check_column
+from playhead.pipeline.deliver.jdbc.options import SQLITE, UPDATE, JdbcSinkOptions, TargetDatabase
+from playhead.pipeline.records.decode.decimals import to_decimal, unscaled_of_bytes, unscaled_of_number
+from playhead.pipeline.records.decode.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
+from playhead.sql import merge as merging
+from playhead.sql.address import parse_address
+from playhead.sql.database import Database
+from playhead.sql.faults import translated
+from playhead.sql.target_tables import (
+    TableName,
+    TargetColumn,
+    TargetTable,
+    column_name,
+    create_table,
+    find_table,
+    parse_table_name,
+)
+
+_POSTGRESQL = {
+    DECIMAL: "DECIMAL",
+    DATE: "DATE",
+    TIME: "TIME",
+    TIMESTAMP: "TIMESTAMP",
+    "int8": "SMALLINT",
+    "int16": "SMALLINT",
+    "int32": "INT",
+    "int64": "BIGINT",
+    "float": "REAL",
+    "double": "DOUBLE PRECISION",
+    "boolean": "BOOLEAN",
+    "string": "TEXT",
+    "bytes": "BYTEA",
+}
+_SQLITE = {
+    DECIMAL: "NUMERIC",
+    DATE: "NUMERIC",
+    TIME: "NUMERIC",
+    TIMESTAMP: "NUMERIC",
+    "boolean": "INTEGER",
+    "int8": "INTEGER",
+    "int16": "INTEGER",
+    "int32": "INTEGER",
+    "int64": "INTEGER",
+    "float": "REAL",
+    "double": "REAL",
+    "string": "TEXT",
+    "bytes": "BLOB",
+}
+_DAY = timedelta(days=1)
+
+
+def column_type(schema: Schema, product: str) -> str:
+    if schema.items is not None:
+        if product == SQLITE:
+            raise UnfitRecord("SQLite has no column for an array")
+        return f"{column_type(schema.items, product)}[]"
+    known = _SQLITE if product == SQLITE else _POSTGRESQL
+    return known.get(schema.name) or known[schema.type]
+
+
+def column_rule(field: RowField, product: str) -> str:
+    """What follows the name of a column in CREATE TABLE."""
+    kind = column_type(field.schema, product)
+    if field.schema.default is not None:
+        return f"{kind} DEFAULT {default_literal(field.schema, product)}"
+    return f"{kind} NULL" if field.schema.optional and not field.is_key else f"{kind} NOT NULL"
+
+
+def default_literal(schema: Schema, product: str) -> str:
+    told = json.loads(schema.default or "null")
+    if schema.name in (DATE, TIME, TIMESTAMP):
+        return _moment_literal(int(told), schema.name, product)
+    if schema.name == DECIMAL:
+        scale = schema.parameter("scale", 0)
+        number = (
+            unscaled_of_bytes(base64.b64decode(told)) if isinstance(told, str) else unscaled_of_number(str(told), scale)
+        )
+        return f"{to_decimal(number or 0, scale):f}"
+    if schema.type == "boolean":
+        return str(int(told)) if product == SQLITE else str(told).upper()
+    if schema.type == "bytes":
+        octets = base64.b64decode(told).hex().upper()
+        return f"x'{octets}'" if product == SQLITE else f"'\\x{octets}'::bytea"
+    if schema.type == "string":
+        return "'" + str(told).replace("'", "''") + "'"
+    if schema.items is not None:
+        raise UnfitRecord("a default of an array is not known here")
+    return repr(told)
+
+
+def _moment_literal(count: int, name: str, product: str) -> str:
+    """SQLite's driver keeps milliseconds since the epoch, whatever the type."""
+    if product == SQLITE:
+        return str(count * 86_400_000 if name == DATE else count)
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + (_DAY * count if name == DATE else timedelta(milliseconds=count))
+    text = moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{moment.microsecond // 1000:03d}"
+    return "'" + (text[:10] if name == DATE else text[11:] if name == TIME else text) + "'"
+
+
+_SECONDS = 30.0
+
+
+def name_of(topic: str, options: JdbcSinkOptions, target: TargetDatabase) -> TableName:
+    text = options.table_format.replace("${topic}", topic)
+    if options.normalizes:
+        text = re.sub(r"[^a-zA-Z0-9_]", "_", text)
+    name = parse_table_name(text, target.schema, quotes=options.quotes)
+    if name.name.lower().startswith("playhead_"):
+        raise Invalid(f"the table {name} would be one of Playhead's own", "set another table.name.format")
+    return name
+
+
+def how_of(options: JdbcSinkOptions) -> merging.How:
+    return merging.How(options.insert_mode, options.deletes)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A layout and the columns of the table that its fields go to, side by side."""
+
+    fields: tuple[RowField, ...]
+    columns: tuple[TargetColumn, ...]
+
+    def layout(self, table: TableName) -> merging.Layout:
+        keys = tuple(column.name for one, column in self.pairs if one.is_key)
+        columns, kinds = (tuple(getattr(column, part) for column in self.columns) for part in ("name", "kind"))
+        return merging.Layout(table, columns, kinds, keys)
+
+    @property
+    def pairs(self) -> list[tuple[RowField, TargetColumn]]:
+        return list(zip(self.fields, self.columns, strict=True))
+
+
+@dataclass(slots=True)
+class TargetTables:
+    """Of one task and one topic."""
+
+    name: TableName
+    options: JdbcSinkOptions
+    target: TargetDatabase
+    _known: dict[Layout, Fitted | None] = field(default_factory=dict)
+
+    def fit(self, layout: Layout, *, deletes_only: bool) -> Fitted | None:
+        """None: there is no table, and tombstones alone make none."""
+        if layout not in self._known:
+            table = self._find(layout, makes=not deletes_only)
+            self._known[layout] = None if table is None else self._fitted(layout, table, deletes_only=deletes_only)
+        return self._known[layout]
+
+    def _find(self, layout: Layout, *, makes: bool) -> TargetTable | None:
+        doing = f"looking at table {self.name}"
+        with Database(parse_address(self.target.url), _SECONDS) as database:
+            found = None
+            if database.exists():
+                with database.reading(doing) as connection:
+                    found = find_table(connection, self.name)
+            if found is not None or not makes:
+                return found
+            if not self.options.creates:
+                hint = "create it, or set auto.create=true"
+                raise NotFound("table", str(self.name), hint=hint)
+            making = f"making table {self.name}"
+            with database.transaction(making) as connection, translated(making):
+                rules = {self._column(one): column_rule(one, self.target.product) for one in layout.created}
+                create_table(connection, self.name, rules, [self._column(one) for one in layout.created if one.is_key])
+                return find_table(connection, self.name)
+
+    def _column(self, one: RowField) -> str:
+        return column_name(one.name, quotes=self.options.quotes)
+
+    def _fitted(self, layout: Layout, table: TargetTable, *, deletes_only: bool) -> Fitted:
+        if table.type not in self.options.table_types:
+            raise Refused(f"{self.name} is a {table.type.lower()}, and table.types does not name that")
+        columns = tuple(self._target_of(one, table) for one in layout.fields)
+        for one, column in zip(layout.fields, columns, strict=True):
+            if self.target.product == SQLITE:
+                column_type(one.schema, SQLITE)
+            else:
+                check_column(one, column, self.name, self.options.zone)
+        if not deletes_only and self.options.insert_mode != UPDATE:
+            taken = {column.name for column in columns}
+            for column in table.columns.values():
+                if column.required and not column.filled and not column.generated and column.name not in taken:
+                    raise Refused(
+                        f"column {column.name} of {self.name} must have a value, and records have no such field",
+                        "give the column a default, or let it be null",
+                    )
+        return Fitted(layout.fields, columns)
+
+    def _target_of(self, one: RowField, table: TargetTable) -> TargetColumn:
+        name = self._column(one)
+        known = {column.lower(): column for column in table.columns} if self.target.product == SQLITE else {}
+        found = table.columns.get(name) or table.columns.get(known.get(name.lower(), ""))
+        if found is None:
+            near = near_names(name, list(table.columns))
+            hint = f"add it, or leave the field out with fields.whitelist; {near}" if near else None
+            raise Refused(f"table {self.name} has no column {name}, and auto.evolve is not honoured on Spark", hint)
+        return found

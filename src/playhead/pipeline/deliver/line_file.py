@@ -1,0 +1,200 @@
+"""FileStreamSink on Spark: the value of each record as one line at the end of one file of this machine.
+
+As the connector does it: Java's text of the value and a newline, `null` for a tombstone, all topics and partitions in one file,
+what is in the file already stays. ByteArrayConverter is refused by name: of bytes Java's text is an address in memory. A value
+that is not UTF-8 is a poison record here; the connector would replace its bytes in silence. The order is that of topics,
+partitions and offsets within a step. Tasks write parts, and the driver appends them (see growing_file): exactly once.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+
+from playhead.errors import Fault
+from playhead.files import sync_folder
+from playhead.ledger.model import ClosedRange, Done, Output, OutputKind, RangeClaim
+from playhead.ledger.ranges import swap_kept
+from playhead.pipeline.deliver.growing_file import End, FilePart, GrowingFile, parts_folder, translated
+from playhead.pipeline.deliver.sink import OFFSET, Recall, Reject, RejectedRecord, Sink, SinkStep
+from playhead.pipeline.deliver.tally import Tally
+from playhead.pipeline.options import OF_EVERY, KnownOptions, OptionReading
+from playhead.pipeline.records.decode.javatext import JavaLines
+from playhead.pipeline.records.decode.jsontext import join_lines
+from playhead.pipeline.records.decode.options import BYTES, Converter, check_converters, parse_converter
+
+if TYPE_CHECKING:
+    from playhead.ledger.ranges import Also
+
+FILE = "file"
+KNOWN = KnownOptions(
+    OF_EVERY | {FILE, "topics", "topics.regex", "key.converter", "value.converter", "header.converter"},
+    ("key.converter.", "value.converter.", "header.converter.", "consumer.override.", "producer.override.", "errors."),
+    {"transforms": ("",), "predicates": ("",)},
+    dict.fromkeys(("transforms", "predicates"), "the Spark engine has no transforms for sinks"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LineFileOptions:
+    path: Path
+    converter: Converter
+
+
+def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:
+    """Everything that is wrong with a connector's config, as far as the config alone shows."""
+    return _Reading(config, worker).read()[1]
+
+
+def open_file_sink(config: Mapping[str, str], worker: Mapping[str, str]) -> Sink:
+    """Nothing is touched before the first step."""
+    options = _Reading(config, worker).parsed()
+    return FileSink(options.path.resolve(), options.converter)
+
+
+class _Reading(OptionReading[LineFileOptions]):
+    def read(self) -> tuple[LineFileOptions | None, list[Fault]]:
+        self.check_names(KNOWN)
+        path = self.config.get(FILE, "")
+        if not path.strip():
+            self.fault(FILE, "must be set: the executors of Spark have no stdout to show")
+        elif Path(path).is_dir():
+            self.fault(FILE, f"{path} is a folder")
+        if found := check_converters(self.config, self.worker):
+            self.faults += found
+            return None, self.faults
+        converter = parse_converter(self.config, self.worker)
+        if converter.name == BYTES:
+            what = "FileStreamSink has no text for bytes: on a worker it would write their addresses in memory"
+            self.fault("value.converter", what)
+        return LineFileOptions(Path(path), converter), self.faults
+
+
+class FileSink:
+    def __init__(self, path: Path, converter: Converter) -> None:
+        self._target = GrowingFile(path)
+        self._converter = converter
+        self._recall: Recall | None = None
+
+    @property
+    def shape(self) -> str:
+        """With the file and the converter: what is half appended there must not be finished elsewhere, or otherwise."""
+        return sha256(f"file 2 {self._target.path} {self._converter}".encode()).hexdigest()
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return ()
+
+    @property
+    def fewest_records(self) -> int:
+        return 0
+
+    @property
+    def has_keys(self) -> bool:
+        return False
+
+    @property
+    def commits_in_tasks(self) -> bool:
+        return False
+
+    def writer(self, step: SinkStep) -> "LineWriter":
+        """The file is looked at before the work begins, not only when it is done."""
+        is_first, self._recall = self._recall is None, step.recall
+        self._target.lock()
+        end = self._end()
+        self._target.examine(end)
+        if is_first:
+            self._target.tidy(end)
+        return LineWriter(str(self._target.path), JavaLines(self._converter))
+
+    def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:  # noqa: ARG002  every claim is written whole
+        return False
+
+    def merging(self, done: Sequence[Done]) -> "Also | None":
+        """Appends, and gives what tells the ledger of it: only with that commit the new lines count."""
+        before = self._end()
+        after = self._target.append(before, list(_parts_of(done)))
+        return swap_kept(self._key, before.text, after.text)
+
+    def settled(self, done: Sequence[RangeClaim]) -> None:  # noqa: ARG002  the intent knows them
+        self._target.settle()
+
+    def close(self) -> None:
+        self._target.close()
+
+    @property
+    def _key(self) -> str:
+        return f"end of {self._target.path}"
+
+    def _end(self) -> End:
+        """As the ledger says now, whoever committed last."""
+        assert self._recall is not None  # noqa: S101  a step begins with its writer
+        return End.from_text(self._recall(self._key, lambda: self._target.present_end().text))
+
+
+@dataclass(frozen=True, slots=True)
+class LineWriter:
+    """In the executor, on the same machine: the lines of one claim as one part, under a name that only the claim decides."""
+
+    path: str
+    values: JavaLines
+
+    def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
+        folder, tally = parts_folder(Path(self.path)), Tally()
+        draft = folder / f"{part_name(claim)}.{secrets.token_hex(4)}"
+        try:
+            with translated(folder):
+                file = draft.open("xb")
+            with file:
+                for batch in batches:
+                    lines = self._lines_of(batch, tally, _rejecting(claim, batch, tally, reject))
+                    with translated(folder):
+                        file.write(lines)
+                with translated(folder):
+                    size = _publish(file, draft, folder / part_name(claim))
+        finally:
+            draft.unlink(missing_ok=True)
+        outputs = (Output(self.path, tally.count, size, OutputKind.FILE),) if size else ()
+        yield tally.closed(claim.range, outputs)
+
+    def _lines_of(self, batch: pa.RecordBatch, tally: Tally, bad: Callable[[int, str], None]) -> pa.Buffer:
+        texts, faults = self.values.lines(batch)
+        for fault in faults:
+            bad(fault.row, fault.reason)
+        tally.add_rows(batch, texts.is_valid().to_numpy(zero_copy_only=False))
+        return join_lines(texts.cast(pa.binary()))
+
+
+def part_name(claim: RangeClaim) -> str:
+    """A digest: with the name of its topic it could be too long for a file."""
+    told = f"{claim.range.topic_id} {claim.range} {claim.generation} {claim.shape}"
+    return f"{sha256(told.encode()).hexdigest()[:40]}.lines"
+
+
+def _parts_of(done: Sequence[Done]) -> Iterator[FilePart]:
+    for claim, closed in sorted(done, key=lambda one: one[0].range):
+        if size := sum(output.size for each in closed for output in each.outputs):
+            yield FilePart(part_name(claim), size)
+
+
+def _publish(file: BinaryIO, draft: Path, final: Path) -> int:
+    """Durable under its name; the answer is its size."""
+    file.flush()
+    os.fsync(file.fileno())
+    draft.replace(final)
+    sync_folder(final.parent)
+    return file.tell()
+
+
+def _rejecting(claim: RangeClaim, batch: pa.RecordBatch, tally: Tally, reject: Reject) -> Callable[[int, str], None]:
+    def bad(row: int, reason: str) -> None:
+        offset = batch.column(OFFSET)[row].as_py()
+        reject(RejectedRecord(claim.range.topic, claim.range.partition, offset, reason))
+        tally.rejected += 1
+
+    return bad

@@ -1,0 +1,397 @@
+"""The steps of a sink: each claims offset ranges in the ledger, writes them, and commits them there.
+
+The ledger is the truth and the consumer group its copy. While a sink is open, the driver is a member of the group that
+Connect's tasks would use, so that none of them gets a partition; between steps it checks that it is still the only one.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from playhead.errors import Invalid, PlayheadError, Refused, RowsRefused
+from playhead.kafka.client import Admin
+from playhead.kafka.reconnecting import ReconnectingAdmin
+from playhead.kafka.topics import Ends
+from playhead.ledger.model import Claim, Done, RangeClaim, SinkPosition
+from playhead.ledger.ranges import RangeLedger
+from playhead.model import Deadline, Map
+from playhead.model.ranges import Log, OffsetRange
+from playhead.offsets.published import LEDGER_ID, MOST_NAMED, Held, Mark, judge_start
+from playhead.pipeline.deliver.claims import Claiming
+from playhead.pipeline.deliver.group import GroupSettings, SeatLost, SinkGroup
+from playhead.pipeline.deliver.rejects import RejectPolicy
+from playhead.pipeline.deliver.sink import Sink, SinkStep, TaskCommit
+from playhead.pipeline.deliver.task import ISOLATION, READ_COMMITTED, ReadOptions, deliver
+from playhead.pipeline.deliver.topics import TopicLogs
+from playhead.pipeline.slots import SlotUser
+from playhead.pipeline.spark import bind_address, driver_host
+from playhead.pipeline.step import PlanAgain, StepReport
+from playhead.pipeline.task_link import CommitGate
+
+JOIN_SECONDS = 60.0
+STEP_CHUNKS = 2  # so many times what one step of a partition takes, for every slot: far below what the group allows
+WAIT_SECONDS = 3.0  # for slots, before the group is checked again
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A sink connector as it runs here. `claim` is ours in the ledger of `ranges`, which may be the target's own database.
+
+    `properties`: of the consumers, in Java's names, with their secrets. `is_once`: the run ends when it is caught up; with
+    `closes_tail` it then writes what is below a full cut, too. `is_one_transaction`: rows and ranges are committed together,
+    so that of an open claim nothing is written.
+    """
+
+    name: str
+    ranges: RangeLedger
+    claim: Claim
+    group: GroupSettings
+    properties: Mapping[str, str]
+    find_topics: Callable[[Admin, Deadline], Sequence[str]]
+    policy: RejectPolicy
+    offsets_per_claim: int
+    is_once: bool
+    closes_tail: bool
+    is_one_transaction: bool
+
+    @property
+    def committed_only(self) -> bool:
+        """Unless the connector's consumers are set otherwise; their own default is to read all."""
+        return self.group.properties.get(ISOLATION, READ_COMMITTED) == READ_COMMITTED
+
+
+class Deliver:
+    """A sink connector, opened: its `Work`. It is a member of the group, and the ledger has a position for every partition."""
+
+    def __init__(
+        self, spark: SparkSession, slots: SlotUser, delivery: Delivery, sink: Sink, note: Callable[[str], None]
+    ) -> None:
+        self._spark = spark
+        self._slots = slots
+        self._delivery = delivery
+        self._sink = sink
+        self._note = note
+        self._ranges = delivery.ranges
+        self._claim = delivery.claim
+        self._is_resumed = False
+        self._claims: Sequence[RangeClaim] = ()
+        self._gate: CommitGate | None = None
+        per_claim = delivery.offsets_per_claim
+        self._claiming = Claiming(
+            sink.shape, sink.fewest_records, per_claim, STEP_CHUNKS * slots.total * per_claim, self._closes_tail
+        )
+        for words in sink.notes:
+            note(words)
+        deadline = self._deadline()
+        with ExitStack() as parts, _rejoining():
+            parts.callback(sink.close)
+            self._admin = parts.enter_context(ReconnectingAdmin(delivery.group.client))
+            self._logs = TopicLogs(self._admin)
+            self._group = parts.enter_context(SinkGroup(delivery.group, self._topics(deadline)))
+            self._admin.ask(delivery.policy.prepare, deadline)
+            self._group.join(Deadline(JOIN_SECONDS), note)
+            self._mark = Mark(self._recall(LEDGER_ID, _new_id), self._claim.epoch)
+            self._positions = self._started(deadline)
+            self._parts = parts.pop_all()
+
+    def close(self) -> None:
+        self._parts.close()
+
+    def keep_alive(self) -> None:
+        """A member that does not poll loses its partitions, however long the pause between two rounds is meant to be."""
+        with _rejoining():
+            self._group.check(self._deadline())
+
+    def steps(self) -> Generator[StepReport, None, None]:
+        """Up to the ends that are seen now: a topic that grows faster than it is read does not keep a run from ending."""
+        with _rejoining():
+            deadline = self._deadline()
+            self._watch_topics(deadline)
+            ends = self._logs.ends(self._positions, deadline)
+            self._check_ends(ends)
+            if self._delivery.committed_only:
+                for words in self._logs.what_holds_back(ends, deadline):
+                    self._note(words)
+            while claims := self._next_claims(ends):
+                yield from self._step(claims)
+
+    # Before the first step
+
+    def _topics(self, deadline: Deadline) -> Sequence[str]:
+        topics = self._admin.ask(self._delivery.find_topics, deadline)
+        if not topics:
+            raise Invalid(f"topics.regex of {self._delivery.name} matches no topic", "are the topics made already?")
+        return topics
+
+    def _started(self, deadline: Deadline) -> dict[Log, SinkPosition]:
+        """Adopts what the group says where the ledger knows nothing, and shows in the group what the ledger says."""
+        logs = self._logs.find(self._group.topics, deadline)
+        known = self._known(logs)
+        held = {log.place: Held(at.next_offset, at.published_offset) for log, at in known.items()}
+        commits = {place: at for place, at in self._group.read(deadline).items() if at.offset >= 0}
+        start = judge_start(commits, held, self._mark.ledger, self._delivery.name)
+        adopted = {log: start.adopted[log.place] for log in logs if log.place in start.adopted}
+        fresh = [log for log in logs if log not in known and log not in adopted]
+        read_before = {log.topic for log in (*known, *adopted)}
+        grown = [log for log in fresh if log.topic in read_before]  # whatever is in them came after what was read
+        begins = self._beginnings(grown, "earliest", deadline)
+        begins |= self._beginnings([log for log in fresh if log not in grown], self._delivery.group.begins_at, deadline)
+        self._ranges.adopt(self._claim, {**adopted, **begins})
+        if adopted:
+            self._ranges.published(self._claim, adopted)
+        positions = self._known(logs)
+        self._publish({log: at.next_offset for log, at in positions.items()}, deadline)
+        return positions
+
+    def _known(self, logs: Sequence[Log]) -> dict[Log, SinkPosition]:
+        found = {log.place: (log, at) for log, at in self._stored().items()}
+        for log in logs:
+            stored = found.get(log.place)
+            if stored is not None and stored[0] != log:
+                raise Refused(
+                    f"topic {log.topic} was deleted and made again: the ledger is at {stored[1].next_offset} of the old one",
+                    f"begin anew with the new one: playhead offsets delete {self._delivery.name} --all, then --execute",
+                )
+        return {log: found[log.place][1] for log in logs if log.place in found}
+
+    def _stored(self) -> dict[Log, SinkPosition]:
+        return self._ranges.positions(self._claim.cluster, self._claim.pipeline)
+
+    def _beginnings(self, logs: Sequence[Log], where: str, deadline: Deadline) -> dict[Log, int]:
+        if not logs:
+            return {}
+        if where not in ("earliest", "latest"):
+            raise Refused(
+                f"{logs[0].topic}-{logs[0].partition} has no position yet, and auto.offset.reset is {where}",
+                "set consumer.override.auto.offset.reset to earliest or latest, or give it a position",
+            )
+        ends = self._logs.ends(logs, deadline)
+        return {log: ends[log].start if where == "earliest" else self._end(ends[log]) for log in logs}
+
+    # Between steps
+
+    def _watch_topics(self, deadline: Deadline) -> None:
+        """New topics of a pattern and new partitions begin at their start: whatever is in them came while we watched."""
+        self._group.subscribe(self._topics(deadline), deadline)
+        self._group.check(deadline)
+        logs = self._logs.find(self._group.topics, deadline)
+        known = self._known(logs)
+        if fresh := [log for log in logs if log not in known and log.place in self._group.partitions]:
+            self._ranges.adopt(self._claim, self._beginnings(fresh, "earliest", deadline))
+            known = self._known(logs)
+        self._positions = known
+
+    def _check_ends(self, ends: Mapping[Log, Ends]) -> None:
+        for log, at in self._positions.items():
+            place, next_offset = log.place, at.next_offset
+            if next_offset < ends[log].start:
+                raise Refused(
+                    f"{place}: the ledger is at {next_offset}, but the topic begins at {ends[log].start} now;"
+                    f" {ends[log].start - next_offset} offset(s) expired before they were delivered",
+                    f"go on without them: playhead offsets set {self._delivery.name} ... --execute",
+                )
+            if next_offset > ends[log].high:
+                raise Refused(
+                    f"{place}: the ledger is at {next_offset}, but the topic ends at {ends[log].high}",
+                    "is this the cluster, and the topic, that was delivered from?",
+                )
+
+    def _next_claims(self, ends: Mapping[Log, Ends]) -> list[RangeClaim]:
+        """What an earlier run left open comes first, as it was claimed; then new claims up to these ends, not stored yet."""
+        up_to = {log: self._end(at) for log, at in ends.items()}
+        return self._open_claims() or self._claiming.next(self._positions, up_to, _now_ms())
+
+    def _step(self, claims: Sequence[RangeClaim]) -> Iterator[StepReport]:
+        """The group is checked when the slots are ours: waiting for them may take long."""
+        with self._slots.request(len(claims)) as ticket:
+            while not ticket.wait(WAIT_SECONDS):
+                self._group.check(self._deadline())
+            self._group.check(self._deadline())
+            self._ranges.plan(self._claim, claims)
+            yield from self._tried(claims)
+
+    def _tried(self, claims: Sequence[RangeClaim]) -> Iterator[StepReport]:
+        """Rows that the target refuses are looked for in a second try, which rejects them one by one."""
+        try:
+            yield self._attempt(claims)
+            return
+        except PlayheadError as error:
+            kept = self._kept(claims, error)
+            if not isinstance(error, RowsRefused):
+                if kept is not None:
+                    yield replace(kept, problem=_without_seat(error))
+                raise
+        if kept is not None:
+            yield kept
+        self._group.check(self._deadline())
+        claims = self._ranges.open_claims(self._claim)
+        try:
+            yield self._attempt(claims, is_careful=True)
+        except PlayheadError as error:
+            kept = self._kept(claims, error)
+            if kept is not None:
+                yield replace(kept, problem=_without_seat(error))
+            raise
+
+    def _attempt(self, claims: Sequence[RangeClaim], *, is_careful: bool = False) -> StepReport:
+        self._claims = claims
+        done = self._delivered(claims, is_careful=is_careful)
+        self._confirm()
+        left = self._left(done) if self._sink.commits_in_tasks else done
+        self._ranges.commit_all(self._claim, left, self._sink.merging(left))
+        return self._report(done)
+
+    def _delivered(self, claims: Sequence[RangeClaim], *, is_careful: bool) -> list[Done]:
+        writer = self._sink.writer(SinkStep(self._recall, self._samples(claims), self._task_commit, is_careful))
+        reading = ReadOptions(self._delivery.properties, self._sink.has_keys)
+        try:
+            return deliver(self._spark, reading, claims, writer, self._delivery.policy)
+        except PlayheadError:
+            if self._gate is not None and self._gate.error is not None:
+                raise self._gate.error from None  # why the tasks were stopped
+            raise
+
+    def _task_commit(self) -> TaskCommit:
+        if self._gate is None:
+            gate = CommitGate(self._confirm, driver_host(self._spark), bind_address(self._spark))
+            self._gate = self._parts.enter_context(gate)
+        return TaskCommit(self._claim, self._gate.permit)
+
+    def _confirm(self) -> None:
+        """Right before anything of the step is committed. Tasks that commit themselves ask from another thread."""
+        deadline = self._deadline()
+        self._logs.check_same([claim.range.log for claim in self._claims], deadline)
+        self._group.confirm(deadline)
+
+    def _left(self, done: Sequence[Done]) -> list[Done]:
+        """Claims without a record, where tasks commit the others."""
+        still_open = self._ranges.open_claims(self._claim)
+        return [(claim, closed) for claim, closed in done if claim in still_open]
+
+    def _open_claims(self) -> list[RangeClaim]:
+        """What an earlier run has left open."""
+        if self._is_resumed:
+            return []
+        claims = self._ranges.open_claims(self._claim)
+        if others := [claim for claim in claims if claim.shape != self._sink.shape]:
+            self._give_up(others)
+            claims = [claim for claim in claims if claim not in others]
+        if claims:
+            self._note(f"goes on with what an earlier run had begun: {_named(claims)}")
+        self._is_resumed = True
+        return claims
+
+    def _give_up(self, claims: Sequence[RangeClaim]) -> None:
+        """Open claims that were begun with other options."""
+        if not self._delivery.is_one_transaction:
+            raise Refused(
+                f"{_named(claims)} was begun with other options, and part of it may be written",
+                "run it once with the options it had, and change them then; or give it up, so that it is delivered again and what"
+                f" is written of it stays: playhead offsets reset {self._delivery.name} --to-current --execute",
+            )
+        self._ranges.give_up(self._claim, claims)
+        self._note(f"begun with other options, not written, and planned again: {_named(claims)}")
+
+    def _end(self, ends: Ends) -> int:
+        return ends.stable if self._delivery.committed_only else ends.high
+
+    def _closes_tail(self, last_closed_ms: int, now_ms: int) -> bool:
+        if self._delivery.is_once:
+            return self._delivery.closes_tail
+        return self._sink.tail_is_due(last_closed_ms, now_ms)
+
+    # After the commit
+
+    def _report(self, done: Sequence[Done], *, is_published: bool = True) -> StepReport:
+        """What follows the commit may fail; the rows are delivered all the same, and counted."""
+        rows = sum(each.count for _, closed in done for each in closed)
+        rejected = sum(each.rejected for _, closed in done for each in closed)
+        last, closed = done[-1]
+        position = Map({"kafka_offset": closed[-1].range.end if closed else last.range.start})
+        note = f"{rejected} record(s) of a step were rejected" if rejected else ""
+        report = StepReport(str(last.range.place), position, rows, note)
+        try:
+            self._settle(done, is_published=is_published)
+        except PlayheadError as error:
+            return replace(report, problem=_without_seat(error))
+        return report
+
+    def _settle(self, done: Sequence[Done], *, is_published: bool) -> None:
+        self._sink.settled([claim for claim, _ in done])
+        self._claiming.learn(done, _now_ms())
+        stored = self._stored()
+        self._positions |= {claim.range.log: stored[claim.range.log] for claim, _ in done}
+        if is_published:
+            moved = {claim.range.log for claim, closed in done if closed}
+            self._publish({log: self._positions[log].next_offset for log in moved}, self._deadline())
+
+    def _kept(self, claims: Sequence[RangeClaim], error: PlayheadError) -> StepReport | None:
+        """Of a step that failed: what its tasks have committed themselves. It is not published where the group or the topics are
+        no longer what they were."""
+        if not self._sink.commits_in_tasks:
+            return None
+        run = self._claim
+        done: list[Done] = []
+        with suppress(PlayheadError):  # the database may be what failed; its ledger has them all the same
+            for claim in claims:
+                newest = self._ranges.list_ranges(run.cluster, run.pipeline, claim.range.log, 1)
+                done += [
+                    (claim, [one.closed]) for one in newest if (one.epoch, one.closed.range) == (run.epoch, claim.range)
+                ]
+        return self._report(done, is_published=not isinstance(error, Refused)) if done else None
+
+    def _publish(self, offsets: Mapping[Log, int], deadline: Deadline) -> None:
+        self._group.publish({log.place: offset for log, offset in offsets.items()}, self._mark, deadline)
+        if offsets:
+            self._ranges.published(self._claim, offsets)
+
+    def _recall(self, key: str, make: Callable[[], str]) -> str:
+        found = self._ranges.recall(self._claim.cluster, self._claim.pipeline, key)
+        return self._ranges.remember(self._claim, key, make()) if found is None else found
+
+    def _samples(self, claims: Sequence[RangeClaim]) -> dict[str, Callable[[], pa.RecordBatch]]:
+        spans: dict[str, list[OffsetRange]] = {}
+        for claim in claims:
+            spans.setdefault(claim.range.topic, []).append(claim.range)
+        return {
+            topic: partial(self._logs.sample, ranges, self._deadline(), committed=self._delivery.committed_only)
+            for topic, ranges in spans.items()
+        }
+
+    def _deadline(self) -> Deadline:
+        return Deadline(self._delivery.group.step_seconds)
+
+
+def _without_seat(error: PlayheadError) -> PlayheadError:
+    """The brokers were away for too long and the group let go of us; no other member has our partitions, so joining again
+    may help."""
+    if isinstance(error, SeatLost) and not error.is_taken:
+        return PlanAgain(error.what, error.hint)
+    return error
+
+
+@contextmanager
+def _rejoining() -> Iterator[None]:
+    try:
+        yield
+    except SeatLost as lost:
+        raise _without_seat(lost) from None
+
+
+def _named(claims: Sequence[RangeClaim]) -> str:
+    more = f" and {len(claims) - MOST_NAMED} more" if len(claims) > MOST_NAMED else ""
+    return ", ".join(str(claim.range) for claim in claims[:MOST_NAMED]) + more
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _new_id() -> str:
+    return secrets.token_hex(8)

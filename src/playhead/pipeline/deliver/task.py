@@ -1,0 +1,153 @@
+"""One step of a sink as a Spark job: Spark's Kafka reader reads the claimed ranges, one task per topic partition writes them.
+
+The ledger is the truth: nothing counts before its commit, and an open claim is done again as a whole until it is committed.
+Only committed records are read unless the connector says otherwise, and a claim never passes the last stable offset then. A
+task learns from its records which claim it has; one without records has a claim of holes only and reports nothing. Rejected
+records are handled before their range is reported as closed.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, cast
+
+import msgspec
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, when, xxhash64
+
+from playhead.errors import PlayheadError, Refused
+from playhead.ledger.model import ClosedRange, Done, RangeClaim
+from playhead.pipeline.deliver.rejects import RejectPolicy
+from playhead.pipeline.deliver.sink import HASH, KEY, OFFSET, RECORDS, TIMESTAMP, VALUE, Writer
+from playhead.pipeline.spark_faults import marked, spark_translated
+
+CLAIM = "claim"
+RECEIPT = pa.schema([(CLAIM, pa.int32()), ("closed", pa.string())])
+RECEIPT_DDL = f"{CLAIM} int, closed string"
+_CLOSED = msgspec.json.Decoder(list[ClosedRange])
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverTask:
+    """Sent to the executors. `claims` by the number that their records carry."""
+
+    claims: Mapping[int, RangeClaim]
+    writer: Writer
+    policy: RejectPolicy = field(repr=False)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = cast(TaskContext, TaskContext.get())  # there always is one in a task
+        try:
+            if context.attemptNumber():
+                raise Refused("Spark repeated a task; the step is done anew instead")
+            yield from self._delivered(batches)
+        except PlayheadError as error:
+            raise marked(error) from None
+
+    def _delivered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return
+        number = first.column(CLAIM)[0].as_py()
+        with self.policy.open() as reject:
+            closed = []
+            for one in self.writer.write(self.claims[number], map(_records, chain([first], filled)), reject):
+                reject.flush()  # before the writer goes on: it may commit
+                closed.append(one)
+        row = [[number], [msgspec.json.encode(closed).decode()]]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(value, kind) for value, kind in zip(row, RECEIPT.types, strict=True)], schema=RECEIPT
+        )
+
+
+def _records(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """As the writers know them; keys that nobody asked for are not there."""
+    if KEY not in batch.schema.names:
+        batch = batch.append_column(KEY, pa.nulls(batch.num_rows, pa.binary()))
+    return batch.select(RECORDS.names)
+
+
+def closed_of(text: str) -> Sequence[ClosedRange]:
+    return _CLOSED.decode(text)
+
+
+# Spark reads by its own rules and refuses these; what a group is for is done by the driver.
+_NOT_FOR_SPARK = frozenset(
+    {
+        "auto.offset.reset",
+        "enable.auto.commit",
+        "key.deserializer",
+        "value.deserializer",
+        "interceptor.classes",
+        "group.id",
+        "group.instance.id",
+        "max.poll.interval.ms",
+        "session.timeout.ms",
+        "heartbeat.interval.ms",
+        "partition.assignment.strategy",
+    }
+)
+ISOLATION, READ_COMMITTED = "isolation.level", "read_committed"
+_TUNED = {
+    ISOLATION: READ_COMMITTED,
+    "fetch.max.wait.ms": "10",  # a consumer that is closed waits for the answer that it does not need any more
+    "max.poll.records": "10000",
+    "max.partition.fetch.bytes": "20000000",
+    "fetch.max.bytes": "60000000",
+    "receive.buffer.bytes": "1000000",
+}
+_NUMBERS = 100_000  # more partitions than a topic can have
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """`properties`: of the consumers, in Java's names, with their secrets. `has_keys`: somebody needs the records' keys."""
+
+    properties: Mapping[str, str] = field(repr=False)
+    has_keys: bool = True
+
+
+def deliver(
+    spark: SparkSession, reading: ReadOptions, claims: Sequence[RangeClaim], writer: Writer, policy: RejectPolicy
+) -> list[Done]:
+    """Every claim with what it closed."""
+    topics = sorted({claim.range.topic for claim in claims})
+    numbers = {_NUMBERS * topics.index(claim.range.topic) + claim.range.partition: claim for claim in claims}
+    task = DeliverTask(numbers, writer, policy)
+    with spark_translated(f"reading {', '.join(topics[:3])}{', ...' if len(topics) > 3 else ''}"):
+        rows = read_claims(spark, reading, claims, topics).mapInArrow(cast(Any, task), RECEIPT_DDL).collect()
+    told = {row[CLAIM]: closed_of(row["closed"]) for row in rows}
+    return [(claim, told[number] if number in told else _empty(claim)) for number, claim in numbers.items()]
+
+
+def read_claims(
+    spark: SparkSession, reading: ReadOptions, claims: Sequence[RangeClaim], topics: Sequence[str]
+) -> DataFrame:
+    """One Spark partition per claim, its records in their order."""
+    reader = spark.read.format("kafka").option("failOnDataLoss", "true")
+    for name, value in ({**_TUNED, **reading.properties}).items():
+        if name not in _NOT_FOR_SPARK:
+            reader = reader.option(f"kafka.{name}", value)
+    starts: dict[str, dict[int, int]] = defaultdict(dict)
+    ends: dict[str, dict[int, int]] = defaultdict(dict)
+    for claim in claims:
+        starts[claim.range.topic][claim.range.partition] = claim.range.start
+        ends[claim.range.topic][claim.range.partition] = claim.range.end
+    assigned = {topic: sorted(partitions) for topic, partitions in starts.items()}
+    for option, told in (("assign", assigned), ("startingOffsets", starts), ("endingOffsets", ends)):
+        reader = reader.option(option, json.dumps(told))
+    number = col("partition")
+    for at, topic in enumerate(topics[1:], 1):
+        number = when(col("topic") == topic, col("partition") + _NUMBERS * at).otherwise(number)
+    columns = [col(OFFSET), col(TIMESTAMP), *([col(KEY)] if reading.has_keys else []), col(VALUE)]
+    return reader.load().select(*columns, xxhash64(VALUE).alias(HASH), number.alias(CLAIM))
+
+
+def _empty(claim: RangeClaim) -> Sequence[ClosedRange]:
+    """No task saw a record of it: markers, aborted and compacted records only, nothing to deliver and nothing in the way."""
+    return [ClosedRange(claim.range, 0, 0, 0)]

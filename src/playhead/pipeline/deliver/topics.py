@@ -1,0 +1,133 @@
+"""The topics of a sink: which it reads (`topics` or `topics.regex`), their partitions, ids and ends, and what holds records
+back.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import pyarrow as pa
+
+from playhead.errors import Fault, NotFound, Refused
+from playhead.kafka.client import Admin
+from playhead.kafka.log import Record, capture, read_records
+from playhead.kafka.reconnecting import ReconnectingAdmin
+from playhead.kafka.topics import Ends, Topic, describe_topics, list_topics, partition_ends
+from playhead.kafka.transactions_seen import OpenTransaction, list_open_transactions
+from playhead.model import Deadline, TopicPartition
+from playhead.model.ranges import Log, OffsetRange
+from playhead.pipeline.deliver.sink import RECORDS
+
+TOPICS, REGEX = "topics", "topics.regex"
+_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    names: Sequence[str]
+    pattern: str = ""
+
+    def find(self, admin: Admin, deadline: Deadline) -> list[str]:
+        """The names as they are given; of a pattern those that are there now, without Kafka's own."""
+        if not self.pattern:
+            return list(self.names)
+        wanted = re.compile(self.pattern)
+        return [name for name in list_topics(admin, deadline) if wanted.fullmatch(name) and name not in _INTERNAL]
+
+
+def subscription_of(config: Mapping[str, str]) -> Subscription:
+    names = [name.strip() for name in config.get(TOPICS, "").split(",")]
+    return Subscription(list(dict.fromkeys(filter(None, names))), config.get(REGEX, "").strip())
+
+
+def check_subscription(config: Mapping[str, str]) -> list[Fault]:
+    wanted = subscription_of(config)
+    if bool(wanted.names) == bool(wanted.pattern):
+        said = "topics and topics.regex exclude each other" if wanted.names else "names no topic; topics.regex neither"
+        return [Fault(TOPICS, None, said)]
+    try:
+        re.compile(wanted.pattern)
+    except re.error as error:
+        return [Fault(REGEX, None, f"is not a pattern that Java and Python both understand: {error}")]
+    return []
+
+
+MOST_NAMED = 3
+SAMPLE = 10_000
+
+
+class TopicLogs:
+    def __init__(self, admin: ReconnectingAdmin) -> None:
+        self._admin = admin
+
+    def find(self, topics: Collection[str], deadline: Deadline) -> list[Log]:
+        """Every partition of these topics, under the id that the topic has now."""
+        found = self._describe(topics, deadline)
+        logs = []
+        for name, topic in found.items():
+            if topic is None:
+                raise NotFound("topic", name)
+            logs += [Log(name, topic.id, partition.id) for partition in topic.partitions]
+        return sorted(logs)
+
+    def check_same(self, logs: Collection[Log], deadline: Deadline) -> None:
+        """Refuses to go on with a topic that was deleted, or made again, while it was read."""
+        found = self._describe({log.topic for log in logs}, deadline)
+        for log in logs:
+            now = found[log.topic]
+            if now is None or now.id != log.topic_id:
+                raise Refused(f"topic {log.topic} was deleted{' and made again' if now else ''} while it was delivered")
+
+    def ends(self, logs: Collection[Log], deadline: Deadline) -> dict[Log, Ends]:
+        places = {log.place: log for log in logs}
+        found = self._admin.ask(lambda admin, patience: partition_ends(admin, list(places), patience), deadline)
+        return {log: found[place] for place, log in places.items()}
+
+    def sample(self, spans: Sequence[OffsetRange], deadline: Deadline, *, committed: bool = True) -> pa.RecordBatch:
+        """The first objects of ranges of one topic, of each about as many, for what is learnt from them once.
+
+        What is null or no object teaches nothing, and takes no place in the sample.
+        """
+        partitions = [span.partition for span in spans]
+
+        def read(admin: Admin, _patience: Deadline) -> list[Record]:
+            captured = capture(admin, spans[0].topic, deadline, partitions=partitions, committed=committed)
+            found: list[Record] = []
+            for span in spans:
+                narrow = captured.narrowed({span.partition: (span.start, span.end)})
+                objects = (one for one in read_records(admin, narrow, deadline) if _may_be_object(one.value))
+                found += islice(objects, max(1, SAMPLE // len(spans)))
+            return found
+
+        records = self._admin.ask(read, deadline)
+        rows = [(one.offset, one.timestamp_ms * 1000, one.key, one.value, 0) for one in records]
+        columns = zip(*rows, strict=True) if rows else ((),) * len(RECORDS)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, RECORDS.types, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=RECORDS)
+
+    def _describe(self, topics: Collection[str], deadline: Deadline) -> Mapping[str, Topic | None]:
+        return self._admin.ask(lambda admin, patience: describe_topics(admin, topics, patience), deadline)
+
+    def what_holds_back(self, ends: Mapping[Log, Ends], deadline: Deadline) -> Iterator[str]:
+        """Open transactions that hide records behind them, by the name of who holds them where that can be asked."""
+        hidden = {log.place: at for log, at in ends.items() if at.has_open_transaction}
+        if not hidden:
+            return
+        holders: dict[TopicPartition, list[OpenTransaction]] = defaultdict(list)
+        for one in self._admin.ask(list_open_transactions, deadline) or ():
+            for place in one.partitions:
+                holders[place].append(one)
+        for place, at in sorted(hidden.items())[:MOST_NAMED]:
+            yield (f"{place} is read up to {at.stable} of {at.high}: {_held_by(holders[place])} holds the rest back")
+
+
+def _may_be_object(value: bytes | None) -> bool:
+    return value is not None and value.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
+
+
+def _held_by(transactions: Sequence[OpenTransaction]) -> str:
+    if not transactions:
+        return "an open transaction"
+    return "the open transaction of " + " and ".join(sorted({one.transactional_id for one in transactions}))

@@ -1,0 +1,284 @@
+"""FileStreamSource on Spark: the lines of one file of this machine, each a record; the position is the byte behind the last line.
+
+As the connector does it: a line ends in `\\n`, `\\r\\n` or `\\r`, the end is not part of the record, and what has no end yet is
+left for later. The connector counts characters but resumes by bytes, so in a file that is not plain ASCII its stored position
+may lie inside a line; that is refused with the position to set, for it would send half a line.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from playhead.errors import ConfigInvalid, Fault, Invalid, NotFound, Refused
+from playhead.model import Map
+from playhead.pipeline.ingest.source import (
+    CURSOR_ID,
+    CURSOR_TIME,
+    Chunk,
+    Last,
+    PlannedStep,
+    Source,
+    Writings,
+    write_parts,
+)
+from playhead.pipeline.options import OF_EVERY, KnownOptions, OptionReading
+from playhead.pipeline.records.encode.nodes import Made
+from playhead.pipeline.records.encode.options import RecordOptions, parse_record_options
+from playhead.pipeline.records.encode.schema import Schema
+from playhead.pipeline.records.transforms import Chain, InsertField, makes_keys
+from playhead.pipeline.records.transforms.chain import Parts, apply_chain, route
+from playhead.pipeline.records.transforms.options import OF_TRANSFORMS, parse_transforms, refused_partitioners
+from playhead.pipeline.spark_faults import marked
+
+BLOCK_BYTES = 4 * 1024 * 1024
+_BYTES_PER_ROW = 100  # a guess, to turn rows per chunk into bytes
+_LINE = re.compile(rb"([^\r\n]*)(\r\n|\n|\r)")
+_END = re.compile(rb"\r\n|\n|\r")
+KNOWN = KnownOptions(
+    OF_EVERY
+    | {"file", "topic", "batch.size", "offsets.storage.topic", "key.converter", "value.converter", *OF_TRANSFORMS},
+    (
+        "key.converter.",
+        "value.converter.",
+        "producer.override.",
+        "topic.creation.",
+        *(f"{name}." for name in OF_TRANSFORMS),
+    ),
+    {},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSourceOptions:
+    path: Path
+    topic: str
+    record: RecordOptions
+
+
+def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:
+    return _Reading(config, worker).read()[1]
+
+
+def open_file_source(config: Mapping[str, str], worker: Mapping[str, str]) -> Source:
+    options = _Reading(config, worker).parsed()
+    topic = route(options.record.transforms, options.topic)
+    return FileSource(FileLines(options.path, options.topic, topic, options.record))
+
+
+class _Reading(OptionReading[FileSourceOptions]):
+    def read(self) -> tuple[FileSourceOptions | None, list[Fault]]:
+        self.check_names(KNOWN)
+        for name in ("file", "topic"):
+            if not self.config.get(name):
+                self.fault(name, "must be set: there is no stdin on Spark")
+        record = self._record(self._transforms())
+        if record is None:
+            return None, self.faults
+        return FileSourceOptions(Path(self.config.get("file", "")), self.config.get("topic", ""), record), self.faults
+
+    def _transforms(self) -> Chain:
+        try:
+            chain = parse_transforms(self.config)
+        except ConfigInvalid as error:
+            self.faults += error.faults
+            return ()
+        if makes_keys(chain):
+            self.faults += refused_partitioners(self.config, self.worker)
+        for one in chain:
+            if isinstance(one.change, InsertField) and one.change.timestamp:
+                self.fault(f"transforms.{one.alias}.timestamp.field", "would be the time at which the line is read")
+        return chain
+
+    def _record(self, chain: Chain) -> RecordOptions | None:
+        try:
+            return parse_record_options(self.config, self.worker, chain)
+        except Invalid as error:
+            self.fault("value.converter", error.what)
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    lines: "FileLines"
+
+    def streams(self) -> Sequence["FileLines"]:
+        return [self.lines]
+
+    def close(self) -> None:
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class FileLines:
+    """`first_topic`: before any transform."""
+
+    path: Path
+    first_topic: str
+    topic: str
+    options: RecordOptions
+    has_position: bool = True
+    is_key_known: bool = True
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    @property
+    def partitions(self) -> Sequence[Map]:
+        return [Map({"filename": str(self.path)})]
+
+    def find_ahead(self, value: bytes, position: Map) -> str | None:  # noqa: ARG002  a line does not tell where it stood
+        return None
+
+    @property
+    def position_of(self) -> "ToFilePosition":
+        return ToFilePosition()
+
+    def plan(self, position: Map | None, slots: int, rows_per_chunk: int) -> PlannedStep | None:
+        start = _start_of(position)
+        try:
+            size = self.path.stat().st_size
+        except FileNotFoundError:
+            raise NotFound("file", str(self.path)) from None
+        if start > size:
+            raise Refused(
+                f"the position {start} is behind the end of {self.path} ({size} bytes): the file was replaced",
+                "look at the file, then set the position with playhead offsets set",
+            )
+        with self.path.open("rb") as file:
+            _check_line_start(file, start, self.path)
+            bounds = [start]
+            for _ in range(slots):
+                wanted = bounds[-1] + rows_per_chunk * _BYTES_PER_ROW
+                bounds.append(_line_end(file, min(wanted, size), bounds[-1], size))
+        bounds = [bound for at, bound in enumerate(bounds) if at == 0 or bound > bounds[at - 1]]
+        if len(bounds) == 1:
+            return None
+        with self.path.open("rb") as file:
+            reaches_end = _line_end(file, size, bounds[-1], size) == bounds[-1]
+        chunks = [Chunk(n, f"bytes {a}..{b}") for n, (a, b) in enumerate(pairwise(bounds))]
+        return FileStep(self, tuple(bounds), chunks, reaches_end)
+
+
+@dataclass(frozen=True, slots=True)
+class FileStep:
+    lines: FileLines
+    bounds: tuple[int, ...]
+    chunks: Sequence[Chunk]
+    reaches_end: bool
+    horizon: str = ""
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        reader = ReadLines(str(self.lines.path), self.bounds)
+        lines = spark.range(0, len(self.chunks), 1, len(self.chunks)).mapInArrow(
+            cast(Any, reader), f"line string, {CURSOR_ID} bigint"
+        )
+        return writings_of(self.lines).of(lines, F.col(CURSOR_ID), F.lit(None).cast("bigint").alias(CURSOR_TIME))
+
+    def close(self) -> None:
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class ToFilePosition:
+    def __call__(self, last: Last) -> Map:
+        return Map({"position": last.id})
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLines:
+    """In the executor, on the same machine: the lines of a chunk, a block at a time."""
+
+    path: str
+    bounds: tuple[int, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self._chunk(self.bounds[number], self.bounds[number + 1])
+
+    def _chunk(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        with Path(self.path).open("rb") as file:
+            file.seek(start)
+            rest, at = b"", start
+            while file.tell() < end:
+                read = file.read(min(BLOCK_BYTES, end - file.tell()))
+                if not read:
+                    raise marked(Refused(f"{self.path} became shorter while it was read"))
+                block = rest + read
+                is_last = file.tell() >= end
+                # A \r at the end of a block may be half of a \r\n: it waits for what follows.
+                cut = len(block) if is_last else max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1)) + 1
+                block, rest = block[:cut], block[cut:]
+                found = _LINE.findall(block)
+                if found:
+                    yield _lines_batch(found, at)
+                at += cut
+
+
+def _lines_batch(found: Sequence[tuple[bytes, bytes]], at: int) -> pa.RecordBatch:
+    texts = pa.array([line.decode("utf-8", "replace") for line, _ in found], pa.string())
+    ends = accumulate((len(line) + len(end) for line, end in found), initial=at)
+    next(ends)
+    return pa.RecordBatch.from_arrays([texts, pa.array(ends, pa.int64())], names=["line", CURSOR_ID])
+
+
+def writings_of(lines: FileLines) -> Writings:
+    """A line is a string to Connect, and has no key."""
+    parts = Parts(lines.first_topic, Made(Schema("string"), F.col("line")))
+    return write_parts(apply_chain(lines.options.transforms, parts), lines.options)
+
+
+def _start_of(position: Map | None) -> int:
+    start = position.get("position") if position is not None else 0
+    if type(start) is not int or start < 0:
+        raise Refused(f"the stored position {position} is not a number of bytes", "mend it with playhead offsets set")
+    return start
+
+
+def _check_line_start(file: BinaryIO, start: int, path: Path) -> None:
+    if start == 0:
+        return
+    file.seek(start - 1)
+    if file.read(1) not in (b"\n", b"\r"):
+        follows = _END.search(file.read(BLOCK_BYTES))
+        hint = f"the next line begins at {start + follows.end()}" if follows else "look at the file"
+        raise Refused(
+            f"the position {start} lies inside a line of {path}: the connector counts characters, not bytes", hint
+        )
+
+
+def _line_end(file: BinaryIO, wanted: int, start: int, size: int) -> int:
+    """The end of the line that reaches to `wanted` or beyond, the last one before it if there is none; `start` if neither."""
+    if wanted <= start:
+        return start
+    file.seek(wanted)
+    offset = wanted
+    if wanted < size:
+        while block := file.read(BLOCK_BYTES):
+            if found := block.find(b"\n") + 1:
+                return min(offset + found, size)
+            offset += len(block)
+    return _last_end(file, start, size)
+
+
+def _last_end(file: BinaryIO, start: int, size: int) -> int:
+    """Behind the last line end of the file. A bare \\r at its very end may yet become \\r\\n, as the connector waits too."""
+    end = size
+    while end > start:
+        begin = max(start, end - BLOCK_BYTES)
+        file.seek(begin)
+        block = file.read(end - begin)
+        limit = len(block) - 1 if end == size else len(block)
+        cut = max(block.rfind(b"\n"), block.rfind(b"\r", 0, max(0, limit)))
+        if cut >= 0:
+            return begin + cut + 1
+        end = begin
+    return start

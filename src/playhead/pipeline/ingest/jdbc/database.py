@@ -1,0 +1,293 @@
+"""What the driver of a run asks a database itself, through the session's JVM and the same JDBC drivers as Spark's readers.
+
+Answers come as text, a handful of rows at most. A Java exception becomes an error of ours in one sentence; neither URL nor
+password is ever in it. A connection that broke is made anew by the next question.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from playhead.errors import (
+    AccessDenied,
+    Invalid,
+    NotFound,
+    PlayheadError,
+    Rejected,
+    TimedOut,
+    Unreachable,
+)
+from playhead.pipeline.ingest.jdbc.options import Connection
+from playhead.pipeline.records.encode.columns import SqlColumn
+
+Row = tuple[str | None, ...]
+APPLICATION = "playhead"  # how our sessions are called, so that they do not wait for each other
+STATEMENT_SECONDS = 600
+_SQLITE = "jdbc:sqlite:"
+_REPEATABLE_READ = 4  # java.sql.Connection.TRANSACTION_REPEATABLE_READ
+
+
+class JdbcDatabase:
+    """One connection, opened when it is first needed. Used by one thread at a time."""
+
+    def __init__(self, spark: SparkSession, connection: Connection) -> None:
+        self._spark = spark
+        self._settings = connection
+        self._open: Any = None
+        self._facts: tuple[str, str, str, str | None] | None = None
+
+    @property
+    def product(self) -> str:
+        return self._described()[0]
+
+    @property
+    def version(self) -> str:
+        return self._described()[1]
+
+    @property
+    def quote_mark(self) -> str:
+        return self._described()[2]
+
+    @property
+    def catalog(self) -> str | None:
+        return self._described()[3]
+
+    def another(self) -> "JdbcDatabase":
+        """A second connection to the same database."""
+        return JdbcDatabase(self._spark, self._settings)
+
+    def rows(self, sql: str, what: str = "a question of the plan") -> list[Row]:
+        """All rows of a small answer, as text."""
+        with self.told(what), self._statement(sql) as found:
+            width = found.getMetaData().getColumnCount()
+            answer = []
+            while found.next():
+                answer.append(tuple(found.getString(number) for number in range(1, width + 1)))
+            return answer
+
+    def has_rows(self, sql: str, what: str = "a question of the plan") -> bool:
+        """Whether a query gives any row; every database can cut it after the first."""
+        with self.told(what), self._statement(sql, most_rows=1) as found:
+            return bool(found.next())
+
+    def scalar(self, sql: str, what: str = "a question of the plan") -> str | None:
+        found = self.rows(sql, what)
+        return found[0][0] if found else None
+
+    def whole(self, sql: str, what: str = "a question of the plan") -> int | None:
+        """A whole number; a numeric column may write it with decimals that are zero."""
+        text = self.scalar(sql, what)
+        return None if text is None else int(text.partition(".")[0])
+
+    def columns(self, relation: str, what: str) -> list[tuple[SqlColumn, bool]]:
+        """The columns that a read of `relation` gives, each with whether the database counts it up by itself."""
+        with self.told(what), self._statement(f"SELECT * FROM {relation} WHERE 1 = 0") as found:  # noqa: S608
+            facts = found.getMetaData()
+            return [(_column(facts, n), bool(facts.isAutoIncrement(n))) for n in range(1, facts.getColumnCount() + 1)]
+
+    def tables(self, catalog: str | None, schema: str | None, types: Sequence[str]) -> list[Row]:
+        """(catalog, schema, name, type) of what the patterns match; the driver's own words."""
+        with self.told("listing tables"):
+            wanted = self._array(types)
+            found = self._connection().getMetaData().getTables(catalog, schema, "%", wanted)
+            answer = []
+            while found.next():
+                answer.append(tuple(found.getString(number) for number in range(1, 5)))
+            found.close()
+            return answer
+
+    def primary_key(self, catalog: str | None, schema: str | None, table: str) -> list[str]:
+        with self.told(f"asking for the primary key of {table}"):
+            found = self._connection().getMetaData().getPrimaryKeys(catalog, schema, table)
+            names = []
+            while found.next():
+                names.append((int(found.getShort("KEY_SEQ")), str(found.getString("COLUMN_NAME"))))
+            found.close()
+            return [name for _, name in sorted(names)]
+
+    def hold_snapshot(self) -> str:
+        """PostgreSQL: from now on this connection sees one state of the database, which others can share by this name."""
+        with self.told("taking a snapshot"):
+            connection = self._connection()
+            self._run("SET idle_in_transaction_session_timeout = 0")
+            connection.setAutoCommit(False)
+            connection.setTransactionIsolation(_REPEATABLE_READ)
+        return self.scalar("SELECT pg_export_snapshot()", "taking a snapshot") or ""
+
+    def close(self) -> None:
+        connection, self._open = self._open, None
+        if connection is not None:
+            try:
+                connection.close()
+            except Py4JJavaError:
+                return  # what is broken is closed already
+
+    @property
+    def reader_url(self) -> str:
+        """For Spark's readers. Spark writes the names of properties in lower case, which PostgreSQL's driver then does not know;
+        in the URL they stay as they are. There, numbers and times come in binary from the first row on, not as text to parse."""
+        url, settings = self._settings.url, self._settings
+        if not self.is_postgres_url:
+            return url
+        wanted = {"prepareThreshold": "-1", **settings.properties}
+        missing = {name: value for name, value in wanted.items() if f"{name}=" not in url}
+        return url + ("&" if "?" in url else "?") + urlencode(missing) if missing else url
+
+    def reader_properties(self) -> dict[str, str]:
+        """What Spark's readers need to connect as we do."""
+        settings = self._settings
+        properties = {} if self.is_postgres_url else dict(settings.properties)
+        if settings.user is not None:
+            properties["user"] = settings.user
+        if settings.password is not None:
+            properties["password"] = settings.password.reveal()
+        if settings.driver is not None:
+            properties["driver"] = settings.driver
+        return properties
+
+    @property
+    def url(self) -> str:
+        return self._settings.url
+
+    def _described(self) -> tuple[str, str, str, str | None]:
+        if self._facts is None:
+            with self.told("asking the database who it is"):
+                connection = self._connection()
+                facts = connection.getMetaData()
+                mark = (facts.getIdentifierQuoteString() or "").strip()
+                self._facts = (
+                    str(facts.getDatabaseProductName()),
+                    str(facts.getDatabaseProductVersion()),
+                    mark,
+                    connection.getCatalog(),
+                )
+        return self._facts
+
+    @property
+    def _jvm(self) -> Any:
+        return self._spark._jvm
+
+    def _connection(self) -> Any:
+        if self._open is None:
+            settings = self._settings
+            _check_file(settings.url)
+            if settings.driver:
+                # Also finds a driver that came with --jar and is not on the class path of the JVM.
+                self._jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(settings.driver)
+            properties = self._jvm.java.util.Properties()
+            for name, value in self.reader_properties().items():
+                if name != "driver":
+                    properties.setProperty(name, value)
+            self._open = self._jvm.java.sql.DriverManager.getConnection(settings.url, properties)
+            if self.is_postgres_url:
+                self._run(f"SET application_name = '{APPLICATION}'")
+        return self._open
+
+    def _run(self, sql: str) -> None:
+        statement = self._open.createStatement()
+        statement.execute(sql)
+        statement.close()
+
+    @property
+    def is_postgres_url(self) -> bool:
+        return self._settings.url.lower().startswith("jdbc:postgresql:")
+
+    @contextmanager
+    def _statement(self, sql: str, most_rows: int = 0) -> Iterator[Any]:
+        statement = self._connection().createStatement()
+        try:
+            statement.setQueryTimeout(STATEMENT_SECONDS)
+            statement.setMaxRows(most_rows)
+            yield statement.executeQuery(sql)
+        finally:
+            try:
+                statement.close()
+            except Py4JJavaError:
+                self._open = None
+
+    def _array(self, texts: Sequence[str]) -> Any:
+        gateway: Any = self._spark.sparkContext._gateway
+        array = gateway.new_array(self._jvm.java.lang.String, len(texts))
+        for number, text in enumerate(texts):
+            array[number] = text
+        return array
+
+    @contextmanager
+    def told(self, what: str) -> Iterator[None]:
+        """What the driver throws in here becomes an error of ours, about `what`."""
+        try:
+            yield
+        except Py4JJavaError as error:
+            fault = _fault_of(error, what, self._settings)
+            if isinstance(fault, Unreachable):
+                self.close()
+            raise fault from None
+
+
+def _column(facts: Any, number: int) -> SqlColumn:
+    return SqlColumn(
+        name=facts.getColumnLabel(number),
+        jdbc_type=facts.getColumnType(number),
+        type_name=facts.getColumnTypeName(number),
+        precision=facts.getPrecision(number),
+        scale=facts.getScale(number),
+        signed=facts.isSigned(number),
+        nullable=facts.isNullable(number) != 0,
+    )
+
+
+def _fault_of(error: Py4JJavaError, what: str, settings: Connection) -> PlayheadError:
+    """One table from JDBC's states to our errors."""
+    cause = error.java_exception
+    lineage, message = _lineage(cause), _sentence(cause, settings)
+    state = (cause.getSQLState() or "") if "java.sql.SQLException" in lineage else ""
+    if "No suitable driver" in message or "ClassNotFound" in lineage:
+        return Invalid("no JDBC driver takes this connection.url", "name the driver's jar with --jar")
+    if state == "3D000":
+        return NotFound("database", _named(message))
+    if state in ("42P01", "3F000"):
+        return NotFound("table", _named(message))
+    if state.startswith("28") or state == "42501":
+        return AccessDenied(f"{what}: {message}", "look at connection.user, connection.password and the user's rights")
+    if state == "57014":
+        return TimedOut(f"{what} took more than {STATEMENT_SECONDS} s in the database")
+    if state.startswith(("08", "57P")):
+        return Unreachable(f"{what}: {message}", "look at connection.url and whether the database is up")
+    return Rejected(f"{what}: {message}", message=message)
+
+
+def _check_file(url: str) -> None:
+    """SQLite would make an empty database where none is."""
+    if url.lower().startswith(_SQLITE):
+        path = url[len(_SQLITE) :].partition("?")[0].removeprefix("file:")
+        if not Path(path).is_file():
+            raise NotFound("database file", path, hint="look at connection.url")
+
+
+def _lineage(cause: Any) -> str:
+    """Names of the exception's class and its parents."""
+    names, kind = [], cause.getClass()
+    while kind is not None:
+        names.append(str(kind.getName()))
+        kind = kind.getSuperclass()
+    return " ".join(names)
+
+
+def _sentence(cause: Any, settings: Connection) -> str:
+    """The first line of the message, with nothing of URL or password in it."""
+    text = str(cause.getMessage() or cause.getClass().getSimpleName()).partition("\n")[0].strip()
+    for secret in (settings.url, settings.password.reveal() if settings.password else ""):
+        if secret:
+            text = text.replace(secret, "***")
+    return text
+
+
+def _named(message: str) -> str:
+    """`relation "public.x" does not exist` -> `public.x`."""
+    parts = message.split('"')
+    return parts[1] if len(parts) > 2 else message

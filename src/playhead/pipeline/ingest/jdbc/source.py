@@ -1,0 +1,64 @@
+"""A JDBC source connector as a source: its tables, found anew each time they are asked for, or its query."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import SparkSession
+
+from playhead.errors import Invalid
+from playhead.pipeline.ingest.jdbc.database import JdbcDatabase
+from playhead.pipeline.ingest.jdbc.flavour import check_zone, flavour_of
+from playhead.pipeline.ingest.jdbc.options import JdbcOptions, parse_options
+from playhead.pipeline.ingest.jdbc.stream import JdbcStream, StreamOptions
+from playhead.pipeline.ingest.jdbc.tables import find_tables
+from playhead.pipeline.ingest.jdbc.view import Relation
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def open_jdbc_source(
+    spark: SparkSession, config: Mapping[str, str], worker: Mapping[str, str], reading: StreamOptions | None = None
+) -> "JdbcSource":
+    return JdbcSource(spark, parse_options(config, worker), reading)
+
+
+class JdbcSource:
+    """Used by one thread at a time. Nothing is asked before `streams()`."""
+
+    def __init__(self, spark: SparkSession, options: JdbcOptions, reading: StreamOptions | None = None) -> None:
+        self.options = options
+        self.database = JdbcDatabase(spark, options.connection)
+        self._reading = reading or StreamOptions()
+        self._began: int | None = None
+
+    def streams(self) -> Sequence[JdbcStream]:
+        """One stream per table in the order of their names; one for a query."""
+        options, database = self.options, self.database
+        mark = database.quote_mark if options.quote_identifiers else ""
+        flavour = flavour_of(database.product, mark, options.record.db_timezone)
+        if options.has_time:
+            check_zone(options.record.db_timezone)
+        if options.has_time and options.timestamp_initial_ms == -1 and self._began is None:
+            # Fixed once, as a task of Connect does it: rows that come between two rounds are not skipped.
+            self._began = database.whole(flavour.now(), "asking for the database's time")
+        if options.query is not None:
+            relations = [Relation(database.catalog, None, None, f"(\n{options.query}\n) playhead_query")]
+        else:
+            relations = find_tables(database, flavour, options.tables)
+        streams = [
+            JdbcStream(database, flavour, options, relation, self._reading, self._began) for relation in relations
+        ]
+        for stream in streams:
+            _check_topic(stream)
+        return streams
+
+    def close(self) -> None:
+        self.database.close()
+
+
+def _check_topic(stream: JdbcStream) -> None:
+    if not _TOPIC.fullmatch(stream.topic) or stream.topic in (".", ".."):
+        raise Invalid(
+            f"{stream.topic!r} cannot be a topic, so {stream.name} cannot be read",
+            "leave the table out with table.exclude.list, or use a query with a topic.prefix of its own",
+        )

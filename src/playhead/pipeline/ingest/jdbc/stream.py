@@ -1,0 +1,453 @@
+"""One table or the query of a JDBC source connector: its topic, its position, and the next step from a position.
+
+Without a stored position a connector starts by Connect's rule: ids above -1 (negative ids are never read), timestamps strictly
+after the epoch, and with timestamp+incrementing from the epoch on with ids above -1.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import LongType
+
+from playhead.errors import Invalid, Refused
+from playhead.model import Map
+from playhead.pipeline.ingest.jdbc.chunks import (
+    MOST_ROWS,
+    Pace,
+    Point,
+    TimeCut,
+    cut_ids,
+    cut_times,
+    even_ranges,
+    has_rows,
+    ids_between,
+)
+from playhead.pipeline.ingest.jdbc.database import APPLICATION, JdbcDatabase
+from playhead.pipeline.ingest.jdbc.flavour import ID, INSTANT, Flavour, Sqlite
+from playhead.pipeline.ingest.jdbc.horizon import (
+    Ceiling,
+    Protection,
+    await_writers,
+    find_protection,
+    list_transactions,
+    list_writers,
+    lower,
+    now_shown,
+    waiting_words,
+)
+from playhead.pipeline.ingest.jdbc.options import BULK, INCREMENTING, JdbcOptions
+from playhead.pipeline.ingest.jdbc.view import Cursor, Relation, SqlView, find_cursor, refuse_nulls
+from playhead.pipeline.ingest.source import CURSOR_ID, CURSOR_TIME, Chunk, Last
+from playhead.pipeline.records.encode.record import make_record
+from playhead.pipeline.records.transforms.chain import Parts, apply_chain, columns_shown, route
+
+MICROS_PER_MS, MICROS_PER_SECOND, NANOS_PER_MICRO = 1000, 1_000_000, 1000
+FETCH_ROWS = 10_000
+_FIRST_ID = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ToJdbcPosition:
+    """In the connector's own order of fields; the nanoseconds are those of the whole second."""
+
+    has_id: bool
+    has_time: bool
+
+    def __call__(self, last: Last) -> Map:
+        fields: dict[str, int] = {}
+        if self.has_time:
+            if last.time_micros is None:
+                raise ValueError("a position of a timestamp mode needs a time")
+            fields["timestamp_nanos"] = last.time_micros % MICROS_PER_SECOND * NANOS_PER_MICRO
+        if self.has_id:
+            if last.id is None:
+                raise ValueError("a position of an incrementing mode needs an id")
+            fields["incrementing"] = last.id
+        if self.has_time and last.time_micros is not None:
+            fields["timestamp"] = last.time_micros // MICROS_PER_MS
+        return Map(fields)
+
+
+def find_ahead(value: bytes, position: Map, columns: Mapping[str, str]) -> str | None:
+    """`columns`: field of the position -> column of the record. JSON values only; times in the unit of the position."""
+    try:
+        record = msgspec.json.decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    row = record.get("payload", record) if isinstance(record, dict) else {}
+    for name in ("timestamp", "incrementing"):
+        stored, seen = position.get(name), row.get(columns.get(name, "")) if isinstance(row, dict) else None
+        if type(stored) is int and type(seen) is int and seen != stored:
+            return f"{columns[name]}={seen}" if seen > stored else None
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSnapshot:
+    """One state of the database that all readers of a step share, kept alive by a connection of its own."""
+
+    name: str
+    holder: JdbcDatabase
+
+    @classmethod
+    def take(cls, database: JdbcDatabase) -> "SharedSnapshot":
+        holder = database.another()
+        try:
+            return cls(holder.hold_snapshot(), holder)
+        except BaseException:
+            holder.close()
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcStep:
+    """No chunks: the horizon holds everything back; `horizon` says whom it waits for."""
+
+    view: SqlView
+    conditions: Sequence[str]
+    horizon: str
+    reaches_end: bool
+    fetch_rows: int = FETCH_ROWS
+    snapshot: SharedSnapshot | None = None
+
+    @property
+    def chunks(self) -> Sequence[Chunk]:
+        return [Chunk(number, self.view.shown(condition)) for number, condition in enumerate(self.conditions)]
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """The order of a chunk is part of its SQL: Spark puts a predicate behind WHERE as it is, and may add none of its own."""
+        database = self.view.database
+        with database.told(f"reading {self.view.relation.shown}"):
+            frame = spark.read.jdbc(
+                database.reader_url,
+                self.view.rows,
+                predicates=[self.view.ending(condition) for condition in self.conditions],
+                properties={**self._reading(), **database.reader_properties()},
+            )
+        return self._as_records(frame)
+
+    def close(self) -> None:
+        if self.snapshot is not None:
+            self.snapshot.holder.close()
+
+    def _reading(self) -> dict[str, str]:
+        # Without a custom type the reader would take an INTEGER of SQLite for 32 bits, and a numeric id for a decimal.
+        own = [f"{ID} BIGINT"] * (self.view.cursor.id is not None)
+        own += [f"{INSTANT} BIGINT"] * (bool(self.view.cursor.times) and isinstance(self.view.flavour, Sqlite))
+        properties = {"fetchsize": str(self.fetch_rows), "pushDownPredicate": "false"}
+        if own:
+            properties["customSchema"] = ", ".join(own)
+        if self.view.database.is_postgres_url:
+            begin = f"SET application_name = '{APPLICATION}'"
+            if self.snapshot is not None:
+                begin += f"; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '{self.snapshot.name}'"
+            properties["sessionInitStatement"] = begin
+        return properties
+
+    def _as_records(self, frame: DataFrame) -> DataFrame:
+        cursor, nothing = self.view.cursor, F.lit(None).cast(LongType())
+        number = F.col(ID) if cursor.id is not None else nothing
+        instant = F.col(INSTANT) if isinstance(self.view.flavour, Sqlite) else F.unix_micros(F.col(INSTANT))
+        return self.view.writings.of(
+            frame, number.alias(CURSOR_ID), (instant if cursor.times else nothing).alias(CURSOR_TIME)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """What the run decides, not the connector. `with_catalog`: a new position is kept under `db.schema.table`; None: nobody
+    could tell which form the installed connector looks for."""
+
+    with_catalog: bool | None = None
+    once: bool = False
+    horizon_seconds: float = 30.0
+    most_rows: int = MOST_ROWS
+
+
+@dataclass
+class JdbcStream:
+    """`began`: the database's time at the start of the run, for timestamp.initial=-1."""
+
+    database: JdbcDatabase
+    flavour: Flavour
+    options: JdbcOptions
+    relation: Relation
+    reading: StreamOptions = field(default_factory=StreamOptions)
+    began: int | None = None
+    _pace: Pace = field(default_factory=Pace, init=False)
+    _cleared: int | None = field(default=None, init=False)
+
+    @property
+    def name(self) -> str:
+        return self.relation.shown
+
+    @cached_property
+    def topic(self) -> str:
+        return route(self.options.record.transforms, self._first_topic)
+
+    @property
+    def _first_topic(self) -> str:
+        """Before any transform."""
+        return self.options.topic_prefix + (self.relation.name or "")
+
+    @property
+    def is_key_known(self) -> bool:
+        return self.reading.with_catalog is not None
+
+    @property
+    def has_position(self) -> bool:
+        return self.options.mode != BULK
+
+    @property
+    def partitions(self) -> Sequence[Map]:
+        table = self.relation
+        if table.name is None:
+            return [Map({"query": "query"})]
+        bare = Map({"table": table.name})
+        if not self.has_position:
+            return [bare]
+        short = [part for part in (table.schema, table.name) if part]
+        forms = [short, [table.catalog, *short]] if table.catalog else [short]
+        if table.catalog and (self.reading.with_catalog or table.schema is None):
+            forms.reverse()
+        return [*(Map({"protocol": "1", "table": ".".join(form)}) for form in forms), bare]
+
+    def find_ahead(self, value: bytes, position: Map) -> str | None:
+        options = self.options
+        columns = {"incrementing": options.incrementing_column} if options.has_id else {}
+        if len(options.timestamp_columns) == 1 and options.record.timestamp_granularity == "connect_logical":
+            columns["timestamp"] = options.timestamp_columns[0]
+        if options.record.transforms:
+            shown = columns_shown(self.view.parts.value)
+            columns = {field: shown[column] for field, column in columns.items() if column in shown}
+        return find_ahead(value, position, columns)
+
+    @property
+    def position_of(self) -> ToJdbcPosition:
+        return ToJdbcPosition(self.options.has_id, self.options.has_time)
+
+    def plan(self, position: Map | None, slots: int, rows_per_chunk: int) -> JdbcStep | None:
+        if self.options.mode == BULK:
+            return self._plan_bulk(slots, rows_per_chunk)
+        if self.options.mode == INCREMENTING:
+            return self._plan_ids(_whole(position, "incrementing", _FIRST_ID), slots, rows_per_chunk)
+        return self._plan_times(self._start(position), slots, rows_per_chunk)
+
+    @cached_property
+    def view(self) -> SqlView:
+        """The columns as they are now; a stream lives for one round, so a changed table is seen in the next."""
+        shown = self.relation.shown
+        columns = self.database.columns(self.relation.source, f"asking for the columns of {shown}")
+        incrementing = self.options.incrementing_column if self.options.has_id else None
+        cursor = find_cursor(columns, incrementing, self.options.timestamp_columns, shown)
+        if self.options.validate_non_null and self.relation.name is not None:
+            refuse_nulls(cursor, shown)
+        record = make_record(
+            [column for column, _ in columns], self.options.record, self.relation.name or "", self.database.product
+        )
+        parts = apply_chain(self.options.record.transforms, Parts(self._first_topic, record.value))
+        return SqlView(self.database, self.flavour, self.relation, cursor, record, parts, self.options.query_suffix)
+
+    @cached_property
+    def protection(self) -> Protection:
+        cursor = self.view.cursor
+        in_ids = cursor.id if self.options.mode == INCREMENTING else None
+        return find_protection(self.database, self.relation, in_ids.name if in_ids else None)
+
+    # By id
+
+    def _plan_ids(self, low: int, slots: int, rows: int) -> JdbcStep | None:
+        view = self.view
+        for _ in range(2):  # what was cleared before may be gone by now: then look once more for what came after it
+            if (self._cleared is None or self._cleared <= low) and (held := self._clear_ids(low)) is not None:
+                return held
+            if self._cleared is None:
+                return None
+            if (step := self._cut_ids(view, low, self._cleared, slots, rows)) is not None:
+                return step
+            self._cleared = None
+        return None
+
+    def _clear_ids(self, low: int) -> JdbcStep | None:
+        """Finds an end that no smaller id can appear below any more; a step without chunks if that takes too long."""
+        view = self.view
+        self._cleared = None
+        top = self.database.whole(f"SELECT max({view.id}) FROM {view.cursors} WHERE {view.id} > {low}")  # noqa: S608
+        if top is None:
+            return None
+        tables, seconds = self.protection.tables, self.reading.horizon_seconds
+        if tables is not None:
+            waiting = await_writers(lambda: list_writers(self.database, tables), lambda writer: True, seconds)
+            if waiting:
+                words = f"nothing beyond id {low}: {waiting_words(waiting, seconds)}, who may commit an id up to {top}"
+                return self._step((), words, reaches_end=False)
+        self._cleared = top
+        return None
+
+    def _cut_ids(self, view: SqlView, low: int, high: int, slots: int, rows: int) -> JdbcStep | None:
+        if view.suffix:
+            return self._limited_ids(view, low, high)
+        self._pace.learn(view, low)
+        ranges = cut_ids(view, low, high, slots, rows * self._pace.factor)
+        if not ranges:
+            return None
+        self._pace.keep(ranges[0][2], ranges[-1][1])
+        conditions = [ids_between(view, a, b) for a, b, _ in ranges]
+        return self._step(conditions, self._words(f"up to id {high}"), reaches_end=ranges[-1][1] == high)
+
+    def _limited_ids(self, view: SqlView, low: int, high: int) -> JdbcStep | None:
+        """One chunk, because a limit in the suffix holds for the statement; the next step goes on from its last row."""
+        condition = ids_between(view, low, high)
+        end = self.database.whole(
+            f"SELECT max({view.id}) FROM (SELECT {view.id} FROM {view.cursors} "  # noqa: S608
+            f"WHERE {view.ending(condition)}) playhead_end"
+        )
+        if end is None:
+            return None
+        return self._step([condition], self._words(f"up to id {high}"), reaches_end=end == high)
+
+    # By time
+
+    def _start(self, position: Map | None) -> Point:
+        if position is None:
+            initial = self.options.timestamp_initial_ms
+            if initial == -1 and self.reading.once:
+                raise Refused(
+                    "timestamp.initial=-1 begins at the time of the first round, and a run until caught up ends with it:"
+                    " nothing would ever be read",
+                    "use --continuous, or set a position first: playhead offsets set",
+                )
+            if initial == -1:
+                if self.began is None:
+                    self.began = self._now()
+                return Point(self.began, _FIRST_ID)
+            return Point((initial or 0) * MICROS_PER_MS, _FIRST_ID)
+        millis, nanos = _whole(position, "timestamp", 0), position.get("timestamp_nanos")
+        micros = millis * MICROS_PER_MS
+        if isinstance(nanos, int):
+            micros = millis // 1000 * MICROS_PER_SECOND + nanos // NANOS_PER_MICRO
+        return Point(micros, _whole(position, "incrementing", _FIRST_ID))
+
+    def _now(self) -> int:
+        return self.database.whole(self.flavour.now(), "asking for the database's time") or 0
+
+    def _plan_times(self, low: Point, slots: int, rows: int) -> JdbcStep | None:
+        view = self.view
+        end = self._now() - self.options.timestamp_delay_ms * MICROS_PER_MS
+        if not has_rows(self.database, view, low, end):
+            return None
+        ceiling = self._clear_times(end)
+        if ceiling.end is None:
+            return self._step((), f"nothing beyond the position: {ceiling.words}", reaches_end=False)
+        if self.database.product != "PostgreSQL" or view.suffix:
+            slots = 1
+        snapshot = self._snapshot()
+        step = None
+        try:
+            ask = snapshot.holder if snapshot else self.database
+            cut = TimeCut(slots, rows, self.reading.most_rows)
+            conditions, reaches = cut_times(ask, view, low, ceiling.end, cut)
+            if view.suffix:
+                conditions = [condition for condition in conditions if _gives_rows(ask, view, condition)]
+            whole = reaches and ceiling.end == end and not view.suffix
+            words = self._words(f"before {now_shown(ceiling.end)}" + (f", {ceiling.words}" if ceiling.words else ""))
+            if conditions:
+                step = self._step(conditions, words, reaches_end=whole, snapshot=snapshot)
+                return step
+            return None if ceiling.end == end else self._step((), words, reaches_end=False)
+        finally:
+            if step is None and snapshot:
+                snapshot.holder.close()
+
+    def _clear_times(self, end: int) -> Ceiling:
+        """Waits for those who may still commit a row before `end`; lowers it to the start of the oldest that is left."""
+        tables, seconds = self.protection.tables, self.reading.horizon_seconds
+        if tables is None:
+            return Ceiling(end)
+        waiting = await_writers(
+            lambda: list_transactions(self.database, tables),
+            lambda writer: writer.started is None or writer.started < end,
+            seconds,
+        )
+        return lower(end, waiting, seconds)
+
+    # Whole
+
+    def _plan_bulk(self, slots: int, rows: int) -> JdbcStep | None:
+        view = self.view
+        if not self.database.has_rows(f"SELECT 1 FROM {self.relation.source}"):  # noqa: S608
+            return None
+        snapshot = self._snapshot()
+        try:
+            cut = self._cut_whole(snapshot.holder, view, slots, rows) if snapshot and not view.suffix else None
+        except BaseException:
+            if snapshot:
+                snapshot.holder.close()
+            raise
+        words = "the whole of it, as it is at one moment" if snapshot else "the whole of it, read by one statement"
+        if cut is None:
+            return self._step(["1 = 1"], words, reaches_end=True, snapshot=snapshot)
+        view, conditions = cut
+        return JdbcStep(view, conditions, self._told(words), True, self._fetch_rows, snapshot)
+
+    def _cut_whole(self, ask: JdbcDatabase, view: SqlView, slots: int, rows: int) -> tuple[SqlView, list[str]] | None:
+        """By ranges of the primary key, if it is one whole number and the table is worth it."""
+        table = self.relation
+        key = self.database.primary_key(table.catalog, table.schema, table.name) if table.name is not None else []
+        if len(key) != 1:
+            return None
+        columns = self.database.columns(table.source, f"asking for the columns of {table.shown}")
+        try:
+            cursor = find_cursor(columns, key[0], (), table.shown)
+        except Invalid:
+            return None
+        view = SqlView(view.database, view.flavour, table, Cursor(cursor.id, ()), view.record, view.parts)
+        low, high = (
+            ask.whole(f"SELECT {which}({view.id}) FROM {view.cursors}")  # noqa: S608
+            for which in ("min", "max")
+        )
+        if low is None or high is None:
+            return None
+        parts = min(slots, -(-(high - low + 1) // rows))
+        return (view, [ids_between(view, a, b) for a, b in even_ranges(low, high, parts)]) if parts > 1 else None
+
+    # Common
+
+    def _snapshot(self) -> SharedSnapshot | None:
+        return SharedSnapshot.take(self.database) if self.database.product == "PostgreSQL" else None
+
+    @property
+    def _fetch_rows(self) -> int:
+        return max(FETCH_ROWS, self.options.batch_max_rows)
+
+    def _words(self, end: str) -> str:
+        return f"{end}; {self.protection.words}" if self.protection.words else end
+
+    def _step(
+        self, conditions: Sequence[str], horizon: str, *, reaches_end: bool, snapshot: SharedSnapshot | None = None
+    ) -> JdbcStep:
+        return JdbcStep(self.view, conditions, self._told(horizon), reaches_end, self._fetch_rows, snapshot)
+
+    def _told(self, words: str) -> str:
+        left_out = ", ".join(self.view.record.left_out)
+        return f"{words}; left out, as Connect does: {left_out}" if left_out else words
+
+
+def _whole(position: Map | None, name: str, default: int) -> int:
+    value = None if position is None else position.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise Invalid(
+            f"{name} of the stored position is {value!r}, not a whole number", "set it with: playhead offsets set"
+        )
+    return value
+
+
+def _gives_rows(ask: JdbcDatabase, view: SqlView, condition: str) -> bool:
+    """A suffix may leave nothing of a chunk; a step that never gives a row would never end."""
+    return ask.has_rows(f"SELECT 1 FROM {view.cursors} WHERE {view.ending(condition)}")  # noqa: S608

@@ -1,0 +1,139 @@
+"""The positions of connectors in an offsets topic: read whole once, from then on only what is new.
+
+Committed records only. An open transaction hides what was committed after its first record; a position that may be hidden is
+waited for, never taken for the newest. Questions have a short patience and get a new client; reading may take until the
+deadline.
+"""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from playhead.connect.keys import OffsetKey, decode_value, encode_new_key
+from playhead.errors import Busy
+from playhead.kafka.client import Admin
+from playhead.kafka.log import Captured, Record, capture, read_latest, read_messages, read_records
+from playhead.kafka.murmur2 import partition_of
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.reconnecting import ANSWER_SECONDS, ReconnectingAdmin
+from playhead.model import Deadline, Map
+from playhead.pipeline.ingest.chunk_note import NOTE, PastPosition
+
+HIDDEN_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPosition:
+    """A stream's position: its key, the Kafka partition in which it lies or will lie, and the offset, None if there is none."""
+
+    key: bytes
+    kafka_partition: int
+    offset: Map | None
+    keys: Sequence[bytes]
+    """All that the position could lie under: an older form of the key is left behind when a newer one is written."""
+    rivals: Sequence[Map]
+    """Other positions under other forms of the same key; only the connector's own release knows which one it reads."""
+    since: Mapping[int, int]
+    """Where the reading ended that found this: a record of the key after it means that another process has committed."""
+
+
+class PositionLog:
+    """May be shared by threads. Close it: it keeps a client."""
+
+    def __init__(self, settings: ClientSettings, topic: str) -> None:
+        self.topic = topic
+        self._admin = ReconnectingAdmin(settings)
+        self._ends: dict[int, int] = {}
+        self._newest: dict[bytes, Record] = {}
+        self._lock = threading.Lock()
+
+    def find(self, connector: str, partitions: Sequence[Map], deadline: Deadline) -> StoredPosition:
+        """As committed now: the first of these partitions that has a position, else where the first of them would be put."""
+        with self._lock:
+            self._admin.ask(lambda admin, _: self._refresh(admin, deadline), deadline)
+            return self._find(connector, partitions)
+
+    def has_moved(self, position: StoredPosition, deadline: Deadline) -> bool:
+        """True when something was committed under a key of `position` since it was found."""
+
+        def ask(admin: Admin, _patience: Deadline) -> bool:
+            captured = capture_settled(admin, self.topic, deadline)
+            fresh = captured.narrowed(_since(captured, position.since))
+            return any(record.key in position.keys for record in read_records(admin, fresh, deadline))
+
+        return self._admin.ask(ask, deadline)
+
+    def history(self, position: StoredPosition, deadline: Deadline) -> list[PastPosition]:
+        """What the log still holds of the key that `position` was found under, oldest first, up to `position` itself."""
+
+        def ask(admin: Admin, _patience: Deadline) -> list[PastPosition]:
+            number, end = position.kafka_partition, position.since[position.kafka_partition]
+            captured = capture(admin, self.topic, deadline.within(ANSWER_SECONDS), partitions=[number])
+            return [
+                PastPosition(
+                    decode_value(value) if (value := message.value()) else None, dict(message.headers() or ()).get(NOTE)
+                )
+                for batch in read_messages(admin, captured.narrowed({number: (0, end)}), deadline)
+                for message in batch
+                if message.key() == position.key
+            ]
+
+        return self._admin.ask(ask, deadline)
+
+    def close(self) -> None:
+        self._admin.close()
+
+    def _refresh(self, admin: Admin, deadline: Deadline) -> None:
+        captured = capture_settled(admin, self.topic, deadline)
+        if not self._ends:
+            records: Sequence[Record] = read_latest(admin, captured, deadline).records
+        else:
+            records = list(read_records(admin, captured.narrowed(_since(captured, self._ends)), deadline))
+        for record in records:
+            if record.key is not None and _is_newer(record, self._newest.get(record.key)):
+                self._newest[record.key] = record
+        self._ends = {partition: captured.end_of(partition) for partition in captured.ends}
+
+    def _find(self, connector: str, partitions: Sequence[Map]) -> StoredPosition:
+        keys = [encode_new_key(OffsetKey(connector, partition)) for partition in partitions]
+        stored = [
+            (key, record, offset)
+            for key in keys
+            if (record := self._newest.get(key)) is not None
+            and record.value is not None
+            and (offset := decode_value(record.value))
+        ]
+        if stored:
+            key, record, offset = stored[0]
+            forms = [found for at, _, found in stored[1:] if b'"protocol"' in at and b'"protocol"' in key]
+            rivals = [found for found in forms if found != offset]
+            return StoredPosition(key, record.partition, offset, keys, rivals, dict(self._ends))
+        removed = self._newest.get(keys[0])
+        home = removed.partition if removed else partition_of(keys[0], len(self._ends))
+        return StoredPosition(keys[0], home, None, keys, (), dict(self._ends))
+
+
+def _is_newer(record: Record, known: Record | None) -> bool:
+    """Within a partition the log's order counts and no clock: tasks of one step write on different machines."""
+    return known is None or known.partition == record.partition or record.timestamp_ms >= known.timestamp_ms
+
+
+def capture_settled(admin: Admin, topic: str, deadline: Deadline) -> Captured:
+    """The ends of the topic once no transaction hides anything before them."""
+    patience = deadline.within(HIDDEN_SECONDS)
+    while True:
+        captured = capture(admin, topic, deadline.within(ANSWER_SECONDS))
+        if not captured.open_transactions:
+            return captured
+        if patience.passed:
+            places = ", ".join(map(str, captured.open_transactions))
+            raise Busy(
+                f"{places} has an open transaction, which hides the newest positions",
+                hint=f"see who holds it: playhead offsets doctor --store kafka://{admin.settings.bootstrap}/{topic}",
+            )
+        time.sleep(0.05)
+
+
+def _since(captured: Captured, ends: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    return {partition: (ends.get(partition, 0), captured.end_of(partition)) for partition in captured.ends}

@@ -1,0 +1,400 @@
+"""The steps of a source: each planned from the committed position, produced in parallel, committed in turn.
+
+connect-offsets is the truth: the rows of a chunk and the position after them are one Kafka transaction. The ledger follows
+and can be rebuilt. If anything differs or fails, the step is aborted, and the next plan starts from what is committed.
+"""
+
+import json
+import time
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, cast
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from playhead.connect.keys import encode_value
+from playhead.errors import AlreadyExists, Fenced, NotFound, PlayheadError, Refused
+from playhead.kafka.bulk import TRANSACTION_SECONDS
+from playhead.kafka.client import Admin, revealed
+from playhead.kafka.log import capture, read_records
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.reconnecting import ReconnectingAdmin
+from playhead.kafka.topics import Topic, create_topic, describe_topics
+from playhead.kafka.transactions import PlainProducer, fence
+from playhead.kafka.transactions_seen import list_transactional_ids
+from playhead.ledger.model import ChunkRow, Claim
+from playhead.ledger.runs import Ledger
+from playhead.model import Deadline, Map
+from playhead.pipeline.connect_home import ConnectHome
+from playhead.pipeline.ingest.chunk_note import missing_rows
+from playhead.pipeline.ingest.position_log import PositionLog, StoredPosition
+from playhead.pipeline.ingest.source import Chunk, PlannedStep, Source, Stream
+from playhead.pipeline.ingest.task import RECEIPT_DDL, ChunkTask, PositionRecord
+from playhead.pipeline.slots import SlotUser
+from playhead.pipeline.spark import bind_address, driver_host
+from playhead.pipeline.spark_faults import spark_translated
+from playhead.pipeline.step import PlanAgain, StepReport
+from playhead.pipeline.task_link import CommitTurns
+
+STEP_SECONDS = TRANSACTION_SECONDS - 20.0  # a step that takes too long says so before the broker aborts it
+NOWHERE = Map({"incrementing": -1, "timestamp": 0})  # before every row
+TAIL = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a committed chunk has done."""
+
+    chunk: Chunk
+    count: int
+    hash_xor: int
+    hash_sum: int
+    offsets: dict[int, tuple[int, int]]
+    position: Map | None
+    produce_seconds: float
+    wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    receipts: Sequence[Receipt]
+    start: Map | None
+    seconds: float
+    horizon: str
+    reaches_end: bool
+
+    @property
+    def rows(self) -> int:
+        return sum(receipt.count for receipt in self.receipts)
+
+
+@dataclass(slots=True)
+class SourceConnection:
+    """What a source connector writes through. `log` is that of its own offsets topic, if it has one; `ids`: how many
+    transactional ids may have been used for it, by any process."""
+
+    name: str
+    home: ConnectHome
+    settings: ClientSettings
+    log: PositionLog
+    workers_log: PositionLog
+    ids: int = 1
+    _admin: ReconnectingAdmin = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._admin = ReconnectingAdmin(self.settings)
+
+    def close(self) -> None:
+        self._admin.close()
+
+    def transactional_ids(self, chunks: int) -> list[str]:
+        return [self.home.transactional_id(self.name, number) for number in range(max(self.ids, chunks))]
+
+    def position(self, stream: Stream, deadline: Deadline) -> StoredPosition:
+        """Where the stream is. An own offsets topic that has no position of it yet is passed over, as in Connect."""
+        found = self.log.find(self.name, stream.partitions, deadline)
+        if found.offset is None and self.log is not self.workers_log:
+            return replace(found, offset=self.workers_log.find(self.name, stream.partitions, deadline).offset)
+        return found
+
+    def fence(self, slots: int, deadline: Deadline) -> None:
+        """No earlier writer of this connector, a worker's task or another run, can commit any more."""
+        self.ids = max(self.ids, slots, self._ids_seen(deadline))
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda one: fence(self.settings, one, deadline), self.transactional_ids(slots)))
+
+    def count_partitions(self, topic: str, deadline: Deadline) -> int:
+        """As the topic is now: a topic may be widened while a run goes on, and keys follow the number of partitions."""
+        return self._admin.ask(lambda admin, patience: len(_made(admin, topic, patience).partitions), deadline)
+
+    def refuse_repeats(self, stream: Stream, position: Map, deadline: Deadline) -> None:
+        """Refuses a topic that holds rows beyond the stored position: a worker without exactly-once support sent them and then
+        stopped, or was killed, before it saved its position. A run from there would send them a second time.
+
+        Only the tail of each partition is read, and only what a record itself shows counts: a line of a file shows nothing.
+        """
+        ahead = self._admin.ask(lambda admin, patience: _find_ahead(admin, stream, position, patience), deadline)
+        if ahead:
+            raise Refused(
+                f"{stream.topic} already holds rows beyond the position {position} of {self.name}, {ahead[-1]} for one: a worker"
+                " without exactly-once support sent them and did not save its position",
+                "--accept-repeats sends them again; playhead offsets set moves the position past them",
+            )
+
+    def _ids_seen(self, deadline: Deadline) -> int:
+        """By the brokers, as far as they answer: another run may have had more slots, and a ledger of its own."""
+        start = self.home.transactional_id(self.name, 0).removesuffix("0")
+        known = self._admin.ask(list_transactional_ids, deadline) or set()
+        numbers = [one.removeprefix(start) for one in known if one.startswith(start)]
+        return max((int(number) + 1 for number in numbers if number.isdigit()), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """`rows_per_chunk`: about so many rows in one transaction."""
+
+    rows_per_chunk: int = 500_000
+    accept_repeats: bool = False
+
+
+class Ingest:
+    """A source connector, opened: its `Work`. `ledger` and `claim` are those of the run."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        slots: SlotUser,
+        connection: SourceConnection,
+        source: Source,
+        ledger: Ledger,
+        claim: Claim,
+        options: IngestOptions = IngestOptions(),
+    ) -> None:
+        self._spark = spark
+        self._slots = slots
+        self._connection = connection
+        self._source = source
+        self._ledger = ledger
+        self._claim = claim
+        self._options = options
+        self._is_fenced = False
+        self._joined: set[str] = set()
+
+    def close(self) -> None:
+        with closing(self._connection):
+            self._source.close()
+
+    def keep_alive(self) -> None:
+        """A source holds nothing between two rounds."""
+
+    def steps(self) -> Generator[StepReport, None, None]:
+        for stream in self._fenced_streams():
+            is_done = False
+            while not is_done:
+                report, is_done = self._step(stream)
+                yield report
+
+    def _fenced_streams(self) -> Sequence[Stream]:
+        """Fences before the first position is read: that aborts what a dead writer left open. From then on the tasks of each step
+        fence again themselves."""
+        if self._is_fenced:
+            return self._source.streams()
+        with ThreadPoolExecutor(1) as pool:
+            fencing = pool.submit(self._connection.fence, self._slots.total, Deadline(STEP_SECONDS))
+            streams = self._source.streams()
+            fencing.result()
+        self._is_fenced = True
+        return streams
+
+    def _step(self, stream: Stream) -> tuple[StepReport, bool]:
+        """The flag: the stream has nothing more, up to the end that was seen when the step was planned."""
+        position = self._connection.position(stream, Deadline(STEP_SECONDS))
+        self._check_key(stream, position)
+        self._check_repeats(stream, position.offset)
+        self._close_gap(stream, position)  # from here on the ledger ends at this position, whatever moved it there
+        step = stream.plan(position.offset, self._slots.share, self._options.rows_per_chunk)
+        if step is None:
+            return StepReport(stream.name, position.offset), True
+        with closing(step):
+            if not step.chunks:
+                return StepReport(stream.name, position.offset, note=step.horizon), True
+            done = self._run(stream, position, step)
+        return self._record(stream, done), done.reaches_end or not stream.has_position
+
+    def _run(self, stream: Stream, position: StoredPosition, step: PlannedStep) -> Ingested:
+        try:
+            with (
+                IngestStep(self._spark, self._connection, stream, position, step) as prepared,
+                self._slots.request(len(step.chunks)) as ticket,
+            ):
+                ticket.wait()
+                return prepared.run()
+        except Refused as error:
+            if isinstance(error, Fenced):
+                raise
+            raise PlanAgain(error.what, error.hint) from None
+
+    def _record(self, stream: Stream, done: Ingested) -> StepReport:
+        chunks, start = [], done.start
+        for receipt in done.receipts:
+            if receipt.count:
+                chunks.append(_row(stream, receipt, start))
+                start = receipt.position
+        problem = None
+        try:
+            if chunks:
+                self._ledger.record(self._claim, chunks)
+        except PlayheadError as error:  # the rows are committed; their ledger rows are rebuilt from the log
+            problem = error
+        return StepReport(stream.name, start, done.rows, done.horizon, problem)
+
+    def _close_gap(self, stream: Stream, position: StoredPosition) -> None:
+        """Once per stream: the chain of the ledger goes on from the committed position, wherever the last chunk ended. What a
+        killed run committed and could not record is recorded now."""
+        if stream.name in self._joined or not stream.has_position:
+            return
+        recorded = self._ledger.last_chunk(self._connection.home.cluster_id, self._connection.name, stream.name)
+        last = None if recorded is None else recorded.chunk
+        if position.offset != (None if last is None else last.end_position):
+            past = self._connection.log.history(position, Deadline(STEP_SECONDS))
+            if rows := missing_rows(stream.name, stream.topic, last, past, position.offset):
+                self._ledger.record(self._claim, rows)
+        self._joined.add(stream.name)
+
+    def _check_key(self, stream: Stream, position: StoredPosition) -> None:
+        if position.rivals and not stream.is_key_known:
+            raise Refused(
+                f"{self._connection.name} has two positions for {stream.name}, {position.offset} and {position.rivals[0]}, under"
+                " two forms of its name, and no worker answers which one the connector reads",
+                "name a worker with --connect, or forget the stale one: playhead offsets delete --partition",
+            )
+
+    def _check_repeats(self, stream: Stream, position: Map | None) -> None:
+        """Where workers run without exactly-once support, unless the position is one that we committed ourselves."""
+        home = self._connection.home
+        if home.exactly_once or self._options.accept_repeats or not stream.has_position:
+            return
+        position = NOWHERE if position is None else position
+        last = self._ledger.last_chunk(home.cluster_id, self._connection.name, stream.name)
+        if last is None or last.chunk.end_position != position:
+            self._connection.refuse_repeats(stream, position, Deadline(STEP_SECONDS))
+
+
+class IngestStep:
+    """What was planned from `position`. Everything that needs no slot is done when it is made, Spark's plan included."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        connection: SourceConnection,
+        stream: Stream,
+        position: StoredPosition,
+        step: PlannedStep,
+    ) -> None:
+        self._connection = connection
+        self._position = position
+        self._step = step
+        self._doing = f"{connection.name}, {stream.name}"
+        partitions = connection.count_partitions(stream.topic, Deadline(STEP_SECONDS))
+        self._turns = CommitTurns(len(step.chunks), self._moved, driver_host(spark), bind_address(spark))
+        try:
+            with spark_translated(self._doing):
+                frame = step.read(spark).mapInArrow(
+                    cast(Any, self._task(stream, partitions)), RECEIPT_DDL, barrier=True
+                )
+                frame._jdf.queryExecution().executedPlan()
+        except BaseException:
+            self._turns.close()
+            raise
+        self._frame = frame
+
+    def run(self) -> Ingested:
+        """Returns when all chunks are committed."""
+        started = time.perf_counter()
+        with spark_translated(self._doing):
+            try:
+                rows = self._frame.collect()
+            except (PySparkException, Py4JError):
+                if self._turns.error is not None:
+                    raise self._turns.error from None
+                raise
+        step, position = self._step, self._position
+        receipts = [
+            _receipt(step.chunks[row["number"]], row.asDict()) for row in sorted(rows, key=lambda row: row["number"])
+        ]
+        if self._connection.log is not self._connection.workers_log:
+            _copy_to_worker(self._connection, position, receipts, Deadline(STEP_SECONDS))
+        return Ingested(receipts, position.offset, time.perf_counter() - started, step.horizon, step.reaches_end)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._turns.close()
+
+    def _task(self, stream: Stream, partitions: int) -> ChunkTask:
+        connection, wheres = self._connection, [chunk.where for chunk in self._step.chunks]
+        position_of = stream.position_of if stream.has_position else None
+        return ChunkTask(
+            {"common": revealed(connection.settings.common), "producer": revealed(connection.settings.producer)},
+            connection.transactional_ids(len(wheres)),
+            wheres,
+            self._turns.address,
+            stream.topic,
+            partitions,
+            time.monotonic_ns() % partitions,
+            PositionRecord(connection.log.topic, self._position.key, self._position.kafka_partition, position_of),
+            STEP_SECONDS,
+        )
+
+    def _moved(self) -> str | None:
+        if self._connection.log.has_moved(self._position, Deadline(STEP_SECONDS)):
+            return "the position moved after the step was planned: another run or a worker has committed"
+        return None
+
+
+def _made(admin: Admin, topic: str, deadline: Deadline) -> Topic:
+    """The topic, created with the broker's own defaults if it is not there."""
+    found = describe_topics(admin, [topic], deadline)[topic]
+    if found is not None:
+        return found
+    with suppress(AlreadyExists):  # another connector with the same topic was faster
+        create_topic(admin, topic, -1, deadline)
+    return deadline.wait_for(lambda: describe_topics(admin, [topic], deadline)[topic], f"creating {topic}")
+
+
+def _find_ahead(admin: Admin, stream: Stream, position: Map, deadline: Deadline) -> list[str]:
+    try:
+        captured = capture(admin, stream.topic, deadline)
+    except NotFound:
+        return []
+    ends = {partition: captured.end_of(partition) for partition in captured.ends}
+    tail = captured.narrowed({partition: (end - TAIL, end) for partition, end in ends.items()})
+    return [
+        found
+        for record in read_records(admin, tail, deadline)
+        if record.value is not None and (found := stream.find_ahead(record.value, position)) is not None
+    ]
+
+
+def _receipt(chunk: Chunk, row: dict[str, object]) -> Receipt:
+    offsets = {int(partition): (first, last) for partition, (first, last) in json.loads(str(row["offsets"])).items()}
+    position = row["position"]
+    return Receipt(
+        chunk,
+        int(str(row["count"])),
+        int(str(row["hash_xor"])),
+        int(str(row["hash_sum"])),
+        offsets,
+        None if position is None else Map(json.loads(str(position))),
+        float(str(row["produce_seconds"])),
+        float(str(row["wait_seconds"])),
+    )
+
+
+def _copy_to_worker(
+    connection: SourceConnection, position: StoredPosition, receipts: Sequence[Receipt], deadline: Deadline
+) -> None:
+    """A connector with an offsets topic of its own: the workers' topic gets a plain copy, as in Connect."""
+    positions = [receipt.position for receipt in receipts if receipt.position is not None]
+    if positions:
+        with PlainProducer(connection.home.settings, deadline) as producer:
+            producer.produce(connection.home.topic, position.key, encode_value(positions[-1]))
+
+
+def _row(stream: Stream, receipt: Receipt, start: Map | None) -> ChunkRow:
+    return ChunkRow(
+        stream.name,
+        receipt.chunk.where,
+        start,
+        receipt.position,
+        stream.topic,
+        receipt.offsets,
+        receipt.count,
+        receipt.hash_xor,
+        receipt.hash_sum,
+    )

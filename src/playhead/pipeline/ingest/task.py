@@ -1,0 +1,190 @@
+"""What each task of an ingest step does, in the executor: its chunk of rows into a transaction of its own, committed in its turn.
+
+The order is the proof. All transactional ids of the connector are initialised first, so that whoever used them is fenced. Only
+then does the driver compare the position with the one the step was planned from, and nothing is committed before it has. Task k
+writes its position after task k-1 has committed, as the last record of its own transaction: whatever dies, a prefix of the
+chunks is committed with the position right behind it. Spark repeats nothing: a second attempt ends at once, and a second attempt
+of the stage finds the position moved.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark import TaskContext
+
+from playhead.connect.keys import encode_value
+from playhead.errors import PlayheadError, Refused
+from playhead.kafka.bulk import BulkProducer
+from playhead.kafka.murmur2 import partitions_of_column
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.transactions import fence
+from playhead.model import Deadline, Map
+from playhead.pipeline.digest import Digest
+from playhead.pipeline.ingest.chunk_note import NOTE, encode_note
+from playhead.pipeline.ingest.source import CURSOR_ID, CURSOR_TIME, HASH, KEY, VALUE, Last
+from playhead.pipeline.spark_faults import marked
+from playhead.pipeline.task_link import (
+    COMMITTED,
+    LATE,
+    PRODUCED,
+    READY,
+    ROWS,
+    DriverAddress,
+    TaskConnection,
+    connect_task,
+)
+
+RECEIPT = pa.schema(
+    [
+        ("number", pa.int32()),
+        ("count", pa.int64()),
+        ("hash_xor", pa.int64()),
+        ("hash_sum", pa.int64()),
+        ("offsets", pa.string()),
+        ("position", pa.string()),
+        ("produce_seconds", pa.float64()),
+        ("wait_seconds", pa.float64()),
+    ]
+)
+RECEIPT_DDL = (
+    "number int, count bigint, hash_xor bigint, hash_sum bigint, offsets string, position string,"
+    " produce_seconds double, wait_seconds double"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PositionRecord:
+    """Where the position goes. `position_of` None: bulk, which has none and writes a tombstone."""
+
+    topic: str
+    key: bytes
+    kafka_partition: int
+    position_of: Callable[[Last], Map] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkTask:
+    """Sent to the executors. `plain`: the client settings with their secrets, which leave the driver here and nowhere else."""
+
+    plain: Mapping[str, Mapping[str, str]] = field(repr=False)
+    transactional_ids: Sequence[str]
+    wheres: Sequence[str]
+    address: DriverAddress
+    topic: str
+    topic_partitions: int
+    first_partition: int
+    commit: PositionRecord
+    seconds: float
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = cast(TaskContext, TaskContext.get())  # there always is one in a task
+        try:
+            if context.attemptNumber():
+                raise Refused("Spark repeated a task; the step is planned anew instead")
+            with connect_task(self.address, context.partitionId(), self.seconds) as seat:
+                yield self._done(context.partitionId(), seat, batches)
+        except PlayheadError as error:
+            raise marked(error) from None
+
+    def _done(self, number: int, seat: TaskConnection, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
+        deadline = Deadline(self.seconds)
+        settings = ClientSettings(dict(self.plain["common"]), producer=dict(self.plain["producer"]))
+        with BulkProducer(settings, self.transactional_ids[number], deadline) as producer:
+            chunks = len(self.wheres)
+            for other in self.transactional_ids[number + chunks :: chunks]:
+                fence(settings, other, deadline)
+            seat.tell(READY)
+            started = time.perf_counter()
+            totals = self._produced(producer, number, seat, batches)
+            produced = time.perf_counter()
+            seat.wait(PRODUCED, LATE)
+            position = self._committed(producer, totals, self.wheres[number])
+            seat.tell(COMMITTED)
+            return totals.receipt(number, producer.ranges, position, produced - started, time.perf_counter() - produced)
+
+    def _produced(
+        self, producer: BulkProducer, number: int, seat: TaskConnection, batches: Iterator[pa.RecordBatch]
+    ) -> "Totals":
+        """Begins the transaction with the first row: a chunk without rows leaves nothing behind."""
+        totals = Totals()
+        for at, batch in enumerate(batches):
+            if not batch.num_rows:
+                continue
+            if not totals.count:
+                producer.begin()
+            partition = (self.first_partition + number + at) % self.topic_partitions
+            self._send(producer, partition, batch)
+            totals.add(batch)
+            seat.tell(f"{ROWS} {totals.count}")
+        if totals.count:
+            producer.flush()
+        return totals
+
+    def _send(self, producer: BulkProducer, partition: int, batch: pa.RecordBatch) -> None:
+        """Records with a key go where Connect's producer would put them, the others of a batch to one partition."""
+        values, keys = _bytes(batch, VALUE) or [None] * batch.num_rows, _bytes(batch, KEY)
+        if keys is None:
+            producer.send(self.topic, partition, values)
+            return
+        partitions = partitions_of_column(batch.column(KEY), self.topic_partitions, partition)
+        records = zip(values, keys, partitions.tolist(), strict=True)
+        producer.send_keyed(self.topic, records, _first_and_last(partitions))
+
+    def _committed(self, producer: BulkProducer, totals: "Totals", where: str) -> Map | None:
+        if not totals.count:
+            return None
+        position = self.commit.position_of(totals.last) if self.commit.position_of else None
+        value = None if position is None else encode_value(position)
+        note = encode_note(where, totals.count, (totals.hash_xor, totals.hash_sum), producer.ranges)
+        producer.produce(
+            self.commit.topic, self.commit.key, value, partition=self.commit.kafka_partition, headers=[(NOTE, note)]
+        )
+        producer.commit()
+        return position
+
+
+@dataclass(slots=True)
+class Totals(Digest):
+    last: Last = field(default_factory=Last)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self.add_hashes(batch.column(HASH).to_numpy(zero_copy_only=False))
+        end = batch.num_rows - 1
+        self.last = Last(batch.column(CURSOR_ID)[end].as_py(), batch.column(CURSOR_TIME)[end].as_py())
+
+    def receipt(
+        self, number: int, ranges: Mapping[int, tuple[int, int]], position: Map | None, produced: float, waited: float
+    ) -> pa.RecordBatch:
+        offsets = _as_json(ranges)
+        told = None if position is None else position.to_json()
+        row = (number, self.count, self.hash_xor, self.hash_sum, offsets, told, produced, waited)
+        return pa.RecordBatch.from_arrays(
+            [pa.array([value], kind) for value, kind in zip(row, RECEIPT.types, strict=True)], schema=RECEIPT
+        )
+
+
+def _first_and_last(partitions: npt.NDArray[np.int64]) -> list[int]:
+    """The rows that are the first or the last of their partition, in order."""
+    _, first = np.unique(partitions, return_index=True)
+    _, from_end = np.unique(partitions[::-1], return_index=True)
+    found: list[int] = np.unique(np.concatenate((first, len(partitions) - 1 - from_end))).tolist()
+    return found
+
+
+def _as_json(ranges: Mapping[int, tuple[int, int]]) -> str:
+    return json.dumps({str(partition): list(span) for partition, span in sorted(ranges.items())})
+
+
+def _bytes(batch: pa.RecordBatch, name: str) -> list[bytes | None] | None:
+    """A column as bytes; None when it holds nothing but nulls."""
+    column = batch.column(name)
+    if column.null_count == len(column):
+        return None
+    binary: list[bytes | None] = column.cast(pa.binary()).to_pylist()
+    return binary

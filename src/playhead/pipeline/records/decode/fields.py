@@ -1,0 +1,54 @@
+"""One field of every JSON line: for partitioners of JSON lines, where no schema tells its type."""
+
+import pyarrow as pa
+
+from playhead.pipeline.records.decode.decimals import unscaled_of_number
+from playhead.pipeline.records.decode.jsontext import DECODER, Number
+from playhead.pipeline.records.decode.reading import read_json
+
+_KINDS = (pa.string(), pa.int64(), pa.bool_())
+
+
+def read_field(lines: pa.Array, path: str) -> pa.Array:
+    """`path` is a name, or names with dots between them for a field inside of others.
+
+    int64, string or bool where all have that type, else strings: numbers and booleans as they are written, so that a value has
+    the same text in both. Null where the field is null, missing or no scalar, or where the line is null.
+    """
+    names = path.split(".")
+    if not lines.null_count:
+        for kind in _KINDS:
+            wanted = kind
+            for name in reversed(names):
+                wanted = pa.struct([(name, wanted)])
+            read = read_json(lines, wanted, "ignore")
+            if read is not None:
+                return _inner(read.to_struct_array(), len(names))
+    return pa.array([None if line is None else _find(line, names) for line in lines.to_pylist()], pa.string())
+
+
+def _inner(array: pa.Array, depth: int) -> pa.Array:
+    for _ in range(depth):
+        (array,) = array.flatten()
+    return array
+
+
+def _find(line: bytes, names: list[str]) -> str | None:
+    told = DECODER.decode(line.decode())
+    for name in names:
+        told = told.get(name) if isinstance(told, dict) else None
+    if isinstance(told, bool):
+        return "true" if told else "false"
+    if isinstance(told, Number):
+        whole = unscaled_of_number(told, 0) if told.removeprefix("-").isdecimal() else None
+        return str(told if whole is None else whole)
+    return told if isinstance(told, str) and _is_text(told) else None
+
+
+def _is_text(told: str) -> bool:
+    """Half a pair of surrogates is none."""
+    try:
+        told.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,226 @@
+"""The text that Java's own `toString` makes of a value: what FileStreamSink writes.
+
+A struct is `Struct{a=1,b=x}` without its nulls, an array `[1, 2]`, a map `{b=2, a=1}` in the order of a HashMap, a date as
+`Thu Jan 01 00:00:00 UTC 1970`: of a worker whose time zone is UTC. Bytes have no text (Java writes an address), nor have numbers
+beyond 64 bits without a schema (Connect wraps them): such records are bad.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from decimal import Context, Decimal
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from playhead.connect.javajson import hash_map_order, java_double, java_float
+from playhead.pipeline.deliver.sink import VALUE
+from playhead.pipeline.records.decode import Bad
+from playhead.pipeline.records.decode.columns import ColumnPart, Columns, Converted
+from playhead.pipeline.records.decode.exact import Unfit, whole_text
+from playhead.pipeline.records.decode.jsontext import Number, decode, settle
+from playhead.pipeline.records.decode.options import Converter
+from playhead.pipeline.records.decode.payloads import NONE, Payloads, read_payloads
+from playhead.pipeline.records.decode.schema import Schema
+from playhead.pipeline.records.encode.options import JSON
+
+_SINGLE = "value"
+_LONG = range(-(1 << 63), 1 << 63)
+_FIRST_GREGORIAN_SECOND = -12_219_292_800
+_DATE = "%a %b %d %H:%M:%S UTC %Y"
+_DIGITS = Context(prec=1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class JavaLines:
+    """`lines`: one text a row, `null` for a null value, nothing (an Arrow null) for a bad row."""
+
+    converter: Converter
+
+    def lines(self, batch: pa.RecordBatch) -> tuple[pa.Array, list[Bad]]:
+        if self.converter.name == JSON and not self.converter.schemas_enable:
+            return _without_schema(read_payloads(batch.column(VALUE), self.converter))
+        columns = Columns(self.converter, single=_SINGLE, takes_empty=True)
+        if not self.converter.has_envelopes:
+            return _with_schemas(columns.convert(batch))
+        payloads = read_payloads(batch.column(VALUE), self.converter)
+        if None not in payloads.schemas:
+            return _with_schemas(columns.convert_payloads(payloads))
+        is_bare = payloads.which == payloads.schemas.index(None)
+        bare, bad_ones = _without_schema(replace(payloads, which=np.where(is_bare, payloads.which, NONE), bad=[]))
+        texts, bad = _with_schemas(
+            columns.convert_payloads(replace(payloads, which=np.where(is_bare, NONE, payloads.which)))
+        )
+        return pc.if_else(pa.array(is_bare), bare, texts), sorted(bad + bad_ones)
+
+
+# Under a schema, by columns
+
+
+def _with_schemas(found: Converted) -> tuple[pa.Array, list[Bad]]:
+    texts, bad = [pa.array(["null"], pa.string())], list(found.bad)
+    places = np.full(len(found.tombstones), NONE)
+    places[found.tombstones] = 0
+    made = 1
+    for part in found.parts:
+        told, unfit = _texts(part)
+        bad += [Bad(int(part.rows[one.row]), one.reason) for one in unfit]
+        rows = np.delete(part.rows, [one.row for one in unfit])
+        places[rows] = np.arange(made, made + len(rows))
+        texts += told
+        made += len(rows)
+    return pa.concat_arrays(texts).take(pa.array(places, mask=places == NONE)), sorted(bad)
+
+
+def _texts(part: ColumnPart) -> tuple[list[pa.Array], list[Bad]]:
+    """Those of the rows that have one, in pieces, and why the others have none."""
+    columns, schema = part.columns, part.schema
+    values = columns.to_struct_array() if schema.fields else columns.column(0)
+    texts: list[pa.Array] = []
+    bad: list[Bad] = []
+
+    def fast(start: int, stop: int) -> bool:
+        try:
+            texts.append(pc.fill_null(text_of(values.slice(start, stop - start), schema), "null"))
+        except Unfit:
+            return False
+        return True
+
+    def slow(row: int) -> None:
+        try:
+            texts.append(pc.fill_null(text_of(values.slice(row, 1), schema), "null"))
+        except Unfit as error:
+            bad.append(Bad(row, str(error)))
+
+    settle(len(values), fast, slow)
+    return texts, bad
+
+
+def text_of(values: pa.Array, schema: Schema) -> pa.Array:
+    """Strings; null stays null. Raises Unfit if one of them has no text."""
+    if values.null_count == len(values):
+        return pa.nulls(len(values), pa.string())
+    if schema.is_struct:
+        return _structs(values, schema)
+    if schema.keys is not None and schema.items is not None:
+        return _maps(values, schema.keys, schema.items)
+    if schema.items is not None:
+        return _lists(values, schema.items)
+    if schema.is_decimal:
+        unit = Decimal((0, (1,), -schema.parameter("scale", 0)))
+        return _each(values, lambda value: str(Decimal(value).quantize(unit, context=_DIGITS)))
+    if pa.types.is_temporal(values.type):
+        return _dates(values)
+    if schema.type == "bytes":
+        raise Unfit("it has bytes, of which Java's text is an address in memory")
+    if schema.type in ("float", "double"):
+        return _each(values, _double if schema.type == "double" else lambda value: java_float(np.float32(value + 0.0)))
+    return values.cast(pa.string())
+
+
+def _each(values: pa.Array, text: Callable[..., str]) -> pa.Array:
+    return pa.array([None if value is None else text(value) for value in values.to_pylist()], pa.string())
+
+
+def _structs(values: pa.Array, schema: Schema) -> pa.Array:
+    if not schema.fields:
+        return _unless_null(values, pa.scalar("Struct{}"))
+    fields = [
+        pc.binary_join_element_wise(f"{name}=", text_of(pc.struct_field(values, [at]), inner), "")
+        for at, (name, inner) in enumerate(schema.fields)
+    ]
+    begun = pc.binary_join_element_wise("Struct{", *fields, ",", null_handling="skip")
+    inside = pc.replace_substring(begun, "Struct{,", "Struct{", max_replacements=1)
+    return _unless_null(values, pc.binary_join_element_wise(inside, "}", ""))
+
+
+def _lists(values: pa.Array, items: Schema) -> pa.Array:
+    ends = values.offsets.to_numpy()
+    told = pc.fill_null(text_of(values.values[int(ends[0]) : int(ends[-1])], items), "null")
+    inner = pa.ListArray.from_arrays(pa.array(ends - ends[0]), told)
+    return _unless_null(values, pc.binary_join_element_wise("[", pc.binary_join(inner, ", "), "]", ""))
+
+
+def _maps(values: pa.Array, keys: Schema, items: Schema) -> pa.Array:
+    if keys.type != "string":
+        raise Unfit(f"it has a map with keys of type {keys.type}, whose order is not known")
+    ends = values.offsets.to_numpy()
+    first, last = int(ends[0]), int(ends[-1])
+    names = values.keys[first:last].to_pylist()
+    told = pc.fill_null(text_of(values.items[first:last], items), "null").to_pylist()
+    texts = [_map_text(zip(names[start:end], told[start:end], strict=True)) for start, end in pairwise(ends - first)]
+    return _unless_null(values, pa.array(texts, pa.string()))
+
+
+def _dates(values: pa.Array) -> pa.Array:
+    """`java.util.Date`, for a Time of the first day of 1970."""
+    kind = pa.timestamp("s", tz="UTC")
+    if pa.types.is_time(values.type):
+        values = values.cast(pa.int32()).cast(pa.int64()).cast(pa.timestamp("ms", tz="UTC"))
+    moments = pc.floor_temporal(values.cast(pa.timestamp("ms", tz="UTC")), unit="second").cast(kind)
+    if pc.min(moments.cast(pa.int64())).as_py() < _FIRST_GREGORIAN_SECOND:
+        raise Unfit("it has a date before 1582-10-15, for which Java has another calendar")
+    return pc.strftime(moments, format=_DATE)
+
+
+def _unless_null(values: pa.Array, texts: pa.Array) -> pa.Array:
+    return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string()))
+
+
+# Without one, record by record: the order of a map depends on its keys
+
+
+def _without_schema(payloads: Payloads) -> tuple[pa.Array, list[Bad]]:
+    bad = list(payloads.bad)
+    texts: list[str | None] = ["null"] * len(payloads.texts)
+    for row in [one.row for one in bad]:
+        texts[row] = None
+    for row in np.flatnonzero(payloads.which != NONE).tolist():
+        try:
+            texts[row] = _json_text(decode(payloads.texts[row].as_py()))
+        except Unfit as error:
+            texts[row] = None
+            bad.append(Bad(row, str(error)))
+    return pa.array(texts, pa.string()), sorted(bad)
+
+
+def _json_text(told: object) -> str:
+    if told is None:
+        return "null"
+    if isinstance(told, bool):
+        return "true" if told else "false"
+    if isinstance(told, Number):
+        return _number_text(told)
+    if isinstance(told, list):
+        return "[" + ", ".join(map(_json_text, told)) + "]"
+    if isinstance(told, dict):
+        return _map_text((whole_text(name, ""), _json_text(value)) for name, value in told.items())
+    return whole_text(told, "")
+
+
+def _number_text(told: Number) -> str:
+    if told.lstrip("-").isdigit():
+        if (whole := int(told)) not in _LONG:
+            raise Unfit(f"{told[:40]} is beyond the 64 bits of a number without a schema")
+        return str(whole)
+    made = float(told)
+    if made in (float("inf"), float("-inf")):
+        raise Unfit(f"{told[:40]} is beyond the range of a double")
+    return _double(made)
+
+
+def _double(value: float) -> str:
+    """Connect reads floats as BigDecimal, which has no -0.0."""
+    return java_double(value + 0.0)
+
+
+def _map_text(members: "Iterator[tuple[str, str]] | zip[tuple[str, str]]") -> str:
+    told = dict(members)
+    return "{" + ", ".join(f"{name}={told[name]}" for name in _order(tuple(told))) + "}"
+
+
+@lru_cache(maxsize=1024)
+def _order(names: tuple[str, ...]) -> list[str]:
+    return hash_map_order(names)

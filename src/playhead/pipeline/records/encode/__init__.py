@@ -1,0 +1,1 @@
+"""Rows -> the bytes that Connect writes, as columns of Spark."""

@@ -1,0 +1,453 @@
+"""Runs many connectors, one thread each: claims, heartbeats, retries, stop requests, progress, and the end of each.
+
+The supervisor drives iterators of steps (`step.Work`) and decides everything that is not a step. A connector that fails does
+not stop the others. While its thread lives, a connector is claimed in every ledger concerned, and a heartbeat is written
+there; its end is written when it ends, not when the process does. After a failure the connector is opened again, after a
+pause that grows. The budget of failures is refilled by every good round, an empty one included: see `Retries`.
+
+A first Ctrl-C (or SIGTERM) lets the open steps finish, a second one abandons them: what is not committed is as if it had
+never been.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from playhead.errors import (
+    AccessDenied,
+    Busy,
+    Fenced,
+    OutcomeUnknown,
+    PlayheadError,
+    Unreachable,
+    Untrusted,
+    WrongProtocol,
+)
+from playhead.ledger.model import BEAT_SECONDS, Claim, Host, Run, RunState
+from playhead.ledger.runs import Ledger, open_ledger
+from playhead.model import Deadline, Map
+from playhead.pipeline.slots import Cancelled, Slots, SlotUser
+from playhead.pipeline.spark_faults import TaskFailed
+from playhead.pipeline.step import PlanAgain, StepReport, Work
+
+MOST_NOTES = 10
+KEEP_ALIVE_SECONDS = 3.0
+ABANDON_SECONDS = 30.0
+LAST_WORD_SECONDS = 10.0
+_OUTAGES = (Unreachable, Busy, OutcomeUnknown)
+_PERMANENT = (WrongProtocol, Untrusted, AccessDenied)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a connector has done so far. `state` None: it is running. `waiting`: why it waits, and until when it does nothing."""
+
+    name: str
+    rows: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    state: RunState | None = None
+    stream: str = ""
+    position: Map | None = None
+    notes: tuple[str, ...] = ()
+    waiting: str = ""
+    error: PlayheadError | None = None
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """`interval_seconds` None: each connector ends when it is caught up, and gives up after `give_up_seconds` without a good
+    round. Else it goes on for as long as the process lives, and outlives any outage."""
+
+    interval_seconds: float | None = None
+    give_up_seconds: float = 120.0
+
+    @property
+    def is_once(self) -> bool:
+        return self.interval_seconds is None
+
+
+class Held(NamedTuple):
+    """A claim, and the ledger in which it is."""
+
+    ledger: Ledger
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a connector gets when it is opened. `ranges`: where a sink keeps its ranges, the run's own ledger or its target."""
+
+    slots: SlotUser
+    own: Held
+    ranges: Held
+    note: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A connector as the supervisor sees it. `settings` go into the ledger. `target_ledger`: the URL of a second ledger in
+    which it is claimed, that of a sink whose rows and ranges are one transaction. `open` closes what it opened if it fails.
+    `scrub` takes the connector's secrets out of a message."""
+
+    name: str
+    settings: Mapping[str, str]
+    target_ledger: str | None
+    open: Callable[[Grant], Work]
+    scrub: Callable[[str], str]
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """`log`: what Spark itself wrote, kept when a connector failed."""
+
+    connectors: Sequence[Progress]
+    interrupted: bool
+    log: Path | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """Of one connector its own; of several, 1 if any of them failed, and 5 if an outcome is unknown."""
+        if self.interrupted:
+            return 130
+        codes = {one.error.exit_code for one in self.connectors if one.error is not None}
+        if len(self.connectors) > 1 and codes:
+            return 5 if 5 in codes else 1
+        return max(codes, default=0)
+
+
+class Retries:
+    """Whether a failure is worth another try, and after which pause.
+
+    An outage (a broker, database, ledger or worker does not answer) is waited out: for good in a continuous run, for
+    `give_up_seconds` in a run until caught up. A failure that a new plan may cure, or that nothing can, gets a few tries; if
+    the cause is an outage after all, the next try runs into it when it opens its connections.
+    """
+
+    FIRST_PAUSE_SECONDS = 0.5
+    LONGEST_PAUSE_SECONDS = 30.0
+    DOUBTFUL_TRIES = 4
+
+    def __init__(self, pace: Pace, clock: Callable[[], float] = time.monotonic) -> None:
+        self._pace = pace
+        self._clock = clock
+        self.refill()
+
+    def refill(self) -> None:
+        """A round was good."""
+        self._first_failure: float | None = None
+        self._failures = 0
+        self._first_doubtful: float | None = None
+        self._doubtful = 0
+
+    def pause_after(self, error: PlayheadError) -> float:
+        """Seconds to wait before the next try. Raises the error when there is no next try."""
+        now = self._clock()
+        is_outage = isinstance(error, _OUTAGES) and not isinstance(error, _PERMANENT)
+        if not is_outage and not isinstance(error, (TaskFailed, PlanAgain)):
+            raise error
+        self._first_failure = now if self._first_failure is None else self._first_failure
+        self._failures += 1
+        if is_outage:
+            self._doubtful, self._first_doubtful = 0, None
+        else:
+            self._doubtful += 1
+            self._first_doubtful = now if self._first_doubtful is None else self._first_doubtful
+        if self._is_spent(now, is_outage=is_outage):
+            raise error
+        return float(min(self.LONGEST_PAUSE_SECONDS, self.FIRST_PAUSE_SECONDS * 2 ** (self._failures - 1)))
+
+    def _is_spent(self, now: float, *, is_outage: bool) -> bool:
+        limit = self._pace.give_up_seconds
+        if self._pace.is_once and now - (self._first_failure or now) >= limit:
+            return True
+        if is_outage or self._doubtful < self.DOUBTFUL_TRIES:
+            return False
+        return self._pace.is_once or now - (self._first_doubtful or now) >= limit
+
+
+class Supervisor:
+    """`cancel_jobs` ends what Spark is doing now: the open steps of all connectors."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        cluster_id: str,
+        slots: Slots,
+        pace: Pace,
+        cancel_jobs: Callable[[], None],
+        report: Report = lambda progress: None,
+    ) -> None:
+        self._ledger = ledger
+        self._cluster_id = cluster_id
+        self._slots = slots
+        self._pace = pace
+        self._cancel_jobs = cancel_jobs
+        self._report = report
+        self._reporting = threading.Lock()
+
+    def run(self, pipelines: Sequence[Pipeline]) -> RunEnd:
+        """Until all of them have ended."""
+        runners = [_Runner(self, one) for one in pipelines]
+        threads = [threading.Thread(target=one.run, name=one.name, daemon=True) for one in runners]
+        all_ended = threading.Event()
+        heartbeat = threading.Thread(target=self._beat, args=(runners, all_ended), name="heartbeat", daemon=True)
+        with _counted_signals() as signals:
+            try:
+                for thread in (*threads, heartbeat):
+                    thread.start()
+                self._wait(threads, runners, signals)
+            finally:
+                self._abandon(threads, runners)
+                all_ended.set()
+                heartbeat.join(LAST_WORD_SECONDS)
+        return RunEnd([one.progress for one in runners], interrupted=bool(signals))
+
+    def update(self, runner: "_Runner", change: Callable[[Progress], Progress]) -> None:
+        """The one way progress changes: several threads know something about a connector, and reports come one at a time."""
+        with self._reporting:
+            runner.progress = change(runner.progress)
+            self._report(runner.progress)
+
+    def _wait(self, threads: Sequence[threading.Thread], runners: "Sequence[_Runner]", signals: Sequence[int]) -> None:
+        """Until all threads have ended, or a second signal says not to wait for the open steps."""
+        is_stopping = False
+        while any(thread.is_alive() for thread in threads) and len(signals) < 2:
+            next((thread for thread in threads if thread.is_alive()), threads[0]).join(0.1)
+            if signals and not is_stopping:
+                is_stopping = True
+                for one in runners:
+                    one.stop("interrupted")
+
+    def _abandon(self, threads: Sequence[threading.Thread], runners: "Sequence[_Runner]") -> None:
+        """Ends what still runs. A thread may be about to start a job, so jobs are cancelled again and again."""
+        patience = Deadline(ABANDON_SECONDS)
+        while any(thread.is_alive() for thread in threads) and not patience.passed:
+            for one in runners:
+                one.abandon()
+            self._cancel_jobs()
+            for thread in threads:
+                thread.join(0.2)
+
+    def _beat(self, runners: "Sequence[_Runner]", all_ended: threading.Event) -> None:
+        while not all_ended.wait(BEAT_SECONDS):
+            for one in runners:
+                one.beat()
+
+
+class _Runner:
+    """One connector of a run, in a thread of its own. `run` ends in `progress.state`; it raises nothing."""
+
+    def __init__(self, supervisor: Supervisor, pipeline: Pipeline) -> None:
+        self.name = pipeline.name
+        self.progress = Progress(pipeline.name)
+        self._supervisor = supervisor
+        self._pipeline = pipeline
+        self._pace = supervisor._pace
+        self._retries = Retries(self._pace)
+        self._slots = supervisor._slots.join()
+        self._held: tuple[Held, ...] = ()
+        self._beating = threading.Lock()
+        self._stop = threading.Event()
+        self._why_stopped = ""
+        self._taken_over: Fenced | None = None
+        self._is_abandoned = False
+
+    # Called by other threads
+
+    def stop(self, why: str) -> None:
+        """After the open step."""
+        self._why_stopped = self._why_stopped or why
+        self._stop.set()
+        self._slots.cancel()
+
+    def abandon(self) -> None:
+        self._is_abandoned = True
+        self.stop("interrupted")
+
+    def beat(self) -> None:
+        """A heartbeat in every ledger; it brings back the wish of an operator to stop, and the news that another run took over."""
+        with self._beating:
+            for held in self._held:
+                try:
+                    if held.ledger.beat(held.claim):
+                        self.stop("asked to stop")
+                except Fenced as error:
+                    self._taken_over = error
+                    self.stop("taken over")
+                except PlayheadError as error:  # the steps need the ledger, too: they wait for it, and say so
+                    self._note(f"no heartbeat: {error.what}")
+
+    # The thread
+
+    def run(self) -> None:
+        started = time.perf_counter()
+        state, error = RunState.FAILED, None
+        try:
+            with self._slots:
+                self._drive()
+            if self._taken_over is not None:
+                raise self._taken_over
+            state = RunState.STOPPED if self._stop.is_set() else RunState.FINISHED
+        except PlayheadError as raised:
+            raised.what = self._pipeline.scrub(raised.what)
+            error = raised
+        except Exception as raised:  # noqa: BLE001  the end of a thread: what is not reported here is lost
+            error = PlayheadError(f"a fault in Playhead itself: {self._pipeline.scrub(repr(raised))}")
+            error.__cause__ = raised
+        if self._is_abandoned and error is not None and not isinstance(error, Fenced):
+            # Cancelled jobs and a session that goes away fail in many ways; none of them is news.
+            state, error = RunState.STOPPED, None
+            self._note("its open step was abandoned: nothing of it is committed")
+        self._end(state, error, time.perf_counter() - started)
+
+    def _drive(self) -> None:
+        """Opens the connector and goes round; after a failure all of it again, for as long as the budget lasts."""
+        while not self._stop.is_set():
+            try:
+                with closing(self._pipeline.open(self._claimed())) as work:
+                    self._go_round(work)
+                    return
+            except Cancelled:
+                return
+            except PlayheadError as error:
+                if self._is_abandoned:
+                    raise
+                self._pause(error)
+
+    def _go_round(self, work: Work) -> None:
+        """Until caught up, or until the connector is stopped."""
+        while not self._stop.is_set():
+            with closing(work.steps()) as steps:
+                for done in steps:
+                    self._count(done)
+                    if self._stop.is_set():
+                        return
+            self._retries.refill()
+            self._change(waiting="")
+            if self._pace.interval_seconds is None:
+                return
+            self._idle(work, Deadline(self._pace.interval_seconds))
+
+    def _idle(self, work: Work, until: Deadline) -> None:
+        while not self._stop.wait(min(KEEP_ALIVE_SECONDS, until.remaining())) and not until.passed:
+            work.keep_alive()
+
+    def _pause(self, error: PlayheadError) -> None:
+        self._check_claims()
+        seconds = self._retries.pause_after(error)
+        what = self._pipeline.scrub(error.what)
+        self._note(f"planned again after: {what}")
+        self._change(waiting=f"{what}; next try in {seconds:g} s")
+        self._stop.wait(seconds)
+
+    def _count(self, done: StepReport) -> None:
+        """A committed step is a good sign: what failed before it is over."""
+        if done.rows is None:
+            self._change(stream=done.stream, position=done.position)
+        else:
+            self._retries.refill()
+            progress = self.progress
+            self._change(
+                rows=progress.rows + done.rows,
+                steps=progress.steps + 1,
+                stream=done.stream,
+                position=done.position,
+                waiting="",
+            )
+            self._tally(done.rows, done)
+        self._note(done.note)
+        if done.problem is not None:
+            raise done.problem
+
+    def _tally(self, rows: int, done: StepReport) -> None:
+        """Of a sink that keeps its ranges in its target: the run's own ledger shows how far it is."""
+        if len(self._held) > 1:
+            own = self._held[0]
+            own.ledger.count(own.claim, rows, done.stream, done.position)
+
+    # Claims
+
+    def _claimed(self) -> Grant:
+        """Claims what is not claimed yet. What is claimed stays so until the connector ends, however often it is opened."""
+        pipeline, cluster = self._pipeline, self._supervisor._cluster_id
+        if not self._held:
+            ledger = self._supervisor._ledger
+            self._held = (Held(ledger, ledger.claim(cluster, self.name, Host.here(), pipeline.settings)),)
+        if pipeline.target_ledger is not None and len(self._held) == 1:
+            self._claim_target(self._held[0], pipeline.target_ledger)
+        return Grant(self._slots, self._held[0], self._held[-1], self._note)
+
+    def _claim_target(self, own: Held, url: str) -> None:
+        target = open_ledger(url, own.ledger.seconds)
+        try:
+            if any(_is_of(run, own.claim) for run in target.list_runs()):
+                target.close()  # both URLs lead to one ledger
+                return
+            settings = {key: value for key, value in self._pipeline.settings.items() if key == "master"}
+            self._held = (own, Held(target, target.claim(own.claim.cluster, self.name, Host.here(), settings)))
+        except BaseException:
+            target.close()
+            raise
+
+    def _check_claims(self) -> None:
+        """After a failure: if another run took over, that is the reason, and the end."""
+        self.beat()
+        if self._taken_over is not None:
+            raise self._taken_over
+
+    # Words
+
+    def _note(self, words: str) -> None:
+        """The newest few: a run may go on for months."""
+        if words and words not in self.progress.notes:
+            self._supervisor.update(self, lambda now: replace(now, notes=(*now.notes[-(MOST_NOTES - 1) :], words)))
+
+    def _change(self, **values: object) -> None:
+        self._supervisor.update(self, lambda now: replace(now, **values))  # type: ignore[arg-type]
+
+    def _end(self, state: RunState, error: PlayheadError | None, seconds: float) -> None:
+        """Written in every ledger concerned, then reported."""
+        detail = error.what if error is not None else self._why_stopped if state is RunState.STOPPED else ""
+        with self._beating:
+            held_last, self._held = self._held, ()
+        for held in held_last:
+            try:
+                held.ledger.finish(held.claim, state, detail)
+            except Fenced:
+                pass  # the row is that of another run now
+            except PlayheadError as problem:
+                self._note(f"its end is not in {held.ledger.place}: {problem.what}")
+        for held in held_last[1:]:
+            held.ledger.close()
+        self._change(state=state, error=error, seconds=seconds, waiting="")
+
+
+def _is_of(run: Run, claim: Claim) -> bool:
+    """Only the run's own ledger says where the ranges are: a claim in the target can have the same epoch by chance."""
+    here = (run.cluster, run.pipeline, run.epoch) == (claim.cluster, claim.pipeline, claim.epoch)
+    return here and run.ranges_at is not None and run.host == Host.here() and run.is_running
+
+
+@contextmanager
+def _counted_signals() -> Iterator[Sequence[int]]:
+    """SIGINT and SIGTERM as they came: the list grows. Nothing is raised, so no code is cut off in the middle."""
+    seen: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield seen
+        return
+    names = (signal.SIGINT, signal.SIGTERM)
+    before = {name: signal.signal(name, lambda number, _frame: seen.append(number)) for name in names}
+    try:
+        yield seen
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)

@@ -1,0 +1,264 @@
+"""How the tasks of a step and its driver talk: short lines of text over TCP, never data.
+
+The driver listens on a port of its own, at the address under which the executors reach it anyway. Each task holds one
+connection and presents a token. Two servers are built on it: `CommitTurns` for ingest (all tasks have fenced before the first one
+commits, and they commit in turn) and `CommitGate` for sinks whose tasks commit themselves (each asks the driver first).
+"""
+
+import hmac
+import secrets
+import socket
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import IO, Self
+
+from playhead.errors import PlayheadError, Refused, TimedOut
+
+GO, STOP = "go", "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class DriverAddress:
+    host: str
+    port: int
+    token: str = field(repr=False)
+
+
+class TaskServer(ABC):
+    """`host` is where executors reach us, `bind` where we listen if that is another address. `error` is what a desk found out
+    while it was asked: tasks are told its words alone."""
+
+    def __init__(self, host: str = "127.0.0.1", bind: str = "", backlog: int = 128) -> None:
+        self.error: PlayheadError | None = None
+        self._token = secrets.token_hex(16)
+        self._server = socket.create_server((bind or host, 0), backlog=backlog)
+        self.address = DriverAddress(host, self._server.getsockname()[1], self._token)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @abstractmethod
+    def _talk(self, number: int, lines: IO[str]) -> None:
+        """With one task, in a thread of its own, until its connection ends."""
+
+    def _left(self, number: int) -> None:  # noqa: B027  most desks do not mind
+        """The task went away."""
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                return  # closed
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, _lines_of(connection) as lines, suppress(OSError, UnicodeError):
+            token, _, number = lines.readline().strip().partition(" ")
+            if not hmac.compare_digest(token, self._token) or not number.isdigit():
+                return
+            with suppress(OSError):
+                self._talk(int(number), lines)
+            self._left(int(number))
+
+
+def answer(lines: IO[str], why: str | None) -> None:
+    """`why` None: go on."""
+    lines.write(f"{STOP} {' '.join(why.split())}\n" if why else f"{GO}\n")
+    lines.flush()
+
+
+class TaskConnection:
+    """A task's end of the line."""
+
+    def __init__(self, lines: IO[str]) -> None:
+        self._lines = lines
+
+    def wait(self, word: str, late: str) -> None:
+        """Returns when this task may go on; `Refused` when the step was stopped. `late` is said when nobody answers."""
+        self.tell(word)
+        try:
+            said = self._lines.readline().strip()
+        except TimeoutError:
+            raise TimedOut(late) from None
+        except OSError:
+            raise _gone() from None
+        if said != GO:
+            raise Refused(said.removeprefix(STOP).strip() or _gone().what)
+
+    def tell(self, word: str) -> None:
+        try:
+            self._lines.write(f"{word}\n")
+            self._lines.flush()
+        except OSError:
+            raise _gone() from None
+
+
+@contextmanager
+def connect_task(address: DriverAddress, number: int, seconds: float) -> Iterator[TaskConnection]:
+    try:
+        connection = socket.create_connection((address.host, address.port), timeout=seconds)
+    except OSError as error:
+        raise Refused(f"the driver does not answer at {address.host}:{address.port}: {error.strerror}") from None
+    with connection, _lines_of(connection) as lines:
+        seat = TaskConnection(lines)
+        seat.tell(f"{address.token} {number}")
+        yield seat
+
+
+@contextmanager
+def _lines_of(connection: socket.socket) -> Iterator[IO[str]]:
+    lines = connection.makefile("rw", encoding="utf-8", newline="\n")
+    try:
+        yield lines
+    finally:
+        with suppress(OSError):  # closing says what could not be said before, and fails again
+            lines.close()
+
+
+def _gone() -> Refused:
+    return Refused("the driver of the step went away")
+
+
+# Spark's own barrier would do, but it checks only once a second whether all tasks have arrived: a small step would be nothing
+# but waiting. A broken connection ends the step for all tasks.
+
+READY, PRODUCED, COMMITTED, ROWS = "ready", "produced", "committed", "rows"
+ARRIVAL_SECONDS = 60.0
+LATE = "the other tasks of the step did not finish in time"
+
+
+class CommitTurns(TaskServer):
+    """`check` is asked once, when every task has fenced what was before it: a sentence stops the step, None lets it go on."""
+
+    def __init__(self, chunks: int, check: Callable[[], str | None], host: str = "127.0.0.1", bind: str = "") -> None:
+        self._chunks = chunks
+        self._check = check
+        self._changed = threading.Condition()
+        self._arrived: set[int] = set()
+        self._may_commit = False
+        self._turn = 0
+        self._stopped: str | None = None
+        self._rows: dict[int, int] = {}
+        super().__init__(host, bind, backlog=max(8, chunks))
+
+    @property
+    def committed(self) -> int:
+        """Chunks 0 to here are committed."""
+        return self._turn
+
+    @property
+    def rows(self) -> int:
+        return sum(self._rows.values())
+
+    def stop(self, why: str) -> None:
+        """No task commits from here on; one that is committing right now is not held back."""
+        with self._changed:
+            self._stopped = self._stopped or why
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        self.stop("the step is over")
+        super().close()
+
+    def _talk(self, number: int, lines: IO[str]) -> None:
+        for line in lines:
+            word, _, rest = line.strip().partition(" ")
+            if word == ROWS:
+                self._rows[number] = int(rest)
+            elif word == READY:
+                self._arrive(number)
+            elif word == COMMITTED:
+                with self._changed:
+                    self._turn = number + 1
+                    self._changed.notify_all()
+            else:
+                answer(lines, self._wait_for_turn(number))
+
+    def _left(self, number: int) -> None:
+        if self._turn <= number:
+            self.stop(f"the task of chunk {number} went away")
+
+    def _arrive(self, number: int) -> None:
+        with self._changed:
+            self._arrived.add(number)
+            are_all = len(self._arrived) == self._chunks
+        if are_all:
+            why = self._asked()
+            with self._changed:
+                self._stopped = self._stopped or why
+                self._may_commit = True
+                self._changed.notify_all()
+
+    def _asked(self) -> str | None:
+        try:
+            return self._check()
+        except PlayheadError as error:
+            self.error = error
+            return error.what
+
+    def _wait_for_turn(self, number: int) -> str | None:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._may_commit or self._stopped, ARRIVAL_SECONDS):
+                self._stopped = f"{len(self._arrived)} of {self._chunks} tasks got a slot: something else uses them"
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: self._turn == number or self._stopped)
+            return self._stopped
+
+
+HOLDS_SECONDS = 0.2  # many tasks end at about the same time, and each answer costs questions to the brokers
+WAIT_SECONDS = 120.0
+
+
+class CommitGate(TaskServer):
+    """`check` raises when nothing of this run must be committed any more; that is kept in `error`, and nobody may go on."""
+
+    def __init__(self, check: Callable[[], None], host: str = "127.0.0.1", bind: str = "") -> None:
+        self._check = check
+        self._asking = threading.Lock()
+        self._holds_until = 0.0
+        super().__init__(host, bind)
+
+    @property
+    def permit(self) -> "GatePermit":
+        return GatePermit(self.address)
+
+    def _talk(self, number: int, lines: IO[str]) -> None:  # noqa: ARG002  all tasks are alike
+        for _ in lines:
+            answer(lines, self._refusal())
+
+    def _refusal(self) -> str | None:
+        with self._asking:
+            if self.error is None and time.monotonic() >= self._holds_until:
+                try:
+                    self._check()
+                except PlayheadError as error:
+                    self.error = error
+                else:
+                    self._holds_until = time.monotonic() + HOLDS_SECONDS
+            return None if self.error is None else self.error.what
+
+
+@dataclass(frozen=True, slots=True)
+class GatePermit:
+    """Sent to the executors."""
+
+    address: DriverAddress
+
+    def ask(self) -> None:
+        """Returns when the task may commit, else `Refused`."""
+        with connect_task(self.address, 0, WAIT_SECONDS) as seat:
+            seat.wait("commit", "the driver did not say in time whether to commit, so nothing of the partition was")
