@@ -10,9 +10,9 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from playhead.config import open_context as open_context
     from playhead.consumer import consume as consume
-    from playhead.stores.opening import open_store as open_store
+    from playhead.stores.open import open_store
 
-_HOME = {"consume": "playhead.consumer", "open_context": "playhead.config", "open_store": "playhead.stores.opening"}
+_HOME = {"consume": "playhead.consumer", "open_context": "playhead.config", "open_store": "playhead.stores.open"}
 _MODULES = ("broker", "connectors")
 
 __all__ = ["__version__", "broker", "connectors", "consume", "open_context", "open_store"]

@@ -16,7 +16,7 @@ _REQUEST = struct.pack(">i", len(_BODY)) + _BODY
 _TLS_ALERT = 0x15
 
 
-class Listener(StrEnum):
+class FoundListener(StrEnum):
     KAFKA = "speaks Kafka"
     HTTP = "speaks HTTP"
     TLS = "expects TLS"
@@ -27,26 +27,26 @@ class Listener(StrEnum):
     NO_ROUTE = "cannot be reached"
 
 
-def identify(host: str, port: int, seconds: float) -> Listener:
+def identify(host: str, port: int, seconds: float) -> FoundListener:
     try:
         answer = _exchange(host, port, seconds)
     except (socket.gaierror, UnicodeError):
-        return Listener.NO_HOST
+        return FoundListener.NO_HOST
     except ConnectionRefusedError:
-        return Listener.NOBODY
+        return FoundListener.NOBODY
     except ConnectionError:
         answer = b""
     except TimeoutError:
         return _slow(host, port, seconds)
     except OSError:
-        return Listener.NO_ROUTE
+        return FoundListener.NO_ROUTE
     if answer.startswith(b"HTTP"):
-        return Listener.HTTP
+        return FoundListener.HTTP
     if len(answer) >= 8 and struct.unpack(">i", answer[4:8])[0] == _CORRELATION:
-        return Listener.KAFKA
+        return FoundListener.KAFKA
     if answer[:1] == bytes([_TLS_ALERT]) or _answers_tls(host, port, seconds):
-        return Listener.TLS
-    return Listener.UNKNOWN
+        return FoundListener.TLS
+    return FoundListener.UNKNOWN
 
 
 def _exchange(host: str, port: int, seconds: float, request: bytes = _REQUEST) -> bytes:
@@ -55,16 +55,16 @@ def _exchange(host: str, port: int, seconds: float, request: bytes = _REQUEST) -
         return connection.recv(64)
 
 
-def _slow(host: str, port: int, seconds: float) -> Listener:
+def _slow(host: str, port: int, seconds: float) -> FoundListener:
     """No answer in time: a packet that went nowhere, a stopped process, or HTTP or TLS waiting for more bytes."""
     try:
         if _exchange(host, port, seconds, b"GET / HTTP/1.0\r\n\r\n").startswith(b"HTTP"):
-            return Listener.HTTP
+            return FoundListener.HTTP
     except TimeoutError:
         pass
     except OSError:
-        return Listener.NO_ROUTE
-    return Listener.TLS if _answers_tls(host, port, seconds) else Listener.SILENT
+        return FoundListener.NO_ROUTE
+    return FoundListener.TLS if _answers_tls(host, port, seconds) else FoundListener.SILENT
 
 
 def _answers_tls(host: str, port: int, seconds: float) -> bool:

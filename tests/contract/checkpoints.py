@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from playhead.model import Change, Deadline, Map
-from playhead.stores.checkpoint_folder import ArrowFolder, LocalFolder
-from playhead.stores.spark_checkpoint import SparkCheckpoint
+from playhead.stores.checkpoint.folder import ArrowFolder, LocalFolder
+from playhead.stores.checkpoint.store import SparkCheckpoint
 
 META = (
     '{"batchWatermarkMs":0,"batchTimestampMs":1568508285207,"conf":{"spark.sql.shuffle.partitions":"5","new.key":"x"}}'

@@ -12,8 +12,8 @@ import pytest
 from contract.checkpoints import Laid, change, laid, local, results, usual  # noqa: F401
 from playhead.errors import PlayheadError, TimedOut, Unreachable
 from playhead.model import Deadline, Result
-from playhead.stores.checkpoint_folder import LocalFolder
-from playhead.stores.spark_checkpoint import SparkCheckpoint
+from playhead.stores.checkpoint.folder import LocalFolder
+from playhead.stores.checkpoint.store import SparkCheckpoint
 
 KILLER = """
 import os, pathlib, shutil, signal, sys

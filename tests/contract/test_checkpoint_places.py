@@ -11,9 +11,9 @@ from playhead.config import Context
 from playhead.errors import AccessDenied, Invalid, MissingExtra, TimedOut, Unreachable
 from playhead.model import Deadline
 from playhead.stores import Access
-from playhead.stores.checkpoint_folder import ArrowFolder, open_folder
-from playhead.stores.opening import open_store
-from playhead.stores.spark_checkpoint import SparkCheckpoint
+from playhead.stores.checkpoint.folder import ArrowFolder, open_folder
+from playhead.stores.checkpoint.store import SparkCheckpoint
+from playhead.stores.open import open_store
 
 
 def test_a_checkpoint_is_opened_by_its_uri_and_the_uri_opens_it_again(usual, monkeypatch):
@@ -56,7 +56,7 @@ def test_a_local_checkpoint_needs_no_pyarrow(usual):
     code = (
         "import sys; sys.modules['pyarrow'] = None\n"
         "from playhead.config import Context\nfrom playhead.model import Deadline\nfrom playhead.stores import Access\n"
-        "from playhead.stores.opening import open_store\n"
+        "from playhead.stores.open import open_store\n"
         f"print(len(open_store('checkpoint:{usual.root}', Access(Context(None), Deadline(9))).snapshot().entries))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "4\n"

@@ -5,7 +5,7 @@ import pytest
 from contract.checkpoints import META, change, kafka, laid, local, opened, results, shown, usual  # noqa: F401
 from playhead.errors import Invalid, Refused
 from playhead.model import Change, Map, Result
-from playhead.stores.checkpoint_log import MalformedLog, NewerVersion
+from playhead.stores.checkpoint.log import MalformedLog, NewerVersion
 
 
 def test_the_position_is_that_of_the_last_committed_batch_and_a_planned_one_is_said(usual, opened):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from contract.checkpoints import META, Laid, change, hadoop_crc, kafka, laid, local, opened, results, shown, usual  # noqa: F401
 from playhead.errors import Invalid, NotFound, PlayheadError
 from playhead.model import Change, Map, Position, Positions, Result
-from playhead.stores.checkpoint_folder import LocalFolder
+from playhead.stores.checkpoint.folder import LocalFolder
 
 
 def test_an_edit_is_the_new_position_and_every_other_byte_stays(usual, opened):

@@ -28,7 +28,8 @@ from playhead.model import Change, Map, Plan, Result
 from playhead.offsets.apply import apply_plan, plan_undo
 from playhead.offsets.plan import Which, plan_set
 from playhead.offsets.selection import Target
-from playhead.stores import Access, opening
+from playhead.stores import Access
+from playhead.stores import open as opening
 from playhead.stores.sink_ledger import open_uri
 
 

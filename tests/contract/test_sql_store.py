@@ -20,7 +20,7 @@ from playhead.sql.address import parse_address, parse_table
 from playhead.sql.database import Database
 from playhead.sql.faults import translated
 from playhead.stores import Access
-from playhead.stores.opening import open_store
+from playhead.stores.open import open_store
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ OffsetsTable.put = put
 from playhead.config import Context
 from playhead.model import Change, Deadline, Map
 from playhead.stores import Access
-from playhead.stores.opening import open_store
+from playhead.stores.open import open_store
 place = Map({"kafka_topic": "orders", "kafka_partition": 0})
 store = open_store(sys.argv[1], Access(Context(None), Deadline(10)))
 store.write([Change("billing", place, Map({"kafka_offset": 5}), Map({"kafka_offset": 99}))])

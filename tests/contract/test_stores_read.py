@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from playhead.connect.javafile import Entry, encode_file
+from playhead.connect.javafile import FileEntry, encode_file
 from playhead.kafka.client import make_producer
 from playhead.kafka.murmur2 import partition_of
 from playhead.model import Change, Deadline, Map, Result
@@ -29,7 +29,7 @@ PAIRS = [
 def store(request, tmp_path):
     if request.param == "file":
         path = tmp_path / "connect.offsets"
-        path.write_bytes(encode_file([Entry(key, value) for key, value in PAIRS]))
+        path.write_bytes(encode_file([FileEntry(key, value) for key, value in PAIRS]))
         return StandaloneFile(path)
     settings, new_topic = request.getfixturevalue("settings_of"), request.getfixturevalue("new_topic")
     topic = new_topic(5, cleanup_policy="compact")
@@ -110,7 +110,7 @@ def test_a_key_that_lies_twice_in_a_file_is_shown_twice_and_not_written(tmp_path
     path = tmp_path / "connect.offsets"
     twice = b'["c",{"filename":"x"}]'
     data = encode_file(
-        [Entry(twice, b'{"position":1}'), Entry(b'["d",{}]', b'{"n":1}'), Entry(twice, b'{"position":2}')]
+        [FileEntry(twice, b'{"position":1}'), FileEntry(b'["d",{}]', b'{"n":1}'), FileEntry(twice, b'{"position":2}')]
     )
     path.write_bytes(data)
     store = StandaloneFile(path)

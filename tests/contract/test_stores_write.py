@@ -19,7 +19,7 @@ from playhead.offsets.journal import Journal
 from playhead.stores import Access, Store
 from playhead.stores.memory import MemoryStore
 from playhead.stores.offsets_topic import OffsetsTopic
-from playhead.stores.opening import open_store
+from playhead.stores.open import open_store
 from playhead.stores.standalone_file import StandaloneFile
 
 CONSENT = Consent(frozenset({"--worker-is-down", "--query-is-stopped"}))

@@ -8,9 +8,9 @@ import pytest
 from contract.workers import ask, path_of
 from playhead.config import open_context
 from playhead.connectors.apply import apply_connectors
-from playhead.connectors.manifest import write_specs
-from playhead.connectors.planning import plan_connectors
-from playhead.connectors.settling import Wait
+from playhead.connectors.files import write_specs
+from playhead.connectors.lifecycle import Wait
+from playhead.connectors.plan.make import plan_connectors
 from playhead.model import Deadline
 from playhead.model.connector import ConnectorSpec
 

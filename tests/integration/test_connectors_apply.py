@@ -9,9 +9,9 @@ from dataclasses import replace
 from contract.workers import ask, consumed, path_of
 from integration.connector_cluster import SINK, SOURCE, cluster  # noqa: F401
 from playhead.config import open_context
-from playhead.connectors.manifest import read_specs
-from playhead.connectors.plan import Action
-from playhead.connectors.planning import plan_connectors
+from playhead.connectors.files import read_specs
+from playhead.connectors.plan.make import plan_connectors
+from playhead.connectors.plan.model import Action
 from playhead.model import Deadline, Result
 from playhead.model.connector import ConnectorSpec, Engine, WantedState
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from contract.workers import Reply, ask, path_of, serving
 from integration.connector_cluster import CANARY, SINK, SOURCE, cluster, secret_spec  # noqa: F401
 from playhead.connectors.export import export_connectors
-from playhead.connectors.manifest import read_specs
-from playhead.connectors.plan import Action
-from playhead.connectors.planning import plan_connectors
+from playhead.connectors.files import read_specs
+from playhead.connectors.plan.make import plan_connectors
+from playhead.connectors.plan.model import Action
 from playhead.model import Deadline
 from playhead.model.connector import WantedState
 

@@ -8,8 +8,8 @@ from contract.workers import ask, own_worker
 from integration.connector_cluster import cluster  # noqa: F401
 from playhead.config.java_properties import parse_properties
 from playhead.connectors.apply import apply_connectors
-from playhead.connectors.planning import plan_connectors
-from playhead.connectors.settling import Wait
+from playhead.connectors.lifecycle import Wait
+from playhead.connectors.plan.make import plan_connectors
 from playhead.model import Deadline, Result
 
 

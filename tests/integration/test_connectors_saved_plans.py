@@ -7,7 +7,7 @@ import pytest
 
 from contract.workers import ask, path_of
 from integration.connector_cluster import cluster  # noqa: F401
-from playhead.connectors.plan_file import from_json, plan_again, to_json
+from playhead.connectors.plan.file import from_json, plan_again, to_json
 from playhead.errors import Refused
 from playhead.model import Deadline
 

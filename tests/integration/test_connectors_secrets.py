@@ -6,8 +6,8 @@ from dataclasses import replace
 from contract.workers import Reply, ask, serving
 from integration.connector_cluster import CANARY, cluster, secret_spec  # noqa: F401
 from playhead.config import open_context
-from playhead.connectors.manifest import read_specs
-from playhead.connectors.planning import plan_connectors
+from playhead.connectors.files import read_specs
+from playhead.connectors.plan.make import plan_connectors
 from playhead.model import Deadline
 from playhead.model.connector import WantedState
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from contract.workers import ask
 from integration.connector_cluster import cluster  # noqa: F401
-from playhead.connectors.planning import check_connectors
+from playhead.connectors.plan.make import check_connectors
 from playhead.model import Deadline
 from playhead.model.connector import ConnectorSpec
 

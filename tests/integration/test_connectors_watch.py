@@ -13,8 +13,7 @@ import pytest
 from contract.workers import HANG_UP, Reply, error, path_of, serving
 from integration.connector_life import TEXT, casting, runner
 from playhead.config import open_context
-from playhead.connectors.watch import Clock, Event, Kind, Policy, Watch
-from playhead.connectors.watching import RestCluster
+from playhead.connectors.watch import Clock, Event, EventKind, RestartPolicy, RestCluster, Watch
 from playhead.kafka.transactions import TransactionalProducer
 from playhead.offsets.workers import Worker
 
@@ -207,7 +206,7 @@ def test_a_worker_that_goes_away_and_comes_back_is_survived():
         worker = start(answer)
         context = open_context(None, {"connect": worker.url, "timeout": "1s"})
         told: list[Event] = []
-        watch = Watch(RestCluster(context), Policy(0.1, execute=True), told.append, clock=Clock(sleep=next_mood))
+        watch = Watch(RestCluster(context), RestartPolicy(0.1, execute=True), told.append, clock=Clock(sleep=next_mood))
         with pytest.raises(KeyboardInterrupt):
             watch.run()
-    assert [event.event for event in told] == [Kind.UNREACHABLE, Kind.REACHABLE]
+    assert [event.event for event in told] == [EventKind.UNREACHABLE, EventKind.REACHABLE]

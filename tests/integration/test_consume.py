@@ -24,7 +24,7 @@ from playhead.errors import Busy, Fenced, NotFound, PlayheadError, Refused
 from playhead.kafka.topics import create_topic, delete_topic
 from playhead.model import Change, Deadline, Map, TopicPartition
 from playhead.sql.address import parse_address
-from playhead.stores.sql import SqlStore
+from playhead.stores.consumer_table import SqlStore
 
 rows = pytest.fixture(make_rows)
 group = pytest.fixture(make_group)

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import TopicPartition as RawPartition
 
 from integration.doctoring import doctor, kinds, log_of, only, produce, run, tools, transaction  # noqa: F401
-from playhead.connect.javafile import Entry, encode_file
+from playhead.connect.javafile import FileEntry, encode_file
 from playhead.connect.rest import Rest
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import Committed, commit
@@ -185,7 +185,7 @@ def test_missing_topics_of_the_worker_are_said_and_never_taken_for_empty(
 
 def test_a_damaged_standalone_file_is_found_and_its_copy_put_back(tmp_path, doctor, run):
     path = tmp_path / "connect.offsets"
-    path.write_bytes(encode_file([Entry(b'["c",{"filename":"x"}]', b'{"position":5}')]))
+    path.write_bytes(encode_file([FileEntry(b'["c",{"filename":"x"}]', b'{"position":5}')]))
     uri = f"file:{path}"
     whole = doctor(uri)
     assert whole.findings == () and "which connectors exist cannot be told" in whole.notes[0]

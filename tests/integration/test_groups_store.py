@@ -21,7 +21,7 @@ from playhead.offsets.reset import plan_reset, reset_to_group
 from playhead.offsets.reset_words import Reset, ResetTo, Scope, Word, parse_scope, parse_time
 from playhead.stores import Access
 from playhead.stores.groups import GroupsStore
-from playhead.stores.opening import open_store
+from playhead.stores.open import open_store
 
 ALL = Scope(all_topics=True)
 

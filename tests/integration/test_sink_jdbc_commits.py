@@ -14,8 +14,8 @@ from integration.ledgers import lab, only_postgresql, only_sqlite, place
 from playhead.errors import Busy, Refused, Unreachable
 from playhead.ledger.model import RangeState, TakenOver
 from playhead.sql.bulk_load import copying
-from playhead.sql.merge import How, Layout
-from playhead.sql.target_tables import TableName
+from playhead.sql.merge import How, MergeLayout
+from playhead.sql.target_tables import TargetTableName
 
 __all__ = ["lab", "place", "start"]
 ALL = "select id, name, amount from orders order by id, name"
@@ -189,7 +189,7 @@ def test_a_table_cannot_change_between_rows_and_commit(start, place):
 @only_postgresql
 def test_a_table_that_changed_after_it_was_looked_at_is_refused(start, place):
     start().deliver(order(1))
-    layout = Layout(TableName(None, "orders"), ("id",), ("int4",), ())
+    layout = MergeLayout(TargetTableName(None, "orders"), ("id",), ("int4",), ())
     with (
         pytest.raises(Busy, match="was changed while rows were on their way"),
         copying(place.url, How("insert")) as rows,

@@ -18,8 +18,8 @@ from playhead.lab.parts.s3 import CREDENTIAL, IDENTITY
 from playhead.model import Change, Deadline, Map, Position, Positions, Result
 from playhead.pipeline.jars import fetch_jars
 from playhead.stores import Access
-from playhead.stores.opening import open_store
-from playhead.stores.spark_checkpoint import SparkCheckpoint
+from playhead.stores.checkpoint.store import SparkCheckpoint
+from playhead.stores.open import open_store
 
 pytest.importorskip("pyspark")
 # PySpark leaves sockets of finished jobs to the garbage collector.

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.model import Map, Position
-from playhead.stores.checkpoint_batches import Batches
-from playhead.stores.checkpoint_log import (
-    Commit,
+from playhead.stores.checkpoint.batches import BatchLog
+from playhead.stores.checkpoint.log import (
+    CommitLog,
     MalformedLog,
     NewerVersion,
     OffsetLog,
@@ -90,7 +90,7 @@ def test_one_source_changes_and_every_other_byte_stays(data):
 
 @pytest.mark.parametrize("first", [b"v0", b"v-10", b"xyz", b"", b"v", b"V1", b"v1.0", b"1", "v\u0661".encode()])
 def test_a_first_line_that_is_no_version_is_malformed(first):
-    for read in (OffsetLog.from_bytes, Commit.from_bytes):
+    for read in (OffsetLog.from_bytes, CommitLog.from_bytes):
         with pytest.raises(MalformedLog, match="offsets/3 is malformed"):
             read(first + b"\n{}\n", "offsets/3")
 
@@ -103,7 +103,7 @@ def test_a_newer_offset_log_is_refused_by_its_version(first):
 
 def test_a_newer_commit_log_is_refused_too():
     with pytest.raises(NewerVersion, match="up to v3 is known"):
-        Commit.from_bytes(b"v4\n{}", "commits/3")
+        CommitLog.from_bytes(b"v4\n{}", "commits/3")
 
 
 @pytest.mark.parametrize(
@@ -153,15 +153,15 @@ def test_a_log_cut_off_anywhere_is_damage_or_lacks_an_offset_never_another_posit
 @pytest.mark.parametrize(
     ("data", "commit"),
     [
-        (b"v1\n{}", Commit(1, 0, False)),
-        (b"v1", Commit(1, 0, False)),
-        (b'v1\n{"nextBatchWatermarkMs":7}', Commit(1, 7, False)),
-        (b'v2\n{"nextBatchWatermarkMs":7,"stateUniqueIds":{"0":[["a"]]}}', Commit(2, 7, True)),
-        (b'v3\n{"nextBatchWatermarkMs":7,"sinkMetadataMap":{}}', Commit(3, 7, False)),
+        (b"v1\n{}", CommitLog(1, 0, False)),
+        (b"v1", CommitLog(1, 0, False)),
+        (b'v1\n{"nextBatchWatermarkMs":7}', CommitLog(1, 7, False)),
+        (b'v2\n{"nextBatchWatermarkMs":7,"stateUniqueIds":{"0":[["a"]]}}', CommitLog(2, 7, True)),
+        (b'v3\n{"nextBatchWatermarkMs":7,"sinkMetadataMap":{}}', CommitLog(3, 7, False)),
     ],
 )
 def test_every_version_of_the_commit_log_is_read(data, commit):
-    assert Commit.from_bytes(data, "commits/0") == commit
+    assert CommitLog.from_bytes(data, "commits/0") == commit
 
 
 def test_the_query_id_is_read_or_the_file_is_malformed():
@@ -303,7 +303,7 @@ def test_the_checksum_is_hadoops_and_a_changed_byte_is_seen(data):
 
 
 def batches(offsets, commits):
-    return Batches(frozenset(offsets), frozenset(commits))
+    return BatchLog(frozenset(offsets), frozenset(commits))
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ def test_only_names_that_spark_writes_are_batches():
         "_spark_metadata",
         "\u0661",
     ]
-    assert Batches.of(names, []).offsets == {0, 9, 10}
+    assert BatchLog.of(names, []).offsets == {0, 9, 10}
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.connectors.diff import Kind, diff_config, normalised
-from playhead.connectors.lint import Finding, Level
-from playhead.connectors.plan import Action, Cluster, ConnectorsPlan, Row, Running
-from playhead.connectors.plan_text import plan_text
+from playhead.connectors.plan.check import KeyFinding, Severity
+from playhead.connectors.plan.model import (
+    Action,
+    ClusterState,
+    ConnectorsPlan,
+    KeyChangeKind,
+    PlanRow,
+    Running,
+    diff_config,
+    normalised,
+)
+from playhead.connectors.plan.text import plan_text
 from playhead.connectors.secrets import SecretKeys
 from playhead.model.connector import ConnectorSpec, WantedState
 
@@ -25,22 +33,22 @@ def test_the_name_the_worker_adds_and_blanks_it_trims_are_no_difference():
 def test_keys_are_added_changed_and_removed_in_the_order_of_the_file():
     found = changes({"b": "1", "z": "9", "a": "1"}, {"c": "3", "b": "2"})
     assert found == [
-        ("c", Kind.ADDED, "3"),
-        ("b", Kind.CHANGED, "1 -> 2"),
-        ("a", Kind.REMOVED, ""),
-        ("z", Kind.REMOVED, ""),
+        ("c", KeyChangeKind.ADDED, "3"),
+        ("b", KeyChangeKind.CHANGED, "1 -> 2"),
+        ("a", KeyChangeKind.REMOVED, ""),
+        ("z", KeyChangeKind.REMOVED, ""),
     ]
 
 
 def test_a_secret_is_only_said_to_be_changed():
-    assert changes({"pin": "canary-1"}, {"pin": "canary-2"}) == [("pin", Kind.CHANGED, "changed (secret)")]
+    assert changes({"pin": "canary-1"}, {"pin": "canary-2"}) == [("pin", KeyChangeKind.CHANGED, "changed (secret)")]
     assert changes({"pin": "canary-1"}, {"pin": "canary-1"}) == []
-    assert changes({}, {"pin": "canary-1"}) == [("pin", Kind.ADDED, "*** (secret)")]
+    assert changes({}, {"pin": "canary-1"}) == [("pin", KeyChangeKind.ADDED, "*** (secret)")]
 
 
 def test_a_secret_that_becomes_a_reference_shows_the_reference():
-    assert changes({"pin": "canary-1"}, {"pin": "${env:PIN}"}) == [("pin", Kind.CHANGED, "*** -> ${env:PIN}")]
-    assert changes({"pin": "${env:A}"}, {"pin": "${env:B}"}) == [("pin", Kind.CHANGED, "${env:A} -> ${env:B}")]
+    assert changes({"pin": "canary-1"}, {"pin": "${env:PIN}"}) == [("pin", KeyChangeKind.CHANGED, "*** -> ${env:PIN}")]
+    assert changes({"pin": "${env:A}"}, {"pin": "${env:B}"}) == [("pin", KeyChangeKind.CHANGED, "${env:A} -> ${env:B}")]
 
 
 def test_a_url_shows_what_changed_beside_its_password():
@@ -52,7 +60,9 @@ def test_a_url_shows_what_changed_beside_its_password():
 
 
 def test_what_a_server_masks_is_unknown_and_not_a_change():
-    assert changes({"pin": "******"}, {"pin": "canary"}) == [("pin", Kind.UNKNOWN, "unknown (masked by the server)")]
+    assert changes({"pin": "******"}, {"pin": "canary"}) == [
+        ("pin", KeyChangeKind.UNKNOWN, "unknown (masked by the server)")
+    ]
 
 
 def test_an_overwritten_literal_secret_cannot_be_undone_a_reference_can():
@@ -73,7 +83,7 @@ def test_a_diff_is_empty_exactly_when_the_trimmed_configs_are_equal(running, wan
 def planned():
     spec = ConnectorSpec("orders", {"pin": "canary", "topic": "b"})
     running = Running("orders", {"pin": "canary-old", "topic": "a", "old": "1"}, WantedState.RUNNING)
-    row = Row(
+    row = PlanRow(
         "orders",
         Action.UPDATE,
         spec,
@@ -81,11 +91,11 @@ def planned():
         tuple(diff_config(running.config, spec.config, KEYS, {"topic": "o.yaml:3"})),
         WantedState.PAUSED,
         ("tasks restart",),
-        (Finding(Level.WARNING, "topc", "unknown key"),),
+        (KeyFinding(Severity.WARNING, "topc", "unknown key"),),
         KEYS,
     )
-    other = Row("codes", Action.SAME, spec, running, secrets=KEYS)
-    return ConnectorsPlan(Cluster("id", ("http://w",)), (row, other))
+    other = PlanRow("codes", Action.SAME, spec, running, secrets=KEYS)
+    return ConnectorsPlan(ClusterState("id", ("http://w",)), (row, other))
 
 
 def test_the_text_of_a_plan_says_it_all_and_no_secret():
@@ -109,6 +119,6 @@ def test_no_form_of_a_plan_shows_a_secret():
 def test_a_plan_is_clean_only_without_change_and_without_error():
     plan = planned()
     idle = ConnectorsPlan(plan.cluster, plan.rows[1:])
-    faulty = Row("x", Action.SAME, findings=(Finding(Level.ERROR, "", "no"),))
+    faulty = PlanRow("x", Action.SAME, findings=(KeyFinding(Severity.ERROR, "", "no"),))
     assert (plan.is_clean, idle.is_clean) == (False, True)
     assert not ConnectorsPlan(plan.cluster, (faulty,)).is_clean

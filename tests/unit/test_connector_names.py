@@ -2,8 +2,8 @@
 
 import pytest
 
-from playhead.connectors.causes import cause_first, cause_of, find_verdict
 from playhead.connectors.names import choose_names, find_names
+from playhead.connectors.traces import cause_first, cause_of, find_verdict
 from playhead.errors import Invalid, NotFound, PlayheadError
 
 KNOWN = ["orders-a", "orders-b", "users", "odd[1]", "odd1"]

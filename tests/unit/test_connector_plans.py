@@ -5,27 +5,26 @@ import json
 import pytest
 
 from playhead.connect.answers import ConnectorState, ConnectorStatus, TaskState
-from playhead.connectors import settling
-from playhead.connectors.diff import diff_config
+from playhead.connectors import lifecycle as settling
 from playhead.connectors.export import exported
-from playhead.connectors.lint import Finding, Level
-from playhead.connectors.plan import Action, Cluster, ConnectorsPlan, Row, Running
-from playhead.connectors.plan_file import from_json, to_json
-from playhead.connectors.plan_text import plan_text
+from playhead.connectors.lifecycle import Watched
+from playhead.connectors.plan.check import KeyFinding, Severity
+from playhead.connectors.plan.file import from_json, to_json
+from playhead.connectors.plan.model import Action, ClusterState, ConnectorsPlan, PlanRow, Running, diff_config
+from playhead.connectors.plan.text import plan_text
 from playhead.connectors.secrets import SecretKeys
-from playhead.connectors.settling import Watched
 from playhead.errors import Invalid, Refused
 from playhead.model import Map, Position, Positions
 from playhead.model.connector import ConnectorSpec, Engine, WantedState
 
 KEYS = SecretKeys({"pin"})
-CLUSTER = Cluster("kafka-1", ("http://worker:8083",))
+CLUSTER = ClusterState("kafka-1", ("http://worker:8083",))
 
 
 def row(config, running=None, **more):
     spec = ConnectorSpec("orders", config, **more)
     there = None if running is None else Running("orders", running, WantedState.RUNNING)
-    return Row("orders", Action.UPDATE if there else Action.CREATE, spec, there, secrets=KEYS)
+    return PlanRow("orders", Action.UPDATE if there else Action.CREATE, spec, there, secrets=KEYS)
 
 
 def saved(*rows):
@@ -41,7 +40,7 @@ def test_a_plan_file_gives_back_what_is_wanted():
     [spec] = loaded.specs
     assert (spec.config, spec.state, spec.offsets) == (config, WantedState.PAUSED, offsets)
     assert (loaded.cluster, loaded.doomed) == (CLUSTER, set())
-    gone = Row("old", Action.DELETE, None, Running("old", {"a": "1"}, WantedState.RUNNING))
+    gone = PlanRow("old", Action.DELETE, None, Running("old", {"a": "1"}, WantedState.RUNNING))
     assert from_json(saved(gone)).doomed == {"old"}
 
 
@@ -85,15 +84,15 @@ def test_a_field_too_many_in_a_plan_file_is_refused():
     ],
 )
 def test_what_the_worker_objects_to_blocks_a_config_and_a_guard_blocks_all(action, refuses, blocked):
-    finding = Finding(Level.ERROR, "a", "no", refuses=refuses)
-    one = Row("x", action, findings=(finding,))
+    finding = KeyFinding(Severity.ERROR, "a", "no", refuses=refuses)
+    one = PlanRow("x", action, findings=(finding,))
     assert (one.blocked_by is finding) is blocked
     assert not ConnectorsPlan(CLUSTER, (one,)).is_clean
 
 
 def test_a_line_break_in_a_value_begins_no_line_of_the_plan():
     one = row({"query": "select 1\nsame: codes"})
-    one = Row(one.name, one.action, one.wanted, changes=tuple(diff_config({}, one.wanted.config, KEYS)))
+    one = PlanRow(one.name, one.action, one.wanted, changes=tuple(diff_config({}, one.wanted.config, KEYS)))
     lines = plan_text(ConnectorsPlan(CLUSTER, (one,))).splitlines()
     assert lines[1:] == ["    + query = select 1\\nsame: codes"]
 

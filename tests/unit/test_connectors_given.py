@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from playhead.connectors.api_files import specs_of
+from playhead.connectors.api import specs_of
 from playhead.errors import ConfigInvalid, Invalid
 from playhead.model import ConnectorSpec, Engine, Map, Position, Positions, WantedState
 

@@ -6,9 +6,9 @@ import pytest
 
 import playhead
 from playhead.consumer.bounds import Bounds
-from playhead.consumer.keeping import Beginning, KafkaKeeper, Keeper, Kept, Step
+from playhead.consumer.keeping import Beginning, KafkaKeeper, Keeper, KeptOffset, KeptStep
 from playhead.consumer.options import split_settings
-from playhead.consumer.owned import Owned, Policy
+from playhead.consumer.owned import Owned, StartPolicy
 from playhead.errors import Fenced, Invalid, Refused
 from playhead.kafka.member import Polled, Record
 from playhead.model import OffsetRange, TopicPartition
@@ -113,7 +113,7 @@ class Store:
     """A keeper that holds a dict."""
 
     def __init__(self, **kept: int) -> None:
-        self.kept = {PLACE: Kept(5, 1), OTHER: Kept(0, 1)}
+        self.kept = {PLACE: KeptOffset(5, 1), OTHER: KeptOffset(0, 1)}
         self.polite: list[bool] = []
 
     def claim(self, wanted, *, polite=False):
@@ -123,7 +123,9 @@ class Store:
 
 def make(store=None, policy=("earliest", "error"), bounds=(0, 100, 100)):
     answer = {place: Bounds("id", *bounds) for place in (PLACE, OTHER)}
-    return Owned(cast(Keeper, store or Store()), Policy(*policy), lambda places: {p: answer[p] for p in places}, 60)
+    return Owned(
+        cast(Keeper, store or Store()), StartPolicy(*policy), lambda places: {p: answer[p] for p in places}, 60
+    )
 
 
 def records(*offsets, partition=0):
@@ -137,7 +139,7 @@ def test_records_are_taken_in_order_from_the_position_and_nothing_else_is():
     taken, ranges, steps = owned.take(polled)
     assert [(r.partition, r.offset) for r in taken] == [(0, 5), (0, 6), (0, 9)]
     assert ranges == [OffsetRange("orders", "id", 0, 5, 10)]
-    assert steps == [Step(PLACE, 1, 5, 10)]
+    assert steps == [KeptStep(PLACE, 1, 5, 10)]
     assert owned.positions() == {PLACE: 5}
     owned.delivered(steps)
     assert owned.positions() == {PLACE: 10}
@@ -166,7 +168,7 @@ def test_markers_behind_the_last_record_are_passed_only_after_a_commit():
     owned.take(Polled([], {PLACE: 9}))
     assert owned.quiet_steps() == []
     owned.committed(steps)
-    assert owned.quiet_steps() == [Step(PLACE, 1, 6, 9)]
+    assert owned.quiet_steps() == [KeptStep(PLACE, 1, 6, 9)]
     owned.given_back(ranges)
     assert owned.quiet_steps() == []
 
@@ -175,13 +177,13 @@ def test_a_place_astray_delivers_nothing_until_the_store_was_read_again(monkeypa
     store = Store()
     owned = make(store)
     owned.add([PLACE, OTHER])
-    owned.compare({PLACE: Kept(5, 1), OTHER: Kept(7, 2)})
+    owned.compare({PLACE: KeptOffset(5, 1), OTHER: KeptOffset(7, 2)})
     assert list(owned.astray) == [OTHER]
     taken, _, _ = owned.take(Polled([*records(5), *records(0, partition=1)]))
     assert [r.partition for r in taken] == [0]
     assert owned.find_again() == []  # a poll comes first
     monkeypatch.setattr(owned, "_retry_at", 0.0)
-    store.kept[OTHER] = Kept(7, 3)
+    store.kept[OTHER] = KeptOffset(7, 3)
     assert owned.find_again() == [OTHER]
     assert (owned.positions()[OTHER], list(owned.astray), store.polite) == (7, [], [False, True])
 
@@ -237,7 +239,7 @@ def test_without_a_policy_a_stored_offset_outside_of_the_log_is_an_error(bounds,
 
 def test_where_to_begin_is_the_first_or_the_last_decided_offset_or_nowhere():
     bounds = Bounds("id", 3, 7, 9)
-    assert [Policy(start, "error").beginning(bounds) for start in ("earliest", "latest", "none")] == [
+    assert [StartPolicy(start, "error").beginning(bounds) for start in ("earliest", "latest", "none")] == [
         Beginning("id", 3),
         Beginning("id", 7),
         Beginning("id", None),
@@ -278,25 +280,28 @@ def keeper(mode):
 def test_what_the_group_did_not_take_is_committed_again_later_and_never_after_a_loss():
     made, member = keeper("sync")
     member.answer = False
-    made.finish([Step(PLACE, 0, 10, 12)])
-    assert made.claim({PLACE: Beginning("", 0), OTHER: Beginning("", 3)}) == {PLACE: Kept(12, 0), OTHER: Kept(3, 0)}
+    made.finish([KeptStep(PLACE, 0, 10, 12)])
+    assert made.claim({PLACE: Beginning("", 0), OTHER: Beginning("", 3)}) == {
+        PLACE: KeptOffset(12, 0),
+        OTHER: KeptOffset(3, 0),
+    }
     member.answer = True
-    made.finish([Step(OTHER, 0, 3, 4)])
+    made.finish([KeptStep(OTHER, 0, 3, 4)])
     assert member.calls[-1] == ("commit", {PLACE: 12, OTHER: 4})
     made.revoked([PLACE, OTHER])
     assert len(member.calls) == 2
     member.answer = False
-    made.finish([Step(PLACE, 0, 12, 14)])
+    made.finish([KeptStep(PLACE, 0, 12, 14)])
     made.lost([PLACE])
     made.revoked([PLACE])
     assert len(member.calls) == 3
-    assert made.claim({PLACE: Beginning("", 0)}) == {PLACE: Kept(10, 0)}
+    assert made.claim({PLACE: Beginning("", 0)}) == {PLACE: KeptOffset(10, 0)}
 
 
 @pytest.mark.parametrize(("mode", "word"), [("async", "soon"), ("auto", "store")])
 def test_what_was_not_waited_for_is_committed_once_more_before_partitions_go(mode, word):
     made, member = keeper(mode)
-    made.finish([Step(PLACE, 0, 10, 12)])
+    made.finish([KeptStep(PLACE, 0, 10, 12)])
     made.tend()
     made.tend()
     assert member.calls == [(word, {PLACE: 12})]

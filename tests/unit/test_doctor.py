@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from playhead.config import Context, Setting
-from playhead.connect.javafile import Entry as Pair
+from playhead.connect.javafile import FileEntry as Pair
 from playhead.connect.javafile import encode_file
 from playhead.errors import Unreachable
 from playhead.kafka.murmur2 import partition_of
@@ -21,7 +21,7 @@ from playhead.offsets.doctor.commands import Commands, field_words
 from playhead.offsets.doctor.keys import check_keys
 from playhead.offsets.doctor.positions import Spot, judge_spot, shared_groups, spots_of
 from playhead.offsets.doctor.values import CONFLUENT_JDBC, check_values
-from playhead.offsets.journal import Entry, Journal
+from playhead.offsets.journal import Journal, JournalEntry
 from playhead.offsets.selection import Selection
 from playhead.offsets.workers import Connector
 from playhead.stores import Access, Stored
@@ -210,10 +210,10 @@ def test_sinks_share_a_group_only_on_one_cluster():
 # Applies
 
 
-def cut_off(*owners: str, minutes_ago: int = 60) -> Entry:
+def cut_off(*owners: str, minutes_ago: int = 60) -> JournalEntry:
     partition = Map({"p": 1})
     plan = Plan.of("memory:x", [Change(owner, partition, Map({"n": 1}), Map({"n": 2})) for owner in owners])
-    return Entry("20260101T000000-x", "me@here", datetime.now(UTC) - timedelta(minutes=minutes_ago), plan, ())
+    return JournalEntry("20260101T000000-x", "me@here", datetime.now(UTC) - timedelta(minutes=minutes_ago), plan, ())
 
 
 def positions(**numbers: int | None) -> dict[tuple[str, Map], Map | None]:
@@ -236,11 +236,11 @@ def test_an_apply_that_had_done_nothing_yet_is_only_a_note():
 def test_a_finished_apply_is_not_mentioned_and_an_unreadable_store_is():
     entry = cut_off("a")
     change = entry.plan.changes[0]
-    done = Entry(
+    done = JournalEntry(
         entry.id, entry.who, entry.started, entry.plan, (), outcomes=Outcomes([Outcome(change, Result.CHANGED)])
     )
 
-    def nobody_there(_entry: Entry) -> dict[tuple[str, Map], Map | None]:
+    def nobody_there(_entry: JournalEntry) -> dict[tuple[str, Map], Map | None]:
         raise Unreachable("nobody answers")
 
     assert list(check_applies([done], nobody_there, HERE)) == []
@@ -319,7 +319,7 @@ def test_many_findings_alike_are_shown_by_their_first_few():
 
 
 def test_a_store_of_kafka_positions_is_looked_at_even_without_brokers():
-    from playhead.stores.opening import open_store
+    from playhead.stores.open import open_store
 
     uri = "memory:doctor-without-brokers"
     store = open_store(uri, Access(Context(None, {}), Deadline(5)))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.connect.javafile import CorruptFile, Entry, decode_file, encode_file
+from playhead.connect.javafile import CorruptFile, FileEntry, decode_file, encode_file
 from playhead.connect.javajson import encode_map, encode_string, java_double
 from playhead.kafka.murmur2 import murmur2, partition_of
 from playhead.model.position import Scalar
@@ -109,10 +109,10 @@ def text(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode()
 
 
-def some_entries(count: int, seed: int) -> list[Entry]:
+def some_entries(count: int, seed: int) -> list[FileEntry]:
     chance = random.Random(seed)
     return [
-        Entry(
+        FileEntry(
             b'["c%d",{"t":"%d"}]' % (n, chance.randrange(10**9)), chance.choice([None, b"{}", b'{"position":%d}' % n])
         )
         for n in range(count)
@@ -212,15 +212,15 @@ def test_bytes_after_the_end_are_corrupt():
 
 
 def test_a_back_reference_to_an_array_is_followed():
-    data = bytearray(encode_file([Entry(b"k", b"v"), Entry(b"l", b"v")]))
+    data = bytearray(encode_file([FileEntry(b"k", b"v"), FileEntry(b"l", b"v")]))
     last = bytes(data).rindex(b"\x75\x71")  # the second entry's value: a new array of the same content
     data[last:-1] = b"\x71" + (0x7E0000 + 4).to_bytes(4, "big")  # handles: map class, map, byte[] class, k, v
-    assert decode_file(bytes(data)) == [Entry(b"k", b"v"), Entry(b"l", b"v")]
+    assert decode_file(bytes(data)) == [FileEntry(b"k", b"v"), FileEntry(b"l", b"v")]
 
 
 @given(st.lists(st.tuples(st.binary(max_size=30), st.none() | st.binary(max_size=30)), max_size=20))
 def test_what_is_written_reads_back(pairs):
-    entries = [Entry(key, value) for key, value in pairs]
+    entries = [FileEntry(key, value) for key, value in pairs]
     assert decode_file(encode_file(entries)) == entries
 
 

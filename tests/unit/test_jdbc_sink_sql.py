@@ -12,15 +12,15 @@ from playhead.pipeline.deliver.jdbc.layout import UnfitRecord, find_layout
 from playhead.pipeline.deliver.jdbc.options import JdbcSinkOptions
 from playhead.pipeline.deliver.jdbc.tables import column_rule
 from playhead.pipeline.records.decode.schema import Schema
-from playhead.sql.merge import How, Layout, merge_statements, temporary_statement
-from playhead.sql.target_tables import TableName, create_statement, parse_table_name
+from playhead.sql.merge import How, MergeLayout, merge_statements, temporary_statement
+from playhead.sql.target_tables import TargetTableName, create_statement, parse_table_name
 
 VALUE = Schema.from_json(
     '{"type":"struct","fields":[{"type":"string","optional":true,"field":"b"},{"type":"int32","field":"a"},'
     '{"type":"boolean","optional":true,"field":"c"}]}'
 )
 KEY = Schema.from_json('{"type":"struct","fields":[{"type":"int64","field":"z"},{"type":"int64","field":"a"}]}')
-ORDERS = Layout(TableName(None, "orders"), ("id", "name"), ("int8", "text"), ("id",))
+ORDERS = MergeLayout(TargetTableName(None, "orders"), ("id", "name"), ("int8", "text"), ("id",))
 
 
 def names(options: JdbcSinkOptions, key: Schema | None = None) -> tuple[list[str], list[str], list[str]]:
@@ -83,18 +83,18 @@ def test_columns_are_made_as_the_connector_makes_them(schema, postgresql, sqlite
 
 
 def test_a_table_is_made_once_with_its_key():
-    made = create_statement(TableName("s", 'o"x'), {"id": "INT NOT NULL", "n": "TEXT NULL"}, ["id"])
+    made = create_statement(TargetTableName("s", 'o"x'), {"id": "INT NOT NULL", "n": "TEXT NULL"}, ["id"])
     assert made == 'CREATE TABLE IF NOT EXISTS "s"."o""x" (\n"id" INT NOT NULL,\n"n" TEXT NULL,\nPRIMARY KEY("id"))'
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("orders", TableName("here", "orders")),
-        ("Sales.Orders", TableName("Sales", "Orders")),
-        ('"a.b".c', TableName("a.b", "c")),
-        ('"or""ders"', TableName("here", 'or"ders')),
-        ("my-topic", TableName("here", "my-topic")),
+        ("orders", TargetTableName("here", "orders")),
+        ("Sales.Orders", TargetTableName("Sales", "Orders")),
+        ('"a.b".c', TargetTableName("a.b", "c")),
+        ('"or""ders"', TargetTableName("here", 'or"ders')),
+        ("my-topic", TargetTableName("here", "my-topic")),
     ],
 )
 def test_a_name_with_a_dot_has_a_schema(text, expected):
@@ -108,7 +108,7 @@ def test_what_is_no_name_is_refused(text):
 
 
 def test_names_that_are_not_quoted_are_folded():
-    assert parse_table_name("Sales.Orders", None, quotes=False) == TableName("sales", "orders")
+    assert parse_table_name("Sales.Orders", None, quotes=False) == TargetTableName("sales", "orders")
 
 
 def test_an_upsert_takes_the_last_record_of_a_key():
@@ -127,7 +127,7 @@ def test_deletes_come_before_what_is_written_again():
 
 
 def test_a_percent_sign_in_a_name_is_no_mark_of_a_parameter():
-    odd = Layout(TableName(None, "a%b"), ("x",), ("int4",), ("x",))
+    odd = MergeLayout(TargetTableName(None, "a%b"), ("x",), ("int4",), ("x",))
     assert '"a%%b"' in temporary_statement(odd, "postgresql") and '"a%b"' in temporary_statement(odd, "sqlite")
     assert "DO NOTHING" in merge_statements(odd, How("upsert"), "postgresql")[0]
 

@@ -17,7 +17,7 @@ from playhead.sql.address import parse_address, parse_table
 from playhead.sql.database import Database
 from playhead.sql.faults import fault_of
 from playhead.stores import Access
-from playhead.stores.opening import open_store
+from playhead.stores.open import open_store
 
 PLACE = Map({"kafka_topic": "orders", "kafka_partition": 0})
 ORDERS = TopicPartition("orders", 0)
@@ -374,7 +374,7 @@ from playhead.errors import MissingExtra
 from playhead.config import Context
 from playhead.model import Deadline
 from playhead.stores import Access
-from playhead.stores.opening import open_store
+from playhead.stores.open import open_store
 import playhead
 for attempt in (
     lambda: open_store("sql+sqlite:///{tmp_path}/x.db", Access(Context(None), Deadline(1))),

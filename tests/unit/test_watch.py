@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from playhead.connect.answers import ConnectorState, ConnectorStatus, TaskState
-from playhead.connectors.watch import Clock, Event, Kind, Policy, Seen, Watch
+from playhead.connectors.watch import Clock, Event, EventKind, RestartPolicy, Seen, Watch
 from playhead.errors import AccessDenied, Busy, ConfigInvalid, Fault, NotFound, OutcomeUnknown, Unreachable
 from playhead.model import ConnectorSpec, Engine, WantedState
 
@@ -42,7 +42,7 @@ class World:
         self.decline = None
         self.script = []
         clock = Clock(lambda: self.seconds, lambda: START + timedelta(seconds=self.seconds), self.sleep)
-        self.watch = Watch(self, Policy(10, max_restarts, execute), self.told.append, wishes, clock)
+        self.watch = Watch(self, RestartPolicy(10, max_restarts, execute), self.told.append, wishes, clock)
 
     def look(self):
         if self.outage:
@@ -89,9 +89,9 @@ def test_a_failed_task_is_restarted_at_once_and_its_recovery_told():
     world.runs(world.becomes(RUNNING))
     assert world.restarts == [(0, "c", None)]
     assert [(event.event, event.task) for event in world.told] == [
-        (Kind.FAILED, 0),
-        (Kind.RESTARTING, None),
-        (Kind.RECOVERED, None),
+        (EventKind.FAILED, 0),
+        (EventKind.RESTARTING, None),
+        (EventKind.RECOVERED, None),
     ]
     failed, restarting, recovered = world.told
     assert failed.cause == "java.io.IOException: gone"
@@ -104,20 +104,20 @@ def test_the_pause_doubles_and_the_budget_ends_it():
     world.connectors["c"] = FAILED
     world.runs(*[world.stays()] * 30)
     assert [at for at, _, _ in world.restarts] == [0, 20, 60]  # pauses of 20 and 40 seconds
-    [given_up] = world.events(Kind.GAVE_UP)
+    [given_up] = world.events(EventKind.GAVE_UP)
     assert given_up.time == START + timedelta(seconds=70)
     assert "3 restart(s) have not helped" in str(given_up.cause)
 
 
 def test_the_pause_is_never_longer_than_an_hour():
-    assert [Policy(10).pause_seconds(n) for n in (1, 2, 3, 20, 10_000)] == [20, 40, 80, 3600, 3600]
+    assert [RestartPolicy(10).pause_seconds(n) for n in (1, 2, 3, 20, 10_000)] == [20, 40, 80, 3600, 3600]
 
 
 def test_the_count_starts_anew_after_running_longer_than_the_next_pause():
     world = World(max_restarts=2)
     world.connectors["c"] = FAILED
     world.runs(world.becomes(RUNNING), *[world.stays()] * 3, world.becomes(FAILED), world.stays())
-    assert [event.attempt for event in world.events(Kind.RESTARTING)] == [1, 1]
+    assert [event.attempt for event in world.events(EventKind.RESTARTING)] == [1, 1]
 
 
 def test_running_only_for_a_moment_does_not_give_a_new_budget():
@@ -125,8 +125,8 @@ def test_running_only_for_a_moment_does_not_give_a_new_budget():
     world.connectors["c"] = FAILED
     flapping = [world.becomes(RUNNING), world.becomes(FAILED)] * 15
     world.runs(*flapping)
-    assert [event.attempt for event in world.events(Kind.RESTARTING)][:2] == [1, 2]
-    assert len(world.events(Kind.RESTARTING)) == 2
+    assert [event.attempt for event in world.events(EventKind.RESTARTING)][:2] == [1, 2]
+    assert len(world.events(EventKind.RESTARTING)) == 2
 
 
 @pytest.mark.parametrize("trace", [FENCED, NO_CLASS])
@@ -135,7 +135,7 @@ def test_what_a_restart_cannot_cure_is_not_tried_and_told_once(trace):
     world.connectors["c"] = status("RUNNING", trace)
     world.runs(*[world.stays()] * 5)
     assert world.restarts == []
-    assert [event.event for event in world.told] == [Kind.FAILED, Kind.GAVE_UP]
+    assert [event.event for event in world.told] == [EventKind.FAILED, EventKind.GAVE_UP]
     assert "a restart cannot cure it" in str(world.told[1].cause)
 
 
@@ -144,9 +144,9 @@ def test_beside_a_fenced_task_only_the_others_are_restarted():
     world.connectors["c"] = status("RUNNING", FENCED, POISON, "RUNNING")
     world.runs(world.stays())
     assert world.restarts == [(0, "c", [1])]
-    assert [(event.event, event.task) for event in world.events(Kind.GAVE_UP, Kind.RESTARTING)] == [
-        (Kind.GAVE_UP, 0),
-        (Kind.RESTARTING, 1),
+    assert [(event.event, event.task) for event in world.events(EventKind.GAVE_UP, EventKind.RESTARTING)] == [
+        (EventKind.GAVE_UP, 0),
+        (EventKind.RESTARTING, 1),
     ]
 
 
@@ -161,7 +161,12 @@ def test_another_cause_is_told_and_judged_anew():
     world = World()
     world.connectors["c"] = status("RUNNING", NO_CLASS)
     world.runs(world.becomes(FAILED), world.stays())
-    assert [event.event for event in world.told][:4] == [Kind.FAILED, Kind.GAVE_UP, Kind.FAILED, Kind.RESTARTING]
+    assert [event.event for event in world.told][:4] == [
+        EventKind.FAILED,
+        EventKind.GAVE_UP,
+        EventKind.FAILED,
+        EventKind.RESTARTING,
+    ]
 
 
 @pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])
@@ -170,7 +175,7 @@ def test_what_somebody_paused_or_stopped_is_left_alone(state):
     world.connectors["c"] = status(state) if state == "STOPPED" else status(state, POISON)
     world.runs(world.stays())
     assert world.restarts == []
-    assert [(event.event, event.cause) for event in world.told] == [(Kind.LEFT_ALONE, state.lower())]
+    assert [(event.event, event.cause) for event in world.told] == [(EventKind.LEFT_ALONE, state.lower())]
     assert world.watch.check() is True
 
 
@@ -179,7 +184,7 @@ def test_without_execute_nothing_is_restarted_and_it_is_said_once():
     world.connectors["c"] = FAILED
     world.runs(*[world.stays()] * 3)
     assert world.restarts == []
-    assert [event.event for event in world.told] == [Kind.FAILED, Kind.WOULD_RESTART]
+    assert [event.event for event in world.told] == [EventKind.FAILED, EventKind.WOULD_RESTART]
 
 
 @pytest.mark.parametrize(
@@ -194,7 +199,10 @@ def test_what_neither_runs_nor_failed_is_told_and_waited_for(seen, cause):
     world = World()
     world.connectors["c"] = seen
     world.runs(world.stays(), world.becomes(RUNNING))
-    assert [(event.event, event.cause) for event in world.told] == [(Kind.NOT_RUNNING, cause), (Kind.RECOVERED, None)]
+    assert [(event.event, event.cause) for event in world.told] == [
+        (EventKind.NOT_RUNNING, cause),
+        (EventKind.RECOVERED, None),
+    ]
     assert world.restarts == []
     world.connectors["c"] = seen
     assert world.watch.check() is False
@@ -203,7 +211,7 @@ def test_what_neither_runs_nor_failed_is_told_and_waited_for(seen, cause):
 def test_a_connector_that_was_deleted_is_forgotten():
     world = World()
     world.runs(world.connectors.clear, world.becomes(FAILED))
-    assert [event.event for event in world.told] == [Kind.GONE, Kind.FAILED, Kind.RESTARTING]
+    assert [event.event for event in world.told] == [EventKind.GONE, EventKind.FAILED, EventKind.RESTARTING]
 
 
 # The workers
@@ -224,10 +232,10 @@ def test_an_outage_is_told_once_and_survived():
 
     world.runs(breaks, world.stays(), rebalances, mends)
     assert [event.event for event in world.told] == [
-        Kind.UNREACHABLE,
-        Kind.REACHABLE,
-        Kind.FAILED,
-        Kind.RESTARTING,
+        EventKind.UNREACHABLE,
+        EventKind.REACHABLE,
+        EventKind.FAILED,
+        EventKind.RESTARTING,
     ]
     assert world.told[0].cause == "no answer"
 
@@ -258,8 +266,8 @@ def test_a_restart_that_no_worker_took_does_not_count_and_one_that_may_have_does
         world.decline = None
 
     world.runs(lost, world.stays(), taken, *[world.stays()] * 8)
-    told = [(event.event, event.attempt) for event in world.events(Kind.RESTART_FAILED, Kind.RESTARTING)]
-    assert told[:3] == [(Kind.RESTART_FAILED, 0), (Kind.RESTART_FAILED, 1), (Kind.RESTARTING, 2)]
+    told = [(event.event, event.attempt) for event in world.events(EventKind.RESTART_FAILED, EventKind.RESTARTING)]
+    assert told[:3] == [(EventKind.RESTART_FAILED, 0), (EventKind.RESTART_FAILED, 1), (EventKind.RESTARTING, 2)]
 
 
 def test_a_connector_deleted_just_before_its_restart_is_no_error():
@@ -267,7 +275,7 @@ def test_a_connector_deleted_just_before_its_restart_is_no_error():
     world.connectors["c"] = FAILED
     world.decline = NotFound("connector", "c")
     world.runs(world.connectors.clear)
-    assert [event.event for event in world.told] == [Kind.FAILED, Kind.GONE]
+    assert [event.event for event in world.told] == [EventKind.FAILED, EventKind.GONE]
 
 
 # The files
@@ -282,7 +290,7 @@ def test_what_a_file_gives_to_spark_is_not_touched():
     world.connectors["c"] = status("STOPPED")
     world.runs(world.becomes(FAILED), world.stays())
     assert world.restarts == []
-    assert [event.event for event in world.told] == [Kind.LEFT_ALONE, Kind.DIFFERS]
+    assert [event.event for event in world.told] == [EventKind.LEFT_ALONE, EventKind.DIFFERS]
     assert world.watch.check() is False
     world.connectors.clear()
     assert world.watch.check() is True
@@ -295,7 +303,7 @@ def test_only_the_connectors_of_the_files_are_kept():
     assert world.told == []
     world.connectors.pop("other")
     assert world.watch.check() is False
-    assert [(event.event, event.connector) for event in world.told] == [(Kind.MISSING, "other")]
+    assert [(event.event, event.connector) for event in world.told] == [(EventKind.MISSING, "other")]
 
 
 @pytest.mark.parametrize(
@@ -317,7 +325,7 @@ def test_a_difference_between_file_and_cluster_is_told_and_left_to_apply(wish, s
     world.connectors["c"] = seen
     assert world.watch.check() is healthy
     assert world.restarts == []
-    assert bool(world.events(Kind.DIFFERS)) is not healthy
+    assert bool(world.events(EventKind.DIFFERS)) is not healthy
 
 
 def test_files_are_read_again_and_the_last_good_ones_count():
@@ -333,11 +341,11 @@ def test_files_are_read_again_and_the_last_good_ones_count():
     world.connectors["c"] = FAILED
     world.runs(world.stays(), world.stays(), world.stays())
     assert [event.event for event in world.told] == [
-        Kind.FAILED,
-        Kind.RESTARTING,
-        Kind.FILES_INVALID,
-        Kind.FAILED,
-        Kind.DIFFERS,
+        EventKind.FAILED,
+        EventKind.RESTARTING,
+        EventKind.FILES_INVALID,
+        EventKind.FAILED,
+        EventKind.DIFFERS,
     ]
     assert len(world.restarts) == 1
 
@@ -354,7 +362,7 @@ def test_files_that_cannot_be_read_at_the_start_are_an_error():
 
 
 def test_an_event_is_one_line_of_json_with_every_field():
-    event = Event(START, Kind.FAILED, "c\u202e\n", 1, "x: \x1b[31m\u2028", 2, START + timedelta(seconds=1.5))
+    event = Event(START, EventKind.FAILED, "c\u202e\n", 1, "x: \x1b[31m\u2028", 2, START + timedelta(seconds=1.5))
     line = event.to_json()
     assert line.isascii() and line.isprintable()
     assert json.loads(line) == {

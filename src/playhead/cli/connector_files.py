@@ -14,10 +14,10 @@ from playhead.errors import Invalid
 from playhead.render import Column, Listing, clean
 
 if TYPE_CHECKING:
-    from playhead.connectors.apply import Applied
+    from playhead.connectors.apply import AppliedConnectors
     from playhead.connectors.export import Replaced
-    from playhead.connectors.plan import ConnectorsPlan
-    from playhead.connectors.settling import Wait
+    from playhead.connectors.lifecycle import Wait
+    from playhead.connectors.plan.model import ConnectorsPlan
     from playhead.model import ConnectorSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -57,7 +57,7 @@ class Files:
     show_origin: bool = False
 
     def read(self) -> "list[ConnectorSpec]":
-        from playhead.connectors.manifest import read_specs
+        from playhead.connectors.files import read_specs
 
         return read_specs(self.paths, stdin=self.stdin(), shared_topics=self.shared_topics)
 
@@ -118,7 +118,7 @@ def _wait_options(command: F) -> F:
 
     def fold(words: dict[str, Any]) -> "Wait":
         from playhead.config.contexts import parse_duration
-        from playhead.connectors.settling import Wait
+        from playhead.connectors.lifecycle import Wait
 
         return Wait(parse_duration(words.pop("settle")), parse_duration(words.pop("wait")))
 
@@ -189,15 +189,15 @@ def validate(face: Face, files: Files, strict: bool) -> None:
 
     Exit code 1 when there is an error. What runs is not looked at.
     """
-    from playhead.connectors.lint import Level
-    from playhead.connectors.plan import finding_row
-    from playhead.connectors.planning import check_connectors
+    from playhead.connectors.plan.check import Severity
+    from playhead.connectors.plan.make import check_connectors
+    from playhead.connectors.plan.model import finding_row
 
     specs = _specs(files)
     checks = check_connectors(face.context, specs, face.deadline)
     rows = [{"name": name} | finding_row(finding) for name, check in checks.items() for finding in check.findings]
     face.show(Listing(FINDING_COLUMNS, rows, empty=f"{len(specs)} connector(s) checked: nothing is wrong"))
-    counted = {Level.ERROR, Level.WARNING} if strict else {Level.ERROR}
+    counted = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
     if any(row["level"] in counted for row in rows):
         raise click.exceptions.Exit(1)
 
@@ -236,7 +236,7 @@ def export(face: Face, names: tuple[str, ...], form: str, file: Path, into: Path
     if execute:
         raise click.UsageError("--execute is for --into")
     from playhead.connectors.export import export_connectors
-    from playhead.connectors.manifest import write_specs
+    from playhead.connectors.files import write_specs
 
     found = export_connectors(face.context, names, face.deadline)
     text = write_specs(found.specs, "json" if form == "json" else "yaml")
@@ -249,7 +249,7 @@ def export(face: Face, names: tuple[str, ...], form: str, file: Path, into: Path
 
 
 def _export_into(face: Face, names: tuple[str, ...], into: Path, *, execute: bool) -> None:
-    from playhead.connectors.export_into import apply_into_file, plan_into_file
+    from playhead.connectors.export import apply_into_file, plan_into_file
 
     edit = plan_into_file(face.context, names, into, face.deadline)
     write(clean(edit.diff, keep="\n"))
@@ -284,13 +284,13 @@ def _specs(files: Files) -> "list[ConnectorSpec]":
 
 
 def _planned(face: Face, files: Files) -> "ConnectorsPlan":
-    from playhead.connectors.planning import plan_connectors
+    from playhead.connectors.plan.make import plan_connectors
 
     return plan_connectors(face.context, _specs(files), face.deadline, prune=files.prune)
 
 
 def _planned_again(face: Face, path: Path) -> "ConnectorsPlan":
-    from playhead.connectors.plan_file import from_json, plan_again
+    from playhead.connectors.plan.file import from_json, plan_again
 
     return plan_again(face.context, from_json(path.read_bytes(), str(path)), face.deadline)
 
@@ -298,7 +298,7 @@ def _planned_again(face: Face, path: Path) -> "ConnectorsPlan":
 def _save_plan(found: "ConnectorsPlan", path: Path | None) -> None:
     if path is None:
         return
-    from playhead.connectors.plan_file import to_json
+    from playhead.connectors.plan.file import to_json
     from playhead.files import replace_file
 
     replace_file(path, to_json(found))
@@ -306,7 +306,7 @@ def _save_plan(found: "ConnectorsPlan", path: Path | None) -> None:
 
 
 def _show_plan(face: Face, found: "ConnectorsPlan", files: Files) -> None:
-    from playhead.connectors.plan_text import plan_text
+    from playhead.connectors.plan.text import plan_text
 
     if face.form in ("table", "wide"):
         write(clean(plan_text(found, show_origin=files.show_origin or face.form == "wide"), keep="\n"))
@@ -316,7 +316,7 @@ def _show_plan(face: Face, found: "ConnectorsPlan", files: Files) -> None:
         say(f"note: {note}")
 
 
-def _applied(face: Face, found: "ConnectorsPlan", wait: "Wait") -> "Applied":
+def _applied(face: Face, found: "ConnectorsPlan", wait: "Wait") -> "AppliedConnectors":
     from playhead.connectors.apply import apply_connectors
     from playhead.render.progress import ProgressLine
 
@@ -327,7 +327,7 @@ def _applied(face: Face, found: "ConnectorsPlan", wait: "Wait") -> "Applied":
         line.clear()
 
 
-def _show_outcomes(face: Face, applied: "Applied") -> None:
+def _show_outcomes(face: Face, applied: "AppliedConnectors") -> None:
     rows: Sequence[dict[str, Any]] = [outcome.to_row() for outcome in applied.outcomes]
     face.show(Listing(OUTCOME_COLUMNS, rows, empty="the files hold no connector"))
     if applied.journal is not None:

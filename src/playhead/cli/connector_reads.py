@@ -105,7 +105,7 @@ def _fields(shown: "ShownConnector", *, for_people: bool) -> dict[str, Any]:
 @pass_face
 def plugins(face: Face, everything: bool) -> None:
     """List the connector classes that the answering worker has. Another worker of the cluster may have others."""
-    from playhead.connectors.worker import list_plugins
+    from playhead.connectors.workers import list_plugins
 
     found = list_plugins(face.context, face.deadline, everything=everything)
     rows = [{"class": one.class_name, "type": one.type, "version": one.version} for one in found]

@@ -13,7 +13,7 @@ from playhead.render import Column, Listing
 
 if TYPE_CHECKING:
     from playhead.connectors import Answers
-    from playhead.connectors.watch import Policy
+    from playhead.connectors.watch import RestartPolicy
 
 F = TypeVar("F", bound=Callable[..., Any])
 WOULD_COLUMNS = (
@@ -121,7 +121,7 @@ def restart(face: Face, names: tuple[str, ...], only_failed: bool, doing: Doing)
 
 def _settle(face: Face, verb: str, names: tuple[str, ...], doing: Doing, *, only_failed: bool = False) -> None:
     from playhead.connectors.api import run_verb
-    from playhead.connectors.verbs import Verb
+    from playhead.connectors.lifecycle import Verb
 
     answers = run_verb(
         Verb(verb), names, only_failed=only_failed, execute=doing.execute, wait=doing.wait, context=face.context
@@ -165,11 +165,11 @@ def delete(face: Face, names: tuple[str, ...], offsets: str, execute: bool) -> N
 def _policy_options(command: F) -> F:
     """Adds --interval, --max-restarts and --execute; the command gets them as `policy: Policy`."""
 
-    def fold(words: dict[str, Any]) -> "Policy":
+    def fold(words: dict[str, Any]) -> "RestartPolicy":
         from playhead.config.contexts import parse_duration
-        from playhead.connectors.watch import Policy
+        from playhead.connectors.watch import RestartPolicy
 
-        return Policy(parse_duration(words.pop("interval")), words.pop("max_restarts"), words.pop("execute"))
+        return RestartPolicy(parse_duration(words.pop("interval")), words.pop("max_restarts"), words.pop("execute"))
 
     options = (
         click.option("--interval", default="10s", show_default=True, metavar="TIME", help="Between two looks."),
@@ -190,7 +190,7 @@ def _policy_options(command: F) -> F:
 @_policy_options
 @context_options
 @pass_face
-def watch(face: Face, patterns: tuple[str, ...], files: Files, once: bool, policy: "Policy") -> None:
+def watch(face: Face, patterns: tuple[str, ...], files: Files, once: bool, policy: "RestartPolicy") -> None:
     """Keep connectors running: restart the connectors and tasks that have FAILED, all or those that NAME means.
 
     Connector files say which ones to keep, on which engine, in which state. What is paused or stopped stays so, and what a
@@ -200,8 +200,7 @@ def watch(face: Face, patterns: tuple[str, ...], files: Files, once: bool, polic
 
     Every change is one line of JSON on stdout: time, connector, task, event, cause, attempt, next_try.
     """
-    from playhead.connectors.watch import Watch
-    from playhead.connectors.watching import RestCluster, wishes_of
+    from playhead.connectors.watch import RestCluster, Watch, wishes_of
 
     cluster = RestCluster(face.context, patterns)
     wishes = wishes_of(files.paths, files.stdin(), cluster.watches, shared_topics=files.shared_topics)
@@ -226,7 +225,7 @@ def log_level(face: Face, logger: str | None, level: str | None, cluster: bool, 
 
     LEVEL is TRACE, DEBUG, INFO, WARN, ERROR, FATAL or OFF. It lasts until the worker is started again.
     """
-    from playhead.connectors.worker import apply_level, list_loggers, plan_level
+    from playhead.connectors.workers import apply_level, list_loggers, plan_level
 
     if logger is None or level is None:
         if execute or cluster:

@@ -17,7 +17,7 @@ from playhead.errors import Invalid, Refused
 
 if TYPE_CHECKING:
     from playhead.model import Plan
-    from playhead.offsets.journal import Entry, Journal
+    from playhead.offsets.journal import Journal, JournalEntry
     from playhead.offsets.plan import Which
     from playhead.offsets.selection import Target
     from playhead.offsets.stopping import Stopped
@@ -210,9 +210,9 @@ def undo(face: Face, entry_id: str | None, where: Where, options: WriteOptions) 
     _carry_out(face, options, entry.owners, planned)
 
 
-def _newest(face: Face, book: "Journal") -> "Entry":
+def _newest(face: Face, book: "Journal") -> "JournalEntry":
     """The newest apply that may have changed something in a store of this context."""
-    from playhead.stores.opening import is_of_context
+    from playhead.stores.open import is_of_context
 
     entries, _ = book.list()
     for entry in entries:
@@ -265,7 +265,7 @@ def _target_of(face: Face, plan: "Plan", where: Where) -> "Target":
     from playhead.offsets.select import select_store
     from playhead.offsets.selection import Target
     from playhead.stores import Access
-    from playhead.stores.opening import is_of_context, open_store
+    from playhead.stores.open import is_of_context, open_store
 
     access = Access(face.context, face.deadline)
     if where.uri is None and where.via is None and not is_of_context(plan.store, face.context):

@@ -13,7 +13,7 @@ from playhead.render import Column, Details, Listing, Rows
 from playhead.render.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from playhead.offsets.journal import Entry
+    from playhead.offsets.journal import JournalEntry
     from playhead.stores import Stored
 
 COLUMNS = (
@@ -164,7 +164,7 @@ def journal(face: Face, entry_id: str | None) -> None:
         say("note: this apply was cut off; `offsets undo` looks at the store and takes back what it had done")
 
 
-def _journal_row(entry: "Entry") -> dict[str, Any]:
+def _journal_row(entry: "JournalEntry") -> dict[str, Any]:
     return {
         "id": entry.id,
         "started": entry.started.isoformat(timespec="seconds").replace("+00:00", "Z"),

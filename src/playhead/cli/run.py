@@ -135,8 +135,8 @@ def run(face: Face, words: tuple[str, ...], engine: str | None, given: dict[str,
 
 
 class _Screen:
-    """What is shown while a run goes on: one line of progress on a terminal; waits, and the ends of a continuous run, as lines that
-    stay. Reports come one at a time."""
+    """What is shown while a run goes on: one line of progress on a terminal; waits, and the ends of a continuous run, as
+    lines that stay. Reports come one at a time."""
 
     def __init__(self, *, is_once: bool) -> None:
         self.line = ProgressLine(sys.stderr)
@@ -169,7 +169,7 @@ class _Screen:
 
 
 def _chosen(words: Sequence[str], *, whatever_engine: bool) -> "list[ConnectorSpec]":
-    from playhead.connectors.manifest import read_specs
+    from playhead.connectors.files import read_specs
     from playhead.errors import NotFound
     from playhead.model import Engine
 

@@ -136,26 +136,26 @@ def check_reader() -> None:
         raise BrokenPipeError
 
 
-class Form(Protocol):
+class RecordForm(Protocol):
     def put(self, batch: "Sequence[TopicRecord]") -> None: ...
 
     def notes(self) -> list[str]: ...
 
 
-def form_of(name: str, *, decode: bool = False, widest_offset: int = 0) -> Form:
+def form_of(name: str, *, decode: bool = False, widest_offset: int = 0) -> RecordForm:
     match name:
         case "json":
-            return JsonLines(decode=decode)
+            return JsonOutput(decode=decode)
         case "csv":
             return Csv()
         case "raw":
             return RawValues()
         case "table" | "wide":
-            return Table(wide=name == "wide", widest_offset=widest_offset)
+            return TableOutput(wide=name == "wide", widest_offset=widest_offset)
     raise Invalid(f"records cannot be printed as {name}", f"choose one of {', '.join(FORMS)}")
 
 
-class JsonLines:
+class JsonOutput:
     def __init__(self, *, decode: bool) -> None:
         self._content = _decoded if decode else encoded
         self._encoder = msgspec.json.Encoder()
@@ -259,7 +259,7 @@ class RawValues:
         return [f"{self._tombstones} of the lines are tombstones, and empty"] if self._tombstones else []
 
 
-class Table:
+class TableOutput:
     """Columns as wide as the first batch needs; a wider cell later on widens what follows."""
 
     def __init__(self, *, wide: bool, widest_offset: int) -> None:

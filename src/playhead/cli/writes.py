@@ -137,9 +137,9 @@ def _settled(
 
 def _apply(face: Face, store: "Store", plan: "Plan", options: WriteOptions, stopped: "Stopped | None") -> "Outcomes":
     from playhead.offsets.apply import Consent, apply_plan
-    from playhead.offsets.journal import Entry, Journal
+    from playhead.offsets.journal import Journal, JournalEntry
 
-    begun: list[Entry] = []
+    begun: list[JournalEntry] = []
     consent = Consent(options.consents, stopped.states if stopped else {})
     if stopped:
         stopped.may_restore = False

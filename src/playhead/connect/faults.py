@@ -39,7 +39,7 @@ _GATEWAY = (502, 504)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """What is needed of a response to judge it. `is_json` False: the body is not the worker's own error form."""
 
     status: int
@@ -51,7 +51,7 @@ def conflict_of(message: str) -> Conflict | None:
     return next((conflict for pattern, conflict in _BUSY if pattern.search(message)), None)
 
 
-def fault_of(answer: Answer, doing: str, missing: NotFound) -> PlayheadError:
+def fault_of(answer: HttpAnswer, doing: str, missing: NotFound) -> PlayheadError:
     """`missing` is the error for a 404, made by the caller who knows what was asked for."""
     said = answer.message
     what = f"{doing}: {said}" if said else f"{doing}: HTTP {answer.status}"
@@ -74,7 +74,7 @@ def broke_off(fault: Rejected) -> bool:
     return fault.status == 500 and _BROKE_OFF.match(fault.message) is not None
 
 
-def _no_answer(answer: Answer) -> bool:
+def _no_answer(answer: HttpAnswer) -> bool:
     """The worker, its leader or a proxy before them did not come to an end: a write may have been carried out."""
     if not answer.is_json:
         return answer.status in _GATEWAY
@@ -82,7 +82,7 @@ def _no_answer(answer: Answer) -> bool:
     return answer.status == 500 and bool(_TIMED_OUT.search(answer.message) or lost)
 
 
-def _hint(answer: Answer) -> str | None:
+def _hint(answer: HttpAnswer) -> str | None:
     """Jetty 12 (Kafka 4) declines such paths before Connect sees them, encoded or not."""
     if answer.status == 400 and not answer.is_json:
         return "workers of Kafka 4 decline names with / \\ % or control characters in a path, and names of dots only"

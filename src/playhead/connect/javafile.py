@@ -33,14 +33,14 @@ class CorruptFile(PlayheadError):
         self.at = at
 
 
-class Entry(NamedTuple):
+class FileEntry(NamedTuple):
     """`value` None is an offset that was reset: the worker keeps the key."""
 
     key: bytes
     value: bytes | None
 
 
-def decode_file(data: bytes) -> list[Entry]:
+def decode_file(data: bytes) -> list[FileEntry]:
     reader = _Reader(data)
     reader.expect(_MAGIC, "this is not a Java object stream")
     reader.tag(_OBJECT, "an object must begin here")
@@ -57,14 +57,14 @@ def decode_file(data: bytes) -> list[Entry]:
         key = reader.bytes_or_null()
         if key is None:
             raise CorruptFile(at, "an entry without a key")
-        entries.append(Entry(key, reader.bytes_or_null()))
+        entries.append(FileEntry(key, reader.bytes_or_null()))
     reader.tag(_END, "the map must end here")
     if reader.at != len(data):
         raise CorruptFile(reader.at, f"{len(data) - reader.at} bytes follow the end")
     return entries
 
 
-def encode_file(entries: Sequence[Entry]) -> bytes:
+def encode_file(entries: Sequence[FileEntry]) -> bytes:
     """What Java itself writes for such a map, up to the order of the entries."""
     buckets = 16
     while len(entries) > 0.75 * buckets:

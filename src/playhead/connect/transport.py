@@ -17,7 +17,7 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from playhead.connect.faults import Answer, broke_off, fault_of
+from playhead.connect.faults import HttpAnswer, broke_off, fault_of
 from playhead.errors import (
     AccessDenied,
     Busy,
@@ -32,7 +32,7 @@ from playhead.errors import (
     WrongProtocol,
 )
 from playhead.model import Deadline, Secret
-from playhead.net import Listener, identify
+from playhead.net import FoundListener, identify
 
 T = TypeVar("T")
 READ_BACK_SECONDS = 5.0
@@ -235,19 +235,23 @@ class Transport:
         seconds = min(1.0, max(0.2, self.deadline.remaining() / 3))
         listener = identify(parsed.host, port, seconds)
         place = f"{parsed.host}:{port}"
-        if listener is Listener.KAFKA:
+        if listener is FoundListener.KAFKA:
             return WrongProtocol(
                 f"{place} speaks Kafka, not HTTP", "a broker belongs to --bootstrap-server; --connect names workers"
             )
-        if listener is Listener.HTTP and parsed.scheme == "https":
+        if listener is FoundListener.HTTP and parsed.scheme == "https":
             return WrongProtocol(f"{place} speaks HTTP without TLS", f"write it as http://{place}")
-        if listener is Listener.TLS and parsed.scheme == "http":
+        if listener is FoundListener.TLS and parsed.scheme == "http":
             return WrongProtocol(f"{place} expects TLS", f"write it as https://{place}")
-        if isinstance(error, httpx2.TimeoutException) and listener in (Listener.HTTP, Listener.TLS, Listener.SILENT):
+        if isinstance(error, httpx2.TimeoutException) and listener in (
+            FoundListener.HTTP,
+            FoundListener.TLS,
+            FoundListener.SILENT,
+        ):
             return TimedOut(
                 f"{url} did not answer within {self.deadline.seconds:g} s", "give it more time with --timeout"
             )
-        if listener in (Listener.HTTP, Listener.TLS):
+        if listener in (FoundListener.HTTP, FoundListener.TLS):
             return Unreachable(f"{url} broke off: {_text(error)}")
         return Unreachable(
             f"the Connect worker at {place} {listener.value}",
@@ -329,12 +333,12 @@ def _tls(credentials: Credentials) -> ssl.SSLContext | bool:
     return context
 
 
-def _answer(response: httpx2.Response) -> Answer:
+def _answer(response: httpx2.Response) -> HttpAnswer:
     try:
         body = msgspec.json.decode(response.content, type=dict[str, Any])
     except _UNREADABLE:
-        return Answer(response.status_code, "", is_json=False)
-    return Answer(response.status_code, str(body.get("message", "")), is_json="error_code" in body)
+        return HttpAnswer(response.status_code, "", is_json=False)
+    return HttpAnswer(response.status_code, str(body.get("message", "")), is_json="error_code" in body)
 
 
 def _is_strange(response: httpx2.Response) -> bool:

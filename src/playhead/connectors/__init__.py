@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from playhead.connectors.api import Answer as Answer
     from playhead.connectors.api import Answers as Answers
+    from playhead.connectors.api import AppliedPlan, apply, plan
     from playhead.connectors.api import delete as delete
     from playhead.connectors.api import list_ as list  # noqa: A004
     from playhead.connectors.api import pause as pause
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from playhead.connectors.api import resume as resume
     from playhead.connectors.api import show as show
     from playhead.connectors.api import stop as stop
-    from playhead.connectors.api_files import AppliedPlan as AppliedPlan
-    from playhead.connectors.api_files import apply as apply
-    from playhead.connectors.api_files import plan as plan
     from playhead.connectors.status import ConnectorList as ConnectorList
     from playhead.connectors.status import ConnectorRow as ConnectorRow
     from playhead.connectors.status import ShownConnector as ShownConnector
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from playhead.connectors.status import show_connector as show_connector
     from playhead.model import ConnectorSpec as ConnectorSpec
 
-_API, _FILES, _STATUS = "playhead.connectors.api", "playhead.connectors.api_files", "playhead.connectors.status"
+_API, _FILES, _STATUS = "playhead.connectors.api", "playhead.connectors.api", "playhead.connectors.status"
 _HOME = {
     "list": _API,
     "show": _API,

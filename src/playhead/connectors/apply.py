@@ -12,11 +12,9 @@ from typing import Any
 from playhead.config import Context
 from playhead.connect.answers import OffsetEntry
 from playhead.connect.rest import Rest, open_rest
-from playhead.connectors.diff import normalised
-from playhead.connectors.plan import Action, ConnectorsPlan, Row
-from playhead.connectors.record import Book
-from playhead.connectors.settling import Wait, Watched, await_states
-from playhead.connectors.verbs import exit_code_of
+from playhead.connectors.journal import Book
+from playhead.connectors.lifecycle import Wait, Watched, await_states, exit_code_of
+from playhead.connectors.plan.model import Action, ConnectorsPlan, PlanRow, normalised
 from playhead.errors import AlreadyExists, OutcomeUnknown, PlayheadError, Refused, Unreachable
 from playhead.model import Deadline, Result
 from playhead.model.connector import ConnectorSpec, Engine, WantedState
@@ -25,7 +23,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ConnectorOutcome:
     """What became of one connector. `state` is the phrase of its state at the end."""
 
     name: str
@@ -45,10 +43,10 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedConnectors:
     """`journal`: the file with the configs before and after, secrets masked; None when nothing was sent."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ConnectorOutcome, ...]
     journal: Path | None
 
     @property
@@ -58,7 +56,7 @@ class Applied:
 
 def apply_connectors(
     context: Context, plan: ConnectorsPlan, wait: Wait = Wait(), tell: Tell = lambda words: None
-) -> Applied:
+) -> AppliedConnectors:
     """Each connector may take the time of `--timeout`; then all together the time of `wait`."""
     book = Book.of_context(context)
     sendable = [row for row in plan.rows if row.action not in (Action.SAME, Action.LEAVE) and not row.blocked_by]
@@ -69,21 +67,21 @@ def apply_connectors(
     if record is not None:
         book.finish(record, {name: (o.result.value, o.detail) for name, o in outcomes.items()})
     done = tuple(outcomes[row.name] for row in plan.rows)
-    return Applied(done, book.path(record) if record is not None else None)
+    return AppliedConnectors(done, book.path(record) if record is not None else None)
 
 
-def _sent(rest: Rest, rows: Sequence[Row], seconds: float, tell: Tell) -> dict[str, Outcome]:
+def _sent(rest: Rest, rows: Sequence[PlanRow], seconds: float, tell: Tell) -> dict[str, ConnectorOutcome]:
     """A worker that cannot be reached is not tried again for every connector that is left."""
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, ConnectorOutcome] = {}
     gone: str | None = None
     for at, row in enumerate(rows, 1):
         if blocked := row.blocked_by:
             result = Result.REFUSED if blocked.refuses else Result.FAILED
-            outcomes[row.name] = Outcome(row.name, row.action, result, detail=f"nothing was sent: {blocked}")
+            outcomes[row.name] = ConnectorOutcome(row.name, row.action, result, detail=f"nothing was sent: {blocked}")
         elif row.action in (Action.SAME, Action.LEAVE):
-            outcomes[row.name] = Outcome(row.name, row.action, Result.UNCHANGED)
+            outcomes[row.name] = ConnectorOutcome(row.name, row.action, Result.UNCHANGED)
         elif gone:
-            outcomes[row.name] = Outcome(row.name, row.action, Result.FAILED, detail=f"not tried: {gone}")
+            outcomes[row.name] = ConnectorOutcome(row.name, row.action, Result.FAILED, detail=f"not tried: {gone}")
         else:
             tell(f"{at} of {len(rows)}: {row.action} {row.name}")
             with rest.within(Deadline(seconds)):
@@ -92,13 +90,13 @@ def _sent(rest: Rest, rows: Sequence[Row], seconds: float, tell: Tell) -> dict[s
     return outcomes
 
 
-def _one(rest: Rest, row: Row) -> tuple[Outcome, PlayheadError | None]:
+def _one(rest: Rest, row: PlanRow) -> tuple[ConnectorOutcome, PlayheadError | None]:
     try:
         detail = _DO[row.action](rest, row)
     except PlayheadError as error:
         said = row.scrub(f"{error.what}; {error.hint}" if error.hint else error.what)
-        return Outcome(row.name, row.action, _result_of(error), detail=said), error
-    return Outcome(row.name, row.action, Result.CHANGED, detail=detail), None
+        return ConnectorOutcome(row.name, row.action, _result_of(error), detail=said), error
+    return ConnectorOutcome(row.name, row.action, Result.CHANGED, detail=detail), None
 
 
 def _result_of(error: PlayheadError) -> Result:
@@ -108,7 +106,7 @@ def _result_of(error: PlayheadError) -> Result:
     return Result.REFUSED if isinstance(error, Refused | AlreadyExists) else Result.FAILED
 
 
-def _create(rest: Rest, row: Row) -> str:
+def _create(rest: Rest, row: PlanRow) -> str:
     spec = _wanted(row)
     state = row.state or WantedState.RUNNING
     first = WantedState.STOPPED if spec.offsets else state
@@ -137,7 +135,7 @@ def _await_stop(rest: Rest, name: str) -> None:
         await_states(rest, [watched], Wait(0, 15))
 
 
-def _update(rest: Rest, row: Row) -> str:
+def _update(rest: Rest, row: PlanRow) -> str:
     spec = _wanted(row)
     current = row.running.state if row.running else WantedState.RUNNING
     wanted = row.state or current
@@ -149,7 +147,7 @@ def _update(rest: Rest, row: Row) -> str:
     return ""
 
 
-def _change_state(rest: Rest, row: Row) -> str:
+def _change_state(rest: Rest, row: PlanRow) -> str:
     if row.state and row.running:
         _tell_state(rest, row.name, row.state, row.running.state)
         if row.state is WantedState.PAUSED and row.running.is_failed:
@@ -158,12 +156,12 @@ def _change_state(rest: Rest, row: Row) -> str:
     return ""
 
 
-def _delete(rest: Rest, row: Row) -> str:
+def _delete(rest: Rest, row: PlanRow) -> str:
     rest.delete_connector(row.name)
     return "offsets kept"
 
 
-_DO: Mapping[Action, Callable[[Rest, Row], str]] = {
+_DO: Mapping[Action, Callable[[Rest, PlanRow], str]] = {
     Action.CREATE: _create,
     Action.UPDATE: _update,
     Action.STATE: _change_state,
@@ -183,15 +181,15 @@ def _tell_state(rest: Rest, name: str, wanted: WantedState, current: WantedState
             rest.stop(name)
 
 
-def _wanted(row: Row) -> ConnectorSpec:
+def _wanted(row: PlanRow) -> ConnectorSpec:
     if row.wanted is None:
         raise PlayheadError(f"{row.name}: the plan does not say what is wanted")
     return row.wanted
 
 
 def _awaited(
-    rest: Rest, rows: Sequence[Row], outcomes: Mapping[str, Outcome], wait: Wait, tell: Tell
-) -> dict[str, Outcome]:
+    rest: Rest, rows: Sequence[PlanRow], outcomes: Mapping[str, ConnectorOutcome], wait: Wait, tell: Tell
+) -> dict[str, ConnectorOutcome]:
     """Also of what was as wanted already: a deploy is done when everything of it runs."""
     fine = (Result.CHANGED, Result.UNCHANGED)
     watched = {row.name: one for row in rows if outcomes[row.name].result in fine and (one := _watch(row))}
@@ -211,7 +209,7 @@ def _awaited(
     return {name: _settled(by_name[name], outcome, watched.get(name), wait) for name, outcome in outcomes.items()}
 
 
-def _watch(row: Row) -> Watched | None:
+def _watch(row: PlanRow) -> Watched | None:
     had_failed = row.running is not None and row.running.is_failed
     if row.action is Action.DELETE:
         return Watched(row.name, None)
@@ -221,7 +219,7 @@ def _watch(row: Row) -> Watched | None:
     return Watched(row.name, wanted, had_failed and row.action is not Action.SAME)
 
 
-def _settled(row: Row, outcome: Outcome, seen: Watched | None, wait: Wait) -> Outcome:
+def _settled(row: PlanRow, outcome: ConnectorOutcome, seen: Watched | None, wait: Wait) -> ConnectorOutcome:
     if seen is None:
         return outcome
     if seen.good:

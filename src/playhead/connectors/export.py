@@ -1,23 +1,31 @@
-"""Running connectors as specs, for a file that applies back with an empty plan.
+"""Running connectors as specs: for a new file that applies back with an empty plan, or into a YAML file that people keep.
 
-Literal secrets never leave: each becomes a reference `${env:NAME_KEY}`, and a note says so. Until it is applied, a plan of the
-file shows exactly these keys as changed.
+Literal secrets never leave: each becomes a reference `${env:NAME_KEY}`, and a note says so. Until it is applied, a plan of
+the file shows exactly these keys as changed.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import unified_diff
 from functools import partial
+from pathlib import Path
 
 from playhead.config import Context
 from playhead.connect.rest import open_rest
-from playhead.connectors.definitions import PluginKeys
+from playhead.connectors.files.documents import read_yaml
+from playhead.connectors.files.edit import YamlEdit, edit_yaml, keyed_scalars, places_of
+from playhead.connectors.files.nodes import Page
+from playhead.connectors.files.read import FORMS, cross_faults, form_of
 from playhead.connectors.names import choose_names
-from playhead.connectors.plan import Running
-from playhead.connectors.planning import observe
-from playhead.connectors.secrets import SecretKeys
-from playhead.model import Deadline
-from playhead.model.connector import ConnectorSpec, Origin
+from playhead.connectors.plan.check import PluginKeys
+from playhead.connectors.plan.make import observe
+from playhead.connectors.plan.model import Running, same_value
+from playhead.connectors.secrets import Scrub, SecretKeys
+from playhead.errors import ConfigInvalid, Fault, Invalid, Refused
+from playhead.files import replace_file
+from playhead.model import ConnectorSpec, Deadline, Engine
+from playhead.model.connector import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +91,184 @@ class _Names:
 
 def _numbered(base: str, number: int) -> str:
     return base if number == 1 else f"{base}_{number}"
+
+
+# Into a file: only the keys that differ are edited, comments stay. The new text is read again before it is used: the
+# connectors that were asked for must say what the cluster says, all others what they said before. Literal secrets and masks
+# are not written: the file keeps its own value, and a note says so. Refused, all together and with their lines: connectors
+# made by a template, and what connectors share in the file.
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class FileEdit:
+    """The file as it is and as it would be. `added` and `changed` name connectors; `replaced` are secrets of added keys."""
+
+    path: Path
+    before: bytes = field(repr=False)
+    after: bytes = field(repr=False)
+    diff: str
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    replaced: tuple[Replaced, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return self.before == self.after
+
+
+def plan_into_file(context: Context, words: Sequence[str], path: Path, deadline: Deadline) -> FileEdit:
+    """All connectors of the cluster, or those that names and patterns mean. Nothing is written."""
+    before = path.read_bytes()
+    text = _text_of(path, before)
+    held = {spec.name: spec for spec in _read(path, text)}
+    with open_rest(context, deadline) as rest:
+        running = observe(rest)
+        plugins = PluginKeys(rest)
+        names = choose_names(words, running)
+        keys = {name: SecretKeys.of_types(plugins.types_of(running[name].config)) for name in names}
+    wishes = [_wish(held.get(name), running[name], keys[name]) for name in names]
+    after = _edited(path, text, held, wishes)
+    return FileEdit(
+        path,
+        before,
+        (_BOM if before.startswith(_BOM) else b"") + after.encode(),
+        _diff(path, text, after, list(keys.values())),
+        tuple(wish.name for wish in wishes if wish.held is None),
+        tuple(wish.name for wish in wishes if wish.held is not None and wish.differs),
+        tuple(item for wish in wishes for item in wish.replaced),
+        (*(note for wish in wishes for note in wish.notes), *_missing(words, held, running)),
+    )
+
+
+def apply_into_file(edit: FileEdit) -> None:
+    """Whole or not at all, and not over somebody else's edit."""
+    if edit.path.read_bytes() != edit.before:
+        raise Refused(f"{edit.path} was changed in the meantime", "run the command again")
+    replace_file(edit.path, edit.after)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """One connector. `wanted` is what the file must say afterwards; `held` None: it is not there yet."""
+
+    name: str
+    held: ConnectorSpec | None
+    wanted: ConnectorSpec
+    replaced: tuple[Replaced, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> dict[str, str | None]:
+        """Added and changed keys as they are to be, and None for those that must go."""
+        old = self.held.config if self.held else {}
+        changed = {k: v for k, v in sorted(self.wanted.config.items()) if old.get(k) != v}
+        return {**changed, **{key: None for key in old if key not in self.wanted.config}}
+
+    @property
+    def new_state(self) -> str | None:
+        """Where the file names another one than the cluster is in."""
+        state = self.wanted.state
+        return state.value if state and self.held and self.held.state != state else None
+
+    @property
+    def differs(self) -> bool:
+        return self.held is not None and (bool(self.settings) or self.new_state is not None)
+
+
+def _wish(held: ConnectorSpec | None, running: Running, keys: SecretKeys) -> _Wish:
+    shown, replaced = exported(running, keys)
+    if held is None:
+        return _Wish(running.name, None, shown, tuple(replaced))
+    if held.engine is Engine.SPARK:
+        note = f"{held.name}: left as it is: with engine: spark its config in Connect is not the one that runs"
+        return _Wish(held.name, held, held, notes=(note,))
+    config, notes = {}, []
+    hidden = {item.key for item in replaced}
+    for key, value in running.config.items():
+        old = held.config.get(key)
+        if old is None or (key not in hidden and not same_value(old, value)):
+            config[key] = shown.config[key]
+            continue
+        config[key] = old
+        if key in hidden and not same_value(old, value):
+            notes.append(
+                f"{held.name}: {key} is left as the file has it: on the cluster it is a secret, and another one"
+            )
+    state = running.state if held.state is not None else None
+    wanted = ConnectorSpec(held.name, config, held.engine, state, held.offsets)
+    added = tuple(item for item in replaced if item.key not in held.config)
+    return _Wish(held.name, held, wanted, added, tuple(notes))
+
+
+def _edited(path: Path, text: str, held: Mapping[str, ConnectorSpec], wishes: Sequence[_Wish]) -> str:
+    page = Page(str(path))
+    for wish in wishes:
+        if wish.differs and wish.held and wish.held.origin.part.startswith("template "):
+            keys = ", ".join([*wish.settings, *(["state"] if wish.new_state else [])])
+            what = f"{wish.name!r} is made by a template, and differs in {keys}"
+            page.fault(wish.held.origin.line, what, "take it out of the 'for', or leave its name out here")
+    edits = [YamlEdit(wish.name, wish.settings, wish.new_state) for wish in wishes if wish.differs]
+    after = "" if page.faults else edit_yaml(page, text, edits, [w.wanted for w in wishes if w.held is None])
+    if not page.faults:
+        _prove(page, after, {**held, **{wish.name: wish.wanted for wish in wishes}})
+    if page.faults:
+        raise Refused("\n".join(map(str, page.faults)), "nothing was written; edit these by hand")
+    return after
+
+
+def _prove(page: Page, after: str, wanted: Mapping[str, ConnectorSpec]) -> None:
+    """An edit that does not read back as it should is a fault of ours or of a file we did not understand: never written."""
+    found = {spec.name: spec for spec in read_yaml(page, after)}
+    odd = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
+    if odd and not page.faults:
+        page.fault(None, f"the edit would not read back as it should: {', '.join(odd)}")
+
+
+def _text_of(path: Path, data: bytes) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigInvalid([Fault(str(path), line, "the file is not UTF-8 text")]) from None
+    if FORMS.get(path.suffix.lower(), form_of(text)) != "yaml":
+        raise Invalid(f"{path} is not YAML", "other forms hold no comments: write them whole with --file")
+    return text
+
+
+def _read(path: Path, text: str) -> list[ConnectorSpec]:
+    page = Page(str(path))
+    specs = read_yaml(page, text)
+    if faults := page.faults or cross_faults(specs, shared_topics=True):
+        raise ConfigInvalid(faults)
+    return specs
+
+
+def _missing(words: Sequence[str], held: Mapping[str, ConnectorSpec], running: Mapping[str, Running]) -> list[str]:
+    """Told only where everything is meant: a name or a pattern says what it is about."""
+    gone = [name for name, spec in held.items() if name not in running and spec.engine is Engine.CONNECT]
+    return [f"{name}: is in the file, but not on the cluster; left as it is" for name in gone if not words]
+
+
+def _diff(path: Path, before: str, after: str, keys: Sequence[SecretKeys]) -> str:
+    """For people: the secrets of the file itself are masked, in the lines around a change too."""
+    typed = SecretKeys(frozenset(key for one in keys for key in one.passwords))
+    old, new = (_masked(text, typed).splitlines(keepends=True) for text in (before, after))
+    lines = unified_diff(old, new, str(path), str(path))
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _masked(text: str, keys: SecretKeys) -> str:
+    secrets: set[str] = set()
+    for key, scalar in (pair for place in places_of(text) for pair in keyed_scalars(place)):
+        found = keys.literals({key: scalar.text})
+        written = text[scalar.start : scalar.end]
+        # Folded over lines or escaped, a secret does not stand in the file as it is: then every line of it is one.
+        secrets |= found if all(secret in written for secret in found) else set(map(_bare, written.splitlines()))
+    return Scrub(secrets)(text)
+
+
+def _bare(line: str) -> str:
+    return line.strip().strip("\"'\\").strip()

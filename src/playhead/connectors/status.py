@@ -11,11 +11,11 @@ from typing import Any, overload
 from playhead.config import Context
 from playhead.connect.answers import ConnectorInfo, ConnectorStatus, TaskState
 from playhead.connect.rest import Rest, open_rest
-from playhead.connectors.causes import cause_first, cause_of
-from playhead.connectors.definitions import PluginKeys
 from playhead.connectors.names import choose_names
+from playhead.connectors.plan.check import PluginKeys
 from playhead.connectors.secrets import SecretKeys, masked_config, scrub_of
 from playhead.connectors.shown import table
+from playhead.connectors.traces import cause_first, cause_of
 from playhead.errors import NotFound, PlayheadError
 from playhead.model import Deadline, Engine
 
@@ -141,7 +141,7 @@ def list_connectors(
         rows = [_row(info, status, keys_for_traces(plugins, info, status)) for info, status in found]
         if not positions:
             return ConnectorList(tuple(merged(rows, on_spark)), tuple(notes))
-        from playhead.connectors.positions import find_places
+        from playhead.connectors.lag import find_places
         from playhead.offsets.workers import Connector
 
         connectors = [Connector.of(info.name, info.config) for info, _ in found]

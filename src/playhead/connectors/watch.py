@@ -1,9 +1,9 @@
-"""Keeps connectors running: restarts what has FAILED, in measure, and tells every change of state as an event.
+"""Keeps connectors running: restarts what has FAILED, within limits, and reports every change of state as an event.
 
-Only failures are cured. What somebody paused or stopped stays so; what a file gives to Spark is not touched; a difference
-between file and cluster is told, and left to `connectors apply`. Each connector has a budget of restarts and a pause that doubles
-after each; both start anew once it has run for longer than the next pause. A cause that a restart cannot cure ends the trying at
-once, and a task that was fenced is never restarted: its successor is at work.
+Only failures are restarted. What an operator paused or stopped stays so; what a file gives to Spark is not touched; a
+difference between file and cluster is reported and left to `connectors apply`. Each connector has a budget of restarts and a
+pause that doubles after each; both are reset once it has run for longer than the next pause. A cause that a restart cannot
+cure ends the restarts at once, and a fenced task is never restarted: its successor is at work.
 """
 
 import json
@@ -12,21 +12,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Protocol
 
+from playhead.config import Context
 from playhead.connect.answers import ConnectorStatus
-from playhead.connectors.causes import Verdict, cause_of, find_verdict
+from playhead.connect.rest import Rest, open_rest
+from playhead.connectors.plan.check import PluginKeys
 from playhead.connectors.secrets import SecretKeys
-from playhead.connectors.status import hidden, phrase
+from playhead.connectors.status import find_all, hidden, keys_for_traces, phrase
+from playhead.connectors.traces import Verdict, cause_of, find_verdict
 from playhead.errors import AccessDenied, Busy, Invalid, NotFound, PlayheadError, Unreachable, Untrusted
-from playhead.model import ConnectorSpec, Engine, WantedState
+from playhead.model import ConnectorSpec, Deadline, Engine, WantedState
 from playhead.model.moments import to_iso
 
 LONGEST_PAUSE_SECONDS = 3600.0
 Part = int | None  # a task; None: the connector itself
 
 
-class Kind(StrEnum):
+class EventKind(StrEnum):
     FAILED = "failed"
     RESTARTING = "restarting"
     WOULD_RESTART = "would-restart"
@@ -48,7 +53,7 @@ class Event:
     """`connector` None: all of them. `next_try`: not before this time."""
 
     time: datetime
-    event: Kind
+    event: EventKind
     connector: str | None = None
     task: int | None = None
     cause: str | None = None
@@ -78,7 +83,7 @@ class Seen:
     keys: SecretKeys = field(default_factory=SecretKeys)
 
 
-class Cluster(Protocol):
+class WatchedCluster(Protocol):
     def look(self) -> Mapping[str, Seen]: ...
 
     def restart(self, name: str, parts: Sequence[Part] | None) -> None:
@@ -87,7 +92,7 @@ class Cluster(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RestartPolicy:
     """Without `execute` nothing is restarted, and it is told what would be."""
 
     interval_seconds: float = 10.0
@@ -131,8 +136,8 @@ class Watch:
 
     def __init__(
         self,
-        cluster: Cluster,
-        policy: Policy,
+        cluster: WatchedCluster,
+        policy: RestartPolicy,
         tell: Callable[[Event], None],
         wishes: Callable[[], Iterable[ConnectorSpec]] | None = None,
         clock: Clock = Clock(),
@@ -180,24 +185,24 @@ class Watch:
             if self._specs is None:
                 raise
             if error.what != self._bad_files:
-                self._tell(Kind.FILES_INVALID, cause=error.what)
+                self._tell(EventKind.FILES_INVALID, cause=error.what)
             self._bad_files = error.what
 
     def _lost(self, error: PlayheadError) -> None:
         if self._outage is None:
-            self._tell(Kind.UNREACHABLE, cause=error.what)
+            self._tell(EventKind.UNREACHABLE, cause=error.what)
         self._outage = error.what
 
     def _found_again(self) -> None:
         if self._outage is not None:
             self._outage = None
-            self._tell(Kind.REACHABLE)
+            self._tell(EventKind.REACHABLE)
 
     def _round(self, seen: Mapping[str, Seen]) -> bool:
         wanted = seen if self._specs is None else self._specs
         for name in [name for name in self._cares if name not in wanted and name not in seen]:
             del self._cares[name]
-            self._tell(Kind.GONE, name)
+            self._tell(EventKind.GONE, name)
         healthy = [self._kept(name, seen.get(name)) for name in sorted(wanted)]  # each one, not up to the first
         return all(healthy)
 
@@ -210,15 +215,15 @@ class Watch:
         if spec is not None and spec.engine is Engine.SPARK:
             return self._of_spark(name, care, seen)
         if seen is None:
-            return self._say(name, care, Kind.MISSING, "it is in the files, but not in the cluster")
+            return self._say(name, care, EventKind.MISSING, "it is in the files, but not in the cluster")
         if seen.status is None:
-            return self._say(name, care, Kind.NOT_RUNNING, "starting")
+            return self._say(name, care, EventKind.NOT_RUNNING, "starting")
         wish = spec.state if spec else None
         state = seen.status.connector.state
         if state in ("PAUSED", "STOPPED"):
             return self._rests(name, care, state.lower(), wish)
         if wish in (WantedState.PAUSED, WantedState.STOPPED):
-            return self._say(name, care, Kind.DIFFERS, f"the file wants it {wish}, it is {phrase(seen.status)}")
+            return self._say(name, care, EventKind.DIFFERS, f"the file wants it {wish}, it is {phrase(seen.status)}")
         if failures := _failures(seen):
             care.healthy_since = None
             self._cure(name, care, failures)
@@ -228,25 +233,25 @@ class Watch:
     def _of_spark(self, name: str, care: _Care, seen: Seen | None) -> bool:
         state = seen.status.connector.state if seen and seen.status else None
         if state in (None, "STOPPED"):
-            return not self._say(name, care, Kind.LEFT_ALONE, "engine: spark")
+            return not self._say(name, care, EventKind.LEFT_ALONE, "engine: spark")
         return self._say(
-            name, care, Kind.DIFFERS, f"engine: spark, but Connect has it {state.lower() if state else ''}"
+            name, care, EventKind.DIFFERS, f"engine: spark, but Connect has it {state.lower() if state else ''}"
         )
 
     def _rests(self, name: str, care: _Care, state: str, wish: WantedState | None) -> bool:
         care.failed.clear()
         if wish is None or wish == state:
-            return not self._say(name, care, Kind.LEFT_ALONE, state)
-        return self._say(name, care, Kind.DIFFERS, f"the file wants it {wish}, it is {state}")
+            return not self._say(name, care, EventKind.LEFT_ALONE, state)
+        return self._say(name, care, EventKind.DIFFERS, f"the file wants it {wish}, it is {state}")
 
     def _runs(self, name: str, care: _Care, status: ConnectorStatus) -> bool:
         now = phrase(status)
         if now != "running":
             care.healthy_since = None
-            return self._say(name, care, Kind.NOT_RUNNING, now)
+            return self._say(name, care, EventKind.NOT_RUNNING, now)
         elapsed = self._clock.elapsed()
         if care.ill or care.said is not None:
-            self._tell(Kind.RECOVERED, name, attempt=care.attempts or None)
+            self._tell(EventKind.RECOVERED, name, attempt=care.attempts or None)
         care.ill, care.said, care.failed, care.given_up = False, None, {}, {}
         if care.healthy_since is None:
             care.healthy_since = elapsed
@@ -265,7 +270,7 @@ class Watch:
         for failure in failures:
             if failure.part not in care.failed or care.failed[failure.part] != failure.cause:
                 later = care.not_before if waiting and failure.verdict is None else None
-                self._tell(Kind.FAILED, name, failure.part, failure.cause, next_try=self._at(later))
+                self._tell(EventKind.FAILED, name, failure.part, failure.cause, next_try=self._at(later))
                 care.given_up.pop(failure.part, None)
         care.failed = {failure.part: failure.cause for failure in failures}
         for failure in failures:
@@ -281,13 +286,13 @@ class Watch:
     def _give_up(self, name: str, care: _Care, part: Part, why: str) -> None:
         if care.given_up.get(part) != why:
             care.given_up[part] = why
-            self._tell(Kind.GAVE_UP, name, part, why, attempt=care.attempts)
+            self._tell(EventKind.GAVE_UP, name, part, why, attempt=care.attempts)
 
     def _restart(self, name: str, care: _Care, parts: Sequence[Part] | None) -> None:
         task = parts[0] if parts is not None and len(parts) == 1 else None
         if not self._policy.execute:
             care.not_before = float("inf")  # told once; a dry run has no second try
-            self._tell(Kind.WOULD_RESTART, name, task, attempt=care.attempts + 1)
+            self._tell(EventKind.WOULD_RESTART, name, task, attempt=care.attempts + 1)
             return
         care.attempts += 1
         care.not_before = self._clock.elapsed() + self._policy.pause_seconds(care.attempts)
@@ -300,15 +305,15 @@ class Watch:
         except PlayheadError as error:
             if isinstance(error, Unreachable | Busy):
                 care.attempts -= 1  # it was not tried: the worker was not there to do it
-            self._tell(Kind.RESTART_FAILED, name, task, error.what, care.attempts, self._at(care.not_before))
+            self._tell(EventKind.RESTART_FAILED, name, task, error.what, care.attempts, self._at(care.not_before))
             return
         for part in list(care.failed) if parts is None else parts:
             del care.failed[part]  # what fails now has failed again
-        self._tell(Kind.RESTARTING, name, task, None, care.attempts, self._at(care.not_before))
+        self._tell(EventKind.RESTARTING, name, task, None, care.attempts, self._at(care.not_before))
 
     # Telling
 
-    def _say(self, name: str, care: _Care, kind: Kind, cause: str) -> bool:
+    def _say(self, name: str, care: _Care, kind: EventKind, cause: str) -> bool:
         """Tells a state once. Always False, for whoever is in it is not as wanted."""
         if care.said != (kind, cause):
             care.said = (kind, cause)
@@ -317,7 +322,7 @@ class Watch:
 
     def _tell(
         self,
-        kind: Kind,
+        kind: EventKind,
         connector: str | None = None,
         task: Part = None,
         cause: str | None = None,
@@ -343,3 +348,44 @@ def _failures(seen: Seen) -> list[_Failure]:
             cause = cause_of(hidden(trace, seen.config, seen.keys)) if trace else None
             found.append(_Failure(part, cause, find_verdict(trace)))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class RestCluster:
+    """The connectors of a context that one of the words means; all of them without words."""
+
+    context: Context
+    words: tuple[str, ...] = ()
+
+    def look(self) -> Mapping[str, Seen]:
+        with self._rest() as rest:
+            found = [(info, status) for info, status in find_all(rest) if self.watches(info.name)]
+            plugins = PluginKeys(rest)
+            keys = {info.name: keys_for_traces(plugins, info, status) for info, status in found}
+        return {info.name: Seen(status, info.config, keys[info.name]) for info, status in found}
+
+    def watches(self, name: str) -> bool:
+        return not self.words or any(name == word or fnmatchcase(name, word) for word in self.words)
+
+    def restart(self, name: str, parts: Sequence[Part] | None) -> None:
+        with self._rest() as rest:
+            if parts is None:
+                rest.restart(name, tasks=True, only_failed=True)
+                return
+            for part in parts:
+                if part is None:
+                    rest.restart(name, tasks=False, only_failed=True)
+                else:
+                    rest.restart_task(name, part)
+
+    def _rest(self) -> Rest:
+        return open_rest(self.context, Deadline(self.context.timeout_seconds))
+
+
+def wishes_of(
+    paths: Sequence[Path | str], stdin: bytes | None, watches: Callable[[str], bool], *, shared_topics: bool = False
+) -> Callable[[], Iterable[ConnectorSpec]]:
+    """Reads the files each time it is called."""
+    from playhead.connectors.files.read import read_specs
+
+    return lambda: [spec for spec in read_specs(paths, stdin=stdin, shared_topics=shared_topics) if watches(spec.name)]

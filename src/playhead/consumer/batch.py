@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from playhead.consumer.keeping import Step
+from playhead.consumer.keeping import KeptStep
 from playhead.errors import Refused
 from playhead.kafka.member import Record
 from playhead.model import OffsetRange, RangeSet
@@ -32,7 +32,7 @@ class Batch:
         self,
         records: Sequence[Record],
         ranges: Sequence[OffsetRange],
-        steps: Sequence[Step],
+        steps: Sequence[KeptStep],
         transact: "Callable[[Batch], AbstractContextManager[Transaction]]",
         finish: "Callable[[Batch], None]",
     ) -> None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Self
 
 from playhead.consumer.batch import Batch, State
 from playhead.consumer.bounds import Bounds, get_topic_id, list_bounds
-from playhead.consumer.keeping import KafkaKeeper, Keeper, Step, TakenOver
+from playhead.consumer.keeping import KafkaKeeper, Keeper, KeptStep, TakenOver
 from playhead.consumer.options import Options
-from playhead.consumer.owned import Owned, Policy
+from playhead.consumer.owned import Owned, StartPolicy
 from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.kafka.client import Admin
 from playhead.kafka.member import Member, Polled, passes
@@ -57,7 +57,7 @@ class Batches:
             for topic in () if options.patterns else options.topics:
                 get_topic(self._admin, topic, Deadline(options.timeout_seconds))
             publisher = self._make_keeper(parts)
-            policy = Policy(options.start, options.out_of_range)
+            policy = StartPolicy(options.start, options.out_of_range)
             self._owned = Owned(self._keeper, policy, self._ask, options.session_seconds)
             self._member = Member(options.client, options.member_settings(), self)
             parts.callback(self._member.close)
@@ -270,7 +270,7 @@ class Batches:
         batch._state = State.COMMITTED
         self._committed(batch._steps)
 
-    def _committed(self, steps: Sequence[Step]) -> None:
+    def _committed(self, steps: Sequence[KeptStep]) -> None:
         self._owned.committed(steps)
         if self._table is not None:
             self._table.publish(steps)

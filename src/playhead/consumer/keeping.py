@@ -31,12 +31,12 @@ class Beginning(NamedTuple):
     offset: int | None
 
 
-class Kept(NamedTuple):
+class KeptOffset(NamedTuple):
     offset: int
     epoch: int
 
 
-class Step(NamedTuple):
+class KeptStep(NamedTuple):
     """One partition's part of a batch: its stored offset goes from `before` to `after`."""
 
     place: TopicPartition
@@ -46,11 +46,13 @@ class Step(NamedTuple):
 
 
 class Keeper(Protocol):
-    def claim(self, wanted: Mapping[TopicPartition, Beginning], *, polite: bool = False) -> dict[TopicPartition, Kept]:
+    def claim(
+        self, wanted: Mapping[TopicPartition, Beginning], *, polite: bool = False
+    ) -> dict[TopicPartition, KeptOffset]:
         """Takes these partitions over and tells where they stand. Polite: leaves those that another live consumer holds."""
         ...
 
-    def finish(self, steps: Sequence[Step]) -> None:
+    def finish(self, steps: Sequence[KeptStep]) -> None:
         """Moves the stored offsets."""
         ...
 
@@ -58,7 +60,7 @@ class Keeper(Protocol):
         """Once in every turn: sends what waits to be sent, and raises what went wrong in the background."""
         ...
 
-    def beat(self) -> dict[TopicPartition, Kept] | None:
+    def beat(self) -> dict[TopicPartition, KeptOffset] | None:
         """A sign of life; what is still ours, or None where nobody else could have taken it."""
         ...
 
@@ -95,7 +97,9 @@ class KafkaKeeper:
             raise RuntimeError("this keeper was not given its member")
         return self._member
 
-    def claim(self, wanted: Mapping[TopicPartition, Beginning], *, polite: bool = False) -> dict[TopicPartition, Kept]:
+    def claim(
+        self, wanted: Mapping[TopicPartition, Beginning], *, polite: bool = False
+    ) -> dict[TopicPartition, KeptOffset]:
         del polite  # nothing is held in Kafka that could be left to another
         committed = self.member.committed(wanted, self._seconds)
         kept = {}
@@ -103,10 +107,10 @@ class KafkaKeeper:
             offset = self._unsure.get(place, committed.get(place, beginning.offset))
             if offset is None:
                 raise no_offset(place)
-            kept[place] = Kept(offset, 0)
+            kept[place] = KeptOffset(offset, 0)
         return kept
 
-    def finish(self, steps: Sequence[Step]) -> None:
+    def finish(self, steps: Sequence[KeptStep]) -> None:
         offsets = {step.place: step.after for step in steps}
         self._unsure |= offsets
         if self._mode == "auto":

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from playhead.consumer.bounds import Bounds
-from playhead.consumer.keeping import Beginning, Keeper, Kept, Step
+from playhead.consumer.keeping import Beginning, Keeper, KeptOffset, KeptStep
 from playhead.errors import Refused
 from playhead.kafka.member import Polled, Record
 from playhead.model import OffsetRange, TopicPartition
@@ -21,7 +21,7 @@ Ask = Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, Bounds]]
 
 
 @dataclass(slots=True)
-class Place:
+class ReadPosition:
     """`kept`: what the store holds. `position`: the next offset to deliver. `seen`: up to here nothing is left to deliver.
 
     `settled`: the last thing that happened here was a commit, not a seek; only then an end that was seen is believed. A seek
@@ -37,7 +37,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class StartPolicy:
     """Where to begin without a stored offset, and what to do with one that Kafka no longer (or not yet) has."""
 
     start: str
@@ -62,8 +62,8 @@ class Policy:
 
 
 class Owned:
-    def __init__(self, keeper: Keeper, policy: Policy, ask: Ask, patience_seconds: float) -> None:
-        self.places: dict[TopicPartition, Place] = {}
+    def __init__(self, keeper: Keeper, policy: StartPolicy, ask: Ask, patience_seconds: float) -> None:
+        self.places: dict[TopicPartition, ReadPosition] = {}
         self.rewind: set[TopicPartition] = set()
         self._astray: dict[TopicPartition, float] = {}
         self._keeper = keeper
@@ -97,9 +97,9 @@ class Owned:
                 self._astray[place] = time.monotonic()
                 self._retry_at = time.monotonic() + RETRY_SECONDS
 
-    def compare(self, kept: Mapping[TopicPartition, Kept]) -> None:
+    def compare(self, kept: Mapping[TopicPartition, KeptOffset]) -> None:
         """What is stored now; whatever differs is astray."""
-        self.doubt(place for place, at in self.places.items() if kept.get(place) != Kept(at.kept, at.epoch))
+        self.doubt(place for place, at in self.places.items() if kept.get(place) != KeptOffset(at.kept, at.epoch))
 
     def find_again(self) -> list[TopicPartition]:
         """Reads the store for those astray; the answer are those that can go on.
@@ -126,7 +126,7 @@ class Owned:
             unmoved = known is not None and (known.kept, known.epoch) == (offset, epoch)
             position = known.position if known is not None and unmoved else offset
             within = self.policy.within(place, position, bounds[place])
-            self.places[place] = Place(bounds[place].topic_id, epoch, offset, within)
+            self.places[place] = ReadPosition(bounds[place].topic_id, epoch, offset, within)
             self._astray.pop(place, None)
             self.rewind.add(place)
         return list(kept)
@@ -143,7 +143,7 @@ class Owned:
             self.places[place].settled = False
             self.rewind.add(place)
 
-    def take(self, polled: Polled) -> tuple[list[Record], list[OffsetRange], list[Step]]:
+    def take(self, polled: Polled) -> tuple[list[Record], list[OffsetRange], list[KeptStep]]:
         """The records that continue where we stand, their ranges, and the steps that finish them. Nothing moves yet."""
         ends: dict[TopicPartition, int] = {}
         records: list[Record] = []
@@ -159,18 +159,18 @@ class Owned:
                 ends[place] = max(ends[place], end)
             elif place in self.places and place not in self._astray:
                 self.places[place].seen = end
-        steps = [Step(place, self.places[place].epoch, self.places[place].kept, end) for place, end in ends.items()]
+        steps = [KeptStep(place, self.places[place].epoch, self.places[place].kept, end) for place, end in ends.items()]
         ranges = [
             OffsetRange(place.topic, self.places[place].topic_id, place.partition, self.places[place].position, end)
             for place, end in ends.items()
         ]
         return records, ranges, steps
 
-    def delivered(self, steps: Sequence[Step]) -> None:
+    def delivered(self, steps: Sequence[KeptStep]) -> None:
         for step in steps:
             self.places[step.place].position = step.after
 
-    def committed(self, steps: Sequence[Step]) -> None:
+    def committed(self, steps: Sequence[KeptStep]) -> None:
         for step in steps:
             if at := self.places.get(step.place):
                 at.kept = step.after
@@ -181,10 +181,10 @@ class Owned:
         starts = {TopicPartition(item.topic, item.partition): item.start for item in ranges}
         self.move({place: start for place, start in starts.items() if place in self.places})
 
-    def quiet_steps(self) -> list[Step]:
+    def quiet_steps(self) -> list[KeptStep]:
         """Where we are at the end and only markers of transactions lie behind the last record: nothing to process there."""
         return [
-            Step(place, at.epoch, at.kept, at.seen)
+            KeptStep(place, at.epoch, at.kept, at.seen)
             for place, at in self.places.items()
             if at.settled and at.seen > at.position == at.kept and place not in self._astray
         ]

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from playhead.consumer.keeping import Beginning, KafkaKeeper, Kept, Step, TakenOver, no_offset
+from playhead.consumer.keeping import Beginning, KafkaKeeper, KeptOffset, KeptStep, TakenOver, no_offset
 from playhead.errors import Busy, Refused, Unreachable
 from playhead.ledger.consumer_offsets import Begin, OffsetMove, OffsetRow, OffsetsTable
 from playhead.model import TopicPartition
@@ -41,7 +41,9 @@ class TableKeeper:
         with self._database.transaction(self._doing) as connection, translated(self._doing):
             self._table.ensure(connection)
 
-    def claim(self, wanted: Mapping[TopicPartition, Beginning], *, polite: bool = False) -> dict[TopicPartition, Kept]:
+    def claim(
+        self, wanted: Mapping[TopicPartition, Beginning], *, polite: bool = False
+    ) -> dict[TopicPartition, KeptOffset]:
         begins = {place: Begin(*beginning) for place, beginning in wanted.items()}
         with self._database.transaction(self._doing) as connection, translated(self._doing):
             rows = self._table.claim(connection, self._group, self.holder, begins, polite=polite)
@@ -51,10 +53,10 @@ class TableKeeper:
                     raise no_offset(place)
                 if row is not None:
                     _check_incarnation(row, beginning.topic_id)
-        return {place: Kept(row.next_offset, row.epoch) for place, row in rows.items()}
+        return {place: KeptOffset(row.next_offset, row.epoch) for place, row in rows.items()}
 
     @contextmanager
-    def transaction(self, steps: Sequence[Step]) -> Iterator[Transaction]:
+    def transaction(self, steps: Sequence[KeptStep]) -> Iterator[Transaction]:
         doing = "committing a batch"
         limit = self._max_poll_seconds
         with self._database.transaction(doing, idle_limit_seconds=limit, lock_seconds=None) as connection:
@@ -62,11 +64,11 @@ class TableKeeper:
             with translated(doing):
                 self._advance(connection, steps)
 
-    def finish(self, steps: Sequence[Step]) -> None:
+    def finish(self, steps: Sequence[KeptStep]) -> None:
         with self.transaction(steps):
             pass
 
-    def publish(self, steps: Sequence[Step]) -> None:
+    def publish(self, steps: Sequence[KeptStep]) -> None:
         """Told when steps are committed; sent to Kafka in the next turn, for this one is done."""
         if self._publisher is not None:
             self._publisher.finish(steps)
@@ -75,10 +77,10 @@ class TableKeeper:
         if self._publisher is not None:
             self._publisher.tend()
 
-    def beat(self) -> dict[TopicPartition, Kept]:
+    def beat(self) -> dict[TopicPartition, KeptOffset]:
         with self._database.transaction(self._doing) as connection, translated(self._doing):
             rows = self._table.beat(connection, self._group, self.holder)
-        return {place: Kept(row.next_offset, row.epoch) for place, row in rows.items()}
+        return {place: KeptOffset(row.next_offset, row.epoch) for place, row in rows.items()}
 
     def revoked(self, places: Collection[TopicPartition]) -> None:
         if self._publisher is not None:
@@ -102,7 +104,7 @@ class TableKeeper:
         ):
             self._table.release(connection, self._group, self.holder, places)
 
-    def _advance(self, connection: Connection, steps: Sequence[Step]) -> None:
+    def _advance(self, connection: Connection, steps: Sequence[KeptStep]) -> None:
         moves = [OffsetMove(*step) for step in steps]
         refused = self._table.advance(connection, self._group, self.holder, moves)
         if refused is not None:

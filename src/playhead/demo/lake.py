@@ -34,7 +34,7 @@ connectors:
 """
 
 
-class Lake:
+class LakeAct:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.lab = stage.lab

@@ -8,7 +8,7 @@ CONNECTOR = "demo-file-source"
 TOPIC = "demo-lines"
 
 
-class Positions:
+class PositionsAct:
     def __init__(self, stage: Stage) -> None:
         self.lab = stage.lab
         self.say = stage.say

@@ -31,7 +31,7 @@ connectors:
 """
 
 
-class Tables:
+class TablesAct:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.lab = stage.lab

@@ -16,7 +16,7 @@ from playhead.errors import AccessDenied, PlayheadError, TimedOut, Unreachable, 
 from playhead.kafka.faults import code_of, fault_of, translated
 from playhead.kafka.properties import ClientSettings
 from playhead.model import Deadline, Secret
-from playhead.net import Listener, identify
+from playhead.net import FoundListener, identify
 
 CLIENT_ID = "playhead"
 SILENT = logging.getLogger("playhead.librdkafka")
@@ -149,22 +149,22 @@ def diagnosis(settings: ClientSettings, errors: list[KafkaError], deadline: Dead
     findings = [(server, identify(*_address(server), seconds)) for server in servers]
     server, listener = findings[0]
     waited = f"no Kafka broker could be reached within {deadline.seconds:g} s"
-    if listener is Listener.KAFKA and tls:
+    if listener is FoundListener.KAFKA and tls:
         return WrongProtocol(
             f"{server} speaks Kafka without TLS", "set security.protocol to PLAINTEXT or SASL_PLAINTEXT"
         )
-    if listener is Listener.KAFKA:
+    if listener is FoundListener.KAFKA:
         return TimedOut(
             f"{server} answers, but the cluster does not: {_last(errors) or waited}",
             "check security.protocol and the addresses the brokers advertise",
         )
-    if listener is Listener.TLS and not tls:
+    if listener is FoundListener.TLS and not tls:
         return WrongProtocol(f"{server} expects TLS", "set security.protocol to SSL or SASL_SSL")
-    if listener is Listener.HTTP:
+    if listener is FoundListener.HTTP:
         return WrongProtocol(
             f"{server} speaks HTTP, not Kafka", "a Connect URL belongs to --connect; --bootstrap-server names brokers"
         )
-    if listener in (Listener.UNKNOWN, Listener.TLS):
+    if listener in (FoundListener.UNKNOWN, FoundListener.TLS):
         return WrongProtocol(f"{server} does not speak Kafka: {_last(errors) or listener.value}")
     said = "; ".join(f"{name} {what.value}" for name, what in findings)
     return Unreachable(said, "is the broker running, and is this its address? `playhead lab up` starts a local one")

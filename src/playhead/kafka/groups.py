@@ -43,7 +43,7 @@ class GroupListing:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     id: str
     client_id: str
     host: str
@@ -56,7 +56,7 @@ class Group:
 
     name: str
     state: str
-    members: tuple[Member, ...]
+    members: tuple[GroupMember, ...]
     type: str = "classic"
 
 
@@ -132,7 +132,7 @@ def count_members(admin: Admin, name: str, deadline: Deadline) -> int:
 
 def _group(name: str, found: Any) -> Group:
     members = tuple(
-        Member(
+        GroupMember(
             m.member_id,
             m.client_id,
             m.host,

@@ -1,7 +1,8 @@
 """Java's partitioner for keyed records: murmur2 of the key bytes, sign dropped, modulo the number of partitions.
 
-The hash is written down once, in `_hash`: over the 32-bit words of one key, of many keys that lie side by side in one large integer
-(64 bits apart, so that one multiplication multiplies them all and none runs into its neighbour), or of whole columns of numpy.
+The hash is written down once, in `_hash`: over the 32-bit words of one key, of many keys that lie side by side in one large
+integer (64 bits apart, so that one multiplication multiplies them all and none runs into its neighbour), or of whole columns
+of numpy.
 """
 
 import struct
@@ -48,7 +49,8 @@ def partitions_of(keys: Sequence[bytes], partitions: int) -> list[int]:
 
 
 def partitions_of_column(keys: "pa.Array", partitions: int, without_key: int) -> "npt.NDArray[np.int64]":
-    """Where a Java producer puts the keys of an Arrow column of strings or binaries; a null goes to the partition `without_key`."""
+    """Where a Java producer puts the keys of an Arrow column of strings or binaries; a null goes to the partition
+    `without_key`."""
     import numpy as np
     import pyarrow as pa
     from numpy.lib.stride_tricks import sliding_window_view
@@ -74,8 +76,8 @@ def partitions_of_column(keys: "pa.Array", partitions: int, without_key: int) ->
 
 
 def _hash(words: Iterable[Any], rest: Any, length: int, ones: int = 1) -> Any:
-    """The unsigned hash. `words`: the whole words of a key, or of many; `rest`: the up to three bytes after them. `ones` has a 1 in
-    the place of every key of a large integer."""
+    """The unsigned hash. `words`: the whole words of a key, or of many; `rest`: the up to three bytes after them. `ones` has
+    a 1 in the place of every key of a large integer."""
     low = ones * _MASK
     h: Any = ones * ((SEED ^ length) & _MASK)
     for word in words:

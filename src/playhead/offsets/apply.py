@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from playhead.errors import Invalid, OutcomeUnknown, PlayheadError
 from playhead.model import Change, Map, Outcome, Outcomes, Plan, Result
-from playhead.offsets.journal import Entry, Journal
+from playhead.offsets.journal import Journal, JournalEntry
 from playhead.stores import Snapshot, Store, moved_since, shown
 
 
@@ -26,7 +26,7 @@ class Applied:
     """`entry` None: nothing was written, so nothing was journalled. `warning`: what went wrong after the writing."""
 
     outcomes: Outcomes
-    entry: Entry | None
+    entry: JournalEntry | None
     warning: str = ""
 
 
@@ -35,7 +35,7 @@ def apply_plan(
     plan: Plan,
     journal: Journal,
     consent: Consent = Consent(),
-    on_begin: Callable[[Entry], None] = lambda entry: None,
+    on_begin: Callable[[JournalEntry], None] = lambda entry: None,
 ) -> Applied:
     """Carries the plan out. Raises only while nothing was written. `on_begin` hears of the journal's entry before that."""
     if plan.is_empty:
@@ -132,7 +132,7 @@ def _judged(outcome: Outcome, positions: Mapping[tuple[str, Map], Map | None]) -
     return replace(outcome, result=Result.FAILED, detail=detail)
 
 
-def plan_undo(entry: Entry, store: Store) -> Plan:
+def plan_undo(entry: JournalEntry, store: Store) -> Plan:
     """The plan that puts back what an apply overwrote, seen from what the store holds now."""
     current = store.snapshot(entry.owners).current()
     changes, warnings = [], []
@@ -161,7 +161,7 @@ def plan_undo(entry: Entry, store: Store) -> Plan:
     return Plan.of(store.uri, changes, warnings)
 
 
-def _perhaps_done(entry: Entry) -> list[Change]:
+def _perhaps_done(entry: JournalEntry) -> list[Change]:
     """All changes of an apply that was cut off; else those that were made, or may have been."""
     if entry.outcomes is None:
         return list(entry.plan.changes)

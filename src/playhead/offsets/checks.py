@@ -20,7 +20,7 @@ from playhead.offsets.logs import Logs, find_logs, place_of
 from playhead.offsets.selection import Target
 from playhead.offsets.sinks import as_sink_ledger
 from playhead.stores import Snapshot, Store, is_kafka_place
-from playhead.stores.spark_checkpoint import SparkCheckpoint
+from playhead.stores.checkpoint.store import SparkCheckpoint
 
 SOURCE_STORES = ("kafka:", "file:")
 

@@ -17,7 +17,7 @@ from playhead.kafka.groups import (
     Committed,
     Group,
     GroupListing,
-    Member,
+    GroupMember,
     describe_groups,
     get_group,
     list_committed,
@@ -67,7 +67,7 @@ class ShownGroup:
     group: str
     type: str
     state: str
-    members: tuple[Member, ...] | None = None
+    members: tuple[GroupMember, ...] | None = None
     rows: tuple[LagRow, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -161,7 +161,7 @@ def _lag_times(
 
 
 def _lag_row(
-    tp: TopicPartition, commit: Committed | None, member: Member | None, facts: _Facts, seconds: float | None
+    tp: TopicPartition, commit: Committed | None, member: GroupMember | None, facts: _Facts, seconds: float | None
 ) -> LagRow:
     span = facts.spans.get(tp)
     return LagRow(

@@ -59,7 +59,7 @@ class _EntryFile(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """One apply. `outcomes` None: it was cut off, or is under way. `states`: what connectors were in before `--stop`."""
 
     id: str
@@ -102,10 +102,10 @@ class Journal:
 
     def begin(
         self, plan: Plan, saved: Iterable[Stored], lifted: Sequence[str] = (), states: Mapping[str, str] | None = None
-    ) -> Entry:
+    ) -> JournalEntry:
         """On disk when this returns: only then may the store be touched."""
         started = datetime.now(UTC)
-        entry = Entry(
+        entry = JournalEntry(
             id=f"{started:%Y%m%dT%H%M%S}{started.microsecond // 1000:03d}-{plan.id[:8]}-{os.urandom(2).hex()}",
             who=who_am_i(),
             started=started,
@@ -117,14 +117,14 @@ class Journal:
         self._save(entry)
         return entry
 
-    def finish(self, entry: Entry, outcomes: Outcomes) -> Entry:
-        done = Entry(
+    def finish(self, entry: JournalEntry, outcomes: Outcomes) -> JournalEntry:
+        done = JournalEntry(
             entry.id, entry.who, entry.started, entry.plan, entry.saved, entry.lifted, entry.states, _now(), outcomes
         )
         self._save(done)
         return done
 
-    def list(self) -> tuple[list[Entry], list[str]]:
+    def list(self) -> tuple[list[JournalEntry], list[str]]:
         """Newest first, and a sentence about each file that cannot be read."""
         entries, faults = [], []
         for path in sorted(self.folder.glob("*.json"), reverse=True):
@@ -135,14 +135,14 @@ class Journal:
         entries.sort(key=lambda entry: entry.started, reverse=True)
         return entries, faults
 
-    def get(self, entry_id: str) -> Entry:
+    def get(self, entry_id: str) -> JournalEntry:
         path = self.folder / f"{entry_id}.json"
         if not _ID.fullmatch(entry_id) or not path.is_file():
             known = [found.stem for found in self.folder.glob("*.json")]
             raise NotFound("journal entry", entry_id, known, None if known else f"{self.folder} holds no entry")
         return _load(path)
 
-    def _save(self, entry: Entry) -> None:
+    def _save(self, entry: JournalEntry) -> None:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(self.folder / f"{entry.id}.json", _encoded(entry))
@@ -179,7 +179,7 @@ def _saved(entry: Stored) -> SavedEntry:
     )
 
 
-def _encoded(entry: Entry) -> bytes:
+def _encoded(entry: JournalEntry) -> bytes:
     outcomes = None if entry.outcomes is None else [_OutcomeFile(o.result.value, o.detail) for o in entry.outcomes]
     document = _EntryFile(
         JOURNAL_VERSION,
@@ -197,7 +197,7 @@ def _encoded(entry: Entry) -> bytes:
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
-def _load(path: Path) -> Entry:
+def _load(path: Path) -> JournalEntry:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_EntryFile)
         if found.playhead_journal != JOURNAL_VERSION:
@@ -206,7 +206,7 @@ def _load(path: Path) -> Entry:
         outcomes = None if found.outcomes is None else _outcomes(plan, found.outcomes)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, OSError) as error:
         raise Invalid(f"{path} cannot be read: {error}") from None
-    return Entry(
+    return JournalEntry(
         found.id, found.who, found.started, plan, tuple(found.saved), tuple(found.lifted), found.states, found.finished,
         outcomes,
     )  # fmt: skip

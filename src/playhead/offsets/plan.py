@@ -22,7 +22,7 @@ from playhead.offsets.reset_words import Reset, Word
 from playhead.offsets.selection import Target
 from playhead.offsets.sinks import as_sink_ledger
 from playhead.stores import Snapshot, Store
-from playhead.stores.spark_checkpoint import SparkCheckpoint
+from playhead.stores.checkpoint.store import SparkCheckpoint
 
 NEW_BY_IMPORT = "`playhead offsets import FILE`"
 ResetOf = Callable[[Store, Sequence[str]], Reset]

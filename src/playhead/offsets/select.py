@@ -18,7 +18,7 @@ from playhead.offsets.selection import GROUP, REST, TOPIC, Selection, Target
 from playhead.offsets.sinks import as_sink_ledger
 from playhead.offsets.workers import Connector
 from playhead.stores import Snapshot, Store, Stored, is_kafka_place
-from playhead.stores.opening import is_store, open_store
+from playhead.stores.open import is_store, open_store
 
 ORPHAN = "an orphan: no connector of this name exists; a new one would go on from here"
 

@@ -12,7 +12,7 @@ from playhead.offsets.sinks import Sinks
 from playhead.offsets.workers import Connector, Known, Worker, know_connectors, worker_of
 from playhead.stores import Access, Progress, Store
 from playhead.stores.config_topic import read_connector_configs
-from playhead.stores.opening import open_store
+from playhead.stores.open import open_store
 
 GROUP = "group:"
 REST, TOPIC = "rest", "topic"

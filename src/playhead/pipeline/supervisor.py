@@ -274,7 +274,7 @@ class _Runner:
         self.stop("interrupted")
 
     def beat(self) -> None:
-        """A heartbeat in every ledger; it brings back the wish of an operator to stop, and the news that another run took over."""
+        """A heartbeat in every ledger. It brings back a stop request, and the news that another run took over."""
         with self._beating:
             for held in self._held:
                 try:

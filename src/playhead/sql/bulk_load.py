@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from playhead.errors import Invalid, MissingExtra, PlayheadError, Rejected, RowsRefused
 from playhead.sql.address import parse_address
 from playhead.sql.database import Database
-from playhead.sql.merge import How, Layout, drop, empty, loaded_columns, merge, prepare, refusing
+from playhead.sql.merge import How, MergeLayout, drop, empty, loaded_columns, merge, prepare, refusing
 from playhead.sql.target_tables import quoted
 
 COPY_HEAD, COPY_TAIL = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
@@ -40,14 +40,14 @@ class Copying:
         self.connection = connection
         self.size = 0
         self._how = how
-        self._tables: dict[Layout, str] = {}
-        self._waiting: list[Layout] = []
+        self._tables: dict[MergeLayout, str] = {}
+        self._waiting: list[MergeLayout] = []
         self._copy: Any = None
         self._open = ExitStack()
         # In which the texts are, whatever the database's is.
         connection.execute(text("SET LOCAL client_encoding = 'UTF8'"))
 
-    def begin(self, layout: Layout) -> None:
+    def begin(self, layout: MergeLayout) -> None:
         """What is written from here on is of this layout. Where it comes back after others, all so far is merged first: the order
         counts, and a table for every change would not end well."""
         self._end()
@@ -76,7 +76,7 @@ class Copying:
             merge(self.connection, layout, self._how, self._number(layout))
         self._waiting.clear()
 
-    def attempt(self, layout: Layout, rows: Iterable[memoryview]) -> None:
+    def attempt(self, layout: MergeLayout, rows: Iterable[memoryview]) -> None:
         """Loaded and merged at once. Where they are refused, all is as it was before."""
         self._tables[layout] = self._prepared(layout)  # outlives the attempt
         with self.connection.begin_nested():
@@ -89,11 +89,11 @@ class Copying:
                 self._abandon()
                 raise
 
-    def _prepared(self, layout: Layout) -> str:
+    def _prepared(self, layout: MergeLayout) -> str:
         known = self._tables.get(layout)
         return known or prepare(self.connection, layout, self._how, len(self._tables))
 
-    def _number(self, layout: Layout) -> int:
+    def _number(self, layout: MergeLayout) -> int:
         return list(self._tables).index(layout)
 
     def _abandon(self) -> None:
@@ -153,7 +153,7 @@ class Trying:
         self._connection = connection
         self._how = how
 
-    def attempt(self, layout: Layout, rows: Iterable[tuple[object, ...]]) -> None:
+    def attempt(self, layout: MergeLayout, rows: Iterable[tuple[object, ...]]) -> None:
         """Where they are refused, all is as it was before."""
         trial = self._connection.begin_nested()
         try:
@@ -167,7 +167,9 @@ class Trying:
         trial.commit()
 
 
-def insert(connection: Connection, layout: Layout, how: How, number: int, rows: Iterable[tuple[object, ...]]) -> None:
+def insert(
+    connection: Connection, layout: MergeLayout, how: How, number: int, rows: Iterable[tuple[object, ...]]
+) -> None:
     """Into SQLite: prepared, loaded and merged."""
     table, columns = prepare(connection, layout, how, number), loaded_columns(layout, how)
     marks = ", ".join("?" for _ in columns)

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from playhead.errors import Busy, PlayheadError, Rejected, RowsRefused
 from playhead.sql.faults import fault_of
-from playhead.sql.target_tables import TableName, find_table, quoted
+from playhead.sql.target_tables import TargetTableName, find_table, quoted
 
 PARTITION, OFFSET, DELETED = "__playhead_partition", "__playhead_offset", "__playhead_deleted"
 META = (PARTITION, OFFSET, DELETED)
@@ -29,10 +29,10 @@ _OF_SQLITE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MergeLayout:
     """`kinds` are the types that the rows were made for, column by column."""
 
-    table: TableName
+    table: TargetTableName
     columns: tuple[str, ...]
     kinds: tuple[str, ...]
     keys: tuple[str, ...]
@@ -50,7 +50,7 @@ class How:
         return self.mode == "insert" and not self.deletes
 
 
-def prepare(connection: Connection, layout: Layout, how: How, number: int) -> str:
+def prepare(connection: Connection, layout: MergeLayout, how: How, number: int) -> str:
     """The table that rows of this layout are loaded into, as SQL names it, in a transaction that somebody else ends. `number`
     tells the layouts of one transaction apart; `loaded_columns` are what it takes."""
     with refusing(layout.table):
@@ -61,11 +61,11 @@ def prepare(connection: Connection, layout: Layout, how: How, number: int) -> st
     return _temporary(number)
 
 
-def loaded_columns(layout: Layout, how: How) -> tuple[str, ...]:
+def loaded_columns(layout: MergeLayout, how: How) -> tuple[str, ...]:
     return layout.columns if how.is_direct else (*META, *layout.columns)
 
 
-def merge(connection: Connection, layout: Layout, how: How, number: int) -> None:
+def merge(connection: Connection, layout: MergeLayout, how: How, number: int) -> None:
     """What was loaded counts from here on. Transactions that do this to one table wait for each other: two of them with the same
     keys in another order would block each other for ever."""
     if how.is_direct:
@@ -89,7 +89,7 @@ def drop(connection: Connection, how: How, number: int) -> None:
         connection.exec_driver_sql(f"DROP TABLE {_temporary(number)}")
 
 
-def temporary_statement(layout: Layout, dialect: str, number: int = 0) -> str:
+def temporary_statement(layout: MergeLayout, dialect: str, number: int = 0) -> str:
     columns = _list(layout.columns)
     ending = "ON COMMIT DROP AS" if dialect == "postgresql" else "AS"
     meta = f"CAST(0 AS int) AS {PARTITION}, CAST(0 AS bigint) AS {OFFSET}, CAST(NULL AS boolean) AS {DELETED}"
@@ -97,7 +97,7 @@ def temporary_statement(layout: Layout, dialect: str, number: int = 0) -> str:
     return _escaped(f"CREATE TEMPORARY TABLE {_temporary(number)} {ending} {nothing}", dialect)
 
 
-def merge_statements(layout: Layout, how: How, dialect: str, number: int = 0) -> list[str]:
+def merge_statements(layout: MergeLayout, how: How, dialect: str, number: int = 0) -> list[str]:
     """From the temporary table into the target."""
     made, source = [], _temporary(number)
     if how.deletes:
@@ -116,7 +116,7 @@ def _temporary(number: int) -> str:
     return f"playhead_merge_{number}"
 
 
-def _insert(layout: Layout, how: How, others: Sequence[str], dialect: str, source: str) -> str:
+def _insert(layout: MergeLayout, how: How, others: Sequence[str], dialect: str, source: str) -> str:
     columns = _list(layout.columns)
     chosen = (_last if how.mode == "upsert" else _after_deletion)(layout, source)
     replaces = how.mode == "upsert" and dialect == "sqlite"  # as the connector does
@@ -131,13 +131,13 @@ def _insert(layout: Layout, how: How, others: Sequence[str], dialect: str, sourc
     return f"{statement} ON CONFLICT ({_list(layout.keys)}) DO " + (f"UPDATE SET {sets}" if sets else "NOTHING")
 
 
-def _update(layout: Layout, others: Sequence[str], source: str) -> str:
+def _update(layout: MergeLayout, others: Sequence[str], source: str) -> str:
     sets = ", ".join(f"{quoted(name)} = last.{quoted(name)}" for name in others)
     found = " AND ".join(f"target.{quoted(name)} = last.{quoted(name)}" for name in layout.keys)
     return f"UPDATE {layout.table.sql} AS target SET {sets} FROM {_last(layout, source)} WHERE {found}"  # noqa: S608
 
 
-def _last(layout: Layout, source: str) -> str:
+def _last(layout: MergeLayout, source: str) -> str:
     """The last record of each key, unless that is a tombstone."""
     keys, columns = _list(layout.keys), _list(layout.columns)
     window = f"row_number() OVER (PARTITION BY {keys} ORDER BY {PARTITION} DESC, {OFFSET} DESC) AS __playhead_place"
@@ -146,7 +146,7 @@ def _last(layout: Layout, source: str) -> str:
     return f"(SELECT {told} FROM ({numbered}) AS numbered WHERE __playhead_place = 1 AND NOT {DELETED}) AS last"  # noqa: S608
 
 
-def _after_deletion(layout: Layout, source: str) -> str:
+def _after_deletion(layout: MergeLayout, source: str) -> str:
     """All records that came after the last tombstone of their key."""
     keys, columns = _list(layout.keys), _list(layout.columns)
     place = f"row_number() OVER (PARTITION BY {keys} ORDER BY {PARTITION}, {OFFSET}) AS __playhead_place"
@@ -164,7 +164,7 @@ def _escaped(statement: str, dialect: str) -> str:
     return statement.replace("%", "%%") if dialect == "postgresql" else statement
 
 
-def _check(connection: Connection, layout: Layout) -> None:
+def _check(connection: Connection, layout: MergeLayout) -> None:
     """The bytes of a row mean something only for the types that they were made for."""
     if connection.dialect.name == "postgresql":
         lock = f"LOCK TABLE {layout.table.sql} IN ROW EXCLUSIVE MODE"
@@ -178,14 +178,14 @@ def _check(connection: Connection, layout: Layout) -> None:
 
 
 @contextmanager
-def refusing(table: TableName) -> Iterator[None]:
+def refusing(table: TargetTableName) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
         raise refusal(error, table) from None
 
 
-def refusal(error: DBAPIError, table: TableName) -> PlayheadError:
+def refusal(error: DBAPIError, table: TargetTableName) -> PlayheadError:
     """The database did not take the rows: its own first line, and the names of the constraint and of the column."""
     state = str(getattr(error.orig, "sqlstate", "") or "")
     name = str(getattr(error.orig, "sqlite_errorname", "") or "")

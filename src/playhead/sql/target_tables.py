@@ -36,7 +36,7 @@ _COLUMNS = text(
 
 
 @dataclass(frozen=True, slots=True)
-class TableName:
+class TargetTableName:
     schema: str | None
     name: str
 
@@ -68,7 +68,7 @@ class TargetColumn:
 
 @dataclass(frozen=True, slots=True)
 class TargetTable:
-    name: TableName
+    name: TargetTableName
     columns: Mapping[str, TargetColumn]
     type: str = "TABLE"
 
@@ -86,7 +86,7 @@ def column_name(name: str, *, quotes: bool) -> str:
     return name if quotes else name.lower()
 
 
-def parse_table_name(text_: str, schema: str | None, *, quotes: bool) -> TableName:
+def parse_table_name(text_: str, schema: str | None, *, quotes: bool) -> TargetTableName:
     """`schema`: where a table without one is, None for where the database looks first."""
     parts, at = [], 0
     while found := _PART.match(text_, at):
@@ -99,10 +99,10 @@ def parse_table_name(text_: str, schema: str | None, *, quotes: bool) -> TableNa
             f"{text_!r} is not the name of a table", "name it like orders or sales.orders in table.name.format"
         )
     names = [column_name(part.strip(), quotes=quotes) for part in parts]
-    return TableName(names[0] if len(names) > 1 else schema, names[-1])
+    return TargetTableName(names[0] if len(names) > 1 else schema, names[-1])
 
 
-def find_table(connection: Connection, name: TableName) -> TargetTable | None:
+def find_table(connection: Connection, name: TargetTableName) -> TargetTable | None:
     if connection.dialect.name == "sqlite":
         return _find_sqlite(connection, name)
     found = connection.execute(_FIND, {"name": name.name, "schema": name.schema}).first()
@@ -114,7 +114,7 @@ def find_table(connection: Connection, name: TableName) -> TargetTable | None:
     return TargetTable(name, columns, kind)
 
 
-def create_table(connection: Connection, name: TableName, rules: Mapping[str, str], keys: Sequence[str]) -> None:
+def create_table(connection: Connection, name: TargetTableName, rules: Mapping[str, str], keys: Sequence[str]) -> None:
     """`rules`: what follows the name of each column. Two at once: one makes it, the other waits and finds it."""
     statement = create_statement(name, rules, keys)
     if connection.dialect.name == "postgresql":
@@ -123,7 +123,7 @@ def create_table(connection: Connection, name: TableName, rules: Mapping[str, st
     connection.exec_driver_sql(statement)
 
 
-def create_statement(name: TableName, rules: Mapping[str, str], keys: Sequence[str]) -> str:
+def create_statement(name: TargetTableName, rules: Mapping[str, str], keys: Sequence[str]) -> str:
     lines = [f"{quoted(column)} {rule}" for column, rule in rules.items()]
     if keys:
         lines.append(f"PRIMARY KEY({','.join(quoted(key) for key in keys)})")
@@ -150,7 +150,7 @@ def _column(row: Row[Any]) -> TargetColumn:
     )
 
 
-def _find_sqlite(connection: Connection, name: TableName) -> TargetTable | None:
+def _find_sqlite(connection: Connection, name: TargetTableName) -> TargetTable | None:
     where = "main" if name.schema is None else name.schema
     if where != "main":
         raise Invalid(f"SQLite has no schema {where!r}", "name the table without a dot in table.name.format")

@@ -30,8 +30,8 @@ from playhead.kafka.properties import ClientSettings, settings_at
 from playhead.model import Change, Deadline, Map, Outcomes
 from playhead.model.position import Scalar
 from playhead.stores import Access, Capabilities, Progress, Refusal, Snapshot, Stored
-from playhead.stores.decoding import RawPair, decode_pairs
-from playhead.stores.topic_writer import Places, TopicWriter
+from playhead.stores.entries import RawPair, decode_pairs
+from playhead.stores.topic_writer import KeyPlaces, TopicWriter
 
 FORCE = "--force"
 STRANGERS = "name the workers of this cluster with --connect"
@@ -96,7 +96,7 @@ class OffsetsTopic:
             read = self._read_latest(owners, removed=True)
             undecided = [place for captured, _ in read if self.committed for place in captured.open_transactions]
             entries = _joined([found for _, found in read]).entries
-            return writer.write(changes, entries, Places(self.topic, self.own_topics, undecided))
+            return writer.write(changes, entries, KeyPlaces(self.topic, self.own_topics, undecided))
 
     def _asked_workers(self, context: Context, cluster_id: str, owners: Collection[str]) -> list[Refusal] | None:
         """None when no worker of this cluster answers; whether one is up all the same, the broker knows."""

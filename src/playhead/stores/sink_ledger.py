@@ -29,7 +29,7 @@ from playhead.model.ranges import Log, OffsetRange
 from playhead.sql.address import parse_address
 from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
 from playhead.stores.kafka_changes import KafkaChange, by_owner, write_owners
-from playhead.stores.opening import find_brokers
+from playhead.stores.open import find_brokers
 
 _SECONDS = 10.0
 FindIds = Callable[[Collection[str]], Mapping[str, str]]

@@ -1,30 +1,69 @@
 """The offset file of a standalone worker: `file:path`. Read and written without Java.
 
-A file that is not there holds no offsets, as for the worker itself. One that is cut off or damaged is corrupt, never empty. A
-running worker holds the offsets in memory and rewrites the file at its next flush, so it must be down: its REST listener and the
-process table are asked, and where neither can tell, the user has to say so. The file is replaced whole, with a copy kept beside
-it; a write that leads back to what a copy holds puts back that copy byte for byte.
+A missing file holds no offsets, as for the worker itself. A truncated or damaged one is corrupt, never empty. A running
+worker holds the offsets in memory and rewrites the file at its next flush, so it must be down: its REST listener and the
+process table are checked; if neither gives an answer, the user has to say so. The file is replaced whole, with a copy kept
+beside it; a write that leads back to what a copy holds restores that copy byte for byte.
 """
 
+import os
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote
 
-from playhead.connect.javafile import CorruptFile, Entry, decode_file, encode_file
+from playhead.config import read_properties
+from playhead.connect.javafile import CorruptFile, FileEntry, decode_file, encode_file
 from playhead.connect.keys import OffsetKey, decode_key, encode_new_key, encode_value
-from playhead.errors import Invalid
+from playhead.errors import Invalid, PlayheadError
 from playhead.files import locked_folder, replace_file
 from playhead.model import Change, Map, Outcome, Outcomes, Result
-from playhead.net import Listener, identify
+from playhead.net import FoundListener, identify
 from playhead.stores import Access, Capabilities, Refusal, Snapshot, is_kafka_place, moved_since
-from playhead.stores.decoding import RawPair, decode_pairs
-from playhead.stores.standalone_workers import StandaloneWorker, list_standalone_workers
+from playhead.stores.entries import RawPair, decode_pairs
 
 FLAG = "--worker-is-down"
+MAIN_CLASS = b"org.apache.kafka.connect.cli.ConnectStandalone"
+_PROC = Path("/proc")
 TWICE = "the file holds this key twice, in equal bytes: which one the worker takes cannot be told"
+
+
+@dataclass(frozen=True, slots=True)
+class StandaloneWorker:
+    """`offset_file` None: its properties could not be read, so it may use any file."""
+
+    pid: int
+    offset_file: Path | None
+
+
+def list_standalone_workers() -> list[StandaloneWorker] | None:
+    """None where the system has no process table to read."""
+    if not (_PROC / "self" / "cmdline").exists():
+        return None
+    return list(_worker_found())
+
+
+def _worker_found() -> Iterator[StandaloneWorker]:
+    for folder in _PROC.iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it ended while we looked
+        if MAIN_CLASS in words:
+            yield StandaloneWorker(int(folder.name), _offset_file(folder, words[words.index(MAIN_CLASS) + 1 :]))
+
+
+def _offset_file(folder: Path, arguments: list[bytes]) -> Path | None:
+    try:
+        here = (folder / "cwd").readlink()
+        properties = {entry.key: entry.value.strip() for entry in read_properties(here / os.fsdecode(arguments[0]))}
+        return here / properties["offset.storage.file.filename"]
+    except (OSError, IndexError, KeyError, PlayheadError):
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +153,7 @@ class StandaloneFile:
             return "whether a worker uses this file cannot be told", "name its properties with --worker-config", FLAG
         return None
 
-    def _replace(self, entries: Sequence[Entry]) -> None:
+    def _replace(self, entries: Sequence[FileEntry]) -> None:
         """The old file is kept beside the new one; a copy that already holds exactly what is wanted is put back as it is."""
         wanted = encode_file(entries)
         for copy in sorted(self._copies(), reverse=True):
@@ -137,19 +176,23 @@ class StandaloneFile:
 def _doubt_about(host: str, port: int) -> str | None:
     """None when nothing listens there; a host that cannot be reached may well be up."""
     found = identify(host, port, 1.0)
-    return None if found is Listener.NOBODY else f"{host}:{port}, where the worker of this file listens, {found.value}"
+    return (
+        None
+        if found is FoundListener.NOBODY
+        else f"{host}:{port}, where the worker of this file listens, {found.value}"
+    )
 
 
 def _uses(worker: StandaloneWorker, path: Path) -> bool:
     return worker.offset_file is not None and worker.offset_file.resolve() == path.resolve()
 
 
-def _found(entries: Sequence[Entry], change: Change) -> list[int]:
+def _found(entries: Sequence[FileEntry], change: Change) -> list[int]:
     wanted = OffsetKey(change.owner, change.partition)
     return [i for i, entry in enumerate(entries) if decode_key(entry.key) == wanted]
 
 
-def _refusal(entries: Sequence[Entry], changes: Sequence[Change]) -> str | None:
+def _refusal(entries: Sequence[FileEntry], changes: Sequence[Change]) -> str | None:
     pairs = decode_pairs((RawPair(e.key, e.value, {}) for e in entries), {changes[0].owner}, removed=False)
     current: Mapping[Map, Map | None] = {stored.position.partition: stored.position.offset for stored in pairs.entries}
     for change in changes:
@@ -161,7 +204,7 @@ def _refusal(entries: Sequence[Entry], changes: Sequence[Change]) -> str | None:
     return moved_since(changes, current)
 
 
-def _put(entries: list[Entry], change: Change) -> None:
+def _put(entries: list[FileEntry], change: Change) -> None:
     """In its place and under its bytes; a new one at the end. A forgotten one is dropped, which is the same to the worker."""
     places = _found(entries, change)
     if change.after is None:
@@ -170,9 +213,9 @@ def _put(entries: list[Entry], change: Change) -> None:
         return
     value = encode_value(change.after)
     for place in places:
-        entries[place] = Entry(entries[place].key, value)
+        entries[place] = FileEntry(entries[place].key, value)
     if not places:
-        entries.append(Entry(encode_new_key(OffsetKey(change.owner, change.partition)), value))
+        entries.append(FileEntry(encode_new_key(OffsetKey(change.owner, change.partition)), value))
 
 
 def _outcome(change: Change, refusal: str | None) -> Outcome:

@@ -28,7 +28,7 @@ class Write(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class KeyPlaces:
     """Where positions go: the workers' topic, connectors' own topics, and partitions whose end is not decided yet."""
 
     topic: str
@@ -70,7 +70,7 @@ class TopicWriter:
         else:
             self._producers[owner] = self._stack.enter_context(producer)
 
-    def write(self, changes: Sequence[Change], entries: Sequence[Stored], places: Places) -> Outcomes:
+    def write(self, changes: Sequence[Change], entries: Sequence[Stored], places: KeyPlaces) -> Outcomes:
         """`entries`: the latest of every key of these owners, removals included, as read after `fence`."""
         done: dict[int, Outcome] = {}
         for owner in dict.fromkeys(change.owner for change in changes):
@@ -80,7 +80,7 @@ class TopicWriter:
         return Outcomes(done[id(change)] for change in changes)
 
     def _write_owner(
-        self, owner: str, changes: Sequence[Change], entries: Sequence[Stored], places: Places
+        self, owner: str, changes: Sequence[Change], entries: Sequence[Stored], places: KeyPlaces
     ) -> tuple[Result, str]:
         topic, own_topic = places.topic, places.own_topics.get(owner)
         current = _current(owner, entries, own_topic)

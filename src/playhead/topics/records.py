@@ -104,7 +104,7 @@ class _Patience(Deadline):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RecordReading:
     """What will be read: `ranges` by partition, each to before its second offset. `notes` are for the user to see first."""
 
     session: Session
@@ -206,7 +206,7 @@ def _headers(message: RawMessage) -> tuple[tuple[str, bytes | None], ...]:
         return ((UNREADABLE_HEADERS, None),)
 
 
-def open_reading(session: Session, query: Query) -> Reading:
+def open_reading(session: Session, query: Query) -> RecordReading:
     """Captures the ends and finds where to begin. Nothing is read yet."""
     notes: list[str] = []
     partitions = _partitions(session, query, notes)
@@ -220,7 +220,7 @@ def open_reading(session: Session, query: Query) -> Reading:
     ]
     if gone:
         notes.append(f"records before the start of the log are gone; it starts: {', '.join(gone)}")
-    return Reading(session, query, captured, ranges, tuple(notes))
+    return RecordReading(session, query, captured, ranges, tuple(notes))
 
 
 def _partitions(session: Session, query: Query, notes: list[str]) -> list[int]:

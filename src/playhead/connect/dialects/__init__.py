@@ -4,7 +4,7 @@
 by maps that can only be that connector's. A connector without a dialect is still editable, with `PLAIN`.
 """
 
-from playhead.connect.dialects.base import Completed, Dialect, Field, Kind, Problem, parse_literal
+from playhead.connect.dialects.base import Completed, Dialect, Field, Problem, ValueKind, parse_literal
 from playhead.connect.dialects.debezium import OTHERS
 from playhead.connect.dialects.debezium_mysql import MYSQL
 from playhead.connect.dialects.debezium_oracle import ORACLE
@@ -24,8 +24,8 @@ __all__ = [
     "Completed",
     "Dialect",
     "Field",
-    "Kind",
     "Problem",
+    "ValueKind",
     "find_dialect",
     "is_v0",
     "parse_literal",

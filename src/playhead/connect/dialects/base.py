@@ -20,7 +20,7 @@ from playhead.model import Map
 from playhead.model.position import INT64_MAX, INT64_MIN, Scalar
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     """What Java casts the value to."""
 
     LONG = "a whole number"
@@ -34,7 +34,7 @@ class Field:
     """One field of a map. `only`: the one value there is. `prefix`: a family of names. `lenient`: the connector converts."""
 
     name: str
-    kind: Kind = Kind.TEXT
+    kind: ValueKind = ValueKind.TEXT
     required: bool = False
     low: int = INT64_MIN
     high: int = INT64_MAX
@@ -123,9 +123,9 @@ class Dialect:
         field = find_field(self.fields, name)
         if text == "null":
             return None
-        if field is None or field.kind in (Kind.ANY, Kind.FLAG):
+        if field is None or field.kind in (ValueKind.ANY, ValueKind.FLAG):
             return parse_literal(text)
-        if field.kind is Kind.TEXT:
+        if field.kind is ValueKind.TEXT:
             return _unquoted(text)
         if WHOLE.fullmatch(text):
             return int(text)
@@ -256,19 +256,19 @@ def _fields(given: Map, fields: Sequence[Field], path: str) -> list[Problem]:
     return problems
 
 
-def _converts(kind: Kind, value: Scalar) -> bool:
-    if kind is Kind.FLAG:
+def _converts(kind: ValueKind, value: Scalar) -> bool:
+    if kind is ValueKind.FLAG:
         return value in ("true", "false")
-    return as_int(value) is not None or (kind is Kind.LONG and isinstance(value, float))
+    return as_int(value) is not None or (kind is ValueKind.LONG and isinstance(value, float))
 
 
 def _value(field: Field, value: Scalar, path: str) -> list[Problem]:
-    if field.kind is Kind.ANY:
+    if field.kind is ValueKind.ANY:
         return []
     fits = {
-        Kind.LONG: isinstance(value, int) and not isinstance(value, bool),
-        Kind.TEXT: isinstance(value, str),
-        Kind.FLAG: isinstance(value, bool),
+        ValueKind.LONG: isinstance(value, int) and not isinstance(value, bool),
+        ValueKind.TEXT: isinstance(value, str),
+        ValueKind.FLAG: isinstance(value, bool),
     }[field.kind]
     if not fits:
         shown = json.dumps(value)

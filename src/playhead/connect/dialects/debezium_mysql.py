@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from playhead.connect.dialects.base import Completed, Field, Kind, Problem, compare_keys, merged, stored
+from playhead.connect.dialects.base import Completed, Field, Problem, ValueKind, compare_keys, merged, stored
 from playhead.connect.dialects.debezium import COMMON, HISTORY, SERVER, Debezium, snapshot_rules
 from playhead.connect.dialects.notation import SECONDS, as_int
 from playhead.model import Map
@@ -125,7 +125,7 @@ def _compare_places(a: Map, b: Map) -> int | None:
 
 
 def _number(name: str, **more: object) -> Field:
-    return Field(name, Kind.LONG, low=0, lenient=True, **more)  # type: ignore[arg-type]
+    return Field(name, ValueKind.LONG, low=0, lenient=True, **more)  # type: ignore[arg-type]
 
 
 MYSQL = Binlog(
@@ -139,7 +139,7 @@ MYSQL = Binlog(
         _number("event"),
         _number("row"),
         _number("server_id"),
-        Field("ts_sec", Kind.LONG, notation=SECONDS, lenient=True),
+        Field("ts_sec", ValueKind.LONG, notation=SECONDS, lenient=True),
         *COMMON,
     ),
     start_over=HISTORY + " The binary log of the server is not touched.",

@@ -7,7 +7,7 @@ as done. So going back needs a lower `commit_scn` too, or nothing comes again. W
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from playhead.connect.dialects.base import Completed, Field, Kind, Problem, compare_keys, merged
+from playhead.connect.dialects.base import Completed, Field, Problem, ValueKind, compare_keys, merged
 from playhead.connect.dialects.debezium import COMMON, HISTORY, SERVER, Debezium, snapshot_rules
 from playhead.connect.dialects.notation import as_int
 from playhead.model import Map
@@ -87,7 +87,7 @@ def _scn_rules(name: str, value: Scalar, entries: bool = False) -> list[Problem]
 
 
 def _text(name: str) -> Field:
-    return Field(name, Kind.TEXT, lenient=True)
+    return Field(name, ValueKind.TEXT, lenient=True)
 
 
 ORACLE = Oracle(
@@ -96,14 +96,14 @@ ORACLE = Oracle(
     shapes=((SERVER,),),
     fields=(
         _text("scn"),
-        Field("scn_idx", Kind.LONG),
+        Field("scn_idx", ValueKind.LONG),
         _text("commit_scn"),
         _text("snapshot_scn"),
         _text("snapshot_commit_scn"),
         Field("snapshot_pending_tx"),
         Field("txId"),
-        Field("txSeq", Kind.LONG),
-        Field("window_advance_enabled", Kind.FLAG),
+        Field("txSeq", ValueKind.LONG),
+        Field("window_advance_enabled", ValueKind.FLAG),
         Field("lcr_position"),
         *COMMON,
     ),

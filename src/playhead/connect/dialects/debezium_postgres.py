@@ -7,7 +7,7 @@ replication slot in the database has a position of its own: it never goes back b
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from playhead.connect.dialects.base import Completed, Field, Kind, Problem, compare_keys, merged
+from playhead.connect.dialects.base import Completed, Field, Problem, ValueKind, compare_keys, merged
 from playhead.connect.dialects.debezium import COMMON, SERVER, Debezium, snapshot_rules
 from playhead.connect.dialects.notation import LSN, MICROSECONDS
 from playhead.model import Map
@@ -78,15 +78,15 @@ POSTGRES = Postgres(
     classes=("io.debezium.connector.postgresql.PostgresConnector",),
     shapes=((SERVER,),),
     fields=(
-        Field("lsn", Kind.LONG, notation=LSN),
-        Field("lsn_proc", Kind.LONG, notation=LSN),
-        Field("lsn_commit", Kind.LONG, notation=LSN),
-        Field("lsn_events_processed", Kind.LONG, low=0),
-        Field("txId", Kind.LONG),
-        Field("xmin", Kind.LONG),
-        Field("ts_usec", Kind.LONG, notation=MICROSECONDS),
+        Field("lsn", ValueKind.LONG, notation=LSN),
+        Field("lsn_proc", ValueKind.LONG, notation=LSN),
+        Field("lsn_commit", ValueKind.LONG, notation=LSN),
+        Field("lsn_events_processed", ValueKind.LONG, low=0),
+        Field("txId", ValueKind.LONG),
+        Field("xmin", ValueKind.LONG),
+        Field("ts_usec", ValueKind.LONG, notation=MICROSECONDS),
         Field("messageType"),
-        Field("last_snapshot_record", Kind.FLAG),
+        Field("last_snapshot_record", ValueKind.FLAG),
         *COMMON,
     ),
     start_over=(

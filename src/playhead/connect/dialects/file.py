@@ -6,7 +6,7 @@ checks an offset itself (`position` a Long of at least 0, under `filename`); so 
 
 from dataclasses import dataclass
 
-from playhead.connect.dialects.base import Dialect, Field, Kind, compare_keys
+from playhead.connect.dialects.base import Dialect, Field, ValueKind, compare_keys
 from playhead.connect.dialects.notation import as_int
 from playhead.model import Map
 
@@ -30,7 +30,7 @@ FILE_STREAM = FileStream(
     name="FileStreamSource",
     classes=("org.apache.kafka.connect.file.FileStreamSourceConnector",),
     shapes=((Field("filename", required=True),),),
-    fields=(Field("position", Kind.LONG, required=True, low=0),),
+    fields=(Field("position", ValueKind.LONG, required=True, low=0),),
     start_over="Forget the position, or set position=0: the whole file is read again.",
     skip_one="Set position to the byte after the next line break.",
 )

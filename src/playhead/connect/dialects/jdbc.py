@@ -11,7 +11,7 @@ win, so the two must agree.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from playhead.connect.dialects.base import Completed, Dialect, Field, Kind, Problem, compare_keys, merged
+from playhead.connect.dialects.base import Completed, Dialect, Field, Problem, ValueKind, compare_keys, merged
 from playhead.connect.dialects.notation import (
     MILLISECONDS,
     SECOND,
@@ -28,9 +28,9 @@ _TABLE = Field("table", required=True)
 _V1, _QUERY = Field("protocol", required=True, only="1"), Field("query", required=True, only="query")
 _ORDER = ("timestamp_nanos", "incrementing", "timestamp")  # as a worker writes them
 _FIELDS = (
-    Field("timestamp_nanos", Kind.LONG, low=0, high=SECOND - 1),
-    Field("incrementing", Kind.LONG),
-    Field("timestamp", Kind.LONG, notation=MILLISECONDS),
+    Field("timestamp_nanos", ValueKind.LONG, low=0, high=SECOND - 1),
+    Field("incrementing", ValueKind.LONG),
+    Field("timestamp", ValueKind.LONG, notation=MILLISECONDS),
 )
 
 

@@ -6,7 +6,7 @@ also takes the numbers as text; we do not, because a position has one form here.
 
 from dataclasses import dataclass
 
-from playhead.connect.dialects.base import Dialect, Field, Kind, compare_keys
+from playhead.connect.dialects.base import Dialect, Field, ValueKind, compare_keys
 from playhead.model import Map
 
 PARTITION_FIELDS = ("kafka_topic", "kafka_partition")
@@ -35,8 +35,8 @@ class KafkaPosition(Dialect):
 KAFKA = KafkaPosition(
     name="a sink connector or consumer group",
     classes=(),
-    shapes=((Field("kafka_topic", required=True), Field("kafka_partition", Kind.LONG, True, 0, 2**31 - 1)),),
-    fields=(Field("kafka_offset", Kind.LONG, required=True, low=0),),
+    shapes=((Field("kafka_topic", required=True), Field("kafka_partition", ValueKind.LONG, True, 0, 2**31 - 1)),),
+    fields=(Field("kafka_offset", ValueKind.LONG, required=True, low=0),),
     start_over="Forget the offset: auto.offset.reset decides, for a sink connector the earliest record unless it says otherwise.",
     skip_one="Set kafka_offset one higher: it is the next record to read.",
 )

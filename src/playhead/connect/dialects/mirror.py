@@ -6,10 +6,10 @@ two write 0 and never read it.
 
 from dataclasses import dataclass
 
-from playhead.connect.dialects.base import Dialect, Field, Kind, compare_keys, hashed
+from playhead.connect.dialects.base import Dialect, Field, ValueKind, compare_keys, hashed
 from playhead.model import Map
 
-_PARTITION = Field("partition", Kind.LONG, required=True, low=0, high=2**31 - 1)
+_PARTITION = Field("partition", ValueKind.LONG, required=True, low=0, high=2**31 - 1)
 _TOPIC = Field("topic", required=True)
 
 
@@ -40,7 +40,7 @@ SOURCE = Mirror(
     name="MirrorSourceConnector",
     classes=("org.apache.kafka.connect.mirror.MirrorSourceConnector",),
     shapes=(hashed(_TOPIC, _PARTITION, Field("cluster", required=True)),),
-    fields=(Field("offset", Kind.LONG, required=True, low=0),),
+    fields=(Field("offset", ValueKind.LONG, required=True, low=0),),
     start_over=(
         "Forget the position: the partition is replicated again from its beginning (auto.offset.reset of the source consumer), "
         "and the records that were there already are there twice."
@@ -54,14 +54,14 @@ CHECKPOINT = Mirror(
     "MirrorCheckpointConnector",
     ("org.apache.kafka.connect.mirror.MirrorCheckpointConnector",),
     (hashed(Field("group", required=True), _TOPIC, _PARTITION),),
-    (Field("offset", Kind.LONG, required=True, low=0, high=0),),
+    (Field("offset", ValueKind.LONG, required=True, low=0, high=0),),
     *_unused("checkpoint"),
 )
 HEARTBEAT = Mirror(
     "MirrorHeartbeatConnector",
     ("org.apache.kafka.connect.mirror.MirrorHeartbeatConnector",),
     (hashed(Field("sourceClusterAlias", required=True), Field("targetClusterAlias", required=True)),),
-    (Field("offset", Kind.LONG, required=True, low=0, high=0),),
+    (Field("offset", ValueKind.LONG, required=True, low=0, high=0),),
     *_unused("heartbeat"),
 )
 MIRROR = (SOURCE, CHECKPOINT, HEARTBEAT)

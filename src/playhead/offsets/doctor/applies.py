@@ -11,15 +11,15 @@ from playhead.errors import PlayheadError
 from playhead.model import Map
 from playhead.offsets.doctor.commands import Commands
 from playhead.offsets.doctor.findings import Finding, Said
-from playhead.offsets.journal import Entry
+from playhead.offsets.journal import JournalEntry
 
 Offsets = Mapping[tuple[str, Map], Map | None]
-ReadStore = Callable[[Entry], Offsets]
+ReadStore = Callable[[JournalEntry], Offsets]
 OLD, NEW, ELSEWHERE = "at the old position", "at the new position", "at neither: it moved on since"
 _MAY_STILL_RUN = timedelta(minutes=5)
 
 
-def check_applies(entries: list[Entry], read: ReadStore, commands: Commands) -> Iterator[Said]:
+def check_applies(entries: list[JournalEntry], read: ReadStore, commands: Commands) -> Iterator[Said]:
     """`read`: what the store of an entry holds now for its owners."""
     for entry in entries:
         if entry.outcomes is not None:
@@ -32,7 +32,7 @@ def check_applies(entries: list[Entry], read: ReadStore, commands: Commands) -> 
         yield _verdict(entry, current, commands)
 
 
-def _verdict(entry: Entry, current: Offsets, commands: Commands) -> Said:
+def _verdict(entry: JournalEntry, current: Offsets, commands: Commands) -> Said:
     states = {owner: _state(entry, owner, current) for owner in entry.owners}
     told = "; ".join(f"{owner} is {state}" for owner, state in states.items())
     perhaps = " (or still runs)" if datetime.now(UTC) - entry.started < _MAY_STILL_RUN else ""
@@ -42,7 +42,7 @@ def _verdict(entry: Entry, current: Offsets, commands: Commands) -> Said:
     return what
 
 
-def _state(entry: Entry, owner: str, current: Offsets) -> str:
+def _state(entry: JournalEntry, owner: str, current: Offsets) -> str:
     found: dict[str, int] = {}
     for change in entry.plan.changes:
         if change.owner == owner:

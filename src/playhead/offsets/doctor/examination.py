@@ -21,7 +21,7 @@ from playhead.offsets.doctor.positions import check_sinks, check_spots, spots_of
 from playhead.offsets.doctor.topics import check_emptiness, check_policies, check_recreated, internal_topics
 from playhead.offsets.doctor.transactions import check_aborted, check_transactions
 from playhead.offsets.doctor.values import check_values
-from playhead.offsets.journal import Entry, Journal
+from playhead.offsets.journal import Journal, JournalEntry
 from playhead.offsets.select import select_store
 from playhead.offsets.selection import Selection
 from playhead.offsets.sinks import as_sink_ledger
@@ -30,7 +30,7 @@ from playhead.stores import Store, Stored
 from playhead.stores.connect_rest import ConnectRest
 from playhead.stores.groups import GroupsStore
 from playhead.stores.offsets_topic import OffsetsTopic
-from playhead.stores.opening import open_store
+from playhead.stores.open import open_store
 from playhead.stores.standalone_file import StandaloneFile
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Examination:
     brokers: ClientSettings | None
     connectors: Mapping[str, Connector] | None
     commands: Commands
-    journal: tuple[Entry, ...]
+    journal: tuple[JournalEntry, ...]
     journal_faults: tuple[str, ...]
 
     @classmethod
@@ -204,7 +204,7 @@ class Examination:
             known.setdefault(plugin.class_, set()).add(plugin.version or "")
         return {name: next(iter(found)) for name, found in known.items() if len(found) == 1}
 
-    def _of_this_store(self) -> list[Entry]:
+    def _of_this_store(self) -> list[JournalEntry]:
         return [entry for entry in self.journal if _base(entry.plan.store) == _base(self.store.uri)]
 
     def _applies(self, current: Offsets) -> Iterator[Said]:
@@ -212,7 +212,7 @@ class Examination:
         mine = _base(self.store.uri)
         reachable = self._addresses()
 
-        def read(entry: Entry) -> Offsets:
+        def read(entry: JournalEntry) -> Offsets:
             if _base(entry.plan.store) == mine:
                 return current
             found = open_store(entry.plan.store, self.selection.access).snapshot(entry.owners)

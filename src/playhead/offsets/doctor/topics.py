@@ -16,7 +16,7 @@ from playhead.model import Deadline, TopicPartition
 from playhead.model.outcome import Result
 from playhead.offsets.doctor.case import Case, TopicReading
 from playhead.offsets.doctor.findings import Finding, Said
-from playhead.offsets.journal import Entry
+from playhead.offsets.journal import JournalEntry
 from playhead.offsets.selection import Selection
 
 COMPACT = "compact"
@@ -90,7 +90,7 @@ def _not_compacted(case: Case, name: str, policy: str) -> Finding:
 # Deleted and made again
 
 
-def check_recreated(case: Case, reading: TopicReading, journal: Sequence[Entry]) -> Iterator[Said]:
+def check_recreated(case: Case, reading: TopicReading, journal: Sequence[JournalEntry]) -> Iterator[Said]:
     """`journal`: the applies to this store, newest first. One that changed something settles what came before it."""
     for entry in journal:
         lost = next((place for place in _seen(entry, reading.name) if not _reaches(reading, *place)), None)
@@ -108,7 +108,7 @@ def check_recreated(case: Case, reading: TopicReading, journal: Sequence[Entry])
             return
 
 
-def _seen(entry: Entry, topic: str) -> Iterator[tuple[int, int]]:
+def _seen(entry: JournalEntry, topic: str) -> Iterator[tuple[int, int]]:
     """Partition and offset of the records of this topic that an apply saved before it wrote."""
     for saved in entry.saved:
         partition, offset = saved.where.get("kafka_partition"), saved.where.get("kafka_offset")

@@ -24,7 +24,7 @@ from typing import NoReturn, Self
 from playhead.errors import Fenced, Invalid, NotFound, Refused, Rejected
 from playhead.kafka.faults import retried
 from playhead.kafka.groups import CONSUMER_TYPES, Commits, Committed, Group, get_group, list_committed
-from playhead.kafka.groups import Member as Listed
+from playhead.kafka.groups import GroupMember as Listed
 from playhead.kafka.member import Member
 from playhead.kafka.partitions import find_leaders
 from playhead.kafka.properties import CONSUMER as FETCHING

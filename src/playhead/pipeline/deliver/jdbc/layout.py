@@ -24,7 +24,7 @@ from playhead.errors import Refused
 from playhead.pipeline.deliver.jdbc.copy_format import decimals_of
 from playhead.pipeline.deliver.jdbc.options import COORDINATES, KAFKA, RECORD_KEY, RECORD_VALUE, JdbcSinkOptions
 from playhead.pipeline.records.decode.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
-from playhead.sql.target_tables import TableName, TargetColumn
+from playhead.sql.target_tables import TargetColumn, TargetTableName
 
 OF_KAFKA, OF_KEY, OF_VALUE = "kafka", "key", "value"
 _COORDINATES = (Schema("string"), Schema("int32"), Schema("int64"))
@@ -156,7 +156,7 @@ _FIRST_MS, _LAST_MS = -12_219_292_800_000, 9_224_318_015_999_999
 _UUID = r"^\{?[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}\}?$"
 
 
-def check_column(field: RowField, target: TargetColumn, table: TableName, zone: str) -> None:
+def check_column(field: RowField, target: TargetColumn, table: TargetTableName, zone: str) -> None:
     """Refused if the column cannot hold such values. Of PostgreSQL; SQLite's columns hold anything."""
     schema = field.schema
     if target.generated:

@@ -19,7 +19,7 @@ from playhead.pipeline.deliver.jdbc.rows import Coordinates, RefusedRows, Sortin
 from playhead.pipeline.deliver.jdbc.tables import Fitted, how_of
 from playhead.pipeline.deliver.sink import Reject, TaskCommit
 from playhead.sql.bulk_load import Copying, copying
-from playhead.sql.merge import Layout
+from playhead.sql.merge import MergeLayout
 
 _SECONDS = 30.0
 
@@ -56,7 +56,7 @@ class CopyLoad:
     def size(self) -> int:
         return self.rows.size
 
-    def begin(self, layout: Layout) -> None:
+    def begin(self, layout: MergeLayout) -> None:
         self.rows.begin(layout)
 
     def add(self, fitted: Fitted, columns: list[pa.Array], places: Coordinates) -> Sequence[RefusedRows]:
@@ -83,9 +83,9 @@ class CopyLoad:
 class CarefulLoad(CopyLoad):
     """Where the table has refused rows: they are tried in ever smaller pieces."""
 
-    _layout: Layout | None = None
+    _layout: MergeLayout | None = None
 
-    def begin(self, layout: Layout) -> None:
+    def begin(self, layout: MergeLayout) -> None:
         self._layout = layout
 
     def add(self, fitted: Fitted, columns: list[pa.Array], places: Coordinates) -> Sequence[RefusedRows]:

@@ -22,8 +22,8 @@ from playhead.pipeline.records.decode.arrowtypes import arrow_type
 from playhead.pipeline.records.decode.columns import ColumnPart, Columns, Converted
 from playhead.pipeline.records.decode.options import Converter
 from playhead.pipeline.records.decode.schema import Schema
-from playhead.sql.merge import Layout
-from playhead.sql.target_tables import TableName
+from playhead.sql.merge import MergeLayout
+from playhead.sql.target_tables import TargetTableName
 
 _NONE = -1
 
@@ -155,7 +155,7 @@ class RefusedRows(NamedTuple):
     reason: str
 
 
-def find_refused(count: int, attempt: Callable[[int, int], None], table: TableName) -> list[RefusedRows]:
+def find_refused(count: int, attempt: Callable[[int, int], None], table: TargetTableName) -> list[RefusedRows]:
     """Of so many rows, in order. `attempt` tries those from here to there; what is refused together is halved, down to one."""
     refused = []
     ranges = [(0, count)]
@@ -178,7 +178,7 @@ class Load(Protocol):
     @property
     def size(self) -> int: ...
 
-    def begin(self, layout: Layout) -> None:
+    def begin(self, layout: MergeLayout) -> None:
         """The rows that follow are of this layout."""
         ...
 

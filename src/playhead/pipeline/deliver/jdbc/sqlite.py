@@ -27,8 +27,8 @@ from playhead.pipeline.deliver.jdbc.tables import Fitted, how_of
 from playhead.pipeline.deliver.sink import Reject, SinkStep
 from playhead.sql.address import parse_address
 from playhead.sql.bulk_load import Trying, insert, trying
-from playhead.sql.merge import Layout
-from playhead.sql.target_tables import TableName
+from playhead.sql.merge import MergeLayout
+from playhead.sql.target_tables import TargetTableName
 
 if TYPE_CHECKING:
     from playhead.ledger.ranges import Also
@@ -228,12 +228,12 @@ class _FileLoad:
     size = 0  # files tell nothing of the size in the database
 
     def __init__(self, files: FileLoader, options: JdbcSinkOptions, trial: Trying | None) -> None:
-        self.layouts: list[Layout] = []
+        self.layouts: list[MergeLayout] = []
         self._files = files
         self._options = options
         self._trial = trial
 
-    def begin(self, layout: Layout) -> None:
+    def begin(self, layout: MergeLayout) -> None:
         self.layouts.append(layout)
 
     def add(self, fitted: Fitted, columns: list[pa.Array], places: Coordinates) -> Sequence[RefusedRows]:  # noqa: ARG002  SQLite has no types
@@ -265,10 +265,10 @@ class _Chosen:
 
     attempt: str
     segment: int
-    layout: Layout
+    layout: MergeLayout
 
 
-def _header(claim: RangeClaim, closed: ClosedRange, layouts: Sequence[Layout]) -> bytes:
+def _header(claim: RangeClaim, closed: ClosedRange, layouts: Sequence[MergeLayout]) -> bytes:
     segments = [
         {
             "table": [one.table.schema, one.table.name],
@@ -303,15 +303,15 @@ def _choose(done: Sequence[Done], headers: Mapping[str, bytes]) -> Iterator[list
         yield [_Chosen(attempt, number, _layout_of(segment)) for number, segment in enumerate(header["segments"])]
 
 
-def _layout_of(segment: Mapping[str, list[str]]) -> Layout:
+def _layout_of(segment: Mapping[str, list[str]]) -> MergeLayout:
     schema, name = segment["table"]
-    return Layout(TableName(schema, name), *(tuple(segment[part]) for part in ("columns", "kinds", "keys")))
+    return MergeLayout(TargetTableName(schema, name), *(tuple(segment[part]) for part in ("columns", "kinds", "keys")))
 
 
-def _rounds(chosen: Sequence[Sequence[_Chosen]]) -> Iterator[tuple[Layout, list[_Chosen]]]:
+def _rounds(chosen: Sequence[Sequence[_Chosen]]) -> Iterator[tuple[MergeLayout, list[_Chosen]]]:
     """Segments of one attempt come one after the other; those of different attempts together where they have one layout."""
     for number in range(max((len(segments) for segments in chosen), default=0)):
-        together: dict[Layout, list[_Chosen]] = {}
+        together: dict[MergeLayout, list[_Chosen]] = {}
         for segments in chosen:
             if number < len(segments):
                 together.setdefault(segments[number].layout, []).append(segments[number])

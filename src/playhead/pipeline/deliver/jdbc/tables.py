@@ -20,9 +20,9 @@ from playhead.sql.address import parse_address
 from playhead.sql.database import Database
 from playhead.sql.faults import translated
 from playhead.sql.target_tables import (
-    TableName,
     TargetColumn,
     TargetTable,
+    TargetTableName,
     column_name,
     create_table,
     find_table,
@@ -113,7 +113,7 @@ def _moment_literal(count: int, name: str, product: str) -> str:
 _SECONDS = 30.0
 
 
-def name_of(topic: str, options: JdbcSinkOptions, target: TargetDatabase) -> TableName:
+def name_of(topic: str, options: JdbcSinkOptions, target: TargetDatabase) -> TargetTableName:
     text = options.table_format.replace("${topic}", topic)
     if options.normalizes:
         text = re.sub(r"[^a-zA-Z0-9_]", "_", text)
@@ -134,10 +134,10 @@ class Fitted:
     fields: tuple[RowField, ...]
     columns: tuple[TargetColumn, ...]
 
-    def layout(self, table: TableName) -> merging.Layout:
+    def layout(self, table: TargetTableName) -> merging.MergeLayout:
         keys = tuple(column.name for one, column in self.pairs if one.is_key)
         columns, kinds = (tuple(getattr(column, part) for column in self.columns) for part in ("name", "kind"))
-        return merging.Layout(table, columns, kinds, keys)
+        return merging.MergeLayout(table, columns, kinds, keys)
 
     @property
     def pairs(self) -> list[tuple[RowField, TargetColumn]]:
@@ -148,7 +148,7 @@ class Fitted:
 class TargetTables:
     """Of one task and one topic."""
 
-    name: TableName
+    name: TargetTableName
     options: JdbcSinkOptions
     target: TargetDatabase
     _known: dict[Layout, Fitted | None] = field(default_factory=dict)

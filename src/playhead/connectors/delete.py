@@ -1,0 +1,134 @@
+"""Deleting connectors, with or without what they leave behind.
+
+Connect keeps the offsets of a deleted source and the group of a deleted sink: a new connector of the same name goes on from
+there. That is kept by default, and said. To forget them the connector is stopped first, its offsets are deleted by a plan that
+the journal holds, and only then the connector goes: offsets of a connector that still ran would be written again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from playhead.config import Context
+from playhead.connect.answers import ConnectorInfo
+from playhead.connect.rest import Rest, open_rest
+from playhead.connectors.lifecycle import Done, result_of, sentence
+from playhead.connectors.status import find_all, phrase
+from playhead.errors import PlayheadError
+from playhead.model import Deadline, Plan, Result
+from playhead.offsets.apply import Consent, apply_plan
+from playhead.offsets.journal import Journal
+from playhead.offsets.plan import Which, plan_delete
+from playhead.offsets.select import select_owner
+from playhead.offsets.selection import Selection, Target
+from playhead.offsets.stopping import Stopped, stopped
+from playhead.offsets.workers import Connector
+from playhead.stores import Access
+
+Tell = Callable[[str], None]
+KEPT = "its offsets stay: a new connector of this name goes on from there"
+
+
+class Offsets(StrEnum):
+    KEEP = "keep"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """One connector that shall go. `positions`: how many it has stored, None: nobody can tell."""
+
+    info: ConnectorInfo
+    before: str
+    offsets: Offsets
+    positions: int | None
+    note: str
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+
+def plan_deletions(rest: Rest, words: Sequence[str], offsets: Offsets) -> list[Deletion]:
+    return [_planned(rest, info, phrase(status), offsets) for info, status in find_all(rest, words)]
+
+
+def _planned(rest: Rest, info: ConnectorInfo, before: str, offsets: Offsets) -> Deletion:
+    try:
+        positions: int | None = len(rest.get_offsets(info.name))
+    except PlayheadError as error:
+        positions, unread = None, f"its offsets cannot be read: {error.what}; "
+    else:
+        unread = ""
+    if positions == 0:
+        note = "it has no offsets"
+    elif offsets is Offsets.KEEP:
+        note = (
+            KEPT
+            if info.type != "sink"
+            else f"its group {_group(info)} stays: a new one of this name goes on from there"
+        )
+    else:
+        whose = f" in group {_group(info)}" if info.type == "sink" else ""
+        count = "its" if positions is None else f"its {positions}"
+        note = f"it is stopped, {count} offset(s){whose} are deleted and kept in the journal, then it goes"
+    return Deletion(info, before, offsets, positions, unread + note)
+
+
+def _group(info: ConnectorInfo) -> str:
+    return Connector.of(info.name, info.config).group
+
+
+def apply_deletions(context: Context, deletions: Sequence[Deletion], seconds: float, tell: Tell) -> list[Done]:
+    """One after the other, each under its own deadline; a failure of one is its own."""
+    return [_deleted(context, deletion, Deadline(seconds), tell) for deletion in deletions]
+
+
+def _deleted(context: Context, deletion: Deletion, deadline: Deadline, tell: Tell) -> Done:
+    name, before = deletion.name, deletion.before
+    try:
+        if deletion.offsets is Offsets.KEEP or deletion.positions == 0:
+            _delete(context, name, deadline)
+            return Done(name, before, "deleted", Result.CHANGED, deletion.note)
+        return _deleted_with_offsets(context, deletion, deadline, tell)
+    except PlayheadError as error:
+        return Done(name, before, "", result_of(error), sentence(error))
+
+
+def _delete(context: Context, name: str, deadline: Deadline) -> None:
+    with open_rest(context, deadline) as rest:
+        rest.delete_connector(name)
+        deadline.wait_for(lambda: name not in rest.list_connectors(), f"deleting {name}")
+
+
+def _deleted_with_offsets(context: Context, deletion: Deletion, deadline: Deadline, tell: Tell) -> Done:
+    name, before = deletion.name, deletion.before
+    with stopped(context, [name], deadline, tell) as held:
+        target = select_owner(Selection(Access(context, deadline)), name)
+        plan = plan_delete(target, Which(all=True))
+        result, detail = _forget(context, target, plan, held)
+        if result is not Result.CHANGED:
+            return Done(name, before, "", result, f"its offsets were not deleted, so it stays: {detail}")
+        try:
+            _delete(context, name, deadline)
+        except PlayheadError as error:
+            return Done(name, before, "", result_of(error), f"{detail}; but it is not deleted: {sentence(error)}")
+        held.states.clear()  # there is nothing left to put back
+    return Done(name, before, "deleted", Result.CHANGED, detail)
+
+
+def _forget(context: Context, target: Target, plan: Plan, held: Stopped) -> tuple[Result, str]:
+    if plan.is_empty:
+        return Result.CHANGED, "it had no offsets"
+    held.may_restore = False  # from here on its position may be gone: it must not run by itself again
+    applied = apply_plan(target.store, plan, Journal.of_context(context), Consent(states=held.states))
+    outcomes = list(applied.outcomes)
+    held.may_restore = applied.outcomes.exit_code == 4
+    bad = [outcome for outcome in outcomes if outcome.result not in (Result.CHANGED, Result.UNCHANGED)]
+    if bad:
+        return bad[0].result, bad[0].detail
+    said = [outcome.detail for outcome in outcomes if outcome.detail]
+    undo = f"journal: {applied.entry.id}" if applied.entry else ""
+    return Result.CHANGED, "; ".join(
+        [f"{len(outcomes)} offset(s) deleted", *dict.fromkeys(said), *([undo] if undo else [])]
+    )

@@ -1,0 +1,194 @@
+"""A plan of connectors as a file: what was seen and what is wanted, to be reviewed now and applied later, or refused.
+
+What was seen is kept as a salted hash of the running config, slow to compute where that config holds a literal secret, so that it
+cannot be guessed from the file. What is wanted is kept as it is; a literal secret in it is refused: the file would be one more
+place to leak it. Write `${file:...}` or `${env:...}` instead.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hmac import compare_digest
+from typing import Annotated
+
+import msgspec
+
+from playhead.config import Context
+from playhead.connectors.plan.make import plan_connectors
+from playhead.connectors.plan.model import Action, ClusterState, ConnectorsPlan, PlanRow, Running
+from playhead.errors import Invalid, Refused
+from playhead.model import Deadline, Map, Position, Positions
+from playhead.model.connector import ConnectorSpec, Engine, Origin, WantedState
+
+PLAN_VERSION = 1
+_HINT = "write a reference like ${file:/run/secrets.properties:db} or ${env:DB_PASSWORD} in place of the secret"
+
+
+class _Seen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    state: WantedState
+    hash: str
+
+
+class _Offset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    partition: dict[str, object]
+    offset: dict[str, object] | None
+
+
+class _Wanted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    config: dict[str, str]
+    engine: Engine
+    state: WantedState | None
+    offsets: list[_Offset] | None
+    origin: str
+
+
+class _Connector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    action: Action
+    seen: _Seen | None
+    wanted: _Wanted | None
+
+
+class _PlanFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    playhead_connectors_plan: int
+    created: Annotated[datetime, msgspec.Meta(tz=True)]
+    kafka_cluster_id: str
+    urls: list[str]
+    salt: str
+    connectors: list[_Connector]
+
+
+class _VersionOnly(msgspec.Struct):
+    playhead_connectors_plan: int
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlan:
+    cluster: ClusterState
+    salt: bytes
+    connectors: tuple[_Connector, ...]
+
+    @property
+    def specs(self) -> list[ConnectorSpec]:
+        return [_spec(item.name, item.wanted) for item in self.connectors if item.wanted is not None]
+
+    @property
+    def doomed(self) -> set[str]:
+        return {item.name for item in self.connectors if item.wanted is None}
+
+
+def to_json(plan: ConnectorsPlan) -> bytes:
+    """Refused when a literal secret would have to be written."""
+    _refuse_secrets(plan)
+    salt = os.urandom(16)
+    document = _PlanFile(
+        PLAN_VERSION,
+        datetime.now(UTC),
+        plan.cluster.kafka_cluster_id,
+        list(plan.cluster.urls),
+        salt.hex(),
+        [_connector(row, salt) for row in plan.rows],
+    )
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def from_json(data: bytes, where: str = "plan") -> SavedPlan:
+    try:
+        version = msgspec.json.decode(data, type=_VersionOnly).playhead_connectors_plan
+        if version != PLAN_VERSION:
+            raise Invalid(f"{where}: plan version {version} is not known here", "use the Playhead that wrote it")
+        found = msgspec.json.decode(data, type=_PlanFile)
+        salt = bytes.fromhex(found.salt)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        hint = "a plan is made with: playhead connectors plan -f FILE --save-plan plan.json; files are given with -f"
+        raise Invalid(f"{where}: {error}", hint) from None
+    return SavedPlan(ClusterState(found.kafka_cluster_id, tuple(found.urls)), salt, tuple(found.connectors))
+
+
+def plan_again(context: Context, saved: SavedPlan, deadline: Deadline) -> ConnectorsPlan:
+    """The saved plan against the cluster as it is now. Refused as a whole when the cluster is another one, or has moved.
+
+    A connector that already is as wanted has not moved: a plan that was carried out in part can be applied again.
+    """
+    now = plan_connectors(context, saved.specs, deadline, doomed=saved.doomed)
+    if now.cluster.kafka_cluster_id != saved.cluster.kafka_cluster_id:
+        raise Refused(
+            f"the plan is for the cluster {saved.cluster.kafka_cluster_id} at {', '.join(saved.cluster.urls)}, "
+            f"this one is {now.cluster.kafka_cluster_id}",
+            "name the right workers with --connect or --context, or plan again here",
+        )
+    rows = {row.name: row for row in now.rows}
+    moved = [why for item in saved.connectors if (why := _moved(item, rows.get(item.name), saved.salt))]
+    if moved:
+        raise Refused("moved since the plan was made:\n  " + "\n  ".join(moved), "nothing was changed; plan again")
+    return now
+
+
+def _moved(item: _Connector, row: PlanRow | None, salt: bytes) -> str | None:
+    running = row.running if row else None
+    if row is not None and row.wanted is not None and row.action in (Action.SAME, Action.LEAVE):
+        return None
+    if item.seen is None:
+        return f"{item.name} was not there, and is now" if running else None
+    if running is None:
+        return f"{item.name} was there, and is gone" if item.wanted is not None else None
+    if running.state is not item.seen.state:
+        return f"{item.name} was {item.seen.state}, and is {running.state}"
+    if not _is_of(item.seen.hash, running.config, salt):
+        return f"the config of {item.name} was changed"
+    return None
+
+
+def _refuse_secrets(plan: ConnectorsPlan) -> None:
+    found = [
+        f"{row.name}: {key}"
+        for row in plan.rows
+        if row.wanted is not None
+        for key, value in row.wanted.config.items()
+        if row.secrets.has_literal(key, value)
+    ]
+    if found:
+        raise Refused("a plan with literal secrets is not saved:\n  " + "\n  ".join(found), _HINT)
+
+
+def _connector(row: PlanRow, salt: bytes) -> _Connector:
+    return _Connector(row.name, row.action, _seen(row, row.running, salt), _wanted(row.wanted))
+
+
+def _seen(row: PlanRow, running: Running | None, salt: bytes) -> _Seen | None:
+    if running is None:
+        return None
+    kind = "scrypt" if row.secrets.literals(running.config) else "sha256"
+    return _Seen(running.state, _hash(kind, running.config, salt))
+
+
+def _wanted(spec: ConnectorSpec | None) -> _Wanted | None:
+    if spec is None:
+        return None
+    offsets = None
+    if spec.offsets is not None:
+        offsets = [_Offset(dict(p.partition), dict(p.offset) if p.offset is not None else None) for p in spec.offsets]
+    return _Wanted(dict(spec.config), spec.engine, spec.state, offsets, str(spec.origin))
+
+
+def _spec(name: str, wanted: _Wanted) -> ConnectorSpec:
+    offsets = None
+    if wanted.offsets is not None:
+        offsets = Positions(
+            Position(name, Map(item.partition), None if item.offset is None else Map(item.offset))
+            for item in wanted.offsets
+        )
+    return ConnectorSpec(name, wanted.config, wanted.engine, wanted.state, offsets, Origin(wanted.origin))
+
+
+def _hash(kind: str, config: Mapping[str, str], salt: bytes) -> str:
+    text = msgspec.json.encode({key: value.strip() for key, value in config.items()}, order="sorted")
+    if kind == "scrypt":
+        return "scrypt:" + hashlib.scrypt(text, salt=salt, n=2**14, r=8, p=1).hex()
+    return "sha256:" + hashlib.sha256(salt + text).hexdigest()
+
+
+def _is_of(found: str, config: Mapping[str, str], salt: bytes) -> bool:
+    return compare_digest(found, _hash(found.partition(":")[0], config, salt))

@@ -1,0 +1,208 @@
+"""Makes the plan: the files against the running cluster, with the worker's validation and what each change brings about.
+
+Nothing is changed. `engine: spark` means that Connect must not run the connector: there it is stopped or absent, and its config
+is left as it is.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from playhead.config import Context
+from playhead.connect.answers import ConnectorInfo, ConnectorStatus
+from playhead.connect.rest import Rest, open_rest
+from playhead.connectors.plan.check import Check, KeyFinding, PluginKeys, Severity, check_specs
+from playhead.connectors.plan.leftovers import find_orphans
+from playhead.connectors.plan.model import (
+    Action,
+    ClusterState,
+    ConnectorsPlan,
+    KeyChange,
+    KeyChangeKind,
+    PlanRow,
+    Running,
+    diff_config,
+    normalised,
+)
+from playhead.connectors.secrets import SecretKeys
+from playhead.connectors.traces import cause_of
+from playhead.errors import Invalid, NotFound
+from playhead.model import Deadline
+from playhead.model.connector import ConnectorSpec, Engine, WantedState
+
+_STATES = {"PAUSED": WantedState.PAUSED, "STOPPED": WantedState.STOPPED}
+_STATE_EFFECTS = {
+    WantedState.RUNNING: "goes on where it was",
+    WantedState.PAUSED: "tasks pause; offsets kept",
+    WantedState.STOPPED: "tasks end; offsets kept",
+}
+
+
+def plan_connectors(
+    context: Context,
+    specs: Sequence[ConnectorSpec],
+    deadline: Deadline,
+    *,
+    prune: str | None = None,
+    doomed: Collection[str] = (),
+) -> ConnectorsPlan:
+    """`prune`: the pattern of names in whose scope a connector that no file names is deleted. `doomed`: names to delete."""
+    _refuse_twins(specs)
+    with open_rest(context, deadline) as rest:
+        cluster = ClusterState(rest.worker().kafka_cluster_id or "", tuple(context.connect_urls))
+        running = observe(rest, None if prune is not None else {spec.name.strip() for spec in specs} | set(doomed))
+        plugins = PluginKeys(rest)
+        checks = check_specs(rest, specs, plugins)
+        rows = [_row(spec, running.get(spec.name.strip()), checks[spec.name.strip()], plugins) for spec in specs]
+        kept = {spec.name.strip() for spec in specs}
+        goes = {name for name in running if name in doomed or (prune is not None and fnmatchcase(name, prune))} - kept
+        rows += [_deletion(running[name], plugins) for name in sorted(goes)]
+    return ConnectorsPlan(cluster, tuple(_with_orphans(context, rows, deadline)))
+
+
+def check_connectors(context: Context, specs: Sequence[ConnectorSpec], deadline: Deadline) -> dict[str, Check]:
+    """Only what is wrong with them, whatever runs."""
+    _refuse_twins(specs)
+    with open_rest(context, deadline) as rest:
+        rest.worker()
+        return check_specs(rest, specs, PluginKeys(rest))
+
+
+def observe(rest: Rest, names: Collection[str] | None = None) -> dict[str, Running]:
+    """What the worker has, sorted by name. One so new that it has no status yet is missing in the expanded list."""
+    known = sorted(name for name in rest.list_connectors() if names is None or name in names)
+    expanded = rest.expand_connectors() if known else {}
+    found = {}
+    for name in known:
+        entry = expanded.get(name)
+        if entry and entry.info:
+            found[name] = _running(entry.info, entry.status)
+        elif one := find_running(rest, name):
+            found[name] = one
+    return found
+
+
+def find_running(rest: Rest, name: str) -> Running | None:
+    try:
+        return _running(rest.get_connector(name), rest.find_status(name))
+    except NotFound:
+        return None
+
+
+def _running(info: ConnectorInfo, status: ConnectorStatus | None) -> Running:
+    state = _STATES.get(status.connector.state if status else "", WantedState.RUNNING)
+    return Running(info.name, normalised(info.config), state, status)
+
+
+def _refuse_twins(specs: Sequence[ConnectorSpec]) -> None:
+    seen: dict[str, ConnectorSpec] = {}
+    for spec in specs:
+        if not spec.name.strip():
+            raise Invalid(f"{spec.origin}: a connector needs a name")
+        if other := seen.get(spec.name.strip()):
+            raise Invalid(f"{spec.name!r} is there twice: {other.origin} and {spec.origin}")
+        seen[spec.name.strip()] = spec
+
+
+def _row(spec: ConnectorSpec, running: Running | None, check: Check, plugins: PluginKeys) -> PlanRow:
+    name = spec.name.strip()
+    if spec.engine is Engine.SPARK:
+        return _row_of_spark(spec, running, check)
+    secrets = _secrets(check, running, plugins)
+    wanted = normalised(spec.config)
+    origins = {key: str(origin) for key, origin in spec.origins.items()}
+    before = running.config if running else {}
+    changes = tuple(diff_config(before, wanted, secrets, origins))
+    if running is None:
+        state = spec.state or WantedState.RUNNING
+        return PlanRow(name, Action.CREATE, spec, None, changes, state, (), check.findings, secrets)
+    row = PlanRow(name, Action.SAME, spec, running, changes, spec.state, (), check.findings, secrets)
+    if any(change.kind is not KeyChangeKind.UNKNOWN for change in changes):
+        row = replace(row, action=Action.UPDATE)
+    elif row.changes_state:
+        row = replace(row, action=Action.STATE)
+    return replace(row, effects=tuple(_effects(row, running)), findings=(*check.findings, *_now(row, running)))
+
+
+def _row_of_spark(spec: ConnectorSpec, running: Running | None, check: Check) -> PlanRow:
+    name = spec.name.strip()
+    if running is None or running.state is WantedState.STOPPED:
+        where = "it is stopped in Connect" if running else "it is not in Connect"
+        return PlanRow(name, Action.LEAVE, spec, running, (), None, (where,), check.findings, check.secrets)
+    effect = "Spark runs it: Connect stops it; offsets and config kept"
+    return PlanRow(name, Action.STATE, spec, running, (), WantedState.STOPPED, (effect,), check.findings, check.secrets)
+
+
+def _deletion(running: Running, plugins: PluginKeys) -> PlanRow:
+    left = (
+        "its group's commits" if running.config.get("topics") or running.config.get("topics.regex") else "its offsets"
+    )
+    secrets = SecretKeys.of_types(plugins.types_of(running.config))
+    changes = tuple(diff_config(running.config, {}, secrets))
+    effect = f"not in the files; {left} stay behind"
+    row = PlanRow(running.name, Action.DELETE, None, running, changes, None, (), (), secrets)
+    return replace(row, effects=(effect, *_undo_words(row)))
+
+
+def _secrets(check: Check, running: Running | None, plugins: PluginKeys) -> SecretKeys:
+    """The wanted config's definitions; those of the running one where it has keys that the wanted one has not."""
+    if running is None or all(key in check.types for key in running.config):
+        return check.secrets
+    return SecretKeys.of_types(plugins.types_of(running.config) | check.types)
+
+
+def _effects(row: PlanRow, running: Running) -> list[str]:
+    effects = []
+    if row.action is Action.UPDATE:
+        runs = (row.state or running.state) is WantedState.RUNNING
+        effects.append("tasks restart; offsets kept" if runs else "takes effect when it is resumed; offsets kept")
+        effects += _moves(row.changes, running)
+        effects += _undo_words(row)
+    elif row.action is Action.STATE and row.state:
+        effects.append(_STATE_EFFECTS[row.state])
+    if row.wanted and row.wanted.offsets is not None and len(row.wanted.offsets):
+        effects.append("it exists: the offsets of the file are for a new one and are not set")
+    return effects
+
+
+def _undo_words(row: PlanRow) -> list[str]:
+    return [] if row.is_undoable else ["not undoable: secret"]
+
+
+def _moves(changes: Sequence[KeyChange], running: Running) -> list[str]:
+    """Changes after which the kept offsets are no longer what the connector reads."""
+    changed = {change.key: change for change in changes if change.kind is not KeyChangeKind.UNKNOWN}
+    said = []
+    if "connector.class" in changed:
+        said.append("another class reads the kept offsets in its own way")
+    if group := changed.get("consumer.override.group.id"):
+        default = f"connect-{running.name}"
+        said.append(
+            f"another group: from {group.before or default} to {group.after or default}; positions do not follow"
+        )
+    if topic := changed.get("offsets.storage.topic"):
+        said.append(f"another offsets topic: {topic.words}; positions do not follow")
+    return said
+
+
+def _now(row: PlanRow, running: Running) -> list[KeyFinding]:
+    """What is to be known of a connector that is there already."""
+    if not running.is_failed or running.status is None:
+        return []
+    traces = [running.status.connector.trace, *(task.trace for task in running.status.tasks)]
+    cause = next((cause_of(trace) for trace in traces if trace), None) or "no trace"
+    return [KeyFinding(Severity.WARNING, "", f"it has failed: {row.scrub(cause)}")]
+
+
+def _with_orphans(context: Context, rows: Sequence[PlanRow], deadline: Deadline) -> list[PlanRow]:
+    new = {row.name: row.wanted for row in rows if row.action is Action.CREATE and row.wanted}
+    open_ = [spec for spec in new.values() if not spec.offsets]
+    words: Mapping[str, str] = find_orphans(context, open_, deadline) if open_ else {}
+    return [replace(row, effects=_start_words(row, words)) if row.name in new else row for row in rows]
+
+
+def _start_words(row: PlanRow, words: Mapping[str, str]) -> tuple[str, ...]:
+    offsets = row.wanted.offsets if row.wanted else None
+    if offsets:
+        return (f"created stopped, set to the {len(offsets)} position(s) of the file, then {row.state}",)
+    return (words[row.name],)

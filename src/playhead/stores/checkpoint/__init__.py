@@ -1,0 +1,1 @@
+"""The checkpoint of a Spark Structured Streaming query; a folder, because its log has three versions."""

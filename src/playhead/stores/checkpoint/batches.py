@@ -1,0 +1,127 @@
+"""Which batches a Spark checkpoint has, and where a restart would go on. Spark's own rules, without I/O.
+
+Spark writes `offsets/N` before batch N runs and `commits/N` after it. At a restart it looks at the newest offsets, L. Was L the
+last one committed, it plans L + 1 from there. If not, it runs L once more as planned, from the end of the batch before, whether
+that one was committed or not. It does not start at all when the offsets before L are missing, unless it tracks its progress
+asynchronously: then it takes the newest older ones it finds.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from playhead.errors import Refused
+from playhead.stores.checkpoint.log import MalformedLog
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLog:
+    """The ids in `offsets/` and in `commits/`."""
+
+    offsets: frozenset[int]
+    commits: frozenset[int]
+
+    @classmethod
+    def of(cls, offsets: Collection[str], commits: Collection[str]) -> "BatchLog":
+        """From file names. Temporary files, checksums and whatever else lies there is not Spark's log."""
+        return cls(frozenset(_ids(offsets)), frozenset(_ids(commits)))
+
+    @property
+    def latest(self) -> int | None:
+        return max(self.offsets, default=None)
+
+    @property
+    def committed(self) -> int | None:
+        return max(self.commits, default=None)
+
+    @property
+    def position(self) -> int | None:
+        """The batch whose offsets a restart goes on from; None: it goes on from where the query first began."""
+        if self.latest is None and self.commits:
+            raise MalformedLog("offsets", f"it is empty, although {_named('commits', self.commits)} there")
+        if self.latest is None or self.latest == self.committed:
+            return self.latest
+        before = max((batch for batch in self.offsets if batch < self.latest), default=None)
+        if before is None and self.latest > 0:
+            raise MalformedLog(
+                "offsets", f"batch {self.latest} is not committed, and offsets/{self.latest - 1}, its start, is missing"
+            )
+        return before
+
+    @property
+    def planned(self) -> list[int]:
+        """Batches after the position, newest first. There is one at most, but for logs with gaps."""
+        position = self.position
+        return sorted((batch for batch in self.offsets if position is None or batch > position), reverse=True)
+
+    def gaps(self) -> list[str]:
+        """What is missing, batch by batch, and what that means to Spark."""
+        if self.latest is None:
+            return []
+        return [*self._holes(self.latest), *self._uncommitted(self.latest), *self._ahead(self.latest)]
+
+    def _holes(self, latest: int) -> Iterator[str]:
+        holes = [batch for batch in range(min(self.offsets), latest) if batch not in self.offsets]
+        for first, last in _runs(holes):
+            named = _named("offsets", range(first, last + 1))
+            told = f"{named} missing between offsets/{first - 1} and offsets/{last + 1}"
+            if last == latest - 1:
+                told += ": Spark does not start without it, unless it tracks its progress asynchronously"
+            yield told
+
+    def _uncommitted(self, latest: int) -> Iterator[str]:
+        first = min(self.commits, default=-1)
+        open_ones = [batch for batch in self.offsets if first < batch < latest and batch not in self.commits]
+        for run in _runs(open_ones):
+            named = _named("commits", range(run[0], run[1] + 1))
+            yield f"{named} missing, although a later batch was planned: Spark takes it as done"
+
+    def _ahead(self, latest: int) -> Iterator[str]:
+        for run in _runs([batch for batch in self.commits if batch > latest]):
+            named = _named("commits", range(run[0], run[1] + 1))
+            yield (
+                f"{named} there without offsets: Spark would run batch {latest} again and then fail,"
+                " as if two queries shared the checkpoint"
+            )
+
+    def check_writable(self) -> None:
+        """An edit goes into the offsets of the last committed batch. Refused where Spark would not go on from there."""
+        position, latest = self.position, self.latest
+        if latest is None:
+            return
+        if self.committed is not None and self.committed > latest:
+            raise Refused(next(self._ahead(latest)), "restore the missing offsets from a copy of the checkpoint")
+        if position != self.committed:
+            done = "nothing" if self.committed is None else f"batch {self.committed}"
+            raise Refused(
+                f"batch {latest} is planned, but the last commit is that of {done}: an edit would not be where Spark goes on",
+                "start the query once: it finishes that batch and mends its logs",
+            )
+        if self.planned and position and position == min(self.offsets):
+            raise Refused(
+                f"offsets/{position - 1} is gone already, and Spark needs it once the planned batch {latest} is removed",
+                f"start the query once, so that it finishes batch {latest}; then move it",
+            )
+
+
+def _ids(names: Iterable[str]) -> Iterator[int]:
+    return (int(name) for name in names if name.isascii() and name.isdigit() and str(int(name)) == name)
+
+
+def _named(folder: str, batches: Collection[int]) -> str:
+    first, last = min(batches), max(batches)
+    return f"{folder}/{first} is" if first == last else f"{folder}/{first} to {last} are"
+
+
+def _runs(batches: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Neighbours together: 3, 4, 5, 9 -> (3, 5), (9, 9)."""
+    first = last = None
+    for batch in sorted(batches):
+        if first is None or last is None:
+            first = last = batch
+        elif batch == last + 1:
+            last = batch
+        else:
+            yield first, last
+            first = last = batch
+    if first is not None and last is not None:
+        yield first, last

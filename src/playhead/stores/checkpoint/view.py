@@ -1,0 +1,284 @@
+"""What a checkpoint says now: the sources with their offsets, and everything else a reader should know.
+
+Commits are listed before offsets: a query that goes on running then shows as a planned batch, never as a commit without its
+offsets.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from playhead.errors import PlayheadError
+from playhead.model import Map, Position
+from playhead.model.moments import to_iso
+from playhead.model.position import Scalar
+from playhead.stores import Raw, Stored
+from playhead.stores.checkpoint.batches import BatchLog
+from playhead.stores.checkpoint.edit import find_cut_off
+from playhead.stores.checkpoint.folder import Folder
+from playhead.stores.checkpoint.log import (
+    NO_OFFSET,
+    CommitLog,
+    MalformedLog,
+    OffsetLog,
+    find_flat_offset,
+    find_initial_offsets,
+    find_kafka_offsets,
+    matches_crc,
+    positions_of,
+    query_id,
+)
+
+OWNER = "source-"
+_OF_SPARK = {"metadata", "offsets", "commits", "sources", "state"}
+_SHOWN_PARTITIONS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySource:
+    """One source of the query at one moment. `file` is where its offset stands, `where` tells that to the reader."""
+
+    id: str
+    text: str
+    file: str
+    where: Mapping[str, Scalar]
+
+    @property
+    def owner(self) -> str:
+        return OWNER + self.id
+
+    @property
+    def is_kafka(self) -> bool:
+        return find_kafka_offsets(self.text) is not None
+
+    @property
+    def is_editable(self) -> bool:
+        return self.text == NO_OFFSET or self.is_kafka or find_flat_offset(self.text) is not None
+
+    @property
+    def offsets(self) -> dict[Map, Map | None]:
+        return {position.partition: position.offset for position in self.positions}
+
+    @property
+    def positions(self) -> list[Position]:
+        return positions_of(self.owner, self.text)
+
+    def entries(self) -> Iterator[Stored]:
+        notes: tuple[str, ...] = ()
+        if not self.is_editable:
+            notes = ("not a Kafka source, and its offset is not flat: shown as it is, not to be edited",)
+        elif not self.is_kafka:
+            notes = ("not a Kafka source: its offset is shown as it is",)
+        for position in self.positions:
+            yield Stored(position, self.where, notes, Raw(self.file.encode(), self.text.encode()))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointView:
+    batches: BatchLog
+    sources: Mapping[str, QuerySource]
+    log: OffsetLog | None
+    notes: tuple[str, ...]
+
+    @property
+    def is_new(self) -> bool:
+        """No query has run on it."""
+        return self.batches.latest is None
+
+
+def look(folder: Folder) -> CheckpointView:
+    try:
+        return _look(folder)
+    except _Vanished:
+        return _look(folder)  # a running query purged its logs while we read; once more is enough to outrun it
+
+
+def _look(folder: Folder) -> CheckpointView:
+    commits = folder.list_files("commits")
+    offsets = folder.list_files("offsets")
+    batches = BatchLog.of(offsets, commits)
+    _check_metadata(folder, batches)
+    position = batches.position
+    if position is None:
+        log, sources = None, _initial_sources(folder)
+    else:
+        log = read_log(folder, position)
+        sources = sources_at(position, log, batches, offsets)
+        _check_commit(folder, batches)
+    files = {source.file for source in sources.values()}
+    notes = [*batches.gaps(), *_planned_notes(folder, batches), *_source_notes(sources)]
+    notes += [*_orphans("offsets", offsets, batches.offsets), *_orphans("commits", commits, batches.commits)]
+    notes += [note for file in sorted(files) if (note := _crc_note(folder, file))]
+    if cut_off := find_cut_off(folder, files):
+        notes.append(cut_off)
+    if batches.latest is None and not sources:
+        notes.append(find_stranger(folder) or f"{folder.address} has no batch: no query has run there yet")
+    return CheckpointView(batches, sources, log, tuple(notes))
+
+
+def read_log(folder: Folder, batch: int) -> OffsetLog:
+    data = folder.find(f"offsets/{batch}")
+    if data is None:
+        raise _Vanished(
+            f"offsets/{batch}", "it was there a moment ago", "a running query purges old batches; look again"
+        )
+    return OffsetLog.from_bytes(data, f"offsets/{batch}")
+
+
+def sources_at(
+    batch: int, log: OffsetLog, batches: BatchLog, written: Mapping[str, datetime]
+) -> dict[str, QuerySource]:
+    where: dict[str, Scalar] = {"batch": batch, "committed": batch in batches.commits}
+    where["written"] = to_iso(written[str(batch)])
+    found = (QuerySource(source, text, f"offsets/{batch}", where) for source, text in log.sources.items())
+    return {source.owner: source for source in found}
+
+
+def find_stranger(folder: Folder) -> str | None:
+    """What shows that a folder without batches is something else than a new checkpoint; None: nothing does."""
+    strange = [name for name in (*folder.list_folders(""), *folder.list_files("")) if not name.startswith(".")]
+    strange = sorted(name for name in strange if name not in _OF_SPARK)
+    return f"{folder.address} is neither empty nor a checkpoint: it has {strange[0]}" if strange else None
+
+
+def newest_file(folder: Folder) -> tuple[str, datetime] | None:
+    found = [
+        (f"{place}/{name}", written)
+        for place in ("offsets", "commits")
+        for name, written in folder.list_files(place).items()
+        if name.isdigit()
+    ]
+    return max(found, key=lambda pair: pair[1], default=None)
+
+
+class _Vanished(MalformedLog):
+    pass
+
+
+def _check_metadata(folder: Folder, batches: BatchLog) -> None:
+    data = folder.find("metadata")
+    if data is not None:
+        query_id(data)
+    elif batches.offsets or batches.commits:
+        raise MalformedLog(
+            "the checkpoint",
+            "its file metadata is missing, although there are batches. Spark would give the query a new id (4.2 refuses to"
+            " start), and a sink that knows the query by its id would take everything twice",
+            'restore metadata, {"id":"..."}, from a copy or from the query\'s log',
+        )
+
+
+def _check_commit(folder: Folder, batches: BatchLog) -> None:
+    """Spark reads the newest commit at a start; what it cannot read stops it."""
+    if batches.committed is not None:
+        data = folder.find(f"commits/{batches.committed}")
+        if data is not None:
+            CommitLog.from_bytes(data, f"commits/{batches.committed}")
+
+
+def _initial_sources(folder: Folder) -> dict[str, QuerySource]:
+    found = {}
+    for source in folder.list_folders("sources"):
+        file = f"sources/{source}/0"
+        data = folder.find(file)
+        text = None if data is None else find_initial_offsets(data, file)
+        if text is not None:
+            where = {"file": file, "written": to_iso(folder.list_files(f"sources/{source}")["0"])}
+            found[OWNER + source] = QuerySource(source, text, file, where)
+    return found
+
+
+def initial_entries(folder: Folder) -> Iterator[Stored]:
+    for source in _initial_sources(folder).values():
+        yield from source.entries()
+
+
+def _planned_notes(folder: Folder, batches: BatchLog) -> Iterator[str]:
+    for batch in reversed(batches.planned):
+        try:
+            ends = read_log(folder, batch).sources
+        except PlayheadError as error:
+            yield f"batch {batch} is planned, not committed, and a restart fails: {error.what}"
+            continue
+        told = "; ".join(f"{OWNER}{source} {_shown(text)}" for source, text in ends.items())
+        yield f"batch {batch} is planned, not committed: a restart re-runs it up to {told}"
+
+
+def _shown(text: str) -> str:
+    kafka = find_kafka_offsets(text)
+    if kafka is None:
+        return text if len(text) <= 80 else text[:77] + "..."
+    ends = [
+        f"{topic}-{number} at {at}" for topic, found in sorted(kafka.items()) for number, at in sorted(found.items())
+    ]
+    more = len(ends) - _SHOWN_PARTITIONS
+    return ", ".join(ends[:_SHOWN_PARTITIONS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _source_notes(sources: Mapping[str, QuerySource]) -> Iterator[str]:
+    for owner, source in sources.items():
+        if source.text == NO_OFFSET:
+            yield f"{owner} has no offset yet: it starts where the query began"
+        elif source.is_kafka and not source.positions:
+            yield f"{owner} has an empty offset: Spark takes every partition as new, from its earliest record"
+
+
+def _orphans(place: str, names: Mapping[str, datetime], batches: frozenset[int]) -> Iterator[str]:
+    """Somebody removed a batch by hand and left its checksum: Hadoop does not rename the new one over it."""
+    for name in sorted(names):
+        matched = re.fullmatch(r"\.(0|[1-9]\d*)\.crc", name, re.ASCII)
+        if matched and int(matched.group(1)) not in batches:
+            yield f"{place}/{name} is left of a file that is gone: Spark fails when it writes that batch again; remove it"
+
+
+def _crc_note(folder: Folder, file: str) -> str | None:
+    parent, _, name = file.rpartition("/")
+    crc, data = folder.find(f"{parent}/.{name}.crc"), folder.find(file)
+    if crc is None or data is None or matches_crc(data, crc):
+        return None
+    return f"{file} is not what its checksum file says: somebody changed it by hand"
+
+
+# What moving a checkpoint means for the query's sink. The checkpoint does not name its sink, so all kinds are covered; what
+# is visible comes first. The sentences on the file sink, state and foreachBatch were verified on Spark 4.0; those on Delta
+# and Iceberg follow their documentation.
+
+_MOVED = (
+    "foreachBatch gets repeated records under new batch ids: code that remembers ids writes them twice, an upsert does not",
+    "a file sink writes repeated records as new files beside the old ones",
+    "Delta and Iceberg take repeated records as new: their batch ids are higher than the last one they know",
+    "the Kafka sink writes repeated records again",
+)
+_NEW = (
+    "a file sink drops batches whose ids its _spark_metadata has already: give the new checkpoint a new output folder",
+    "Delta and Iceberg know a query by the id in its checkpoint: a new one is a new query, and what comes again is doubled",
+    "foreachBatch sees batch ids from 0 on again: code that remembers ids skips them",
+)
+
+
+def warnings_of(folder: Folder, view: CheckpointView) -> list[str]:
+    if view.is_new:
+        return list(_NEW)
+    return [*_seen(folder, view), *_MOVED]
+
+
+def _seen(folder: Folder, view: CheckpointView) -> Iterator[str]:
+    for batch in reversed(view.batches.planned):
+        yield (
+            f"batch {batch} is planned, not committed. If the sink has it already, it skips the new batch {batch} in silence"
+            " (file sink, Delta, Iceberg, whatever remembers ids), and those records are lost to it."
+            f" Start the query once, so that it finishes batch {batch}, and move it then"
+        )
+    if operators := folder.list_folders("state"):
+        yield (
+            f"the query keeps state (operator {', '.join(operators)} in state/), and that does not move: aggregates count"
+            " repeated records again, deduplication and joins know them already"
+        )
+    if view.log is not None and view.log.watermark_ms > 0:
+        watermark = datetime.fromtimestamp(view.log.watermark_ms / 1000, UTC)
+        yield f"the watermark stays at {to_iso(watermark)}: older records are late when they come again, and dropped"
+    if folder.has_above("_spark_metadata"):
+        yield "the checkpoint lies in the output of a file sink (_spark_metadata is beside it)"
+    if folder.has_above("_delta_log"):
+        yield "the checkpoint lies in a Delta table (_delta_log is beside it)"

@@ -1,0 +1,74 @@
+"""Any store by its URI. Each kind is imported when it is opened."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from playhead.config import Context
+from playhead.errors import Invalid, near_names
+from playhead.stores import Access, Store
+
+if TYPE_CHECKING:
+    from playhead.kafka.properties import ClientSettings
+
+# scheme -> module with `open_uri(uri, access) -> Store`
+_HOMES = {
+    "connect+http": "playhead.stores.connect_rest",
+    "connect+https": "playhead.stores.connect_rest",
+    "kafka": "playhead.stores.offsets_topic",
+    "file": "playhead.stores.standalone_file",
+    "groups": "playhead.stores.groups",
+    "checkpoint": "playhead.stores.checkpoint.store",
+    "sql+sqlite": "playhead.stores.consumer_table",
+    "sql+postgresql": "playhead.stores.consumer_table",
+    "ledger+sqlite": "playhead.stores.sink_ledger",
+    "ledger+postgresql": "playhead.stores.sink_ledger",
+    "memory": "playhead.stores.memory",
+}
+
+
+def is_store(text: str) -> bool:
+    """True when this is the URI of a store rather than a name."""
+    return text.partition(":")[0] in _HOMES and ":" in text
+
+
+def is_of_context(uri: str, context: Context) -> bool:
+    """True when a store is a file of this machine, or on the servers that the context names."""
+    scheme, _, rest = uri.partition(":")
+    if scheme in ("file", "checkpoint", "sql+sqlite", "ledger+sqlite", "memory"):
+        return True
+    if scheme.startswith("connect+"):
+        known = {_address(url) for url in context.connect_urls}
+        return {_address(url) for url in uri.removeprefix("connect+").split(",")} <= known
+    if scheme in ("kafka", "groups"):
+        servers = {server.strip() for server in rest.removeprefix("//").partition("/")[0].split(",")}
+        brokers = find_brokers(context)
+        return servers <= {server.strip() for server in (brokers.bootstrap if brokers else "").split(",")}
+    if scheme.startswith("ledger+"):
+        from playhead.stores.sink_ledger import is_ledger_of
+
+        return is_ledger_of(uri, context)
+    return False
+
+
+def _address(url: str) -> str:
+    return urlsplit(url.strip()).netloc.rpartition("@")[2].lower()
+
+
+def find_brokers(context: Context) -> "ClientSettings | None":
+    """None when nobody names them."""
+    from playhead.kafka.properties import client_settings
+
+    try:
+        return client_settings(context)
+    except Invalid:
+        return None
+
+
+def open_store(uri: str, access: Access) -> Store:
+    scheme, colon, _ = uri.partition(":")
+    if not colon or scheme not in _HOMES:
+        known = [name for name in _HOMES if name != "memory"]
+        raise Invalid(f"{uri!r} is not the URI of a store", near_names(scheme, known))
+    store: Store = import_module(_HOMES[scheme]).open_uri(uri, access)
+    return store
