@@ -197,7 +197,7 @@ def show_records(  # noqa: PLR0913  (at a prompt every option should be offered 
 
 def moment_of(given: str | datetime | None) -> datetime | None:
     """A time, or how long ago it was: 2026-01-31T08:00:00, in UTC unless it has a zone, or PT1H30M."""
-    from playhead.offsets.reset_words import parse_duration, parse_time
+    from playhead.offsets.reset_options import parse_duration, parse_time
 
     if given is None or isinstance(given, datetime):
         return given if given is None or given.tzinfo else given.replace(tzinfo=UTC)

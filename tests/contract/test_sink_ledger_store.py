@@ -24,10 +24,10 @@ from playhead.kafka.client import Admin
 from playhead.kafka.topics import create_topic, delete_topic, describe_topics, get_topic
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import open_ledger
-from playhead.model import Change, Map, Plan, Result
+from playhead.model import Change, Deadline, Map, Plan, Result
 from playhead.offsets.apply import apply_plan, plan_undo
+from playhead.offsets.locate import Location
 from playhead.offsets.plan import Which, plan_set
-from playhead.offsets.selection import Target
 from playhead.stores import Access
 from playhead.stores import open as opening
 from playhead.stores.sink_ledger import open_uri
@@ -115,16 +115,19 @@ def test_an_undone_edit_leaves_the_ranges_as_they_were(store, sinks, journal):
     assert live(sinks) == before
 
 
+def located(store):
+    return Location(store, "orders", Access(Context(None), Deadline(30)))
+
+
 def test_a_move_to_where_it_is_gives_an_open_claim_up_and_is_planned_only_then(store, sinks, journal):
     claim = begun(sinks)
     deliver(sinks, claim, 10)
     ended(sinks, claim)
-    here = Target(store, "orders")
-    assert plan_set(here, {"kafka_offset": "10"}, Which()).is_empty
+    assert plan_set(located(store), {"kafka_offset": "10"}, Which()).is_empty
     claim = claimed(sinks.ledger)
     sinks.plan(claim, [wanted(10, 25)])
     ended(sinks, claim)
-    plan = plan_set(here, {"kafka_offset": "10"}, Which())
+    plan = plan_set(located(store), {"kafka_offset": "10"}, Which())
     note = "gives up orders-0[10,25), which was begun and not finished"
     assert plan.changes == (replace(change(10, 10), note=note),)
     assert Plan.from_json(plan.to_json()) == plan
@@ -133,7 +136,7 @@ def test_a_move_to_where_it_is_gives_an_open_claim_up_and_is_planned_only_then(s
         (Result.CHANGED, "orders-0[10,25) was claimed and not finished: what is written of it stays")
     ]
     assert sinks.list_claims("c1", "orders") == []
-    assert plan_set(here, {"kafka_offset": "10"}, Which()).is_empty
+    assert plan_set(located(store), {"kafka_offset": "10"}, Which()).is_empty
     assert [one.result for one in apply_plan(store, plan, journal).outcomes] == [Result.UNCHANGED]
 
 
@@ -141,7 +144,7 @@ def test_a_claim_that_was_given_up_does_not_come_back(store, sinks, journal):
     claim = begun(sinks)
     sinks.plan(claim, [wanted(0, 5)])
     ended(sinks, claim)
-    entry = apply_plan(store, plan_set(Target(store, "orders"), {"kafka_offset": "0"}, Which()), journal).entry
+    entry = apply_plan(store, plan_set(located(store), {"kafka_offset": "0"}, Which()), journal).entry
     assert entry is not None and not entry.may_have_changed
     deliver(sinks, claimed(sinks.ledger), 10)
     undo = plan_undo(journal.get(entry.id), store)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from playhead.config import Context, Setting
 from playhead.kafka.properties import ClientSettings
 from playhead.model import Change, Map, Plan, Position, Positions, Result
-from playhead.offsets.apply import Consent, apply_plan, plan_undo
+from playhead.offsets.apply import Permissions, apply_plan, plan_undo
 from playhead.offsets.journal import Journal
 from playhead.stores import Access, Store
 from playhead.stores.memory import MemoryStore
@@ -22,7 +22,7 @@ from playhead.stores.offsets_topic import OffsetsTopic
 from playhead.stores.open import open_store
 from playhead.stores.standalone_file import StandaloneFile
 
-CONSENT = Consent(frozenset({"--worker-is-down", "--query-is-stopped"}))
+CONSENT = Permissions(frozenset({"--worker-is-down", "--query-is-stopped"}))
 
 
 @dataclass
@@ -73,7 +73,9 @@ def topic_kind(request, tmp_path, deadline, unique):
     settings_of, new_topic = request.getfixturevalue("settings_of"), request.getfixturevalue("new_topic")
     context = _context(settings_of)
     topic = new_topic(3, cleanup_policy="compact")
-    store = OffsetsTopic(settings_of, topic, True, deadline, group_id=unique("workers"), context=context)
+    store = OffsetsTopic(
+        settings_of, topic, True, deadline, group_id=unique("workers"), access=Access(context, deadline)
+    )
     return Kind(store, Access(context, deadline), ("a", "b"), file_partition, file_offset)
 
 
@@ -82,7 +84,13 @@ def own_topic_kind(request, tmp_path, deadline, unique):
     context = _context(settings_of)
     topic, own = new_topic(3, cleanup_policy="compact"), new_topic(2, cleanup_policy="compact")
     store = OffsetsTopic(
-        settings_of, topic, True, deadline, group_id=unique("workers"), own_topics={"a": own}, context=context
+        settings_of,
+        topic,
+        True,
+        deadline,
+        group_id=unique("workers"),
+        own_topics={"a": own},
+        access=Access(context, deadline),
     )
     return Kind(store, Access(context, deadline), ("a", "b"), file_partition, file_offset)
 
@@ -276,7 +284,7 @@ def test_a_running_owner_is_refused_unless_forced(journal):
         (Result.REFUSED, "a is running; add --force"),
         (Result.CHANGED, ""),
     ]
-    forced = apply_plan(store, Plan.of(store.uri, plan.changes[:1]), journal, Consent(frozenset({"--force"})))
+    forced = apply_plan(store, Plan.of(store.uri, plan.changes[:1]), journal, Permissions(frozenset({"--force"})))
     assert forced.outcomes.exit_code == 0
     assert forced.entry is not None
     assert journal.get(forced.entry.id).lifted == ("--force: a is running",)

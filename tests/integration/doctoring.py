@@ -14,7 +14,7 @@ from playhead.kafka.client import make_producer
 from playhead.lab.java import java_command
 from playhead.model import Deadline
 from playhead.offsets.doctor import Diagnosis, diagnose
-from playhead.offsets.selection import Selection
+from playhead.offsets.locate import Locator
 from playhead.pipeline.jars import fetch_jars
 from playhead.stores import Access
 
@@ -65,7 +65,7 @@ def doctor(lab, deadline):
     def ask(uri: str | None = None, *, via: str | None = None, **settings: str) -> Diagnosis:
         named = {**lab.context(), **{key.replace("_", "-"): value for key, value in settings.items()}}
         context = Context(None, {key: Setting(value, "a test") for key, value in named.items()})
-        return diagnose(Selection(Access(context, deadline), uri, via))
+        return diagnose(Locator(Access(context, deadline), uri, via))
 
     return ask
 

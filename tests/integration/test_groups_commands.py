@@ -8,7 +8,7 @@ from confluent_kafka import TopicPartition as RawPartition
 from integration.groups import described, fill, kafka_groups, make_share_group, member_of
 from playhead.kafka.groups import Committed, commit, list_committed_of
 from playhead.model import TopicPartition
-from playhead.offsets.reset_words import parse_time
+from playhead.offsets.reset_options import parse_time
 
 START = "2026-01-01T00:00:00.000"
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 from playhead.kafka.murmur2 import partition_of
 from playhead.model import TopicPartition
 from playhead.offsets.doctor import Finding
-from playhead.offsets.doctor.case import Case, Kept, keep
+from playhead.offsets.doctor.case import Case, KeptPosition, keep
 from playhead.offsets.doctor.commands import Commands
-from playhead.offsets.workers import Connector
+from playhead.offsets.workers import ConfiguredConnector
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 HERE = Commands((("--worker-config", "worker.properties"),), "kafka:9092", "http://connect:8083")
 
 
-def kept(key: str, value: str, partition: int | None = None, written_ms: int = 0) -> Kept:
+def kept(key: str, value: str, partition: int | None = None, written_ms: int = 0) -> KeptPosition:
     """A pair in a topic of five partitions, at home unless a partition is given."""
     home = partition_of(key.encode(), 5)
     place = TopicPartition("offsets", home if partition is None else partition)
@@ -22,10 +22,10 @@ def kept(key: str, value: str, partition: int | None = None, written_ms: int = 0
     return replace(found, place=place, home=home, written_ms=written_ms)
 
 
-def case(*pairs: Kept, connectors: dict[str, str] | None = None) -> Case:
+def case(*pairs: KeptPosition, connectors: dict[str, str] | None = None) -> Case:
     known = None
     if connectors is not None:
-        known = {name: Connector(name, kind, False, f"connect-{name}") for name, kind in connectors.items()}
+        known = {name: ConfiguredConnector(name, kind, False, f"connect-{name}") for name, kind in connectors.items()}
     return Case(pairs, known, HERE)
 
 

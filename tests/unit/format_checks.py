@@ -4,7 +4,7 @@ import pytest
 
 from playhead.errors import Invalid
 from playhead.model import Positions
-from playhead.offsets.formats import read_positions
+from playhead.offsets.formats.forms import read_positions
 
 PAIR = '{"partition":{"p":1},"offset":{"o":1}}'
 

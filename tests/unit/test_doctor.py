@@ -16,14 +16,14 @@ from playhead.kafka.murmur2 import partition_of
 from playhead.kafka.partitions import Span
 from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Plan, Position, Result, Secret, TopicPartition
 from playhead.offsets.doctor import Diagnosis, Finding, diagnose
-from playhead.offsets.doctor.applies import check_applies
 from playhead.offsets.doctor.commands import Commands, field_words
+from playhead.offsets.doctor.examination import check_applies
 from playhead.offsets.doctor.keys import check_keys
 from playhead.offsets.doctor.positions import Spot, judge_spot, shared_groups, spots_of
 from playhead.offsets.doctor.values import CONFLUENT_JDBC, check_values
 from playhead.offsets.journal import Journal, JournalEntry
-from playhead.offsets.selection import Selection
-from playhead.offsets.workers import Connector
+from playhead.offsets.locate import Locator
+from playhead.offsets.workers import ConfiguredConnector
 from playhead.stores import Access, Stored
 from playhead.stores.memory import MemoryStore
 from unit.doctoring import FILE_SOURCE, HERE, case, found, kept, kinds
@@ -197,10 +197,10 @@ def test_a_group_is_moved_by_the_command_for_groups_and_anything_else_by_that_fo
 
 def test_sinks_share_a_group_only_on_one_cluster():
     sinks = [
-        Connector("a", None, True, "g"),
-        Connector("b/c", None, True, "g"),
-        Connector("d", None, True, "g", cluster="elsewhere:9092"),
-        Connector("e", None, True, "own"),
+        ConfiguredConnector("a", None, True, "g"),
+        ConfiguredConnector("b/c", None, True, "g"),
+        ConfiguredConnector("d", None, True, "g", cluster="elsewhere:9092"),
+        ConfiguredConnector("e", None, True, "own"),
     ]
     [finding] = found(shared_groups(HERE, sinks))
     assert finding.owner == "a, b/c"
@@ -251,8 +251,8 @@ def test_a_finished_apply_is_not_mentioned_and_an_unreadable_store_is():
 # Commands
 
 
-def selection(uri: str | None = None, context: Context | None = None) -> Selection:
-    return Selection(Access(context or Context(None, {}), Deadline(10)), uri)
+def selection(uri: str | None = None, context: Context | None = None) -> Locator:
+    return Locator(Access(context or Context(None, {}), Deadline(10)), uri)
 
 
 def test_a_command_leads_to_where_we_looked_and_repeats_no_secret():

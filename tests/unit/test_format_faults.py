@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.errors import Invalid
-from playhead.offsets.formats import FORMS, read_positions
+from playhead.offsets.formats.forms import FORMS, read_positions
 from unit.format_checks import PAIR, faults_of
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from playhead.errors import Invalid
 from playhead.model import Map, Position, Positions
-from playhead.offsets.formats import FORMS, read_pairs_in_order, read_positions, write_positions
+from playhead.offsets.formats.forms import FORMS, read_pairs_in_order, read_positions, write_positions
 from playhead.pipeline.jars import fetch_jars, java
 from unit.format_checks import PAIR, faults_of, read
 from unit.strategies import MAPS, TEXT

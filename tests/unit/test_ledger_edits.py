@@ -8,7 +8,7 @@ from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import open_ledger
 from playhead.model import Deadline, TopicPartition
 from playhead.model.ranges import Log, OffsetRange
-from playhead.offsets.ledger_edits import warn_of_outputs
+from playhead.offsets.sink_edits import warn_of_outputs
 from playhead.stores.sink_ledger import SinkLedgerStore
 
 LOG = Log("orders", "id", 0)

@@ -12,8 +12,8 @@ from playhead.cli.main import root
 from playhead.errors import Invalid, Refused
 from playhead.kafka.partitions import Span
 from playhead.model import Position, TopicPartition
-from playhead.offsets.reset import Logs, ResetPlan, ResetRow, compute_rows, reset_to_file
-from playhead.offsets.reset_words import Reset, ResetTo, Scope, Word, parse_duration, parse_scope, parse_time
+from playhead.offsets.reset import ResetLogs, ResetPlan, ResetRow, compute_rows, reset_to_file
+from playhead.offsets.reset_options import Reset, ResetTo, Scope, Word, parse_duration, parse_scope, parse_time
 from playhead.stores import Stored
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -32,7 +32,7 @@ def current(**offsets: int | None):
 
 
 def row(to, *, commit=None, span=Span(0, 200), at_time=None, out_of_range="clamp"):
-    logs = Logs({T0: span}, {T0: at_time}, NOON)
+    logs = ResetLogs({T0: span}, {T0: at_time}, NOON)
     [found] = compute_rows({"g": [T0]}, current(p0=commit), logs, Reset(to, ALL, out_of_range))
     return found
 
@@ -78,7 +78,7 @@ def test_a_clamp_in_an_empty_log_names_the_right_edge():
 
 
 def test_out_of_range_may_be_an_error_instead_and_names_every_partition():
-    logs = Logs({T0: Span(0, 10), T1: Span(0, 10)})
+    logs = ResetLogs({T0: Span(0, 10), T1: Span(0, 10)})
     wanted = Reset(ResetTo(Word.OFFSET, 99), ALL, "error")
     with pytest.raises(Refused) as error:
         compute_rows({"g": [T0, T1]}, current(), logs, wanted)
@@ -103,7 +103,7 @@ def test_a_time_leads_to_the_first_record_of_it_or_to_the_end_with_the_true_reas
 
 def test_commit_metadata_that_a_move_drops_is_mentioned():
     stored = Stored(Position.of_kafka("g", "t", 0, 5), {"metadata": "mine"})
-    logs = Logs({T0: Span(0, 10)})
+    logs = ResetLogs({T0: Span(0, 10)})
     [moved] = compute_rows({"g": [T0]}, {"g": {T0: stored}}, logs, Reset(ResetTo(Word.LATEST), ALL))
     assert moved.note == "its commit metadata is dropped"
     [kept] = compute_rows({"g": [T0]}, {"g": {T0: stored}}, logs, Reset(ResetTo(Word.OFFSET, 5), ALL))

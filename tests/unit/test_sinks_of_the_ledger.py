@@ -6,7 +6,7 @@ import sys
 from playhead.config import Context, Setting
 from playhead.config.ledger import may_hold_something
 from playhead.model import Deadline
-from playhead.offsets.sinks import Sinks
+from playhead.offsets.spark_sinks import Sinks
 from playhead.stores import Access
 
 
@@ -31,11 +31,11 @@ def test_without_a_ledger_the_database_client_is_not_loaded(tmp_path):
 import sys
 from playhead.config import Context, Setting
 from playhead.model import Deadline
-from playhead.offsets.selection import Selection
+from playhead.offsets.locate import Locator
 from playhead.stores import Access
 import playhead.offsets.plan, playhead.offsets.show
 context = Context(None, {{"ledger": Setting("sqlite:///{tmp_path}/none.db", "--ledger")}})
-assert Selection(Access(context, Deadline(5))).sinks.find("orders") is None
+assert Locator(Access(context, Deadline(5))).sinks.find("orders") is None
 print("sqlalchemy" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

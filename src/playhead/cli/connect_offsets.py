@@ -17,6 +17,7 @@ from playhead.render.progress import ProgressLine
 
 if TYPE_CHECKING:
     from playhead.model import Plan
+    from playhead.offsets.locate import Location
     from playhead.stores import Store, Stored
 
 
@@ -58,7 +59,7 @@ def connect_offsets(  # noqa: PLR0913, PLR0917  (the interface of the KIP)
     has to be up. Without --export and --import: JSON on a redirected stdin is imported, else the offsets are printed.
     """
     from playhead.config.contexts import parse_duration
-    from playhead.offsets.selection import store_of_worker
+    from playhead.offsets.locate import locate_of_worker
 
     if target is not None and source is not None:
         raise click.UsageError("--export and --import exclude each other")
@@ -69,12 +70,13 @@ def connect_offsets(  # noqa: PLR0913, PLR0917  (the interface of the KIP)
     if source is None and (dry_run or force):
         raise click.UsageError("--dry-run and --force are for an import")
     line = ProgressLine(sys.stderr)
-    store = store_of_worker(config, Deadline(parse_duration(timeout)), line.reading)
+    location = locate_of_worker(config, Deadline(parse_duration(timeout)), line.reading)
     owners = {name.strip() for name in connectors.split(",")} if connectors else None
-    if source is None:
-        _export(store, owners, target, line, from_beginning=from_beginning)
-    else:
-        _import(store, owners, source, line, dry_run=dry_run, force=force)
+    with location.access:
+        if source is None:
+            _export(location.store, owners, target, line, from_beginning=from_beginning)
+        else:
+            _import(location, owners, source, line, dry_run=dry_run, force=force)
 
 
 def _export(
@@ -109,21 +111,20 @@ def _is_unreadable(entry: "Stored", tell: Callable[[str], None]) -> bool:
 
 
 def _import(
-    store: "Store", owners: set[str] | None, source: str, line: ProgressLine, *, dry_run: bool, force: bool
+    location: "Location", owners: set[str] | None, source: str, line: ProgressLine, *, dry_run: bool, force: bool
 ) -> None:
     from playhead.config import Context
     from playhead.model import Positions
-    from playhead.offsets.apply import Consent, apply_plan
-    from playhead.offsets.formats import read_pairs_in_order
+    from playhead.offsets.apply import Permissions, apply_plan
+    from playhead.offsets.formats.forms import read_pairs_in_order
     from playhead.offsets.journal import Journal
     from playhead.offsets.plan import plan_positions
-    from playhead.offsets.selection import Target
 
     data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
     wanted = read_pairs_in_order(data, "stdin" if source == "-" else source)
     if owners is not None:
         wanted = Positions(position for position in wanted if position.owner in owners)
-    plan = plan_positions(Target(store, ""), wanted)
+    plan = plan_positions(location, wanted)
     line.clear()
     for warning in plan.warnings:
         say(f"warning: {warning}", style="yellow")
@@ -131,8 +132,8 @@ def _import(
         _print_actions(plan)
         say("dry run: nothing was changed")
         return
-    consent = Consent(frozenset({"--force", "--worker-is-down"} if force else ()))
-    applied = apply_plan(store, plan, Journal.of_context(Context(None)), consent)
+    permissions = Permissions(frozenset({"--force", "--worker-is-down"} if force else ()))
+    applied = apply_plan(location.store, plan, Journal.of_context(Context(None)), permissions)
     line.clear()
     for outcome in applied.outcomes:
         detail = f": {outcome.detail}" if outcome.detail else ""

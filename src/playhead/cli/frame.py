@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
 
@@ -22,6 +22,9 @@ from playhead.errors import Invalid, PartFailed, PlayheadError
 from playhead.model import Deadline
 from playhead.render import Details, Listing, clean, render_pieces
 from playhead.render.listing import FORMATS
+
+if TYPE_CHECKING:
+    from playhead.stores import Access
 
 F = TypeVar("F", bound=Callable[..., Any])
 ALIASES = {"describe": "show"}
@@ -80,6 +83,7 @@ class Face:
         self.debug = bool(os.environ.get("PLAYHEAD_DEBUG"))
         self._context: Context | None = None
         self._deadline: Deadline | None = None
+        self._access: Access | None = None
 
     @property
     def context(self) -> Context:
@@ -93,6 +97,19 @@ class Face:
         if self._deadline is None:
             self._deadline = Deadline(self.context.timeout_seconds)
         return self._deadline
+
+    @property
+    def access(self) -> "Access":
+        """What stores and workers are opened with: one HTTP client for the whole command."""
+        from playhead.stores import Access
+
+        if self._access is None:
+            self._access = Access(self.context, self.deadline)
+        return self._access
+
+    def close(self) -> None:
+        if self._access is not None:
+            self._access.close()
 
     def show(self, answer: Listing | Details) -> None:
         if isinstance(answer, Listing) and not answer.rows and self.form in ("table", "wide"):
@@ -304,6 +321,8 @@ def _code_of(command: click.Command, name: str, face: Face) -> int:
         code = 1
     except Exception as error:  # noqa: BLE001  (the last resort: a sentence instead of a trace)
         code = _surprise(error, name, debug=face.debug)
+    finally:
+        face.close()
     return code if isinstance(code, int) else 0
 
 

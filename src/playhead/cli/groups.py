@@ -9,9 +9,9 @@ import click
 from playhead.cli.complete import SECONDS, matching
 from playhead.cli.frame import Face, LazyGroup, context_options, output_option, pass_face, say, write
 from playhead.cli.ledgers import ledger_option
-from playhead.cli.reset_words import ResetWords, reset_options
-from playhead.cli.writes import WriteOptions, plan_options, settle
-from playhead.model.durations import in_words
+from playhead.cli.reset_options import ResetWords, reset_options
+from playhead.cli.writes import WriteOptions, carry_out, plan_options
+from playhead.model.times import in_words
 from playhead.render import Column, Details, Listing
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ RESET_COLUMNS = (
 def group_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     def names() -> list[str]:
         from playhead.model import Deadline
-        from playhead.offsets.group_names import list_group_names
+        from playhead.offsets.groups import list_group_names
         from playhead.stores.groups import open_groups
 
         face = ctx.find_object(Face) or Face()
@@ -144,7 +144,7 @@ def reset(face: Face, names: tuple[str, ...], words: ResetWords, export: Path | 
     The words are those of kafka-consumer-groups. A group that does not exist yet is made. Its members must be stopped. With
     --to-ledger, GROUP is a sink that runs on Spark, or its group.
     """
-    from playhead.offsets.group_names import find_groups
+    from playhead.offsets.groups import find_groups
     from playhead.offsets.reset import plan_reset
 
     if options.execute and str(export) == "-":
@@ -158,22 +158,21 @@ def reset(face: Face, names: tuple[str, ...], words: ResetWords, export: Path | 
         planned = plan_reset(store, found, words.reset(store, found), store.settings, face.deadline)
         _export(face, planned, export)
         _warn_of_members(store, found, options)
-        settle(face, store, planned.plan, options, show=lambda: _show_reset(face, planned, export))
+        carry_out(face, store, planned.plan, options, show=lambda: _show_reset(face, planned, export))
 
 
 def _reset_to_ledger(
     face: Face, names: tuple[str, ...], words: ResetWords, export: Path | None, options: WriteOptions
 ) -> None:
-    from playhead.offsets.to_ledger import find_connectors, plan_to_ledger
-    from playhead.stores import Access
+    from playhead.offsets.group_to_ledger import find_connectors, plan_to_ledger
 
     if export is not None:
         raise click.UsageError("--to-ledger has no --export: `playhead offsets export` writes what the ledger has")
-    groups, access = _store(face), Access(face.context, face.deadline)
+    groups, access = _store(face), face.access
     with groups.session():
         store, plan = plan_to_ledger(groups, names, words.scope, access, find_connectors(access))
         _warn_of_members(store, list(store.sinks), options)
-        settle(face, store, plan, options)
+        carry_out(face, store, plan, options)
 
 
 def _export(face: Face, planned: "ResetPlan", target: Path | None) -> None:
@@ -201,16 +200,15 @@ def _show_reset(face: Face, planned: "ResetPlan", export: Path | None) -> None:
 @pass_face
 def delete(face: Face, names: tuple[str, ...], topics: tuple[str, ...], options: WriteOptions) -> None:
     """Delete groups, or with --topic their commits in one topic. GROUP is a name, or a pattern in quotes like 'test-*'."""
-    from playhead.offsets.group_names import find_groups
-    from playhead.offsets.groups import plan_group_delete
-    from playhead.offsets.reset_words import parse_scope
+    from playhead.offsets.groups import find_groups, plan_group_delete
+    from playhead.offsets.reset_options import parse_scope
 
     scope = parse_scope(topics)
     store = _store(face)
     with store.session():
         found = find_groups(store, names, must_exist=True)
         _warn_of_members(store, found, options)
-        settle(face, store, plan_group_delete(store, found, scope), options)
+        carry_out(face, store, plan_group_delete(store, found, scope), options)
 
 
 def _warn_of_members(store: "Store", found: list[str], options: WriteOptions) -> None:

@@ -1,4 +1,4 @@
-"""The writing verbs of `playhead offsets`. Each makes a plan; `writes.settle` does the rest."""
+"""The writing verbs of `playhead offsets`. Each makes a plan; `writes.carry_out` does the rest."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -11,16 +11,16 @@ import click
 from playhead.cli.complete import connector_names
 from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say
 from playhead.cli.offsets import Where, selection_options
-from playhead.cli.reset_words import ResetWords, owner_reset_options
-from playhead.cli.writes import WriteOptions, settle, write_options
-from playhead.errors import Invalid, Refused
+from playhead.cli.reset_options import ResetWords, owner_reset_options
+from playhead.cli.writes import WriteOptions, carry_out, write_options
+from playhead.errors import Invalid
 
 if TYPE_CHECKING:
     from playhead.model import Plan
     from playhead.offsets.journal import Journal, JournalEntry
+    from playhead.offsets.locate import Location
     from playhead.offsets.plan import Which
-    from playhead.offsets.selection import Target
-    from playhead.offsets.stopping import Stopped
+    from playhead.offsets.stop_restore import StoppedConnectors
     from playhead.stores import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -93,11 +93,10 @@ def reset(
     connector knows --to-earliest only: its positions are forgotten and it starts over.
     """
     from playhead.offsets.plan import plan_reset_of, plan_rewind
-    from playhead.offsets.select import select_store
 
     if words is None and to_batch is not None and owner is None:
-        store = select_store(where.selection(face))
-        settle(face, store, plan_rewind(store, to_batch), options)
+        store = where.locator(face).any_store()
+        carry_out(face, store, plan_rewind(store, to_batch), options)
     elif owner is None or words is None:
         raise click.UsageError("name the OWNER; only --to-batch moves a whole checkpoint")
     else:
@@ -146,17 +145,16 @@ def copy(
     OLD and NEW are owners, or URIs of stores with one owner: `offsets copy group:billing checkpoint:/data/query`.
     """
     from playhead.offsets.plan import Which, plan_copy
-    from playhead.offsets.select import select_other
 
     which = which if which.partition else Which(all=True)
 
     def planned() -> "tuple[Store, Plan]":
-        selection = where.selection(face)
-        source = select_other(selection, old)
-        target = select_other(selection, new, like=source)
+        locator = where.locator(face)
+        source = locator.other(old)
+        target = locator.other(new, like=source)
         return target.store, plan_copy(source, target, pairs_of(pairs), which)
 
-    _carry_out(face, options, [new], planned)
+    _plan_and_carry_out(face, options, [new], planned)
 
 
 @click.command()
@@ -169,16 +167,16 @@ def copy(
 def apply(face: Face, file: Path, where: Where, options: WriteOptions) -> None:
     """Carry out the plan in FILE, saved by --save-plan. What moved since it was made is refused, item by item."""
     from playhead.model import Plan
-    from playhead.offsets.checks import review_plan
+    from playhead.offsets.plan import review_plan
 
     plan = Plan.from_json(bytes_of(file), str(file))
     owners = list(dict.fromkeys(change.owner for change in plan.changes))
 
     def planned() -> "tuple[Store, Plan]":
-        target = _target_of(face, plan, where)
+        target = where.locator(face).of_plan(plan)
         return target.store, review_plan(target, plan)
 
-    _carry_out(face, options, owners, planned)
+    _plan_and_carry_out(face, options, owners, planned)
 
 
 @click.command()
@@ -204,10 +202,10 @@ def undo(face: Face, entry_id: str | None, where: Where, options: WriteOptions) 
             say(f"note: {name} was {state} when that apply was cut off; it may have been left STOPPED")
 
     def planned() -> "tuple[Store, Plan]":
-        store = _target_of(face, entry.plan, where).store
+        store = where.locator(face).of_plan(entry.plan).store
         return store, plan_undo(entry, store)
 
-    _carry_out(face, options, entry.owners, planned)
+    _plan_and_carry_out(face, options, entry.owners, planned)
 
 
 def _newest(face: Face, book: "Journal") -> "JournalEntry":
@@ -223,20 +221,19 @@ def _newest(face: Face, book: "Journal") -> "JournalEntry":
     )
 
 
-def _edit(face: Face, options: WriteOptions, where: Where, owner: str, plan_of: "Callable[[Target], Plan]") -> None:
-    from playhead.offsets.select import select_owner
+def _edit(face: Face, options: WriteOptions, where: Where, owner: str, plan_of: "Callable[[Location], Plan]") -> None:
 
     def planned() -> "tuple[Store, Plan]":
-        target = select_owner(where.selection(face), owner)
+        target = where.locator(face).owner(owner)
         return target.store, plan_of(target)
 
-    _carry_out(face, options, [owner], planned)
+    _plan_and_carry_out(face, options, [owner], planned)
 
 
-def _carry_out(
+def _plan_and_carry_out(
     face: Face, options: WriteOptions, owners: Sequence[str], planned: "Callable[[], tuple[Store, Plan]]"
 ) -> None:
-    """Plans and settles. With --stop the plan is made twice: before, so that a slip stops nothing, and after the stop."""
+    """Plans and carries out. With --stop the plan is made twice: before, so that a slip stops nothing, and after the stop."""
     first = planned()
     if options.stop and first[0].uri.startswith("ledger+"):
         raise click.UsageError(
@@ -244,37 +241,20 @@ def _carry_out(
         )
     with stopped_if_asked(face, options, owners) as held:
         store, plan = first if held is None else planned()
-        settle(face, store, plan, options, stopped=held)
+        carry_out(face, store, plan, options, stopped=held)
 
 
 @contextmanager
-def stopped_if_asked(face: Face, options: WriteOptions, owners: Sequence[str]) -> "Iterator[Stopped | None]":
+def stopped_if_asked(face: Face, options: WriteOptions, owners: Sequence[str]) -> "Iterator[StoppedConnectors | None]":
     """With --stop and --execute: the plan is made from what is stored after the connector has stopped."""
     names = [owner for owner in owners if not owner.startswith("group:")]
     if not (options.stop and options.execute and names):
         yield None
         return
-    from playhead.offsets.stopping import stopped
+    from playhead.offsets.stop_restore import stopped
 
-    with stopped(face.context, names, face.deadline, say) as held:
+    with stopped(face.access, names, say) as held:
         yield held
-
-
-def _target_of(face: Face, plan: "Plan", where: Where) -> "Target":
-    """The store of a plan. It may come from somebody else: the context's credentials go only to the context's own servers."""
-    from playhead.offsets.select import select_store
-    from playhead.offsets.selection import Target
-    from playhead.stores import Access
-    from playhead.stores.open import is_of_context, open_store
-
-    access = Access(face.context, face.deadline)
-    if where.uri is None and where.via is None and not is_of_context(plan.store, face.context):
-        raise Refused(
-            f"the plan is for {plan.store}, which is not a store of this context",
-            f"agree to it with --store '{plan.store}'",
-        )
-    store = select_store(where.selection(face)) if where.uri or where.via else open_store(plan.store, access)
-    return Target(store, "", access=access)
 
 
 def pairs_of(words: Sequence[str]) -> dict[str, str]:

@@ -10,9 +10,9 @@ from playhead.cli.complete import connector_names
 from playhead.cli.frame import Face, context_options, debug_option, output_option, pass_face, say, write
 from playhead.cli.offset_edits import bytes_of, pairs_of, stopped_if_asked
 from playhead.cli.offsets import Where, selection_options
-from playhead.cli.writes import WriteOptions, plan_listing, settle_all, write_options
+from playhead.cli.writes import WriteOptions, carry_out_all, plan_listing, write_options
 from playhead.errors import Invalid
-from playhead.offsets.formats import FORMS
+from playhead.offsets.formats.forms import FORMS
 
 if TYPE_CHECKING:
     from playhead.model import Positions
@@ -37,10 +37,10 @@ _owner = click.option("--owner", metavar="OWNER", help="Whose positions these ar
 def export(face: Face, owners: tuple[str, ...], form: str, file: Path, where: Where) -> None:
     """Write positions of all owners or of some, so that `offsets import` makes them so again."""
     from playhead.model import Positions
-    from playhead.offsets.formats import write_positions
-    from playhead.offsets.select import select_entries
+    from playhead.offsets.entries import list_entries
+    from playhead.offsets.formats.forms import write_positions
 
-    found, _ = select_entries(where.selection(face), owners)
+    found, _ = list_entries(where.locator(face), owners)
     positions = Positions(entry.position for entry in found.current().values())
     if form in FORMS_OF_GROUPS:  # these name groups as Kafka does
         positions = Positions(replace(p, owner=p.owner.removeprefix("group:")) for p in positions)
@@ -68,18 +68,17 @@ def import_(
 ) -> None:
     """Make positions what FILE says: null forgets one, partitions it does not name stay as they are."""
     from playhead.offsets.plan import plan_import
-    from playhead.offsets.select import select_for
 
     wanted = _positions(file, form, owner)
-    plans = plan_import(select_for(where.selection(face), wanted))
+    plans = plan_import(where.locator(face).for_positions(wanted))
     if options.save_plan is not None and len(plans) > 1:
         raise Invalid(
             "these positions are kept in several stores, and a plan is for one", "import their owners one by one"
         )
     with stopped_if_asked(face, options, wanted.owners) as held:
         if held is not None:
-            plans = plan_import(select_for(where.selection(face), wanted))
-        settle_all(face, plans, options, stopped=held)
+            plans = plan_import(where.locator(face).for_positions(wanted))
+        carry_out_all(face, plans, options, stopped=held)
 
 
 @click.command()
@@ -105,13 +104,12 @@ def diff(
     """
     from playhead.model import Positions
     from playhead.offsets.plan import diff_positions, positions_of
-    from playhead.offsets.select import select_for
 
     right = _positions(file, form, owner)
     if other is not None:
         left, right = right, _positions(other, form, owner)
     else:
-        targets = select_for(where.selection(face), right)
+        targets = where.locator(face).for_positions(right)
         left = Positions(p for target, _ in targets for p in positions_of(target.store, [target.owner]))
         right = Positions(p for _, own in targets for p in own)
     changes = diff_positions(left, right)
@@ -133,7 +131,7 @@ def convert(file: Path, target: str, output: Path, pairs: tuple[str, ...], form:
 
     Works on files alone, without any server.
     """
-    from playhead.offsets.formats import write_positions
+    from playhead.offsets.formats.forms import write_positions
     from playhead.offsets.plan import renamed_positions
 
     positions = renamed_positions(_positions(file, form, owner), pairs_of(pairs))
@@ -141,7 +139,7 @@ def convert(file: Path, target: str, output: Path, pairs: tuple[str, ...], form:
 
 
 def _positions(file: Path, form: str | None, owner: str | None) -> "Positions":
-    from playhead.offsets.formats import read_positions
+    from playhead.offsets.formats.forms import read_positions
 
     where = "stdin" if str(file) == "-" else str(file)
     return read_positions(bytes_of(file), where, form, owner)

@@ -74,11 +74,11 @@ def history(face: Face, owners: tuple[str, ...], where: Where) -> None:
 
 
 def _show(face: Face, owners: tuple[str, ...], where: Where, *, history: bool) -> None:
-    from playhead.offsets.select import select_entries
+    from playhead.offsets.entries import list_entries
 
     gc.disable()  # hundreds of thousands of entries and not one cycle: collecting would only walk them again and again
     line = ProgressLine(sys.stderr)
-    found, place = select_entries(where.selection(face, line), owners, history=history)
+    found, place = list_entries(where.locator(face, line), owners, history=history)
     line.clear()
     rows = Rows(found.entries, _row)
     columns = (
@@ -119,7 +119,7 @@ def show(face: Face, owner: str, where: Where) -> None:
     """Show where OWNER is, in the words of its connector, and what starting over would mean."""
     from playhead.offsets.show import show_owner
 
-    shown = show_owner(where.selection(face), owner)
+    shown = show_owner(where.locator(face), owner)
     rows = [
         {
             "position": item.readable,
@@ -188,7 +188,7 @@ def doctor(face: Face, where: Where) -> None:
     from playhead.offsets.doctor import diagnose
 
     line = ProgressLine(sys.stderr)
-    diagnosis = diagnose(where.selection(face, line))
+    diagnosis = diagnose(where.locator(face, line))
     line.clear()
     rows = [{"kind": f.kind, "owner": f.owner, "what": f.what, "mend": f.mend} for f in diagnosis.findings]
     face.show(Listing(FINDING_COLUMNS, rows, name="kind", empty="nothing found"))

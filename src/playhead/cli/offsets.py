@@ -10,7 +10,7 @@ from playhead.cli.frame import Face, LazyGroup, folded
 from playhead.cli.ledgers import ledger_option
 
 if TYPE_CHECKING:
-    from playhead.offsets.selection import Selection
+    from playhead.offsets.locate import Locator
     from playhead.render.progress import ProgressLine
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,12 +50,12 @@ class Where:
     uri: str | None
     via: str | None
 
-    def selection(self, face: Face, line: "ProgressLine | None" = None) -> "Selection":
-        from playhead.offsets.selection import Selection
-        from playhead.stores import Access
+    def locator(self, face: Face, line: "ProgressLine | None" = None) -> "Locator":
+        from playhead.offsets.locate import Locator
 
-        access = Access(face.context, face.deadline, line.reading) if line else Access(face.context, face.deadline)
-        return Selection(access, self.uri, self.via)
+        if line is not None:
+            face.access.progress = line.reading
+        return Locator(face.access, self.uri, self.via)
 
 
 _OPTIONS = (

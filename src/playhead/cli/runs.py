@@ -9,7 +9,7 @@ from playhead.cli.complete import SECONDS, matching
 from playhead.cli.connector_verbs import Doing, doing_options
 from playhead.cli.frame import Face, LazyGroup, context_options, output_option, pass_face, say
 from playhead.cli.ledgers import ledger_option
-from playhead.model.moments import to_iso
+from playhead.model.times import to_iso
 from playhead.render import Column, Details, Listing
 
 if TYPE_CHECKING:
@@ -145,9 +145,8 @@ def show(face: Face, name: str, cluster: str | None, chunks: int) -> None:
     """
     from playhead.errors import PlayheadError
     from playhead.ledger.ranges import open_ranges
-    from playhead.offsets.sinks import SinkRow, list_sink_rows
+    from playhead.offsets.spark_sinks import SinkRow, list_sink_rows
     from playhead.pipeline.stop import find_run, list_run_chunks
-    from playhead.stores import Access
 
     positions: list[SinkRow] = []
     ranges: list[dict[str, Any]] = []
@@ -157,7 +156,7 @@ def show(face: Face, name: str, cluster: str | None, chunks: int) -> None:
         rows = [_chunk_row(chunk) for chunk in list_run_chunks(ledger, run, chunks)]
         try:
             with open_ranges(ledger, run, face.deadline.remaining()) as kept:
-                positions, why = list_sink_rows(kept, run.cluster, name, Access(face.context, face.deadline))
+                positions, why = list_sink_rows(kept, run.cluster, name, face.access)
                 ranges = [_range_row(one) for one in kept.list_ranges(run.cluster, name, newest=chunks)]
         except PlayheadError as error:
             why = f"its ranges cannot be read: {error.what}"

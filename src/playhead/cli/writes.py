@@ -17,13 +17,12 @@ from playhead.render import Column, Listing, plain
 
 if TYPE_CHECKING:
     from playhead.model import Change, Outcomes, Plan
-    from playhead.offsets.stopping import Stopped
+    from playhead.offsets.stop_restore import StoppedConnectors
     from playhead.stores import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 Row = dict[str, Any]
-ALIVE = " task(s)"  # of a refusal because a connector runs
-CONSENTS = ("--force", "--worker-is-down", "--query-is-stopped")
+PERMITS = ("--force", "--worker-is-down", "--query-is-stopped")
 
 PLAN_COLUMNS = (
     Column("owner", "OWNER"),
@@ -46,7 +45,7 @@ OUTCOME_COLUMNS = (
 class WriteOptions:
     execute: bool = False
     save_plan: Path | None = None
-    consents: frozenset[str] = frozenset()
+    permits: frozenset[str] = frozenset()
     stop: bool = False
 
 
@@ -59,7 +58,7 @@ def write_options(command: F) -> F:
     """Adds the options of a write; the command gets them as `options: WriteOptions`."""
 
     def fold(words: dict[str, Any]) -> WriteOptions:
-        chosen = frozenset(flag for flag in CONSENTS if words.pop(flag.strip("-").replace("-", "_")))
+        chosen = frozenset(flag for flag in PERMITS if words.pop(flag.strip("-").replace("-", "_")))
         return WriteOptions(words.pop("execute"), words.pop("save_plan"), chosen, words.pop("stop"))
 
     return folded(command, _OPTIONS, "options", fold)
@@ -80,41 +79,45 @@ _OPTIONS = (
 )
 
 
-def settle(
+def carry_out(
     face: Face,
     store: "Store",
     plan: "Plan",
     options: WriteOptions,
     *,
-    stopped: "Stopped | None" = None,
+    stopped: "StoppedConnectors | None" = None,
     show: Callable[[], None] | None = None,
 ) -> None:
     """Shows the plan; with --execute applies it, shows the outcomes and ends the command by them.
 
     `show` prints the plan in a command's own columns instead of the common ones.
     """
-    outcomes = _settled(face, store, plan, options, stopped, show)
+    outcomes = _carried_out(face, store, plan, options, stopped, show)
     if outcomes.exit_code:
         raise click.exceptions.Exit(outcomes.exit_code)
 
 
-def settle_all(
-    face: Face, plans: "Sequence[tuple[Store, Plan]]", options: WriteOptions, *, stopped: "Stopped | None" = None
+def carry_out_all(
+    face: Face,
+    plans: "Sequence[tuple[Store, Plan]]",
+    options: WriteOptions,
+    *,
+    stopped: "StoppedConnectors | None" = None,
 ) -> None:
     """Several plans, for as many stores, one after the other; the command ends by the worst outcome of all."""
     from playhead.model import Outcomes
 
-    outcomes = [outcome for store, plan in plans for outcome in _settled(face, store, plan, options, stopped)]
+    outcomes = [outcome for store, plan in plans for outcome in _carried_out(face, store, plan, options, stopped)]
     if code := Outcomes(outcomes).exit_code:
         raise click.exceptions.Exit(code)
 
 
-def _settled(
+def _carried_out(
     face: Face,
     store: "Store",
     plan: "Plan",
     options: WriteOptions,
-    stopped: "Stopped | None" = None,
+    stopped: "StoppedConnectors | None" = None,
     show: Callable[[], None] | None = None,
 ) -> "Outcomes":
     from playhead.model import Outcomes
@@ -135,16 +138,18 @@ def _settled(
     return _apply(face, store, plan, options, stopped)
 
 
-def _apply(face: Face, store: "Store", plan: "Plan", options: WriteOptions, stopped: "Stopped | None") -> "Outcomes":
-    from playhead.offsets.apply import Consent, apply_plan
+def _apply(
+    face: Face, store: "Store", plan: "Plan", options: WriteOptions, stopped: "StoppedConnectors | None"
+) -> "Outcomes":
+    from playhead.offsets.apply import Permissions, apply_plan
     from playhead.offsets.journal import Journal, JournalEntry
 
     begun: list[JournalEntry] = []
-    consent = Consent(options.consents, stopped.states if stopped else {})
+    permissions = Permissions(options.permits, stopped.states if stopped else {})
     if stopped:
         stopped.may_restore = False
     try:
-        applied = apply_plan(store, plan, Journal.of_context(face.context), consent, begun.append)
+        applied = apply_plan(store, plan, Journal.of_context(face.context), permissions, begun.append)
     except KeyboardInterrupt:
         if begun:
             say(f"interrupted while writing: see what was done with {program()} offsets undo {begun[0].id}")
@@ -155,7 +160,7 @@ def _apply(face: Face, store: "Store", plan: "Plan", options: WriteOptions, stop
         say(f"journal: {applied.entry.id}; take it back with: {program()} offsets undo {applied.entry.id}")
     if applied.warning:
         say(f"warning: {applied.warning}", style="yellow")
-    if not options.stop and any(ALIVE in outcome.detail for outcome in outcomes):
+    if not options.stop and applied.running:
         say("  --stop stops the connector for the edit and puts it back into its state afterwards")
     if stopped:
         stopped.may_restore = outcomes.exit_code in (0, 4)

@@ -1,6 +1,6 @@
 """Keys of the offsets topic: a JSON array of connector name and partition, looked up by Connect byte for byte.
 
-What does not decode is somebody else's: shown as foreign, never touched.
+What does not decode was not written by Connect: it is shown as foreign and never touched.
 """
 
 from base64 import b64decode, b64encode
@@ -14,6 +14,10 @@ from playhead.connect.javajson import encode_map, encode_string, hash_map_order
 from playhead.errors import Invalid
 from playhead.model import Map
 from playhead.model.position import FIELDS, UNREADABLE
+
+
+def transactional_id(group_id: str, connector: str, task: int) -> str:
+    return f"{group_id}-{connector}-{task}"
 
 
 class OffsetKey(NamedTuple):

@@ -46,6 +46,9 @@ class Rest:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._transport.close()
 
     @contextmanager

@@ -22,8 +22,7 @@ from playhead.connectors.files.read import cross_faults, read_specs
 from playhead.connectors.lifecycle import Done, Verb, Wait, Wish, apply_verb, exit_code_of, plan_verb
 from playhead.connectors.plan.make import plan_connectors
 from playhead.connectors.plan.model import IDLE, ConnectorsPlan, Running
-from playhead.connectors.shown import table
-from playhead.connectors.status import ConnectorList, ShownConnector, list_connectors, show_connector
+from playhead.connectors.status import ConnectorList, ShownConnector, list_connectors, show_connector, table
 from playhead.errors import ConfigInvalid, Fault, Invalid, Refused
 from playhead.model import ConnectorSpec, Deadline, Result
 

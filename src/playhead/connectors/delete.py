@@ -11,18 +11,17 @@ from enum import StrEnum
 
 from playhead.config import Context
 from playhead.connect.answers import ConnectorInfo
-from playhead.connect.rest import Rest, open_rest
+from playhead.connect.rest import Rest
 from playhead.connectors.lifecycle import Done, result_of, sentence
 from playhead.connectors.status import find_all, phrase
 from playhead.errors import PlayheadError
 from playhead.model import Deadline, Plan, Result
-from playhead.offsets.apply import Consent, apply_plan
+from playhead.offsets.apply import Permissions, apply_plan
 from playhead.offsets.journal import Journal
+from playhead.offsets.locate import Location, Locator
 from playhead.offsets.plan import Which, plan_delete
-from playhead.offsets.select import select_owner
-from playhead.offsets.selection import Selection, Target
-from playhead.offsets.stopping import Stopped, stopped
-from playhead.offsets.workers import Connector
+from playhead.offsets.stop_restore import StoppedConnectors, stopped
+from playhead.offsets.workers import ConfiguredConnector
 from playhead.stores import Access
 
 Tell = Callable[[str], None]
@@ -76,7 +75,7 @@ def _planned(rest: Rest, info: ConnectorInfo, before: str, offsets: Offsets) -> 
 
 
 def _group(info: ConnectorInfo) -> str:
-    return Connector.of(info.name, info.config).group
+    return ConfiguredConnector.of(info.name, info.config).group
 
 
 def apply_deletions(context: Context, deletions: Sequence[Deletion], seconds: float, tell: Tell) -> list[Done]:
@@ -87,41 +86,42 @@ def apply_deletions(context: Context, deletions: Sequence[Deletion], seconds: fl
 def _deleted(context: Context, deletion: Deletion, deadline: Deadline, tell: Tell) -> Done:
     name, before = deletion.name, deletion.before
     try:
-        if deletion.offsets is Offsets.KEEP or deletion.positions == 0:
-            _delete(context, name, deadline)
-            return Done(name, before, "deleted", Result.CHANGED, deletion.note)
-        return _deleted_with_offsets(context, deletion, deadline, tell)
+        with Access(context, deadline) as access:
+            if deletion.offsets is Offsets.KEEP or deletion.positions == 0:
+                _delete(access, name)
+                return Done(name, before, "deleted", Result.CHANGED, deletion.note)
+            return _deleted_with_offsets(access, deletion, tell)
     except PlayheadError as error:
         return Done(name, before, "", result_of(error), sentence(error))
 
 
-def _delete(context: Context, name: str, deadline: Deadline) -> None:
-    with open_rest(context, deadline) as rest:
+def _delete(access: Access, name: str) -> None:
+    with access.rest() as rest:
         rest.delete_connector(name)
-        deadline.wait_for(lambda: name not in rest.list_connectors(), f"deleting {name}")
+        access.deadline.wait_for(lambda: name not in rest.list_connectors(), f"deleting {name}")
 
 
-def _deleted_with_offsets(context: Context, deletion: Deletion, deadline: Deadline, tell: Tell) -> Done:
+def _deleted_with_offsets(access: Access, deletion: Deletion, tell: Tell) -> Done:
     name, before = deletion.name, deletion.before
-    with stopped(context, [name], deadline, tell) as held:
-        target = select_owner(Selection(Access(context, deadline)), name)
+    with stopped(access, [name], tell) as held:
+        target = Locator(access).owner(name)
         plan = plan_delete(target, Which(all=True))
-        result, detail = _forget(context, target, plan, held)
+        result, detail = _forget(target, plan, held)
         if result is not Result.CHANGED:
             return Done(name, before, "", result, f"its offsets were not deleted, so it stays: {detail}")
         try:
-            _delete(context, name, deadline)
+            _delete(access, name)
         except PlayheadError as error:
             return Done(name, before, "", result_of(error), f"{detail}; but it is not deleted: {sentence(error)}")
         held.states.clear()  # there is nothing left to put back
     return Done(name, before, "deleted", Result.CHANGED, detail)
 
 
-def _forget(context: Context, target: Target, plan: Plan, held: Stopped) -> tuple[Result, str]:
+def _forget(target: Location, plan: Plan, held: StoppedConnectors) -> tuple[Result, str]:
     if plan.is_empty:
         return Result.CHANGED, "it had no offsets"
     held.may_restore = False  # from here on its position may be gone: it must not run by itself again
-    applied = apply_plan(target.store, plan, Journal.of_context(context), Consent(states=held.states))
+    applied = apply_plan(target.store, plan, Journal.of_context(target.access.context), Permissions(states=held.states))
     outcomes = list(applied.outcomes)
     held.may_restore = applied.outcomes.exit_code == 4
     bad = [outcome for outcome in outcomes if outcome.result not in (Result.CHANGED, Result.UNCHANGED)]

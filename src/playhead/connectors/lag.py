@@ -16,9 +16,8 @@ from playhead.kafka.groups import Commits, list_committed_of
 from playhead.kafka.partitions import find_leaders, find_spans
 from playhead.kafka.properties import client_settings, settings_at
 from playhead.model import Deadline, Map, TopicPartition
-from playhead.offsets.select import select_store
-from playhead.offsets.selection import TOPIC, Selection
-from playhead.offsets.workers import Connector, worker_of
+from playhead.offsets.locate import TOPIC, Locator
+from playhead.offsets.workers import ConfiguredConnector, worker_of
 from playhead.stores import Access
 
 _SHOWN = 2
@@ -34,7 +33,7 @@ class ConnectorPositions:
 
 
 def find_places(
-    context: Context, rest: Rest, connectors: Iterable[Connector], deadline: Deadline
+    context: Context, rest: Rest, connectors: Iterable[ConfiguredConnector], deadline: Deadline
 ) -> ConnectorPositions:
     places = ConnectorPositions()
     every = list(connectors)
@@ -43,7 +42,9 @@ def find_places(
     return places
 
 
-def _add_lags(context: Context, sinks: Sequence[Connector], deadline: Deadline, places: ConnectorPositions) -> None:
+def _add_lags(
+    context: Context, sinks: Sequence[ConfiguredConnector], deadline: Deadline, places: ConnectorPositions
+) -> None:
     for cluster in dict.fromkeys(sink.cluster for sink in sinks):
         groups = {sink.name: sink.group for sink in sinks if sink.cluster == cluster}
         try:
@@ -71,13 +72,13 @@ def _lag(commits: Commits, ends: Mapping[TopicPartition, int]) -> int | None:
 
 
 def _add_words(
-    context: Context, rest: Rest, sources: Sequence[Connector], deadline: Deadline, places: ConnectorPositions
+    context: Context, rest: Rest, sources: Sequence[ConfiguredConnector], deadline: Deadline, places: ConnectorPositions
 ) -> None:
     direct = [one for one in sources if one.cluster is None] if _knows_topic(context) else []
     if direct:
         try:
-            store = select_store(Selection(Access(context, deadline), via=TOPIC))
-            found = store.snapshot([one.name for one in direct])
+            with Access(context, deadline) as access:
+                found = Locator(access, via=TOPIC).any_store().snapshot([one.name for one in direct])
         except PlayheadError as error:
             places.notes.append(f"positions are asked of the workers: {error.what}")
             direct = []
@@ -91,7 +92,7 @@ def _add_words(
             _ask_worker(rest, one, places)
 
 
-def _ask_worker(rest: Rest, one: Connector, places: ConnectorPositions) -> None:
+def _ask_worker(rest: Rest, one: ConfiguredConnector, places: ConnectorPositions) -> None:
     try:
         entries = rest.get_offsets(one.name)
         offsets = {Map(e.partition): None if e.offset is None else Map(e.offset) for e in entries}
@@ -102,7 +103,7 @@ def _ask_worker(rest: Rest, one: Connector, places: ConnectorPositions) -> None:
         places.words[one.name] = in_words(one, offsets)
 
 
-def in_words(connector: Connector, offsets: Mapping[Map, Map | None]) -> str:
+def in_words(connector: ConfiguredConnector, offsets: Mapping[Map, Map | None]) -> str:
     """The first positions as a person would say them, and how many more there are."""
     shown = []
     for partition, offset in list(offsets.items())[:_SHOWN]:

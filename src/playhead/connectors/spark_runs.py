@@ -9,7 +9,7 @@ from playhead.config.ledger import may_hold_something
 from playhead.connectors.status import ConnectorRow
 from playhead.errors import MissingExtra, PlayheadError
 from playhead.model import Deadline, Engine, TopicPartition
-from playhead.offsets.sinks import find_ends
+from playhead.offsets.spark_sinks import find_ends
 from playhead.stores import Access
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def list_spark_runs(
             rows = [_row(run, is_sink=(run.cluster, run.pipeline) in sinks) for run in runs]
             if not positions or not any(row.type == "sink" for row in rows):
                 return rows, []
-            return _with_lags(ledger, runs, rows, Access(context, deadline))
+            with Access(context, deadline) as access:
+                return _with_lags(ledger, runs, rows, access)
     except MissingExtra:
         return [], []  # without SQLAlchemy nothing was ever run on Spark from here
     except PlayheadError as error:

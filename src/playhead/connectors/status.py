@@ -1,10 +1,10 @@
-"""The state of connectors as a person means it: RUNNING with a failed task is not running.
+"""The state of connectors as an operator means it: RUNNING with a failed task is not running.
 
-Reads only. What a connector was configured with is shown without its secrets, and so are traces, which like to quote them.
+Reads only. Configs are shown without their secrets, and so are traces, which often quote them.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, overload
 
@@ -14,10 +14,23 @@ from playhead.connect.rest import Rest, open_rest
 from playhead.connectors.names import choose_names
 from playhead.connectors.plan.check import PluginKeys
 from playhead.connectors.secrets import SecretKeys, masked_config, scrub_of
-from playhead.connectors.shown import table
 from playhead.connectors.traces import cause_first, cause_of
 from playhead.errors import NotFound, PlayheadError
 from playhead.model import Deadline, Engine
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> str:
+    cells = [list(titles), *([_cell(value) for value in row] for row in rows)]
+    if len(cells) == 1:
+        return empty
+    widths = [max(len(line[at]) for line in cells) for at in range(len(titles))]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in cells)
+
+
+def _cell(value: object) -> str:
+    text = "-" if value is None else str(value)
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
 
 Config = Mapping[str, str | None]
 
@@ -142,9 +155,9 @@ def list_connectors(
         if not positions:
             return ConnectorList(tuple(merged(rows, on_spark)), tuple(notes))
         from playhead.connectors.lag import find_places
-        from playhead.offsets.workers import Connector
+        from playhead.offsets.workers import ConfiguredConnector
 
-        connectors = [Connector.of(info.name, info.config) for info, _ in found]
+        connectors = [ConfiguredConnector.of(info.name, info.config) for info, _ in found]
         places = find_places(context, rest, connectors, deadline)
         placed = [replace(row, lag=places.lags.get(row.name), position=places.words.get(row.name)) for row in rows]
         return ConnectorList(tuple(merged(placed, on_spark)), (*notes, *places.notes))
@@ -208,12 +221,13 @@ def _topics(rest: Rest, name: str) -> tuple[list[str], list[str]]:
 
 
 def _positions(context: Context, name: str, deadline: Deadline) -> tuple[list[PositionRow], list[str]]:
-    from playhead.offsets.selection import Selection
+    from playhead.offsets.locate import Locator
     from playhead.offsets.show import show_owner
     from playhead.stores import Access
 
     try:
-        shown = show_owner(Selection(Access(context, deadline)), name)
+        with Access(context, deadline) as access:
+            shown = show_owner(Locator(access), name)
     except PlayheadError as error:
         return [], [f"its position is not known: {error.what}"]
     rows = []

@@ -25,7 +25,7 @@ from playhead.connectors.status import find_all, hidden, keys_for_traces, phrase
 from playhead.connectors.traces import Verdict, cause_of, find_verdict
 from playhead.errors import AccessDenied, Busy, Invalid, NotFound, PlayheadError, Unreachable, Untrusted
 from playhead.model import ConnectorSpec, Deadline, Engine, WantedState
-from playhead.model.moments import to_iso
+from playhead.model.times import to_iso
 
 LONGEST_PAUSE_SECONDS = 3600.0
 Part = int | None  # a task; None: the connector itself

@@ -1,9 +1,9 @@
-"""Read a topic to the end that was captured when the reading began.
+"""Reads a topic to the end that was captured when the reading began.
 
-The end is a position, not an empty poll: a slow broker does not cut the reading short, and a busy topic does not keep it going
-for ever. Offsets have holes (compaction, transaction markers), so the last record may lie well before the end; librdkafka's
-end-of-partition event carries the position then. A transaction that is still open holds the stable end back: the reading stops
-there and says so, it neither hangs nor shows undecided records.
+The end is a position, not an empty poll: a slow broker does not cut the reading short, and a busy topic does not prolong it
+without limit. Offsets have holes (compaction, transaction markers), so the last record may lie well before the end;
+librdkafka's end-of-partition event carries the position then. An open transaction holds the stable end back: the reading
+stops there and says so, it neither hangs nor shows undecided records.
 """
 
 import gc
@@ -20,8 +20,8 @@ from confluent_kafka import TopicPartition as RawPartition
 
 from playhead.errors import TimedOut
 from playhead.kafka.client import Admin, make_consumer
-from playhead.kafka.faults import fault_of, translated
-from playhead.kafka.topics import Ends, Topic, get_topic, topic_ends
+from playhead.kafka.faults import fault_of, retried, translated
+from playhead.kafka.topics import LATEST, Ends, Topic, answer, get_topic, seconds, topic_ends
 from playhead.model import Deadline, TopicPartition
 
 BATCH = 10_000
@@ -279,3 +279,21 @@ class _Reader:
         if self._consumer is None:
             raise RuntimeError("this reader is closed")
         return self._consumer
+
+
+def find_newest_epochs(
+    admin: Admin, partitions: Collection[TopicPartition], deadline: Deadline
+) -> dict[TopicPartition, int | None]:
+    """None where the broker does not tell. Only partitions that have a leader may be asked for."""
+    return retried(lambda: _find(admin, partitions, deadline), deadline) if partitions else {}
+
+
+def _find(admin: Admin, partitions: Collection[TopicPartition], deadline: Deadline) -> dict[TopicPartition, int | None]:
+    asked = {RawPartition(tp.topic, tp.partition): LATEST for tp in partitions}
+    found: dict[TopicPartition, int | None] = {}
+    for raw, future in admin.raw.list_offsets(asked, request_timeout=seconds(deadline)).items():
+        place = TopicPartition(raw.topic, raw.partition)
+        with translated(f"asking for the newest epoch of {place}"):
+            epoch = answer(future, f"asking for the newest epoch of {place}", deadline).leader_epoch
+        found[place] = epoch if epoch is not None and epoch >= 0 else None
+    return found

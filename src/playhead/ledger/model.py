@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from playhead.errors import Fenced, Refused
 from playhead.model import Map
-from playhead.model.durations import in_words
 from playhead.model.host import user_name
 from playhead.model.ranges import Log, OffsetRange
+from playhead.model.times import in_words
 
 SILENT_SECONDS = 60.0  # without a sign of life for so long, a run is shown as silent
 BEAT_SECONDS = 3.0  # how often a run writes one, and looks whether it is asked to stop

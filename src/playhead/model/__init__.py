@@ -5,9 +5,8 @@ from playhead.model.deadline import Deadline
 from playhead.model.outcome import Outcome, Outcomes, Result
 from playhead.model.plan import Change, Plan
 from playhead.model.position import Map, Position, Positions
-from playhead.model.ranges import OffsetRange, RangeSet
+from playhead.model.ranges import OffsetRange, RangeSet, TopicPartition
 from playhead.model.secret import Secret
-from playhead.model.topic import TopicPartition
 
 __all__ = [
     "Change",

@@ -1,7 +1,7 @@
-"""Half-open ranges of Kafka offsets, and sets of them.
+"""Topic partitions, and half-open ranges of Kafka offsets.
 
 `[start, end)`: `end` is the next offset to read, so ranges that follow each other share a number and nothing is off by one.
-A topic that was deleted and made again has another topic id; ranges of the two never mix.
+A topic that was deleted and created again has another topic id; ranges of the two never mix.
 """
 
 from collections import defaultdict
@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from playhead.errors import Invalid
-from playhead.model.topic import TopicPartition
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
 
 
 class Log(NamedTuple):

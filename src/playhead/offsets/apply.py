@@ -10,66 +10,71 @@ from dataclasses import dataclass, field, replace
 from playhead.errors import Invalid, OutcomeUnknown, PlayheadError
 from playhead.model import Change, Map, Outcome, Outcomes, Plan, Result
 from playhead.offsets.journal import Journal, JournalEntry
-from playhead.stores import Snapshot, Store, moved_since, shown
+from playhead.stores import Refusal, Snapshot, Store, moved_since, shown
 
 
 @dataclass(frozen=True, slots=True)
-class Consent:
-    """What the user takes upon himself: the flags that lift a guard (`--force`, `--worker-is-down`, ...)."""
+class Permissions:
+    """The flags that lift a guard (`--force`, `--worker-is-down`, ...), and the states of connectors that were stopped for
+    the edit."""
 
     flags: frozenset[str] = frozenset()
     states: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """`entry` None: nothing was written, so nothing was journalled. `warning`: what went wrong after the writing."""
+class AppliedPlan:
+    """`entry` None: nothing was written, so nothing was journalled. `warning`: what went wrong after the writing. `running`:
+    owners that were refused because they run."""
 
     outcomes: Outcomes
     entry: JournalEntry | None
     warning: str = ""
+    running: frozenset[str] = frozenset()
 
 
 def apply_plan(
     store: Store,
     plan: Plan,
     journal: Journal,
-    consent: Consent = Consent(),
+    permissions: Permissions = Permissions(),
     on_begin: Callable[[JournalEntry], None] = lambda entry: None,
-) -> Applied:
-    """Carries the plan out. Raises only while nothing was written. `on_begin` hears of the journal's entry before that."""
+) -> AppliedPlan:
+    """Carries the plan out. Raises only while nothing was written. `on_begin` gets the journal's entry before that."""
     if plan.is_empty:
-        return Applied(Outcomes(), None)
+        return AppliedPlan(Outcomes(), None)
     owners = list(dict.fromkeys(change.owner for change in plan.changes))
-    refused, lifted = _guarded(store, owners, consent)
+    refusals = store.guard(owners)
+    refused, lifted = _guarded(refusals, permissions)
+    running = frozenset(one.owner for one in refusals if one.is_running and one.owner in refused)
     allowed = [owner for owner in owners if owner not in refused]
     before = store.snapshot(allowed) if allowed else Snapshot(())
     refused |= find_moved(before, [change for change in plan.changes if change.owner in allowed])
     wanted = [change for change in plan.changes if change.owner not in refused]
     outcomes = {id(c): Outcome(c, Result.REFUSED, refused[c.owner]) for c in plan.changes if c.owner in refused}
     if not wanted:
-        return Applied(Outcomes(outcomes[id(change)] for change in plan.changes), None)
+        return AppliedPlan(Outcomes(outcomes[id(change)] for change in plan.changes), None, running=running)
     touched = {(change.owner, change.partition) for change in wanted}
     # A store that cannot write all at once may lose what it only meant to keep: there, everything of the owner is saved.
     whole = not store.capabilities.atomic
     saved = [e for e in before.entries if whole or (e.position.owner, e.position.partition) in touched]
-    entry = journal.begin(plan, saved, lifted, consent.states)
+    entry = journal.begin(plan, saved, lifted, permissions.states)
     on_begin(entry)
     written = _written(store, wanted)
     outcomes |= {id(outcome.change): outcome for outcome in _verified(store, written)}
     result = Outcomes(outcomes[id(change)] for change in plan.changes)
     try:
-        return Applied(result, journal.finish(entry, result))
+        return AppliedPlan(result, journal.finish(entry, result), running=running)
     except Invalid as error:  # written all the same: the outcomes must be told, and the entry stands as not finished
-        return Applied(result, entry, f"the outcomes are not in the journal: {error.what}")
+        return AppliedPlan(result, entry, f"the outcomes are not in the journal: {error.what}", running)
 
 
-def _guarded(store: Store, owners: Sequence[str], consent: Consent) -> tuple[dict[str, str], list[str]]:
+def _guarded(refusals: Sequence[Refusal], permissions: Permissions) -> tuple[dict[str, str], list[str]]:
     """Owner -> why not; and the guards that a flag lifted, for the journal."""
     refused: dict[str, str] = {}
     lifted = []
-    for refusal in store.guard(owners):
-        if refusal.lifted_by in consent.flags:
+    for refusal in refusals:
+        if refusal.lifted_by in permissions.flags:
             lifted.append(f"{refusal.lifted_by}: {refusal.what}")
         else:
             ways = [refusal.hint, refusal.lifted_by and f"add {refusal.lifted_by}"]

@@ -1,15 +1,16 @@
-"""Consumer groups for the person who runs them: which there are, how far behind each is, and what deleting one would take away.
+"""Consumer groups for operators: which there are, how far behind each is, and what deleting one would remove.
 
-Lag in records is the log end less the commit, as Kafka's own tool counts it, never cut off at 0. Lag in time is that between the
-record at the commit and the newest record of its partition: how much of the topic's own time lies ahead of the group. It is not
-known where the commit lies outside the log, and 0 at its end. A topic that is gone, a partition without a leader and a group
+Lag in records is the log end less the commit, as Kafka's own tool counts it, never cut off at 0. Lag in time is that between
+the record at the commit and the newest record of its partition: how much of the topic's own time lies ahead of the group. It
+is unknown where the commit lies outside the log, and 0 at its end. A deleted topic, a partition without a leader and a group
 without commits are rows with a note, not errors.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 
-from playhead.errors import AccessDenied, NotFound
+from playhead.errors import AccessDenied, Invalid, NotFound, PlayheadError, Refused
 from playhead.kafka.client import Admin
 from playhead.kafka.group_types import list_other_groups
 from playhead.kafka.groups import (
@@ -27,8 +28,48 @@ from playhead.kafka.groups import (
 from playhead.kafka.partitions import Leaders, Span, find_leaders, find_newest_times, find_spans, find_times_at
 from playhead.model import Change, Deadline, Plan, TopicPartition
 from playhead.offsets.reset import kafka_partition
-from playhead.offsets.reset_words import Scope
+from playhead.offsets.reset_options import Scope
 from playhead.stores.groups import FORGETTING_IS_TWO_STEPS, GroupsStore
+
+_PATTERN = frozenset("*?[")
+
+
+def find_groups(store: GroupsStore, words: Sequence[str], *, must_exist: bool = False) -> list[str]:
+    """A pattern that matches nothing is an error; a name that no group has is one only with `must_exist`."""
+    if "" in words:
+        raise Invalid("a group needs a name")
+    if not must_exist and not any(_PATTERN & set(word) for word in words):
+        return list(dict.fromkeys(words))
+    known = list_group_names(store)
+    found: dict[str, None] = {}
+    for word in words:
+        if word in known:
+            found[word] = None
+        elif _PATTERN & set(word):
+            matching = [name for name in known if fnmatchcase(name, word)]
+            if not matching:
+                raise NotFound("group like", word, known)
+            found |= dict.fromkeys(matching)
+        elif must_exist:
+            raise _absence(store, word, known)
+        else:
+            found[word] = None
+    return list(found)
+
+
+def _absence(store: GroupsStore, name: str, known: Sequence[str]) -> PlayheadError:
+    from playhead.kafka.group_types import list_other_groups
+
+    with store.session() as admin:
+        others = {group.name: group.type for group in list_other_groups(admin, store.deadline)}
+    if name in others:
+        return Refused(f"{name} is a {others[name]} group, not a consumer group", "use the tool of that kind of group")
+    return NotFound("group", name, known)
+
+
+def list_group_names(store: GroupsStore) -> list[str]:
+    with store.session() as admin:
+        return [group.name for group in list_groups(admin, store.deadline)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,28 +1,142 @@
-"""Plans of edits: what is stored now, what is wanted, checked by the connector's dialect before anything is shown.
+"""Plans of edits: what is stored now, what is wanted, checked before anything is shown.
 
-A value that the connector would choke on is refused here with its path; what only looks strange becomes a warning of the plan.
+A value that the connector cannot use, or a topic that does not exist, is refused with its path. What only looks strange
+becomes a note on its change or a warning of the plan.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 import msgspec
 
 from playhead.config import Context
-from playhead.connect.dialects import PLAIN, parse_literal
+from playhead.connect.dialects import PLAIN, Dialect, parse_literal
+from playhead.connect.javajson import hash_map_order
+from playhead.connect.keys import find_field_order
 from playhead.errors import Invalid, NotFound, Refused
 from playhead.kafka.properties import client_settings, settings_at
 from playhead.model import Change, Deadline, Map, Plan, Position, Positions
 from playhead.model.position import UNREADABLE
-from playhead.offsets.checks import checked_plan, dialect_of, sink_warnings
-from playhead.offsets.ledger_edits import at_edges, warn_of_next_start
+from playhead.offsets.apply import find_moved
+from playhead.offsets.locate import Location
+from playhead.offsets.logs import Logs, find_logs, place_of
 from playhead.offsets.reset import plan_reset
-from playhead.offsets.reset_words import Reset, Word
-from playhead.offsets.selection import Target
-from playhead.offsets.sinks import as_sink_ledger
-from playhead.stores import Snapshot, Store
+from playhead.offsets.reset_options import Reset, Word
+from playhead.offsets.sink_edits import at_edges, note_cuts, warn_of_next_start
+from playhead.offsets.spark_sinks import as_sink_ledger
+from playhead.stores import Snapshot, Store, is_kafka_place
 from playhead.stores.checkpoint.store import SparkCheckpoint
+
+SOURCE_STORES = ("kafka:", "file:")
+
+
+def checked_plan(target: Location, now: Snapshot, changes: Sequence[Change], warnings: Iterable[str] = ()) -> Plan:
+    """The changes as a plan, with what should be known about each; refused whole if one of them cannot be right."""
+    said = [*warnings, *target.notes, *(sink_warnings(target.store) if changes else ())]
+    counts = Counter((entry.position.owner, entry.position.partition) for entry in now.entries)
+    fatal: list[str] = []
+    unknown: set[str] = set()
+    checked: list[Change] = []
+    for change in changes:
+        dialect = target.dialect(change.partition, change.before or change.after)
+        if dialect is None and change.after is not None:
+            unknown.add(change.owner)
+        notes = [change.note, *_rules(target, change, dialect, fatal), *_stored_notes(change, counts)]
+        checked.append(replace(change, note="; ".join(note for note in notes if note)))
+    checked = _in_the_log(target, checked, fatal, said)
+    if fatal:
+        raise Invalid("; ".join(dict.fromkeys(fatal)), "nothing was changed")
+    if (ledger := as_sink_ledger(target.store)) is not None:
+        checked = note_cuts(ledger, checked)
+        said += warn_of_next_start(ledger, checked, target.access)
+    said += _of_unknown_class(target, unknown)
+    return Plan.of(target.store.uri, checked, dict.fromkeys(said))
+
+
+def review_plan(target: Location, plan: Plan) -> Plan:
+    """A plan from a file, as it stands now: checked like a new one, with what moved since noted on its owner's changes."""
+    owners = list(dict.fromkeys(change.owner for change in plan.changes))
+    now = target.store.snapshot(owners)
+    moved = find_moved(now, plan.changes)
+    checked_plan(target, now, plan.changes)
+    changes = [replace(c, note=f"will be refused: {moved[c.owner]}") if c.owner in moved else c for c in plan.changes]
+    return replace(plan, changes=tuple(changes))
+
+
+def sink_warnings(store: Store) -> list[str]:
+    """What a move means for what comes after the store: the sinks of a Spark query."""
+    return store.sink_warnings() if isinstance(store, SparkCheckpoint) else []
+
+
+def _rules(target: Location, change: Change, dialect: Dialect | None, fatal: list[str]) -> list[str]:
+    if change.after is None or UNREADABLE in change.after:
+        return []
+    if is_kafka_place(change.partition) and target.store.uri.startswith(SOURCE_STORES):
+        fatal.append(f"{change.owner} {change.partition}: a position in a Kafka topic belongs to a consumer group")
+    problems = dialect.check(change.partition, change.after) if dialect else []
+    fatal += [str(problem) for problem in problems if problem.fatal]
+    return [str(problem) for problem in problems if not problem.fatal]
+
+
+def _stored_notes(change: Change, counts: Mapping[tuple[str, Map], int]) -> list[str]:
+    stored = counts.get((change.owner, change.partition), 0)
+    if stored > 1:
+        return [
+            f"stored {stored} times, under other key bytes or in another place: all are changed, an undo makes them alike"
+        ]
+    if stored or change.after is None or is_kafka_place(change.partition):
+        return []
+    if len(change.partition) < 2 or find_field_order(change.partition):
+        return ["a new partition"]
+    order = ", ".join(hash_map_order(list(change.partition)))
+    return [
+        f"a new partition whose order of fields is not known: {order} as in a Java HashMap; check what the connector writes"
+    ]
+
+
+def _of_unknown_class(target: Location, owners: Collection[str]) -> list[str]:
+    known = target.connector.connector_class if target.connector else None
+    return [
+        f"no dialect knows {known or f'the connector of {owner}'}: its fields are not checked"
+        for owner in sorted(owners)
+    ]
+
+
+def _in_the_log(target: Location, changes: list[Change], fatal: list[str], said: list[str]) -> list[Change]:
+    """Kafka positions beside the log they are in, where a broker is known: a topic that is gone, an offset outside."""
+    places = {place for c in changes if c.after is not None and (place := place_of(c.partition)) is not None}
+    cluster = target.connector.cluster if target.connector else None
+    logs = find_logs(target.access, places, cluster)
+    if logs is None:
+        return changes
+    if logs.why:
+        said.append(f"whether these offsets lie in their logs is not known: {logs.why}")
+        return changes
+    otherwise = (
+        "auto.offset.reset will decide" if as_sink_ledger(target.store) is None else "the next run will refuse it"
+    )
+    return [_beside_its_log(change, logs, fatal, otherwise) for change in changes]
+
+
+def _beside_its_log(change: Change, logs: Logs, fatal: list[str], otherwise: str) -> Change:
+    place = place_of(change.partition)
+    offset = change.after.get("kafka_offset") if change.after else None
+    if place is None or not isinstance(offset, int):
+        return change
+    partitions = logs.leaders.get(place.topic)
+    if partitions is None or place.partition not in partitions:
+        fatal.append(
+            f"{change.owner}: {f'{place} does not exist' if partitions else f'there is no topic {place.topic}'}"
+        )
+        return change
+    span = logs.spans.get(place)
+    if span is None or span.start <= offset <= span.end:
+        return change
+    note = f"outside the log {span.start}..{span.end}: {otherwise}"
+    return replace(change, note=f"{change.note}; {note}" if change.note else note)
+
 
 NEW_BY_IMPORT = "`playhead offsets import FILE`"
 ResetOf = Callable[[Store, Sequence[str]], Reset]
@@ -36,17 +150,17 @@ class Which:
     all: bool = False
 
 
-def plan_set(target: Target, texts: Mapping[str, str], which: Which, *, replace_all: bool = False) -> Plan:
+def plan_set(target: Location, texts: Mapping[str, str], which: Which, *, replace_all: bool = False) -> Plan:
     """Sets fields of a position as typed; the others stay unless `replace_all`. One that is as wanted is a change only where it
     gives up what was begun from there."""
-    now = target.store.snapshot([target.owner])
+    now = target.now()
     current = _offsets(now, target.owner)
     given_up = {partition: e.gives_up for (name, partition), e in now.current().items() if name == target.owner}
     changes = []
     for partition in _chosen(now, target.owner, which, may_be_new=True):
         before = current.get(partition)
         base = None if replace_all or (before is not None and UNREADABLE in before) else before
-        completed = (dialect_of(target, partition, before) or PLAIN).parse_fields(texts, base)
+        completed = (target.dialect(partition, before) or PLAIN).parse_fields(texts, base)
         lost = given_up.get(partition, "")
         if before != completed.offset or lost:
             note = "; ".join(filter(None, [*completed.notes, lost]))
@@ -54,28 +168,28 @@ def plan_set(target: Target, texts: Mapping[str, str], which: Which, *, replace_
     return checked_plan(target, now, changes, ())
 
 
-def plan_delete(target: Target, which: Which) -> Plan:
+def plan_delete(target: Location, which: Which) -> Plan:
     """Forgets positions: the connector starts over there, or wherever it starts without one."""
-    now = target.store.snapshot([target.owner])
+    now = target.now()
     current = _offsets(now, target.owner)
     chosen = _chosen(now, target.owner, which, may_be_new=False)
     changes = [Change(target.owner, partition, current[partition], None) for partition in chosen]
     forgotten = set(chosen)
     for partition in chosen:
-        dialect = dialect_of(target, partition, current[partition])
+        dialect = target.dialect(partition, current[partition])
         for other in dialect.also_forget(partition, [o for o in current if o not in forgotten]) if dialect else ():
             note = "the old form of the same table: left behind, it would bring the old position back"
             changes.append(Change(target.owner, other, current[other], None, note))
             forgotten.add(other)
-    dialect = dialect_of(target, chosen[0], changes[0].before) if chosen else None
+    dialect = target.dialect(chosen[0], changes[0].before) if chosen else None
     warnings = [f"what starting over means with {dialect.name}: {dialect.start_over}"] if dialect and changes else []
     return checked_plan(target, now, changes, warnings)
 
 
-def plan_reset_of(target: Target, words: ResetOf, context: Context, deadline: Deadline) -> Plan:
+def plan_reset_of(target: Location, words: ResetOf, context: Context, deadline: Deadline) -> Plan:
     """The reset words for one owner, whatever keeps its position. A source connector can only start over."""
     reset = words(target.store, [target.owner])
-    now = target.store.snapshot([target.owner])
+    now = target.now()
     is_kafka = all("kafka_topic" in entry.position.partition for entry in now.entries)
     connector = target.connector
     if (connector is not None and not connector.is_sink) or not is_kafka:
@@ -105,16 +219,16 @@ def plan_rewind(store: Store, batch: int) -> Plan:
     return Plan.of(store.uri, changes, sink_warnings(store) if changes else ())
 
 
-def plan_positions(target: Target, wanted: Positions) -> Plan:
+def plan_positions(target: Location, wanted: Positions) -> Plan:
     """The changes that make the store show `wanted`; what is not named stays."""
     now = target.store.snapshot(wanted.owners)
     current = Positions(entry.position for entry in now.current().values())
     return checked_plan(target, now, current.diff(wanted), [])
 
 
-def plan_import(targets: Sequence[tuple[Target, Positions]]) -> list[tuple[Store, Plan]]:
+def plan_import(targets: Sequence[tuple[Location, Positions]]) -> list[tuple[Store, Plan]]:
     """One plan for each store in which positions are wanted; each store is read once."""
-    by_store: dict[str, list[tuple[Target, Positions]]] = {}
+    by_store: dict[str, list[tuple[Location, Positions]]] = {}
     for target, wanted in targets:
         by_store.setdefault(target.store.uri, []).append((target, wanted))
     plans = []
@@ -128,14 +242,14 @@ def plan_import(targets: Sequence[tuple[Target, Positions]]) -> list[tuple[Store
     return plans
 
 
-def plan_copy(source: Target, target: Target, mapping: Mapping[str, str], which: Which = Which(all=True)) -> Plan:
+def plan_copy(source: Location, target: Location, mapping: Mapping[str, str], which: Which = Which(all=True)) -> Plan:
     """The position of one owner for another one, whose partitions may be named differently (`mapping`: old -> new)."""
     there = source.store.snapshot([source.owner])
     current = _offsets(there, source.owner)
     wanted, warnings = [], []
     for partition in _chosen(there, source.owner, which, may_be_new=False):
         offset = current[partition]
-        dialect = dialect_of(source, partition, offset)
+        dialect = source.dialect(partition, offset)
         renamed = (dialect or PLAIN).renamed(partition, mapping)
         if mapping and renamed == partition:
             warnings.append(f"--map does not change {partition}")

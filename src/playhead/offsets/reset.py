@@ -17,9 +17,9 @@ from playhead.kafka.partitions import Leaders, Span, find_at_time, find_leaders,
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import list_topics
 from playhead.model import Change, Deadline, Map, Plan, Position, Positions, TopicPartition
-from playhead.model.moments import to_iso
+from playhead.model.times import to_iso
 from playhead.offsets.published import Mark
-from playhead.offsets.reset_words import ERROR, Reset, ResetTo, Word
+from playhead.offsets.reset_options import ERROR, Reset, ResetTo, Word
 from playhead.stores import Store, Stored
 from playhead.stores.groups import GroupsStore
 
@@ -50,14 +50,14 @@ class ResetPlan:
 
     def to_kafka_csv(self) -> str:
         """Every row, as `kafka-consumer-groups --reset-offsets --export` prints it and its `--from-file` reads it."""
-        from playhead.offsets.formats import write_positions
+        from playhead.offsets.formats.forms import write_positions
 
         rows = [Position.of_kafka(row.owner, row.topic, row.partition, row.after) for row in self.rows]
         return write_positions(Positions(rows), "csv")
 
 
 @dataclass(frozen=True, slots=True)
-class Logs:
+class ResetLogs:
     """What the cluster says about the partitions in question. `at_time`: the offset there, None where nothing follows."""
 
     spans: Mapping[TopicPartition, Span]
@@ -176,20 +176,20 @@ def _check_partitions(partitions: Collection[TopicPartition], leaders: Mapping[s
         )
 
 
-def _logs(admin: Admin, partitions: set[TopicPartition], reset: Reset, deadline: Deadline) -> Logs:
+def _logs(admin: Admin, partitions: set[TopicPartition], reset: Reset, deadline: Deadline) -> ResetLogs:
     spans = find_spans(admin, partitions, deadline)
     moment = reset.to.moment(datetime.now(UTC))
     if moment is None:
-        return Logs(spans)
+        return ResetLogs(spans)
     milliseconds = -((_EPOCH - moment) // timedelta(milliseconds=1))
-    return Logs(spans, find_at_time(admin, partitions, milliseconds, deadline), moment)
+    return ResetLogs(spans, find_at_time(admin, partitions, milliseconds, deadline), moment)
 
 
 # Where to
 
 
 def compute_rows(
-    targets: Mapping[str, Sequence[TopicPartition]], current: Current, logs: Logs, reset: Reset
+    targets: Mapping[str, Sequence[TopicPartition]], current: Current, logs: ResetLogs, reset: Reset
 ) -> list[ResetRow]:
     """Every target with its new offset and what is to be said about it. No I/O: everything asked is in `logs`."""
     rows: list[ResetRow] = []
@@ -223,7 +223,7 @@ def _check_shift(
         )
 
 
-def _wanted(owner: str, tp: TopicPartition, before: int | None, logs: Logs, to: ResetTo) -> tuple[int, str]:
+def _wanted(owner: str, tp: TopicPartition, before: int | None, logs: ResetLogs, to: ResetTo) -> tuple[int, str]:
     span = logs.spans[tp]
     match to.word:
         case Word.EARLIEST:
@@ -242,7 +242,7 @@ def _wanted(owner: str, tp: TopicPartition, before: int | None, logs: Logs, to: 
             return (to.given or {})[owner][tp], ""
 
 
-def _at_time(tp: TopicPartition, logs: Logs) -> tuple[int, str]:
+def _at_time(tp: TopicPartition, logs: ResetLogs) -> tuple[int, str]:
     found, span = logs.at_time[tp], logs.spans[tp]
     if found is not None:
         return found, ""
@@ -288,7 +288,7 @@ def reset_to_group(store: Store, other: str, owners: Sequence[str]) -> ResetTo:
 
 def reset_to_file(data: bytes, where: str, owners: Sequence[str]) -> ResetTo:
     """Each of `owners` to where the file says, in any form that `formats` knows: Kafka's CSV, rpk's, Yelp's, Connect's."""
-    from playhead.offsets.formats import read_positions
+    from playhead.offsets.formats.forms import read_positions
 
     found: dict[str, dict[TopicPartition, int]] = {owner: {} for owner in owners}
     for position in read_positions(data, where, owner=owners[0] if len(found) == 1 else None):

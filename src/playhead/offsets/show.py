@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from playhead.connect.dialects import find_dialect
+from playhead.offsets.locate import Locator
 from playhead.offsets.logs import Logs, find_logs, place_of
-from playhead.offsets.select import select_owner
-from playhead.offsets.selection import Selection
-from playhead.offsets.sinks import as_sink_ledger
+from playhead.offsets.spark_sinks import as_sink_ledger
 from playhead.stores import Stored
 
 
@@ -31,9 +29,9 @@ class ShownOwner:
     notes: tuple[str, ...]
 
 
-def show_owner(selection: Selection, name: str) -> ShownOwner:
-    target = select_owner(selection, name)
-    found = target.store.snapshot([target.owner])
+def show_owner(locator: Locator, name: str) -> ShownOwner:
+    target = locator.owner(name)
+    found = target.now()
     connector = target.connector
     about: dict[str, Any] = {}
     if connector is not None:
@@ -46,11 +44,11 @@ def show_owner(selection: Selection, name: str) -> ShownOwner:
     if (ledger := as_sink_ledger(target.store)) is not None:
         about |= {"kind": "sink", "engine": "spark", "cluster": ledger.cluster}
     places = [place for entry in found.entries if (place := place_of(entry.position.partition)) is not None]
-    logs = find_logs(selection.access, places, connector.cluster if connector else None)
+    logs = find_logs(locator.access, places, connector.cluster if connector else None)
     positions = []
     for entry in found.entries:
         position = entry.position
-        dialect = find_dialect(connector.connector_class if connector else None, position.partition, position.offset)
+        dialect = target.dialect(position.partition, position.offset)
         readable = dialect.readable(position.partition, position.offset) if dialect else position.partition.to_json()
         positions.append(ShownPosition(entry, readable, _lag(entry, logs)))
         if dialect is not None:

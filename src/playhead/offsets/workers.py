@@ -9,17 +9,17 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from playhead.config import Context, read_properties
-from playhead.connect.rest import open_rest
 from playhead.errors import Unreachable
 from playhead.kafka.properties import client_settings
 from playhead.model import Deadline
+from playhead.stores import Access
 from playhead.stores.config_topic import read_connector_configs
 
 Config = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Connector:
+class ConfiguredConnector:
     """What is needed of a connector's configuration to find its position; never the rest of it."""
 
     name: str
@@ -30,7 +30,7 @@ class Connector:
     cluster: str | None = None
 
     @classmethod
-    def of(cls, name: str, config: Config) -> "Connector":
+    def of(cls, name: str, config: Config) -> "ConfiguredConnector":
         is_sink = bool(config.get("topics") or config.get("topics.regex"))
         side = "consumer" if is_sink else "producer"
         return cls(
@@ -75,37 +75,35 @@ def worker_of(context: Context) -> Worker | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """`connectors` None: nobody can tell. `answers`: a worker told it. `why`: what a worker that was asked said instead."""
+class KnownConnectors:
+    """`connectors` None: unknown. `answers`: a worker listed them. `why`: the error of a worker that was asked."""
 
-    connectors: dict[str, Connector] | None
+    connectors: dict[str, ConfiguredConnector] | None
     answers: bool
     why: str = ""
 
 
-def list_configured(context: Context, deadline: Deadline) -> dict[str, Connector] | None:
-    """The connectors that exist. None when nobody can tell: no worker answers and no config topic is known."""
-    return know_connectors(context, deadline).connectors
-
-
-def know_connectors(context: Context, deadline: Deadline, *, ask_workers: bool = True) -> Known:
+def know_connectors(access: Access, *, ask_workers: bool = True, deadline: Deadline | None = None) -> KnownConnectors:
     """The workers get a part of the time: one that hangs must not keep us from the topic."""
+    context, deadline = access.context, deadline or access.deadline
     worker = worker_of(context)
     topic = worker.get("config.storage.topic") if worker else None
     why = ""
     if ask_workers and context.connect_urls:
         try:
-            with open_rest(context, deadline.share() if topic else deadline) as rest:
+            with access.rest(deadline.share() if topic else deadline) as rest:
                 found = rest.expand_connectors()
                 missing = set(rest.list_connectors()) - set(found)
                 configs = {name: entry.info.config for name, entry in found.items() if entry.info}
                 configs |= {name: rest.get_config(name) for name in missing}
-            return Known({name: Connector.of(name, config) for name, config in configs.items()}, True)
+            return KnownConnectors(
+                {name: ConfiguredConnector.of(name, config) for name, config in configs.items()}, True
+            )
         except Unreachable as error:
             if worker is None:
                 raise
             why = error.what
     if not topic:
-        return Known(None, False, why)
+        return KnownConnectors(None, False, why)
     stored = read_connector_configs(client_settings(context), topic, deadline)
-    return Known({name: Connector.of(name, config) for name, config in stored.items()}, False, why)
+    return KnownConnectors({name: ConfiguredConnector.of(name, config) for name, config in stored.items()}, False, why)

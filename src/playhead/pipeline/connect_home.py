@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from playhead.config import Context, Setting
 from playhead.config.references import declared_providers, resolve
+from playhead.connect.keys import transactional_id
 from playhead.connect.rest import open_rest
-from playhead.connect.task_ids import transactional_id
 from playhead.errors import Invalid, NotFound, Refused, Unreachable
 from playhead.kafka.client import describe_cluster
 from playhead.kafka.properties import ClientSettings, client_settings, translate

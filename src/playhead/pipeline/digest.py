@@ -1,12 +1,19 @@
-"""What tells of many records whether they are all there: their number, and the xor and the sum of their hashes.
+"""Whether many records are all there: their number, and the xor and the sum of their hashes.
 
-Together they tell apart what each of them alone would not: a record lost and another doubled, a record three times.
+Together they detect what each of them alone would not: one record lost and another doubled, a record three times.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from playhead.ledger.model import ClosedRange, Output
+from playhead.model.ranges import OffsetRange
+from playhead.pipeline.deliver.sink import HASH, TIMESTAMP
 
 Numbers = npt.NDArray[np.int64]
 
@@ -26,3 +33,27 @@ class Digest:
 def _wrapped(number: int) -> int:
     """As 64 bits with a sign, the way Java and SQL count."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+@dataclass(slots=True)
+class Tally(Digest):
+    first_ms: int | None = None
+    last_ms: int | None = None
+    rejected: int = 0
+
+    def add(self, hashes: Numbers, record_ms: Numbers) -> None:
+        self.add_hashes(hashes)
+        first, last = int(record_ms.min()), int(record_ms.max())
+        self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
+        self.last_ms = last if self.last_ms is None else max(self.last_ms, last)
+
+    def add_rows(self, batch: pa.RecordBatch, rows: np.ndarray) -> None:
+        """`rows`: of the batch, by their numbers or as a mask."""
+        hashes = pc.fill_null(batch.column(HASH), 0).to_numpy(zero_copy_only=False)[rows]
+        if len(hashes):
+            micros = pc.fill_null(batch.column(TIMESTAMP).cast(pa.int64()), -1000).to_numpy(zero_copy_only=False)
+            self.add(hashes, micros[rows] // 1000)
+
+    def closed(self, span: OffsetRange, outputs: Sequence[Output] = ()) -> ClosedRange:
+        digest = (self.count, self.hash_xor, self.hash_sum)
+        return ClosedRange(span, *digest, outputs, self.rejected, self.first_ms, self.last_ms)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from playhead.model.moments import to_iso
+from playhead.model.times import to_iso
 from playhead.render.listing import Column, Details, Listing, plain
 
 if TYPE_CHECKING:

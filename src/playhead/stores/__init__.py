@@ -6,13 +6,17 @@ answers for every change. Asking before a write (the guard), the journal and the
 `offsets.apply`, which is the only caller of `write`.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from playhead.config import Context
 from playhead.model import Change, Deadline, Map, Outcomes, Position
 from playhead.model.position import Scalar
+
+if TYPE_CHECKING:
+    from playhead.connect.rest import Rest
 
 Progress = Callable[[int, int], None]
 
@@ -103,12 +107,14 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a write of this owner must not happen now. `lifted_by` is the flag that takes the risk; None: nothing does."""
+    """Why a write of this owner must not happen now. `lifted_by` is the flag that takes the risk; None: there is none.
+    `is_running`: because a connector runs, so that stopping it helps."""
 
     owner: str
     what: str
     hint: str | None = None
     lifted_by: str | None = None
+    is_running: bool = False
 
 
 class Store(Protocol):
@@ -141,10 +147,36 @@ class Store(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class Access:
-    """What opening a store needs besides its URI: the settings of the context, the time, somebody to tell."""
+    """What opening a store needs besides its URI: the settings of the context, the time, where progress is shown.
 
-    context: Context
-    deadline: Deadline
-    progress: Progress = lambda done, total: None
+    Everything that is asked of the workers goes through one HTTP client, made when it is first needed. Close it, or use it in a
+    `with` block.
+    """
+
+    def __init__(self, context: Context, deadline: Deadline, progress: Progress = lambda done, total: None) -> None:
+        self.context = context
+        self.deadline = deadline
+        self.progress = progress
+        self._clients: dict[tuple[str, ...], Rest] = {}
+
+    @contextmanager
+    def rest(self, deadline: Deadline | None = None, urls: Sequence[str] | None = None) -> "Iterator[Rest]":
+        """The client, under the deadline of the command or a shorter one. `urls`: other workers than those of the context."""
+        from playhead.connect.rest import open_rest
+
+        key = tuple(urls or self.context.connect_urls)
+        if key not in self._clients:
+            self._clients[key] = open_rest(self.context, self.deadline, urls)
+        with self._clients[key].within(deadline or self.deadline) as client:
+            yield client
+
+    def close(self) -> None:
+        while self._clients:
+            self._clients.popitem()[1].close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

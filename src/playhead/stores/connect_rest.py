@@ -6,10 +6,11 @@ it cannot see: connectors that were deleted, and keys whose fields lie in anothe
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from playhead.connect.answers import OffsetEntry
-from playhead.connect.rest import Rest, open_rest
+from playhead.connect.rest import Rest
 from playhead.errors import Invalid, NotFound, OutcomeUnknown, PlayheadError
 from playhead.model import Change, Map, Outcome, Outcomes, Position, Result
 from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored, moved_since
@@ -31,14 +32,10 @@ class ConnectRest:
         return Capabilities(history=False, atomic=False)
 
     def snapshot(self, owners: Collection[str] | None = None) -> Snapshot:
-        """An owner that does not exist is an error: the worker would say so too, and a typo must not look like no offsets."""
+        """An owner that does not exist is an error, as it is for the worker: a typo must not look like no offsets."""
         with self._rest() as rest:
-            names = sorted(rest.list_connectors())
-            for owner in owners or ():
-                if owner not in names:
-                    raise NotFound("connector", owner, names)
-            chosen = names if owners is None else [name for name in names if name in owners]
-            return Snapshot(tuple(_stored(name, entry) for name in chosen for entry in rest.get_offsets(name)))
+            names = sorted(rest.list_connectors() if owners is None else set(owners))
+            return Snapshot(tuple(_stored(name, entry) for name in names for entry in _offsets(rest, name)))
 
     def history(self, owners: Collection[str] | None = None) -> Snapshot:  # noqa: ARG002
         raise Invalid("a worker tells no history", "read the offsets topic itself: --worker-config FILE --via topic")
@@ -53,7 +50,7 @@ class ConnectRest:
                 tasks = len(rest.list_tasks(owner))
                 if state != "STOPPED" or tasks:
                     what = f"{owner} is {state} with {tasks} task(s)"
-                    refusals.append(Refusal(owner, what, "stop it first"))
+                    refusals.append(Refusal(owner, what, "stop it first", is_running=True))
         return refusals
 
     def write(self, changes: Sequence[Change]) -> Outcomes:
@@ -65,8 +62,15 @@ class ConnectRest:
                 done |= {id(change): Outcome(change, result, detail) for change in own}
         return Outcomes(done[id(change)] for change in changes)
 
-    def _rest(self) -> Rest:
-        return open_rest(self.access.context, self.access.deadline, self.urls)
+    def _rest(self) -> AbstractContextManager[Rest]:
+        return self.access.rest(urls=self.urls)
+
+
+def _offsets(rest: Rest, owner: str) -> Sequence[OffsetEntry]:
+    try:
+        return rest.get_offsets(owner)
+    except NotFound:
+        raise NotFound("connector", owner, rest.list_connectors()) from None
 
 
 def _alter(rest: Rest, owner: str, changes: Sequence[Change]) -> tuple[Result, str]:

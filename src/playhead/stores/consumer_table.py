@@ -14,8 +14,8 @@ from functools import partial
 from playhead.ledger.consumer_offsets import LEASE_SECONDS, OffsetRow, OffsetsTable
 from playhead.model import Change, Deadline, Outcomes, Position, Result, TopicPartition
 from playhead.model.host import user_name
-from playhead.model.moments import to_iso
 from playhead.model.position import Scalar
+from playhead.model.times import to_iso
 from playhead.sql.address import Address, parse_address
 from playhead.sql.database import Database
 from playhead.sql.faults import translated

@@ -18,9 +18,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from playhead.config import Context
 from playhead.connect.keys import OffsetKey, is_as_connect_writes
-from playhead.connect.rest import Rest, open_rest
+from playhead.connect.rest import Rest
 from playhead.errors import Invalid, Unreachable
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import count_members
@@ -49,7 +48,7 @@ class OffsetsTopic:
     progress: Progress = lambda done, total: None
     group_id: str | None = None
     own_topics: Mapping[str, str] = field(default_factory=dict)
-    context: Context | None = None
+    access: Access | None = None
     configured: Collection[str] = ()
 
     @property
@@ -83,7 +82,7 @@ class OffsetsTopic:
             what = "the group.id of the workers is not known, and with it not whom to fence"
             return [Refusal(owner, what, hint) for owner in owners]
         with Admin(self.settings, self.deadline) as admin:
-            told = self._asked_workers(self.context, admin.cluster.id, owners) if self.context else None
+            told = self._asked_workers(self.access, admin.cluster.id, owners) if self.access else None
             return told if told is not None else self._asked_group(admin, self.group_id, owners)
 
     def write(self, changes: Sequence[Change]) -> Outcomes:
@@ -98,12 +97,12 @@ class OffsetsTopic:
             entries = _joined([found for _, found in read]).entries
             return writer.write(changes, entries, KeyPlaces(self.topic, self.own_topics, undecided))
 
-    def _asked_workers(self, context: Context, cluster_id: str, owners: Collection[str]) -> list[Refusal] | None:
+    def _asked_workers(self, access: Access, cluster_id: str, owners: Collection[str]) -> list[Refusal] | None:
         """None when no worker of this cluster answers; whether one is up all the same, the broker knows."""
-        if not context.connect_urls:
+        if not access.context.connect_urls:
             return None
         try:
-            with open_rest(context, self.deadline.share()) as rest:
+            with access.rest(self.deadline.share()) as rest:
                 if rest.worker().kafka_cluster_id not in (None, cluster_id):
                     return None  # workers of another cluster: what they do not know may well run here
                 return self._told_by(rest, owners)
@@ -124,7 +123,7 @@ class OffsetsTopic:
             state = status.connector.state if status else "UNASSIGNED"
             if state != "STOPPED" or tasks:
                 what = f"{owner} is {state} with {tasks} task(s) and would overwrite the edit"
-                refusals.append(Refusal(owner, what, "stop it first", FORCE))
+                refusals.append(Refusal(owner, what, "stop it first", FORCE, is_running=True))
         return refusals
 
     def _asked_group(self, admin: Admin, group_id: str, owners: Collection[str]) -> list[Refusal]:
@@ -260,5 +259,5 @@ def open_uri(uri: str, access: Access) -> OffsetsTopic:
         access.progress,
         plain.get("group.id"),
         own,
-        access.context,
+        access,
     )

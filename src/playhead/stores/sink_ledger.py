@@ -23,9 +23,9 @@ from playhead.ledger.model import Host, RangeClaim, RangeState, RecordedRange, R
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import open_context_ledger, open_ledger
 from playhead.model import Change, Deadline, Outcomes, Position, Result, TopicPartition
-from playhead.model.moments import to_iso
 from playhead.model.position import Scalar
 from playhead.model.ranges import Log, OffsetRange
+from playhead.model.times import to_iso
 from playhead.sql.address import parse_address
 from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
 from playhead.stores.kafka_changes import KafkaChange, by_owner, write_owners

@@ -9,8 +9,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from playhead.connect.keys import OffsetKey, decode_key, encode_new_key, encode_value, is_as_connect_writes
-from playhead.connect.task_ids import transactional_id
+from playhead.connect.keys import (
+    OffsetKey,
+    decode_key,
+    encode_new_key,
+    encode_value,
+    is_as_connect_writes,
+    transactional_id,
+)
 from playhead.errors import AccessDenied, OutcomeUnknown, PlayheadError
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import PlainProducer, TransactionalProducer

@@ -207,7 +207,7 @@ def _positions(page: Page, draft: SpecDraft) -> Positions | None:
     """The start position, by the same rules as a file of positions."""
     if draft.offsets is None or not draft.name or not is_unicode(draft.name):
         return None
-    from playhead.offsets.format_readers import Faults, read_pairs
+    from playhead.offsets.formats.read import Faults, read_pairs
 
     faults = Faults(page.where)
     positions = read_pairs(to_plain(draft.offsets.node), "offsets", draft.name, faults)

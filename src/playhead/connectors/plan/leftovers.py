@@ -14,9 +14,8 @@ from playhead.kafka.groups import list_committed_of
 from playhead.kafka.properties import client_settings
 from playhead.model import Deadline, Map, Position
 from playhead.model.connector import ConnectorSpec
-from playhead.offsets.select import select_store
-from playhead.offsets.selection import TOPIC, Selection
-from playhead.offsets.workers import Connector, worker_of
+from playhead.offsets.locate import TOPIC, Locator
+from playhead.offsets.workers import ConfiguredConnector, worker_of
 from playhead.stores import Access
 
 NONE = "nothing is stored under its name: it starts at its own beginning"
@@ -25,14 +24,14 @@ _UNKNOWN = "whether an earlier connector of this name left offsets cannot be tol
 
 def find_orphans(context: Context, new: Sequence[ConnectorSpec], deadline: Deadline) -> dict[str, str]:
     """Name -> what it would go on from, in words."""
-    connectors = [Connector.of(spec.name.strip(), spec.config) for spec in new]
+    connectors = [ConfiguredConnector.of(spec.name.strip(), spec.config) for spec in new]
     sinks = [one for one in connectors if one.is_sink]
     return _of_sources(context, [one for one in connectors if not one.is_sink], deadline) | _of_sinks(
         context, sinks, deadline
     )
 
 
-def _of_sources(context: Context, sources: Sequence[Connector], deadline: Deadline) -> dict[str, str]:
+def _of_sources(context: Context, sources: Sequence[ConfiguredConnector], deadline: Deadline) -> dict[str, str]:
     said = {one.name: f"{_UNKNOWN}: {place}" for one in sources if (place := _elsewhere(one))}
     here = [one for one in sources if one.name not in said]
     if not here:
@@ -40,8 +39,8 @@ def _of_sources(context: Context, sources: Sequence[Connector], deadline: Deadli
     if worker_of(context) is None:
         return said | {one.name: f"{_UNKNOWN}: no worker-config is given" for one in here}
     try:
-        store = select_store(Selection(Access(context, deadline), via=TOPIC))
-        stored = store.snapshot([one.name for one in here]).current()
+        with Access(context, deadline) as access:
+            stored = Locator(access, via=TOPIC).any_store().snapshot([one.name for one in here]).current()
     except PlayheadError as error:
         return said | {one.name: f"{_UNKNOWN}: {error.what}" for one in here}
     found: dict[str, dict[Map, Map | None]] = {}
@@ -51,7 +50,7 @@ def _of_sources(context: Context, sources: Sequence[Connector], deadline: Deadli
     return said | {one.name: _words(one, found.get(one.name, {})) for one in here}
 
 
-def _of_sinks(context: Context, sinks: Sequence[Connector], deadline: Deadline) -> dict[str, str]:
+def _of_sinks(context: Context, sinks: Sequence[ConfiguredConnector], deadline: Deadline) -> dict[str, str]:
     said = {one.name: f"{_UNKNOWN}: it reads from {one.cluster}" for one in sinks if one.cluster}
     here = [one for one in sinks if one.name not in said]
     if not here:
@@ -68,13 +67,13 @@ def _of_sinks(context: Context, sinks: Sequence[Connector], deadline: Deadline) 
     return said
 
 
-def _elsewhere(source: Connector) -> str | None:
+def _elsewhere(source: ConfiguredConnector) -> str | None:
     if source.cluster:
         return f"they would lie on {source.cluster}"
     return f"they would lie in the topic {source.own_topic}" if source.own_topic else None
 
 
-def _words(connector: Connector, offsets: dict[Map, Map | None]) -> str:
+def _words(connector: ConfiguredConnector, offsets: dict[Map, Map | None]) -> str:
     if not offsets:
         return NONE
     left = (

@@ -6,11 +6,11 @@ cannot show is said, never taken for health: through REST nobody sees orphans, t
 
 from playhead.offsets.doctor.examination import Examination
 from playhead.offsets.doctor.findings import Diagnosis, Finding
-from playhead.offsets.selection import Selection
+from playhead.offsets.locate import Locator
 
 __all__ = ["Diagnosis", "Finding", "diagnose"]
 
 
-def diagnose(selection: Selection) -> Diagnosis:
-    """What is wrong with the positions of the context, or of the store that `selection` names."""
-    return Diagnosis.of(Examination.of(selection).said())
+def diagnose(locator: Locator) -> Diagnosis:
+    """What is wrong with the positions of the context, or of the store that `locator` names."""
+    return Diagnosis.of(Examination.of(locator).said())

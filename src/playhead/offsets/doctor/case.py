@@ -21,7 +21,7 @@ from playhead.kafka.log import Captured, Record, capture, read_latest
 from playhead.kafka.murmur2 import partitions_of
 from playhead.model import Deadline, Map, TopicPartition
 from playhead.offsets.doctor.commands import Commands
-from playhead.offsets.workers import Connector
+from playhead.offsets.workers import ConfiguredConnector
 from playhead.stores import Progress
 
 Newest = dict[tuple[int, bytes], Record]
@@ -29,7 +29,7 @@ Where = tuple[TopicPartition | None, int | None, int, int]  # place, home, time 
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptPosition:
     """One live pair. `fault`: why Connect would refuse its value. `home`: the partition in which Java would put the key.
 
     `is_findable` is False when no worker would ever make these key bytes.
@@ -65,12 +65,12 @@ class Kept:
 class Case:
     """`connectors` None: nobody can tell which ones exist. `on_spark`: those that the ledger knows, by name."""
 
-    kept: tuple[Kept, ...]
-    connectors: Mapping[str, Connector] | None
+    kept: tuple[KeptPosition, ...]
+    connectors: Mapping[str, ConfiguredConnector] | None
     commands: Commands
     on_spark: frozenset[str] = frozenset()
 
-    def dialect_of(self, kept: Kept) -> Dialect | None:
+    def dialect_of(self, kept: KeptPosition) -> Dialect | None:
         connector = (self.connectors or {}).get(kept.owner)
         return find_dialect(connector.connector_class if connector else None, kept.partition, kept.offset)
 
@@ -88,7 +88,7 @@ class TopicReading:
     """`kept` is what the workers see. `undecided`: partition -> time of the oldest record seen that is not decided yet."""
 
     captured: Captured
-    kept: tuple[Kept, ...]
+    kept: tuple[KeptPosition, ...]
     foreign: tuple[Record, ...]
     without_key: int
     aborted: tuple[Aborted, ...]
@@ -151,7 +151,9 @@ def _undecided(captured: Captured, records: Iterable[Record]) -> dict[int, int]:
     return oldest
 
 
-def _decoded(topic: str, partitions: int, records: Iterable[Record]) -> tuple[tuple[Kept, ...], tuple[Record, ...]]:
+def _decoded(
+    topic: str, partitions: int, records: Iterable[Record]
+) -> tuple[tuple[KeptPosition, ...], tuple[Record, ...]]:
     pairs = [(r.key, r.value, r) for r in records if r.key is not None and r.value is not None]
     homes = partitions_of([key for key, _, _ in pairs], partitions)
     places = [TopicPartition(topic, number) for number in range(partitions)]
@@ -165,7 +167,7 @@ def _decoded(topic: str, partitions: int, records: Iterable[Record]) -> tuple[tu
     return tuple(kept), tuple(foreign)
 
 
-def keep(key: bytes, value: bytes, where: Where = (None, None, 0, 0)) -> Kept | None:
+def keep(key: bytes, value: bytes, where: Where = (None, None, 0, 0)) -> KeptPosition | None:
     """None for a key that is not Connect's."""
     found = decode_key(key)
     legacy = found is None
@@ -178,7 +180,7 @@ def keep(key: bytes, value: bytes, where: Where = (None, None, 0, 0)) -> Kept | 
     except Invalid as error:
         fault = error.what
     findable = not legacy and is_as_connect_writes(key, found)
-    return Kept(found.connector, found.partition, offset, key, fault, legacy, findable, *where)
+    return KeptPosition(found.connector, found.partition, offset, key, fault, legacy, findable, *where)
 
 
 def moment(timestamp_ms: int) -> str:

@@ -14,7 +14,7 @@ from playhead.config.contexts import masked
 from playhead.connect.dialects import parse_literal
 from playhead.model import Map, Secret, TopicPartition
 from playhead.model.position import Scalar
-from playhead.offsets.selection import Selection
+from playhead.offsets.locate import Locator
 from playhead.stores import Store
 
 _SEPARATORS = ("|", "~", "^", "%%", "@@")
@@ -36,12 +36,12 @@ class Commands:
     stoppable: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, selection: Selection, store: Store, bootstrap: str | None) -> "Commands":
+    def of(cls, locator: Locator, store: Store, bootstrap: str | None) -> "Commands":
         """The store says its address itself: what was typed may hold a password."""
-        words = [("--store", store.uri)] if selection.uri else []
-        words += [("--via", selection.via)] if selection.via else []
-        url = next((url for url in selection.context.connect_urls if masked(url) == url), _SOME_WORKER)
-        return cls((*words, *_flags(selection)), bootstrap or _SOME_BROKER, url)
+        words = [("--store", store.uri)] if locator.uri else []
+        words += [("--via", locator.via)] if locator.via else []
+        url = next((url for url in locator.context.connect_urls if masked(url) == url), _SOME_WORKER)
+        return cls((*words, *_flags(locator)), bootstrap or _SOME_BROKER, url)
 
     def with_stoppable(self, owners: frozenset[str]) -> "Commands":
         return replace(self, stoppable=owners)
@@ -111,9 +111,9 @@ def _line(*words: str) -> str:
     return " ".join(quote(word) for word in words)
 
 
-def _flags(selection: Selection) -> list[tuple[str, str]]:
+def _flags(locator: Locator) -> list[tuple[str, str]]:
     """What the caller typed to get here; what files and the environment say holds for the next command too."""
-    context = selection.context
+    context = locator.context
     # A context that is named lets no address of the environment in; where one counted, it was not named.
     by_environment = any(setting.origin.startswith("$") for setting in context.settings.values())
     pairs = [("--context", context.name)] if context.name is not None and not by_environment else []

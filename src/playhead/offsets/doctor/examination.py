@@ -1,31 +1,29 @@
-"""One examination: opens what is needed once, and puts the checks that make sense for the store in their order."""
+"""One examination: opens what is needed once, and runs the checks that make sense for the store, in their order."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from playhead.connect.javafile import CorruptFile, decode_file
-from playhead.connect.rest import open_rest
-from playhead.errors import Invalid, Unreachable
+from playhead.errors import Invalid, PlayheadError, Unreachable
 from playhead.kafka.client import Admin
 from playhead.kafka.properties import ClientSettings, client_settings
-from playhead.model import Deadline
-from playhead.offsets.doctor.applies import Offsets, check_applies
-from playhead.offsets.doctor.case import Case, Kept, TopicReading, keep, read_topic
+from playhead.model import Deadline, Map
+from playhead.offsets.doctor.case import Case, KeptPosition, TopicReading, keep, read_topic
 from playhead.offsets.doctor.commands import Commands
-from playhead.offsets.doctor.files import check_copies, corrupt_file
-from playhead.offsets.doctor.findings import Said
+from playhead.offsets.doctor.findings import Finding, Said
 from playhead.offsets.doctor.keys import check_foreign, check_keys
 from playhead.offsets.doctor.positions import check_sinks, check_spots, spots_of
 from playhead.offsets.doctor.topics import check_emptiness, check_policies, check_recreated, internal_topics
 from playhead.offsets.doctor.transactions import check_aborted, check_transactions
 from playhead.offsets.doctor.values import check_values
 from playhead.offsets.journal import Journal, JournalEntry
-from playhead.offsets.select import select_store
-from playhead.offsets.selection import Selection
-from playhead.offsets.sinks import as_sink_ledger
-from playhead.offsets.workers import Connector, list_configured, worker_of
+from playhead.offsets.locate import Locator
+from playhead.offsets.spark_sinks import as_sink_ledger
+from playhead.offsets.workers import ConfiguredConnector, worker_of
 from playhead.stores import Store, Stored
 from playhead.stores.connect_rest import ConnectRest
 from playhead.stores.groups import GroupsStore
@@ -35,6 +33,79 @@ from playhead.stores.standalone_file import StandaloneFile
 
 if TYPE_CHECKING:
     from playhead.stores.sink_ledger import SinkLedgerStore
+
+
+Offsets = Mapping[tuple[str, Map], Map | None]
+ReadStore = Callable[[JournalEntry], Offsets]
+OLD, NEW, ELSEWHERE = "at the old position", "at the new position", "at neither: it moved on since"
+_MAY_STILL_RUN = timedelta(minutes=5)
+
+
+def check_applies(entries: list[JournalEntry], read: ReadStore, commands: Commands) -> Iterator[Said]:
+    """`read`: what the store of an entry holds now for its owners."""
+    for entry in entries:
+        if entry.outcomes is not None:
+            continue
+        try:
+            current = read(entry)
+        except PlayheadError as error:
+            yield f"the apply {entry.id} was cut off, and its store cannot be looked at: {error.what}"
+            continue
+        yield _verdict(entry, current, commands)
+
+
+def _verdict(entry: JournalEntry, current: Offsets, commands: Commands) -> Said:
+    states = {owner: _state(entry, owner, current) for owner in entry.owners}
+    told = "; ".join(f"{owner} is {state}" for owner, state in states.items())
+    perhaps = " (or still runs)" if datetime.now(UTC) - entry.started < _MAY_STILL_RUN else ""
+    what = f"the apply {entry.id} of {entry.who} was cut off{perhaps}: {told}"
+    if any(NEW in state for state in states.values()):
+        return Finding("unfinished-apply", ", ".join(entry.owners), what, commands.undo(entry.id))
+    return what
+
+
+def _state(entry: JournalEntry, owner: str, current: Offsets) -> str:
+    found: dict[str, int] = {}
+    for change in entry.plan.changes:
+        if change.owner == owner:
+            now = current.get((owner, change.partition))
+            state = OLD if now == change.before else NEW if now == change.after else ELSEWHERE
+            found[state] = found.get(state, 0) + 1
+    if len(found) == 1:
+        return next(iter(found))
+    return " and ".join(f"{state} in {count} partition(s)" for state, count in found.items())
+
+
+# Applies that were cut off: their journal entry has a plan and no outcome, so only the store shows what they did. If all is
+# as before, or has moved on since, there is nothing to repair, and a note says so. A change that did happen is a finding: no
+# outcome of it was reported.
+
+
+def corrupt_file(path: Path, error: CorruptFile) -> Finding:
+    """A worker takes a truncated file for an empty one. Copies that we kept beside it are the way back."""
+    what = f"{error.what}; a worker that starts on it forgets every position, without a word if the file is cut off"
+    copy = next(_whole_copies(path), None)
+    source = str(copy) if copy else f"BACKUP-OF-{path.name}"
+    return Finding("corrupt-file", str(path), what, f"cp {quote(source)} {quote(str(path))}")
+
+
+def _whole_copies(path: Path) -> Iterator[Path]:
+    """Newest first."""
+    for copy in sorted(path.parent.glob("*.playhead"), reverse=True):
+        if copy.name.startswith(f"{path.name}."):
+            try:
+                decode_file(copy.read_bytes())
+            except (CorruptFile, OSError):
+                continue  # not one to go back to
+            yield copy
+
+
+def check_copies(path: Path) -> Iterator[Said]:
+    """A file that is gone while copies of it are there was not there from the start."""
+    if not path.exists() and (copy := next(_whole_copies(path), None)):
+        what = f"{path} does not exist, but a copy of it does: it was removed, and the worker starts over everywhere"
+        yield Finding("file-gone", str(path), what, f"cp {quote(str(copy))} {quote(str(path))}")
+
 
 THROUGH_REST = (
     "the workers were asked, and they tell nothing about offsets of deleted connectors, keys stored twice or in the wrong place, "
@@ -46,28 +117,28 @@ THROUGH_REST = (
 class Examination:
     """`brokers` None: nobody said where they are. `connectors` None: nobody can tell which ones exist."""
 
-    selection: Selection
+    locator: Locator
     store: Store
     brokers: ClientSettings | None
-    connectors: Mapping[str, Connector] | None
+    connectors: Mapping[str, ConfiguredConnector] | None
     commands: Commands
     journal: tuple[JournalEntry, ...]
     journal_faults: tuple[str, ...]
 
     @classmethod
-    def of(cls, selection: Selection) -> "Examination":
-        store = select_store(selection)
-        brokers = store.settings if isinstance(store, OffsetsTopic | GroupsStore) else _brokers(selection)
-        connectors = _connectors(selection, store)
-        commands = Commands.of(selection, store, brokers.bootstrap if brokers else None)
-        if connectors and selection.context.connect_urls:
+    def of(cls, locator: Locator) -> "Examination":
+        store = locator.any_store()
+        brokers = store.settings if isinstance(store, OffsetsTopic | GroupsStore) else _brokers(locator)
+        connectors = _connectors(locator, store)
+        commands = Commands.of(locator, store, brokers.bootstrap if brokers else None)
+        if connectors and locator.context.connect_urls:
             commands = commands.with_stoppable(frozenset(connectors))
-        entries, faults = Journal.of_context(selection.context).list()
-        return cls(selection, store, brokers, connectors, commands, tuple(entries), tuple(faults))
+        entries, faults = Journal.of_context(locator.context).list()
+        return cls(locator, store, brokers, connectors, commands, tuple(entries), tuple(faults))
 
     @property
     def deadline(self) -> Deadline:
-        return self.selection.access.deadline
+        return self.locator.access.deadline
 
     def said(self) -> Iterator[Said]:
         match self.store:
@@ -86,7 +157,7 @@ class Examination:
 
     def _topic(self, store: OffsetsTopic) -> Iterator[Said]:
         own = dict.fromkeys(store.own_topics.values())
-        worker = worker_of(self.selection.context) if _is_of_context(self.selection, store) else None
+        worker = worker_of(self.locator.context) if _is_of_context(self.locator, store) else None
         with Admin(store.settings, self.deadline) as admin:
             said, gone = check_policies(admin, self._case(()), internal_topics(worker, store.topic, own), self.deadline)
             yield from said
@@ -101,8 +172,8 @@ class Examination:
                 yield from check_transactions(admin, case, reading, store.group_id, self.deadline)
                 yield from check_aborted(case, reading, committed=store.committed)
                 yield from check_recreated(case, reading, self._of_this_store())
-                yield from check_emptiness(self.selection, case, reading, self._sources(store, reading.name))
-            if self.selection.uri is None:
+                yield from check_emptiness(self.locator, case, reading, self._sources(store, reading.name))
+            if self.locator.uri is None:
                 yield from check_sinks(admin, case, self.deadline)
         yield from self._applies(_newest(case.kept, store.own_topics))
 
@@ -147,30 +218,30 @@ class Examination:
 
     def _on_spark(self) -> Iterator[Said]:
         """The ledger of the context, or the one that was named."""
-        store, why = self._ledger(), self.selection.sinks.why
-        if self.selection.uri is None and why is not None:
+        store, why = self._ledger(), self.locator.sinks.why
+        if self.locator.uri is None and why is not None:
             yield f"sinks that run on Spark are not looked at: {why.what}"
         if store is None or self.brokers is None:
             return
-        from playhead.offsets.doctor.sinks import check_ledger
+        from playhead.offsets.doctor.positions import check_ledger
 
         with Admin(self.brokers, self.deadline) as admin:
             if admin.cluster.id == store.cluster:
                 yield from check_ledger(admin, store, dict(self.connectors or {}), self.commands, self.deadline)
 
     def _ledger(self) -> "SinkLedgerStore | None":
-        sinks = self.selection.sinks
-        if self.selection.uri is not None:
+        sinks = self.locator.sinks
+        if self.locator.uri is not None:
             return as_sink_ledger(self.store)
         return sinks.open(sinks.cluster) if sinks.names and sinks.cluster is not None else None
 
     # What they share
 
-    def _case(self, kept: tuple[Kept, ...]) -> Case:
-        return Case(kept, self.connectors, self.commands, self.selection.sinks.runs)
+    def _case(self, kept: tuple[KeptPosition, ...]) -> Case:
+        return Case(kept, self.connectors, self.commands, self.locator.sinks.runs)
 
     def _read(self, admin: Admin, store: OffsetsTopic, topic: str) -> TopicReading:
-        return read_topic(admin, topic, self.deadline, self.selection.access.progress, committed=store.committed)
+        return read_topic(admin, topic, self.deadline, self.locator.access.progress, committed=store.committed)
 
     def _sources(self, store: OffsetsTopic, topic: str) -> list[str]:
         """The source connectors that keep their offsets in this topic."""
@@ -179,7 +250,7 @@ class Examination:
 
     def _sinks(self, case: Case) -> Iterator[Said]:
         """For stores that need no broker themselves."""
-        if self.selection.uri is not None or not any(c.is_sink for c in (self.connectors or {}).values()):
+        if self.locator.uri is not None or not any(c.is_sink for c in (self.connectors or {}).values()):
             return
         if self.brokers is None:
             yield "the brokers are not known, so sink connectors are not compared with their topics: give --bootstrap-server"
@@ -192,10 +263,10 @@ class Examination:
 
     def _versions(self) -> dict[str, str] | None:
         """Connector class -> installed version, where exactly one is installed."""
-        if not self.connectors or not self.selection.context.connect_urls:
+        if not self.connectors or not self.locator.context.connect_urls:
             return None
         try:
-            with open_rest(self.selection.context, self.deadline) as rest:
+            with self.locator.access.rest() as rest:
                 plugins = rest.list_plugins()
         except Unreachable:
             return None
@@ -215,20 +286,20 @@ class Examination:
         def read(entry: JournalEntry) -> Offsets:
             if _base(entry.plan.store) == mine:
                 return current
-            found = open_store(entry.plan.store, self.selection.access).snapshot(entry.owners)
+            found = open_store(entry.plan.store, self.locator.access).snapshot(entry.owners)
             return {key: stored.position.offset for key, stored in found.current().items()}
 
         near = [entry for entry in self.journal if _base(entry.plan.store) in (mine, *reachable)]
         yield from check_applies(near, read, self.commands)
         for entry in self.journal:
-            if entry.outcomes is None and entry not in near and self.selection.uri is None:
+            if entry.outcomes is None and entry not in near and self.locator.uri is None:
                 yield f"the apply {entry.id} to another store was cut off: look at it with --store '{entry.plan.store}'"
 
     def _addresses(self) -> list[str]:
         """The other stores of this context: its workers, its groups and its ledger."""
-        if self.selection.uri is not None:
+        if self.locator.uri is not None:
             return []
-        urls, ledger = self.selection.context.connect_urls, self._ledger()
+        urls, ledger = self.locator.context.connect_urls, self._ledger()
         return [
             *([ledger.uri] if ledger else []),
             *(["connect+" + ",".join(urls)] if urls else []),
@@ -236,32 +307,32 @@ class Examination:
         ]
 
 
-def _brokers(selection: Selection) -> ClientSettings | None:
+def _brokers(locator: Locator) -> ClientSettings | None:
     try:
-        return client_settings(selection.context)
+        return client_settings(locator.context)
     except Invalid:
         return None
 
 
-def _connectors(selection: Selection, store: Store) -> Mapping[str, Connector] | None:
+def _connectors(locator: Locator, store: Store) -> Mapping[str, ConfiguredConnector] | None:
     """Only where the store is that of the context's workers: compared with others, all of its owners would be orphans."""
-    if not isinstance(store, OffsetsTopic | StandaloneFile | ConnectRest) or not _is_of_context(selection, store):
+    if not isinstance(store, OffsetsTopic | StandaloneFile | ConnectRest) or not _is_of_context(locator, store):
         return None
-    return list_configured(selection.context, selection.access.deadline)
+    return locator.known.connectors
 
 
-def _is_of_context(selection: Selection, store: Store) -> bool:
+def _is_of_context(locator: Locator, store: Store) -> bool:
     """Whether this is the store of the workers that the context names. Told by names alone: nothing is opened for it."""
-    if selection.uri is None:
+    if locator.uri is None:
         return True
-    worker, brokers = worker_of(selection.context), _brokers(selection)
+    worker, brokers = worker_of(locator.context), _brokers(locator)
     match store:
         case OffsetsTopic() if worker and brokers:
             return (store.topic, store.settings.bootstrap) == (worker.get("offset.storage.topic"), brokers.bootstrap)
         case StandaloneFile() if worker:
             return store.path == Path(worker.get("offset.storage.file.filename", ""))
         case ConnectRest():
-            return list(store.urls) == selection.context.connect_urls
+            return list(store.urls) == locator.context.connect_urls
     return False
 
 
@@ -270,15 +341,15 @@ def _base(uri: str) -> str:
     return uri.partition("?")[0]
 
 
-def _kept(entry: Stored) -> Kept:
+def _kept(entry: Stored) -> KeptPosition:
     position = entry.position
-    return Kept(position.owner, position.partition, position.offset)
+    return KeptPosition(position.owner, position.partition, position.offset)
 
 
-def _newest(kept: tuple[Kept, ...], own_topics: Mapping[str, str]) -> Offsets:
+def _newest(kept: tuple[KeptPosition, ...], own_topics: Mapping[str, str]) -> Offsets:
     """What counts of each partition: a connector's own topic first, then what was written last."""
 
-    def rank(one: Kept) -> tuple[bool, tuple[int, int]]:
+    def rank(one: KeptPosition) -> tuple[bool, tuple[int, int]]:
         topic = one.place.topic if one.place else None
         return topic == own_topics.get(one.owner), one.age
 

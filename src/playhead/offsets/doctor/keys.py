@@ -13,12 +13,12 @@ from playhead.connect.keys import OffsetKey, encode_key
 from playhead.kafka.log import Record
 from playhead.kafka.murmur2 import partition_of
 from playhead.model import Map, TopicPartition
-from playhead.offsets.doctor.case import Case, Kept, TopicReading
+from playhead.offsets.doctor.case import Case, KeptPosition, TopicReading
 from playhead.offsets.doctor.commands import field_words, partition_words
 from playhead.offsets.doctor.findings import Finding, Said
 
 EXAMPLES = 3
-ByPartition = dict[tuple[str, Map], list[Kept]]
+ByPartition = dict[tuple[str, Map], list[KeptPosition]]
 
 
 def check_keys(case: Case) -> Iterator[Said]:
@@ -31,15 +31,15 @@ def check_keys(case: Case) -> Iterator[Said]:
     yield from _misplaced(case)
 
 
-def _by_topic(kept: Iterable[Kept]) -> dict[str | None, list[Kept]]:
+def _by_topic(kept: Iterable[KeptPosition]) -> dict[str | None, list[KeptPosition]]:
     """A connector with its own topic has a copy in the worker's, too: that is no twin."""
-    found: dict[str | None, list[Kept]] = defaultdict(list)
+    found: dict[str | None, list[KeptPosition]] = defaultdict(list)
     for one in kept:
         found[one.place.topic if one.place else None].append(one)
     return found
 
 
-def _grouped(kept: Iterable[Kept]) -> ByPartition:
+def _grouped(kept: Iterable[KeptPosition]) -> ByPartition:
     found: ByPartition = defaultdict(list)
     for one in kept:
         found[one.owner, one.partition].append(one)
@@ -47,7 +47,7 @@ def _grouped(kept: Iterable[Kept]) -> ByPartition:
 
 
 def _orphans(case: Case) -> Iterator[Said]:
-    owners: dict[str, list[Kept]] = defaultdict(list)
+    owners: dict[str, list[KeptPosition]] = defaultdict(list)
     for one in case.kept:
         owners[one.owner].append(one)
     if case.connectors is None:
@@ -76,7 +76,7 @@ def _unfindable(case: Case, places: ByPartition) -> Iterator[Said]:
             yield Finding(kind, owner, what, _removal(case, one, alone=len(kept) == 1))
 
 
-def _removal(case: Case, one: Kept, *, alone: bool) -> str:
+def _removal(case: Case, one: KeptPosition, *, alone: bool) -> str:
     """Ours forgets a partition in all its forms, so it is right only where this is the only one."""
     if alone or one.place is None or one.key is None:
         return case.commands.forget(one.owner, one.partition)
@@ -87,7 +87,7 @@ def _twins(case: Case, places: ByPartition) -> Iterator[Said]:
     for kept in places.values():
         if len(kept) == 1:
             continue
-        forms: dict[bytes, list[Kept]] = defaultdict(list)
+        forms: dict[bytes, list[KeptPosition]] = defaultdict(list)
         for one in kept:
             if one.key is not None and one.is_findable:
                 forms[one.key].append(one)
@@ -98,7 +98,7 @@ def _twins(case: Case, places: ByPartition) -> Iterator[Said]:
             yield from _other_bytes(case, [max(copies, key=attrgetter("age")) for copies in forms.values()])
 
 
-def _copies(case: Case, copies: Sequence[Kept]) -> Finding:
+def _copies(case: Case, copies: Sequence[KeptPosition]) -> Finding:
     """Written anew, all copies get the same position. Two steps, so without --stop: it must not run in between."""
     newest = max(copies, key=attrgetter("age"))
     shown = ", ".join(f"{_json(one)}{_where(one)}" for one in sorted(copies, key=attrgetter("age")))
@@ -109,7 +109,7 @@ def _copies(case: Case, copies: Sequence[Kept]) -> Finding:
     return Finding("twin", newest.owner, what, f"{forget}, then {again}")
 
 
-def _other_bytes(case: Case, forms: Sequence[Kept]) -> Iterator[Finding]:
+def _other_bytes(case: Case, forms: Sequence[KeptPosition]) -> Iterator[Finding]:
     """The one to stay is the one the connector makes, where its dialect tells; else the one written last."""
     stays = next((one for one in forms if _is_the_connectors(case, one)), None) or max(forms, key=attrgetter("age"))
     for one in forms:
@@ -121,14 +121,14 @@ def _other_bytes(case: Case, forms: Sequence[Kept]) -> Iterator[Finding]:
             yield Finding("twin", one.owner, what, _removal(case, one, alone=False))
 
 
-def _is_the_connectors(case: Case, one: Kept) -> bool:
+def _is_the_connectors(case: Case, one: KeptPosition) -> bool:
     dialect = case.dialect_of(one)
     order = dialect.field_order(tuple(one.partition)) if dialect else None
     return order is not None and one.key == encode_key(OffsetKey(one.owner, one.partition), order)
 
 
 def _misplaced(case: Case) -> Iterator[Said]:
-    owners: dict[tuple[str, str], list[Kept]] = defaultdict(list)
+    owners: dict[tuple[str, str], list[KeptPosition]] = defaultdict(list)
     for one in case.kept:
         if one.place is not None and one.is_misplaced:
             owners[one.owner, one.place.topic].append(one)
@@ -171,11 +171,11 @@ def _foreign_removal(case: Case, reading: TopicReading, record: Record, place: T
     return case.commands.remove_key(key, place, at_home=partition_of(key, reading.partitions) == place.partition)
 
 
-def _where(one: Kept) -> str:
+def _where(one: KeptPosition) -> str:
     return f" in {one.place} (written {one.written})" if one.place else ""
 
 
-def _json(one: Kept) -> str:
+def _json(one: KeptPosition) -> str:
     return "no valid position" if one.offset is None else one.offset.to_json()
 
 

@@ -1,8 +1,9 @@
-"""Positions that are offsets of Kafka, beside the logs they point into: of sinks, groups, checkpoints and SQL consumers.
+"""Positions that are Kafka offsets, beside the logs they point into: of sinks, groups, checkpoints, SQL consumers and the
+ledger.
 
-A commit is read before the ends of the log, so a group at work is never taken for one that ran ahead. That a topic was deleted
-and made again under its old name cannot be seen outright. Two things give it away, and are said as a suspicion: a commit past the
-end of the log, and one made under a later leader epoch than any record has now.
+A commit is read before the ends of the log, so a group at work is never taken for one that ran ahead. That a topic was
+deleted and created again under its old name is not visible directly. Two signs are reported as a suspicion: a commit past
+the end of the log, and one made under a later leader epoch than any record has now.
 """
 
 from collections import defaultdict
@@ -10,15 +11,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from playhead.kafka.client import Admin
-from playhead.kafka.groups import list_committed_of
-from playhead.kafka.log_epochs import find_newest_epochs
+from playhead.kafka.groups import list_committed, list_committed_of
+from playhead.kafka.log import find_newest_epochs
 from playhead.kafka.partitions import Leaders, Span, find_leaders, find_spans
 from playhead.model import Deadline, Map, TopicPartition
 from playhead.offsets.doctor.case import Case
 from playhead.offsets.doctor.commands import Commands, partition_words
 from playhead.offsets.doctor.findings import Finding, Said
-from playhead.offsets.workers import Connector
+from playhead.offsets.published import find_fault
+from playhead.offsets.workers import ConfiguredConnector
 from playhead.stores import Stored
+from playhead.stores.sink_ledger import SinkLedgerStore
 
 Mend = Callable[[TopicPartition], str]
 
@@ -51,7 +54,7 @@ def check_sinks(admin: Admin, case: Case, deadline: Deadline) -> Iterator[Said]:
     yield from check_spots(admin, spots, deadline)
 
 
-def shared_groups(commands: Commands, sinks: Iterable[Connector]) -> Iterator[Said]:
+def shared_groups(commands: Commands, sinks: Iterable[ConfiguredConnector]) -> Iterator[Said]:
     groups: dict[tuple[str, str | None], list[str]] = defaultdict(list)
     for connector in sinks:
         groups[connector.group, connector.cluster].append(connector.name)
@@ -151,3 +154,27 @@ def judge_spot(spot: Spot, span: Span, epoch: int | None) -> Iterator[Finding]:
             f"there is of epoch {epoch}: the topic was probably deleted and made again, so the position may mean other records"
         )
         yield Finding("topic-recreated", spot.owner, what, spot.move(spot.place))
+
+
+def check_ledger(
+    admin: Admin,
+    store: SinkLedgerStore,
+    connectors: dict[str, ConfiguredConnector],
+    commands: Commands,
+    deadline: Deadline,
+) -> Iterator[Said]:
+    """A run that finds its group elsewhere than the ledger says does not start: it cannot know who delivered what."""
+    from playhead.offsets.group_to_ledger import find_group, read_sinks
+
+    found = store.snapshot()
+    yield from check_spots(admin, spots_of(found.entries, commands, groups=False), deadline)
+    for sink in read_sinks(store, found.by_owner()):
+        if sink.id is None or (sink.run and sink.run.is_running and not sink.run.is_silent):
+            continue  # nothing was published yet, or its commits are on their way
+        commits = list_committed(admin, find_group(admin, sink, connectors.get(sink.name), deadline), deadline)
+        for tp, commit in sorted(commits.items()):
+            if tp in sink.held and (fault := find_fault(commit, sink.held[tp], sink.id)):
+                what = f"the group: {tp} {fault}. Its next run on Spark will not start"
+                yield Finding(
+                    "group-not-at-ledger", sink.name, what, commands.groups("reset", sink.name, "--to-ledger")
+                )

@@ -8,7 +8,7 @@ it and that it does not reach any more, or emptiness where connectors have been 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from playhead.connect.rest import Rest, open_rest
+from playhead.connect.rest import Rest
 from playhead.errors import AccessDenied, NotFound, Rejected, Unreachable
 from playhead.kafka.client import Admin
 from playhead.kafka.topic_configs import get_topic_config
@@ -17,7 +17,7 @@ from playhead.model.outcome import Result
 from playhead.offsets.doctor.case import Case, TopicReading
 from playhead.offsets.doctor.findings import Finding, Said
 from playhead.offsets.journal import JournalEntry
-from playhead.offsets.selection import Selection
+from playhead.offsets.locate import Locator
 
 COMPACT = "compact"
 _DEFAULT_PARTITIONS = {"offset.storage": "25", "config.storage": "1", "status.storage": "5"}
@@ -121,11 +121,11 @@ def _reaches(reading: TopicReading, partition: int, offset: int) -> bool:
     return ends is not None and offset < ends.high
 
 
-def check_emptiness(selection: Selection, case: Case, reading: TopicReading, sources: Sequence[str]) -> Iterator[Said]:
+def check_emptiness(locator: Locator, case: Case, reading: TopicReading, sources: Sequence[str]) -> Iterator[Said]:
     """A topic in which there never was a record, although `sources` keep their offsets in it."""
     if not sources or any(ends.high for ends in reading.captured.ends.values()):
         return
-    at_work = _at_work(selection, sources)
+    at_work = _at_work(locator, sources)
     if not at_work:
         yield f"{reading.name} never held a record, and there are source connectors ({', '.join(sources[:5])}): are they new?"
         return
@@ -136,12 +136,12 @@ def check_emptiness(selection: Selection, case: Case, reading: TopicReading, sou
     yield Finding("topic-recreated", reading.name, what, case.commands.ours("import", "BACKUP.json"))
 
 
-def _at_work(selection: Selection, sources: Sequence[str]) -> list[str]:
+def _at_work(locator: Locator, sources: Sequence[str]) -> list[str]:
     """Those that have sent records, as the workers remember it. Empty where nobody can be asked."""
-    if not selection.context.connect_urls:
+    if not locator.context.connect_urls:
         return []
     try:
-        with open_rest(selection.context, selection.access.deadline) as rest:
+        with locator.access.rest() as rest:
             return [name for name in sources if _has_sent(rest, name)]
     except Unreachable:
         return []

@@ -12,7 +12,7 @@ from itertools import combinations
 from playhead.connect.dialects import JDBC, Dialect, Problem, is_v0, same_table, table_of
 from playhead.model import Map
 from playhead.model.position import Scalar
-from playhead.offsets.doctor.case import Case, Kept
+from playhead.offsets.doctor.case import Case, KeptPosition
 from playhead.offsets.doctor.commands import partition_words
 from playhead.offsets.doctor.findings import Finding, Said
 
@@ -23,7 +23,7 @@ _WITHOUT_DATABASE = (10, 9, 5)  # from this version on Confluent's connector dro
 
 def check_values(case: Case, versions: Mapping[str, str] | None) -> Iterator[Said]:
     """`versions`: connector class -> version installed on the workers, None where nobody could be asked."""
-    tables: dict[str, list[Kept]] = defaultdict(list)
+    tables: dict[str, list[KeptPosition]] = defaultdict(list)
     for one in case.kept:
         dialect = case.dialect_of(one)
         if not one.legacy:
@@ -35,7 +35,7 @@ def check_values(case: Case, versions: Mapping[str, str] | None) -> Iterator[Sai
         yield from _two_names(case, owner, kept, versions)
 
 
-def _bad_value(case: Case, one: Kept, dialect: Dialect | None) -> Iterator[Said]:
+def _bad_value(case: Case, one: KeptPosition, dialect: Dialect | None) -> Iterator[Said]:
     if one.fault is not None:
         what = f"{one.partition}: {one.fault}, so workers ignore this position and the connector starts over there"
         yield Finding("bad-value", one.owner, what, _set_anew(case, one, dialect))
@@ -46,14 +46,14 @@ def _bad_value(case: Case, one: Kept, dialect: Dialect | None) -> Iterator[Said]
         yield Finding("bad-value", one.owner, what, _correction(case, one, dialect, fatal))
 
 
-def _set_anew(case: Case, one: Kept, dialect: Dialect | None) -> str:
+def _set_anew(case: Case, one: KeptPosition, dialect: Dialect | None) -> str:
     """What the value should have been nobody can tell; what a field is called, the dialect may."""
     names = [field.name for field in dialect.fields if field.required] if dialect else []
     words = [f"{name}=VALUE" for name in names] or ["FIELD=VALUE"]
     return case.commands.ours("set", one.owner, *words, *partition_words(one.partition), stop=one.owner)
 
 
-def _correction(case: Case, one: Kept, dialect: Dialect, fatal: Sequence[Problem]) -> str:
+def _correction(case: Case, one: KeptPosition, dialect: Dialect, fatal: Sequence[Problem]) -> str:
     """The same position in the form the connector takes, where that is clear; else it has to be forgotten."""
     texts = _corrected(one.offset or Map({}), fatal)
     if texts:
@@ -86,7 +86,7 @@ def _as_typed(value: Scalar) -> str | None:
     return text.partition(".")[0] if _WHOLE.fullmatch(text) else None
 
 
-def _stale_v0(case: Case, owner: str, kept: Sequence[Kept]) -> Iterator[Said]:
+def _stale_v0(case: Case, owner: str, kept: Sequence[KeptPosition]) -> Iterator[Said]:
     newer = [one for one in kept if not is_v0(one.partition)]
     for old in (one for one in kept if is_v0(one.partition)):
         v1 = next((one for one in newer if same_table(old.partition, one.partition)), None)
@@ -98,8 +98,10 @@ def _stale_v0(case: Case, owner: str, kept: Sequence[Kept]) -> Iterator[Said]:
             yield Finding("jdbc-v0", owner, what, case.commands.forget(owner, old.partition))
 
 
-def _two_names(case: Case, owner: str, kept: Sequence[Kept], versions: Mapping[str, str] | None) -> Iterator[Said]:
-    by_name: dict[str, list[Kept]] = defaultdict(list)
+def _two_names(
+    case: Case, owner: str, kept: Sequence[KeptPosition], versions: Mapping[str, str] | None
+) -> Iterator[Said]:
+    by_name: dict[str, list[KeptPosition]] = defaultdict(list)
     for one in kept:
         if not is_v0(one.partition):
             by_name[(table_of(one.partition) or "").rpartition(".")[2]].append(one)
@@ -111,7 +113,9 @@ def _two_names(case: Case, owner: str, kept: Sequence[Kept], versions: Mapping[s
                 yield _names(case, owner, short, long, versions)
 
 
-def _names(case: Case, owner: str, short: Kept, long: Kept, versions: Mapping[str, str] | None) -> Finding:
+def _names(
+    case: Case, owner: str, short: KeptPosition, long: KeptPosition, versions: Mapping[str, str] | None
+) -> Finding:
     both = f"{table_of(short.partition)} and {table_of(long.partition)} are two names of one table"
     version = _version(case, owner, versions)
     if version is not None and _numbers(version) >= _WITHOUT_DATABASE:

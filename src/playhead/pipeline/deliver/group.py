@@ -32,7 +32,7 @@ from playhead.kafka.properties import ClientSettings, is_client_property
 from playhead.kafka.reconnecting import ReconnectingAdmin
 from playhead.model import Deadline, TopicPartition
 from playhead.offsets.published import Mark
-from playhead.offsets.workers import Connector
+from playhead.offsets.workers import ConfiguredConnector
 from playhead.pipeline.connect_home import CONSUMER, laid_over, side_properties
 
 CLIENT_PREFIX = "playhead-run-"
@@ -72,7 +72,7 @@ def group_settings(
     properties = side_properties(CONSUMER, worker, config)
     reaching = {key: value for key, value in properties.items() if is_client_property(key) or key in FETCHING}
     return GroupSettings(
-        Connector.of(name, config).group,
+        ConfiguredConnector.of(name, config).group,
         laid_over(settings, CONSUMER, reaching),
         properties,
         _milliseconds(properties, "session.timeout.ms", SESSION_MS),

@@ -22,7 +22,7 @@ from playhead.ledger.model import ClosedRange, Done, Output, OutputKind, RangeCl
 from playhead.ledger.ranges import swap_kept
 from playhead.pipeline.deliver.growing_file import End, FilePart, GrowingFile, parts_folder, translated
 from playhead.pipeline.deliver.sink import OFFSET, Recall, Reject, RejectedRecord, Sink, SinkStep
-from playhead.pipeline.deliver.tally import Tally
+from playhead.pipeline.digest import Tally
 from playhead.pipeline.options import OF_EVERY, KnownOptions, OptionReading
 from playhead.pipeline.records.decode.javatext import JavaLines
 from playhead.pipeline.records.decode.jsontext import join_lines

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 
 from playhead.errors import PlayheadError
 from playhead.model import Map, Position
-from playhead.model.moments import to_iso
 from playhead.model.position import Scalar
+from playhead.model.times import to_iso
 from playhead.stores import Raw, Stored
 from playhead.stores.checkpoint.batches import BatchLog
 from playhead.stores.checkpoint.edit import find_cut_off

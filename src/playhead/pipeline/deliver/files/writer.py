@@ -26,7 +26,7 @@ from playhead.pipeline.deliver.files.options import FAIL, PARQUET, FileSinkOptio
 from playhead.pipeline.deliver.files.partition import Codes, Partitioner, Placed, Records, open_partitioner
 from playhead.pipeline.deliver.files.storage import DraftFile, OpenStorage, Storage, allow_many_files, hint_for
 from playhead.pipeline.deliver.sink import HASH, OFFSET, TIMESTAMP, VALUE, Reject, RejectedRecord
-from playhead.pipeline.deliver.tally import Tally
+from playhead.pipeline.digest import Tally
 from playhead.pipeline.records.decode import Bad
 
 FOLDER = "_playhead"

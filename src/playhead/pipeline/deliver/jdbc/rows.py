@@ -16,7 +16,7 @@ from playhead.pipeline.deliver.jdbc.layout import OF_KAFKA, OF_KEY, RowField, Un
 from playhead.pipeline.deliver.jdbc.options import COORDINATES, RECORD_KEY, JdbcSinkOptions, TargetDatabase
 from playhead.pipeline.deliver.jdbc.tables import Fitted, TargetTables, name_of
 from playhead.pipeline.deliver.sink import KEY, KEY_CONVERTER, OFFSET, TASK_PUT, Reject, RejectedRecord
-from playhead.pipeline.deliver.tally import Tally
+from playhead.pipeline.digest import Tally
 from playhead.pipeline.records.decode import Bad
 from playhead.pipeline.records.decode.arrowtypes import arrow_type
 from playhead.pipeline.records.decode.columns import ColumnPart, Columns, Converted

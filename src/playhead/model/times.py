@@ -1,4 +1,6 @@
-"""Spans of time for people."""
+"""Spans and points in time as text, for people and for files."""
+
+from datetime import UTC, datetime
 
 
 def in_words(seconds: float | None) -> str:
@@ -14,3 +16,8 @@ def in_words(seconds: float | None) -> str:
             parts.append(f"{rest // size}{unit}")
             rest %= size
     return " ".join(parts[:2])
+
+
+def to_iso(moment: datetime) -> str:
+    """UTC with milliseconds: `2026-11-15T12:00:00.000Z`."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -22,9 +22,9 @@ from playhead.ledger.runs import open_ledger
 from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Plan, Position, Result, TopicPartition
 from playhead.model.ranges import Log
 from playhead.offsets.published import LEDGER_ID, Held, Mark, find_fault
-from playhead.offsets.reset_words import Scope
-from playhead.offsets.sinks import Sinks
-from playhead.offsets.workers import Connector, know_connectors
+from playhead.offsets.reset_options import Scope
+from playhead.offsets.spark_sinks import Sinks
+from playhead.offsets.workers import ConfiguredConnector, know_connectors
 from playhead.stores import Access, Capabilities, Refusal, Snapshot
 from playhead.stores.groups import FORGETTING_IS_TWO_STEPS, GroupsStore
 from playhead.stores.sink_ledger import SinkLedgerStore
@@ -61,7 +61,7 @@ def read_sinks(store: SinkLedgerStore, names: Iterable[str]) -> list[LedgerSink]
     return found
 
 
-def find_group(admin: Admin, sink: LedgerSink, connector: Connector | None, deadline: Deadline) -> str:
+def find_group(admin: Admin, sink: LedgerSink, connector: ConfiguredConnector | None, deadline: Deadline) -> str:
     """Connect's own name for it, if Connect knows the connector; else the group with our mark; else what Connect would take."""
     usual = connector.group if connector else f"connect-{sink.name}"
     if connector or sink.id is None or _is_marked(list_committed(admin, usual, deadline), sink.id):
@@ -155,17 +155,21 @@ class LedgerGroups:
         return ""
 
 
-def find_connectors(access: Access) -> Mapping[str, Connector]:
+def find_connectors(access: Access) -> Mapping[str, ConfiguredConnector]:
     """The sink connectors that Connect knows, for the names of their groups. None of them where nobody answers."""
     try:
-        found = know_connectors(access.context, access.deadline.share()).connectors or {}
+        found = know_connectors(access, deadline=access.deadline.share()).connectors or {}
     except PlayheadError:
         return {}
     return {name: connector for name, connector in found.items() if connector.is_sink}
 
 
 def plan_to_ledger(
-    groups: GroupsStore, words: Sequence[str], scope: Scope, access: Access, connectors: Mapping[str, Connector]
+    groups: GroupsStore,
+    words: Sequence[str],
+    scope: Scope,
+    access: Access,
+    connectors: Mapping[str, ConfiguredConnector],
 ) -> tuple[LedgerGroups, Plan]:
     """`words`: names of sinks, or of their groups. `connectors`: those that Connect knows, as far as it was asked."""
     found = Sinks(access)
@@ -212,7 +216,7 @@ def _sinks_of(
     words: Sequence[str],
     store: SinkLedgerStore,
     names: Sequence[str],
-    connectors: Mapping[str, Connector],
+    connectors: Mapping[str, ConfiguredConnector],
 ) -> dict[str, LedgerSink]:
     known = {sink.name: sink for sink in read_sinks(store, names)}
     sinks: dict[str, LedgerSink] = {}

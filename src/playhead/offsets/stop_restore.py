@@ -9,21 +9,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from playhead.config import Context
-from playhead.connect.rest import Rest, open_rest
+from playhead.connect.rest import Rest
 from playhead.errors import NotFound, PlayheadError
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import get_group
 from playhead.kafka.properties import client_settings
 from playhead.model import Deadline
-from playhead.offsets.workers import Connector
+from playhead.offsets.workers import ConfiguredConnector
+from playhead.stores import Access
 
 STOPPED = "STOPPED"
 Tell = Callable[[str], None]
 
 
 @dataclass
-class Stopped:
+class StoppedConnectors:
     """`states`: what each connector was in. `may_restore`: nothing was written yet, or what was written is right."""
 
     states: dict[str, str] = field(default_factory=dict)
@@ -31,22 +31,22 @@ class Stopped:
 
 
 @contextmanager
-def stopped(context: Context, names: Sequence[str], deadline: Deadline, tell: Tell) -> Iterator[Stopped]:
+def stopped(access: Access, names: Sequence[str], tell: Tell) -> Iterator[StoppedConnectors]:
     """Connectors that are stopped inside the block. Whatever happens in it, `tell` hears in which state they are left."""
-    held = Stopped()
+    held = StoppedConnectors()
     try:
-        with open_rest(context, deadline) as rest:
+        with access.rest() as rest:
             for name in names:
                 held.states[name] = _state(rest, name)
             for name in names:
                 rest.stop(name)
             for name in names:
-                _await_stop(context, rest, name, deadline)
+                _await_stop(access, rest, name)
         yield held
     finally:
         if held.may_restore:
             try:
-                with open_rest(context, Deadline(max(10.0, deadline.remaining()))) as rest:
+                with access.rest(Deadline(max(10.0, access.deadline.remaining()))) as rest:
                     _restore(rest, held, tell)
             except PlayheadError:
                 _tell_left(held, tell)
@@ -64,7 +64,9 @@ def _state(rest: Rest, name: str) -> str:
     return state if state in ("PAUSED", STOPPED) else "RUNNING"
 
 
-def _await_stop(context: Context, rest: Rest, name: str, deadline: Deadline) -> None:
+def _await_stop(access: Access, rest: Rest, name: str) -> None:
+    context, deadline = access.context, access.deadline
+
     def is_stopped() -> bool:
         status = rest.find_status(name)
         return (
@@ -72,7 +74,7 @@ def _await_stop(context: Context, rest: Rest, name: str, deadline: Deadline) -> 
         )
 
     deadline.wait_for(is_stopped, f"stopping {name}")
-    connector = Connector.of(name, rest.get_config(name))
+    connector = ConfiguredConnector.of(name, rest.get_config(name))
     if connector.is_sink and context.get("bootstrap-servers") and connector.cluster is None:
         with Admin(client_settings(context), deadline) as admin:
             group = connector.group
@@ -81,7 +83,7 @@ def _await_stop(context: Context, rest: Rest, name: str, deadline: Deadline) -> 
             )
 
 
-def _restore(rest: Rest, held: Stopped, tell: Tell) -> None:
+def _restore(rest: Rest, held: StoppedConnectors, tell: Tell) -> None:
     for name, state in held.states.items():
         if state == "RUNNING":
             rest.resume(name)
@@ -91,7 +93,7 @@ def _restore(rest: Rest, held: Stopped, tell: Tell) -> None:
             tell(f"{name} was paused: paused again")
 
 
-def _tell_left(held: Stopped, tell: Tell) -> None:
+def _tell_left(held: StoppedConnectors, tell: Tell) -> None:
     for name, state in held.states.items():
         if state != STOPPED:
             tell(f"{name} was {state} and is left STOPPED: look at its position before you resume it")

@@ -11,7 +11,7 @@ import click
 from playhead.cli.frame import folded
 
 if TYPE_CHECKING:
-    from playhead.offsets.reset_words import Reset, ResetTo, Scope
+    from playhead.offsets.reset_options import Reset, ResetTo, Scope
     from playhead.stores import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -30,7 +30,7 @@ class ResetWords:
 
     def reset(self, store: "Store", owners: Sequence[str]) -> "Reset":
         """What they mean for these owners of this store."""
-        from playhead.offsets.reset_words import Reset
+        from playhead.offsets.reset_options import Reset
 
         return Reset(self.to or self._read(store, owners), self.scope, self.out_of_range)
 
@@ -108,7 +108,7 @@ def _fold_of_owner(words: dict[str, Any]) -> ResetWords | None:
 
 def _fold(words: dict[str, Any], *, all_by_default: bool = False) -> ResetWords:
     """Whatever cannot be meant is said here, before anybody is asked for anything."""
-    from playhead.offsets.reset_words import Reset, Word, parse_reset, parse_scope
+    from playhead.offsets.reset_options import Reset, Word, parse_reset, parse_scope
 
     names = [name for name in (*_NAMES, "to_ledger") if name in words]
     chosen = {name: value for name in names if (value := words.pop(name)) is not None and value is not False}

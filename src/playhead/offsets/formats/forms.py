@@ -14,7 +14,7 @@ from playhead.connect.keys import OffsetKey, encode_key
 from playhead.errors import Invalid, near_names
 from playhead.model import Position, Positions
 from playhead.model.position import INT64_MAX
-from playhead.offsets.format_readers import (
+from playhead.offsets.formats.read import (
     INT32_MAX,
     KAFKA_OFFSET,
     KAFKA_PARTITION,

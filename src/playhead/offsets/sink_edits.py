@@ -72,7 +72,7 @@ def note_cuts(store: "SinkLedgerStore", changes: Sequence[Change]) -> list[Chang
 def warn_of_next_start(store: "SinkLedgerStore", changes: Sequence[Change], access: Access | None) -> list[str]:
     """A run compares its group with the ledger when it starts. Said now where it would not understand what it finds then, and
     what becomes of what it delivers again."""
-    from playhead.offsets.to_ledger import find_surprises
+    from playhead.offsets.group_to_ledger import find_surprises
 
     if access is None or not changes:
         return []

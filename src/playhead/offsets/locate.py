@@ -1,0 +1,322 @@
+"""Which store holds an owner's position, and by which way it is changed: decided by files and workers, never guessed.
+
+A connector goes through REST when a worker answers, the connector exists and its stored keys are in the order in which REST
+would write them; else straight to where the offsets are. A sink's position is in its consumer group, never in an offsets
+topic. A sink that runs on Spark is in the ledger, unless Connect runs it now: in that of the context, or in the database
+that it fills, which the run's own ledger names without its password (PGPASSWORD and ~/.pgpass have it). `group:NAME` is a
+consumer group. Any store can be named by its URI.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from playhead.config import Context, Setting
+from playhead.connect.dialects import Dialect, find_dialect
+from playhead.connect.javajson import hash_map_order
+from playhead.connect.keys import OffsetKey, encode_key
+from playhead.errors import Invalid, NotFound, Refused, Unreachable
+from playhead.kafka.properties import client_settings
+from playhead.model import Deadline, Map, Plan, Positions
+from playhead.offsets.spark_sinks import Sinks, as_sink_ledger
+from playhead.offsets.workers import ConfiguredConnector, KnownConnectors, Worker, know_connectors, worker_of
+from playhead.stores import Access, Progress, Snapshot, Store, is_kafka_place
+from playhead.stores.config_topic import read_connector_configs
+from playhead.stores.open import is_of_context, is_store, open_store
+
+GROUP = "group:"
+REST, TOPIC = "rest", "topic"
+
+
+@dataclass(slots=True)
+class Location:
+    """An owner in its store. `connector` is None for what is not a connector, or not one that exists."""
+
+    store: Store
+    owner: str
+    access: Access
+    connector: ConfiguredConnector | None = None
+    notes: tuple[str, ...] = ()
+    _seen: Snapshot | None = field(default=None, repr=False)
+
+    def now(self) -> Snapshot:
+        """What is stored of the owner, read once: a plan begins where its location was decided."""
+        if self._seen is None:
+            self._seen = self.store.snapshot([self.owner])
+        return self._seen
+
+    def dialect(self, partition: Map, offset: Map | None) -> Dialect | None:
+        return find_dialect(self.connector.connector_class if self.connector else None, partition, offset)
+
+
+class Locator:
+    """Where to look, as the command line says: the context, `--store`, `--via`. Every answer is asked for once and kept."""
+
+    def __init__(self, access: Access, uri: str | None = None, via: str | None = None) -> None:
+        self.access = access
+        self.uri = uri
+        self.via = via
+
+    @property
+    def context(self) -> Context:
+        return self.access.context
+
+    # The stores of the context
+
+    @cached_property
+    def worker(self) -> Worker | None:
+        return worker_of(self.context)
+
+    @cached_property
+    def direct(self) -> Store:
+        """Where the workers keep their offsets: the topic, or the file of a standalone worker."""
+        if self.worker is None:
+            raise Invalid(
+                "the worker's properties file is not named, so neither its group nor its offsets topic is known",
+                "give --worker-config worker.properties, or worker-config in the context",
+            )
+        return _direct(self.access, self.worker, self.context.path("worker-config"))
+
+    @cached_property
+    def rest(self) -> Store:
+        if not self.context.connect_urls:
+            raise Invalid("no Connect worker is named", "give --connect URL, or connect in the context")
+        return open_store("connect+" + ",".join(self.context.connect_urls), self.access)
+
+    def groups(self, cluster: str | None = None) -> Store:
+        return open_store(f"groups://{cluster or client_settings(self.context).bootstrap}", self.access)
+
+    @cached_property
+    def sinks(self) -> Sinks:
+        """Those that run on Spark."""
+        return Sinks(self.access)
+
+    # The connectors of the context
+
+    @property
+    def known(self) -> KnownConnectors:
+        """The connectors that exist. With `--via topic` the workers are not asked."""
+        if isinstance(self._answer, Unreachable):
+            raise self._answer
+        return self._answer
+
+    @cached_property
+    def _answer(self) -> KnownConnectors | Unreachable:
+        try:
+            return know_connectors(self.access, ask_workers=self.via != TOPIC)
+        except Unreachable as error:
+            return error
+
+    def look_up(self, name: str) -> tuple[ConfiguredConnector | None, Unreachable | None]:
+        """The connector that Connect has under this name; or the error of a worker that was asked."""
+        found = self._answer
+        return (None, found) if isinstance(found, Unreachable) else ((found.connectors or {}).get(name), None)
+
+    def not_found(self, name: str, stored: Snapshot) -> Exception:
+        known = {*stored.by_owner(), *(self.known.connectors or ()), *self.sinks.names}
+        return self.sinks.why or NotFound("owner", name, sorted(known))
+
+    # Where an owner is
+
+    def any_store(self) -> Store:
+        """The store that shows most: the offsets themselves where the worker file is known, else what the workers answer."""
+        if self.uri:
+            return open_store(self.uri, self.access)
+        if self.via == REST or (self.via is None and self.worker is None and self.context.connect_urls):
+            return self.rest
+        return self.direct
+
+    def owner(self, name: str, *, may_be_new: bool = False) -> Location:
+        """Where `name` is kept, and how to reach it for a change.
+
+        A name that neither is a connector nor has a position is an error with near names, unless it `may_be_new`: then it is
+        written where source connectors without a worker are.
+        """
+        if name.startswith(GROUP):
+            return Location(self.groups(), name.removeprefix(GROUP), self.access)
+        if self.uri:
+            return Location(open_store(self.uri, self.access), name, self.access)
+        connector, unreachable = self.look_up(name)
+        if (kept := self.on_spark(name, connector)) is not None:
+            return kept
+        if unreachable is not None:
+            raise unreachable
+        found = self._in_connect(name, connector)
+        if connector is None and not any(entry.position.owner == found.owner for entry in found.now().entries):
+            if not may_be_new:
+                raise self.not_found(name, found.store.snapshot(None))
+            found.notes = (*found.notes, f"{name} is neither a connector nor has it a position yet: check its name")
+        return found
+
+    def other(self, name: str, like: Location | None = None) -> Location:
+        """An owner, or the one owner of a store named by its URI. `like`: whose position it gets, so that it may be new."""
+        if is_store(name):
+            store = open_store(name, self.access)
+            owners = list(store.snapshot().by_owner())
+            if len(owners) > 1:
+                raise Invalid(
+                    f"{name} holds {len(owners)} owners: {', '.join(owners[:8])}", "name one with --store and its name"
+                )
+            return Location(store, owners[0] if owners else "source-0", self.access)
+        if like is None or name.startswith(GROUP):
+            return self.owner(name)
+        if like.connector is not None and like.connector.is_sink and name not in (self.known.connectors or {}):
+            note = f"the sink connector {name} does not exist yet: the group it will have is written"
+            return Location(self.groups(like.connector.cluster), f"connect-{name}", self.access, notes=(note,))
+        if as_sink_ledger(like.store) is not None and not self.sinks.knows(name):
+            return Location(
+                like.store, name, self.access, notes=(f"the ledger has no sink {name} yet: it gets a position there",)
+            )
+        return self.owner(name, may_be_new=True)
+
+    def for_positions(self, wanted: Positions) -> list[tuple[Location, Positions]]:
+        """For every owner of `wanted` where it is written, and its positions under the name it has there."""
+        if not wanted.owners:
+            raise Invalid("there is no position to import")
+        found = []
+        for owner in wanted.owners:
+            own = wanted.for_owner(owner)
+            location = self.owner(owner, may_be_new=True)
+            is_unknown = location.connector is None and not owner.startswith(GROUP) and not self.uri
+            is_unknown = is_unknown and as_sink_ledger(location.store) is None
+            if is_unknown and any(is_kafka_place(position.partition) for position in own):
+                known = list(self.known.connectors or ())
+                raise NotFound("sink connector", owner, known, f"a consumer group is named group:{owner}")
+            found.append((location, Positions(replace(position, owner=location.owner) for position in own)))
+        return found
+
+    def of_plan(self, plan: Plan) -> Location:
+        """The store of a plan, which may come from another person: the context's credentials go to the context's servers only."""
+        if self.uri or self.via:
+            return Location(self.any_store(), "", self.access)
+        if not is_of_context(plan.store, self.context):
+            raise Refused(
+                f"the plan is for {plan.store}, which is not a store of this context",
+                f"agree to it with --store '{plan.store}'",
+            )
+        return Location(open_store(plan.store, self.access), "", self.access)
+
+    def on_spark(self, name: str, connector: ConfiguredConnector | None) -> Location | None:
+        """In the ledger, with why it is that one. None: it is not there, or Connect runs it, or --via names another way."""
+        if self.via is not None or (connector is not None and not connector.is_sink):
+            return None
+        store = self.sinks.find(name)
+        if store is None:
+            if self.sinks.why and self.worker is None and not self.context.connect_urls:
+                raise self.sinks.why  # there is nowhere else to look
+            return None
+        if self._runs_in_connect(connector):
+            return None
+        also = "" if connector is None else "; Connect knows it too, and does not run it"
+        note = f"{name} runs on Spark: its position is kept in the ledger, and its consumer group only shows it{also}"
+        return Location(store, name, self.access, notes=(note,))
+
+    def _runs_in_connect(self, connector: ConfiguredConnector | None) -> bool:
+        if connector is None or not self.known.answers:
+            return False
+        with self.access.rest() as rest:
+            status = rest.find_status(connector.name)
+        return status is not None and status.connector.state != "STOPPED"
+
+    def _in_connect(self, name: str, connector: ConfiguredConnector | None) -> Location:
+        if connector is not None and connector.is_sink:
+            return self._sink_in_connect(connector)
+        at, answers = self.access, self.known.answers
+        if self.via == REST:
+            return Location(self.rest, name, at, connector)
+        if connector is not None and answers and self.via is None:
+            return self._by_rest_or_direct(name, connector)
+        if connector is not None and connector.cluster is not None:
+            raise Refused(
+                f"the offsets of {name} are on another cluster ({connector.cluster})", "a worker has to be up for them"
+            )
+        if self.worker is None and answers:
+            return Location(self.rest, name, at)
+        return Location(self.direct, name, at, connector)
+
+    def _by_rest_or_direct(self, name: str, connector: ConfiguredConnector) -> Location:
+        by_rest = Location(self.rest, name, self.access, connector)
+        if self.worker is None:
+            return by_rest
+        if connector.cluster is not None:
+            by_rest.notes = (f"its offsets are on another cluster ({connector.cluster}): the worker is asked",)
+            return by_rest
+        direct = Location(self.direct, name, self.access, connector)
+        if _is_in_order_of_rest(direct.now(), name):
+            return by_rest
+        direct.notes = (
+            "its keys are stored in an order that the workers' REST API would not find: the topic is written",
+        )
+        return direct
+
+    def _sink_in_connect(self, connector: ConfiguredConnector) -> Location:
+        if self.via == TOPIC:
+            raise Invalid(
+                f"{connector.name} is a sink: its position is in the consumer group {connector.group}",
+                "leave --via out",
+            )
+        notes = self._notes_on_ledger(connector.name)
+        if self.known.answers:
+            return Location(self.rest, connector.name, self.access, connector, notes)
+        return Location(self.groups(connector.cluster), connector.group, self.access, connector, notes)
+
+    def _notes_on_ledger(self, name: str) -> tuple[str, ...]:
+        """What an editor of a sink that is kept in its group should know about the ledger."""
+        if self.via is None and self.sinks.find(name) is not None:
+            return ("Connect runs it: its group is edited, and what the ledger has of its runs on Spark is left alone",)
+        return (f"whether it runs on Spark is not known: {self.sinks.why.what}",) if self.sinks.why else ()
+
+
+def locate_of_worker(path: Path, deadline: Deadline, progress: Progress = lambda done, total: None) -> Location:
+    """The store of the worker that this file starts. The file alone decides: a context would lead to another cluster."""
+    worker = Worker.read(path)
+    settings = {"worker-config": Setting(str(path), "--config"), "connect": Setting(worker.url, "--config")}
+    access = Access(Context(None, settings), deadline, progress)
+    return Location(_direct(access, worker, path), "", access)
+
+
+def _direct(access: Access, worker: Worker, path: Path | None) -> Store:
+    from playhead.stores.offsets_topic import OffsetsTopic
+    from playhead.stores.standalone_file import StandaloneFile
+
+    if topic := worker.get("offset.storage.topic"):
+        connectors = _configured(access, worker)
+        own = {c.name: c.own_topic for c in connectors if c.own_topic and c.own_topic != topic and c.cluster is None}
+        return OffsetsTopic(
+            client_settings(access.context),
+            topic,
+            worker.is_exactly_once,
+            access.deadline,
+            access.progress,
+            worker.get("group.id"),
+            own,
+            access,
+            frozenset(connector.name for connector in connectors),
+        )
+    if file := worker.get("offset.storage.file.filename"):
+        _, host, port = worker.listener
+        return StandaloneFile(Path(file).absolute(), (host, port))
+    raise Invalid(
+        f"{path} names neither offset.storage.topic nor offset.storage.file.filename",
+        "name the properties file of a distributed or a standalone worker",
+    )
+
+
+def _configured(access: Access, worker: Worker) -> list[ConfiguredConnector]:
+    topic = worker.get("config.storage.topic")
+    if not topic:
+        return []
+    configs = read_connector_configs(client_settings(access.context), topic, access.deadline)
+    return [ConfiguredConnector.of(name, config) for name, config in configs.items()]
+
+
+def _is_in_order_of_rest(stored: Snapshot, owner: str) -> bool:
+    """True when each stored key of the owner is what a worker would make of its JSON: fields as a Java HashMap orders them."""
+    return all(
+        entry.raw is None or entry.raw.key == _as_rest_writes(OffsetKey(owner, entry.position.partition))
+        for entry in stored.entries
+    )
+
+
+def _as_rest_writes(key: OffsetKey) -> bytes:
+    return encode_key(key, hash_map_order(list(key.partition)))
