@@ -21,6 +21,7 @@ from playhead.lab import Lab, LabOptions
 from playhead.model import Deadline
 
 HERE = Path(__file__).parent
+RERUNS = int(os.environ.get("TEST_RERUNS", "1"))
 
 # A JVM of a test lives for seconds or minutes: the quick compiler and the simple collector save it almost half of its work.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -37,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What failed on real parts is asked once more, and told in the summary. Unit tests have no such excuse."""
     for item in items:
         if not item.path.is_relative_to(HERE / "unit") and not item.get_closest_marker("soak"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
+            item.add_marker(pytest.mark.flaky(reruns=RERUNS))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

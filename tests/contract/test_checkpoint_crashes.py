@@ -18,8 +18,8 @@ from playhead.stores.checkpoint.store import SparkCheckpoint
 KILLER = """
 import os, pathlib, shutil, signal, sys
 from playhead.model import Change, Deadline, Map
-from playhead.stores.checkpoint_folder import LocalFolder
-from playhead.stores.spark_checkpoint import SparkCheckpoint
+from playhead.stores.checkpoint.folder import LocalFolder
+from playhead.stores.checkpoint.store import SparkCheckpoint
 
 source, work = map(pathlib.Path, sys.argv[1:])
 

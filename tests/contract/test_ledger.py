@@ -184,8 +184,8 @@ def test_threads_share_a_ledger(place, ledger):
 RACER = """
 import sys
 from integration.ledgers import HERE, LOCAL, chunk
-from playhead.sql.ledger import open_ledger
-from playhead.sql.ledger_values import TakenOver
+from playhead.ledger.runs import open_ledger
+from playhead.ledger.model import TakenOver
 with open_ledger(sys.argv[1], 30) as ledger:
     for turn in range(15):
         claim = ledger.claim("c1", "orders", HERE, LOCAL)
@@ -215,7 +215,7 @@ def test_of_many_writers_only_the_newest_writes_and_none_of_them_fails(place, le
 KILLED = """
 import os, signal, sys
 from integration.ledgers import HERE, LOCAL, chunk
-from playhead.sql.ledger import Ledger, open_ledger
+from playhead.ledger.runs import Ledger, open_ledger
 ledger = open_ledger(sys.argv[1], 10)
 claim = ledger.claim("c1", "orders", HERE, LOCAL)
 ledger.record(claim, [chunk(0)])

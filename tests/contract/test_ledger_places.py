@@ -139,7 +139,7 @@ STRANGER = """
 import os, sys
 from integration.ledgers import HERE, LOCAL
 from playhead.errors import Unreachable
-from playhead.sql.ledger import open_ledger
+from playhead.ledger.runs import open_ledger
 ledger = open_ledger(sys.argv[1], 5)
 ledger.list_runs()
 os.chmod(sys.argv[1].removeprefix("sqlite:///"), 0o000)

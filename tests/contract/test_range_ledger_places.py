@@ -74,9 +74,9 @@ RACER = """
 import sys
 from contract.range_ledgers import LOG, closed, wanted
 from integration.ledgers import HERE, LOCAL
-from playhead.sql.ledger import open_ledger
-from playhead.sql.ledger_values import TakenOver
-from playhead.sql.range_ledger import RangeLedger
+from playhead.ledger.runs import open_ledger
+from playhead.ledger.model import TakenOver
+from playhead.ledger.ranges import RangeLedger
 from sqlalchemy import text
 with open_ledger(sys.argv[1], 30) as ledger:
     sinks = RangeLedger(ledger)
@@ -120,9 +120,9 @@ import sys
 from contract.range_ledgers import LOG
 from integration.ledgers import THERE
 from playhead.errors import Refused
-from playhead.sql.ledger import open_ledger
-from playhead.sql.range_ledger import RangeLedger
-from playhead.sql.range_records import Move
+from playhead.ledger.runs import open_ledger
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.model import SinkMove as Move
 with open_ledger(sys.argv[1], 30) as ledger:
     try:
         print(RangeLedger(ledger).move("c1", "orders", [Move(LOG, 0, int(sys.argv[2]))], THERE)[0].changed)
@@ -147,9 +147,10 @@ def test_of_two_moves_from_the_same_place_one_wins(place, sinks):
 KILLED = """
 import os, signal, sys
 from contract.range_ledgers import begun, closed, deliver, wanted
-from playhead.sql import database, range_rows
-from playhead.sql.ledger import open_ledger
-from playhead.sql.range_ledger import RangeLedger
+from playhead.sql import database
+from playhead.ledger import range_rows
+from playhead.ledger.runs import open_ledger
+from playhead.ledger.ranges import RangeLedger
 from sqlalchemy import text
 sinks = RangeLedger(open_ledger(sys.argv[1], 10))
 claim = begun(sinks)

@@ -151,7 +151,7 @@ KILLED = """
 import os, signal, sys
 from playhead.sql.database import Database
 from playhead.sql.faults import translated
-from playhead.sql.offsets_table import OffsetsTable
+from playhead.ledger.consumer_offsets import OffsetsTable
 real = OffsetsTable.put
 def put(self, connection, *values):
     done = real(self, connection, *values)

@@ -52,7 +52,9 @@ def kafka_offset(n: int) -> Map:
 
 @pytest.fixture(params=["memory", "file", "topic", "own-topic", "rest", "groups", "sql", "checkpoint"])
 def kind(request, tmp_path, deadline, unique):
-    return KINDS[request.param](request, tmp_path, deadline, unique)
+    made = KINDS[request.param](request, tmp_path, deadline, unique)
+    with made.access:
+        yield made
 
 
 def memory_kind(request, tmp_path, deadline, unique):

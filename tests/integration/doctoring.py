@@ -65,7 +65,8 @@ def doctor(lab, deadline):
     def ask(uri: str | None = None, *, via: str | None = None, **settings: str) -> Diagnosis:
         named = {**lab.context(), **{key.replace("_", "-"): value for key, value in settings.items()}}
         context = Context(None, {key: Setting(value, "a test") for key, value in named.items()})
-        return diagnose(Locator(Access(context, deadline), uri, via))
+        with Access(context, deadline) as access:
+            return diagnose(Locator(access, uri, via))
 
     return ask
 

@@ -20,8 +20,8 @@ def runs(place, playhead):
 RUN = """
 import sys, time
 from integration.ledgers import HERE, LOCAL, chunk
-from playhead.sql.ledger import open_ledger
-from playhead.sql.ledger_values import RunState
+from playhead.ledger.runs import open_ledger
+from playhead.ledger.model import RunState
 with open_ledger(sys.argv[1], 10) as ledger:
     claim = ledger.claim("c1", "orders", HERE, LOCAL)
     number = 0

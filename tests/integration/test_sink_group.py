@@ -29,7 +29,7 @@ DRIVER = """
 import sys
 from playhead.kafka.properties import ClientSettings
 from playhead.model import Deadline
-from playhead.pipeline.group import SinkGroup, group_settings
+from playhead.pipeline.deliver.group import SinkGroup, group_settings
 servers, name, topic = sys.argv[1:]
 config = {"consumer.override.session.timeout.ms": "6000"}
 settings = group_settings(name, config, {}, ClientSettings({"bootstrap.servers": servers}))

@@ -33,7 +33,8 @@ from pathlib import Path
 from integration import test_sink_jdbc_commits as test
 from integration.jdbc_sinks import opened
 from integration.ledgers import Place
-from playhead.sql import database, range_ledger
+from playhead.sql import database
+from playhead.ledger import ranges as range_ledger
 place = Place.__new__(Place)
 place.kind, place.url, place.path, point = sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4]
 def die(*_):

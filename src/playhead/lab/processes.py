@@ -117,6 +117,22 @@ def is_zombie(pid: int) -> bool:
         return False
 
 
-def works_in(folder: Path) -> bool:
-    """Whether any living process has this folder as its working directory."""
-    return any(process.info["cwd"] == str(folder) for process in psutil.process_iter(["cwd"]))
+def end_orphans(folder: Path, program: str, grace_seconds: float) -> None:
+    """Ends what a killed part left behind: processes of this program that work in its folder. Most end by themselves within the grace."""
+    grace = Deadline(grace_seconds)
+    while left := _working_in(folder, program):
+        if grace.passed:
+            for process in left:
+                kill_process(process)
+        time.sleep(0.02)
+
+
+def _working_in(folder: Path, program: str) -> list[Process]:
+    found = psutil.process_iter(["name", "cwd", "status"])
+    return [
+        process
+        for process in found
+        if process.info["name"] == program
+        and process.info["cwd"] == str(folder)
+        and process.info["status"] != psutil.STATUS_ZOMBIE
+    ]

@@ -15,11 +15,11 @@ from pathlib import Path
 from playhead.errors import MissingExtra, PartFailed
 from playhead.lab.options import LabFile
 from playhead.lab.parts import Part
-from playhead.lab.processes import is_zombie, mark_of, works_in
-from playhead.model import Deadline
+from playhead.lab.processes import end_orphans, is_zombie, mark_of
 
 USER = "playhead"
 DATABASE = "lab"
+GRACE_SECONDS = 1.0
 
 
 def postgres_part(folder: Path, lab: LabFile) -> Part:
@@ -65,7 +65,7 @@ def postgres_programs() -> Path:
 def _initialise(programs: Path, data: Path) -> None:
     """In a folder of its own, renamed when it is complete: an initdb that was cut off leaves nothing to stumble over."""
     if data.exists():
-        _forget_the_dead(data)
+        _await_the_dead(data)
         return
     fresh = data.with_name("postgres.new")
     if fresh.exists():
@@ -93,14 +93,13 @@ def _initialise(programs: Path, data: Path) -> None:
     fresh.rename(data)
 
 
-def _forget_the_dead(data: Path) -> None:
-    """A killed server stays a zombie where nobody reaps orphans, and PostgreSQL takes it for alive for ever.
-
-    Its lock file goes only after the last of its children, which still share its memory, has ended too.
-    """
+def _await_the_dead(data: Path) -> None:
+    """The backends of a killed server live on, attached to its shared memory: for a moment, or for as long as their query computes. A
+    new server ends with "pre-existing shared memory block is still in use" until the last of them has gone. A killed server itself
+    stays a zombie where no init process reaps orphans, and PostgreSQL takes it for alive: then its lock file is removed."""
+    end_orphans(data, "postgres", GRACE_SECONDS)
     lock = data / "postmaster.pid"
     if lock.exists() and is_zombie(int(lock.read_text().split("\n")[0])):
-        Deadline(10).wait_for(lambda: not works_in(data), "the end of a killed PostgreSQL's children")
         lock.unlink()
 
 
