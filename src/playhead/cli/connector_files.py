@@ -114,20 +114,20 @@ def _plan_options(command: F) -> F:
 
 
 def _wait_options(command: F) -> F:
-    """Adds `--wait` and `--carry_out`; the command gets them as `wait: Wait`."""
+    """Adds `--wait` and `--settle`; the command gets them as `wait: Wait`."""
 
     def fold(words: dict[str, Any]) -> "Wait":
         from playhead.config.contexts import parse_duration
         from playhead.connectors.lifecycle import Wait
 
-        return Wait(parse_duration(words.pop("carry_out")), parse_duration(words.pop("wait")))
+        return Wait(parse_duration(words.pop("settle")), parse_duration(words.pop("wait")))
 
     options = (
         click.option(
             "--wait", default="60s", show_default=True, metavar="TIME", help="How long to wait for running tasks."
         ),
         click.option(
-            "--carry_out", default="2s", show_default=True, metavar="TIME", help="How long they must stay so."
+            "--settle", default="2s", show_default=True, metavar="TIME", help="How long they must stay so."
         ),
     )
     return folded(command, options, "wait", fold)
