@@ -136,13 +136,14 @@ def running(ledger: Ledger, *fakes: Fake, continuous: bool = False, give_up: flo
         for fake in fakes:
             if fake.wait_in_step is not None:
                 fake.wait_in_step.set()
-        run.until(lambda: run.is_over or not [stop(ledger, fake.name) for fake in fakes], "the end of all")
+        run.until(lambda: run.is_over or stop_all(ledger, fakes), "the end of all")
         run.ended()
 
 
-def stop(ledger: Ledger, name: str) -> None:
-    with suppress(NotFound):  # not claimed yet
-        ledger.request_stop("c1", name, Host.here())
+def stop_all(ledger: Ledger, fakes: Sequence[Fake]) -> None:
+    for fake in fakes:
+        with suppress(NotFound):  # not claimed yet
+            ledger.request_stop("c1", fake.name, Host.here())
 
 
 def state_of(ledger: Ledger, name: str) -> RunState | None:

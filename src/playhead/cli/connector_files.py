@@ -126,9 +126,7 @@ def _wait_options(command: F) -> F:
         click.option(
             "--wait", default="60s", show_default=True, metavar="TIME", help="How long to wait for running tasks."
         ),
-        click.option(
-            "--settle", default="2s", show_default=True, metavar="TIME", help="How long they must stay so."
-        ),
+        click.option("--settle", default="2s", show_default=True, metavar="TIME", help="How long they must stay so."),
     )
     return folded(command, options, "wait", fold)
 

@@ -8,11 +8,12 @@ restarts, and it is refused. All requests are sent before the first is waited fo
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from playhead.connect.answers import ConnectorInfo, ConnectorStatus
 from playhead.connect.rest import Rest
+from playhead.connect.stuck_stops import StuckStop
 from playhead.connectors.plan.check import PluginKeys
 from playhead.connectors.status import failed_traces, find_all, hidden, keys_for_traces, phrase
 from playhead.connectors.traces import cause_of
@@ -45,6 +46,10 @@ class Watched:
     words: str = "not seen yet"
     cause: str | None = None
     failed: bool = False
+    stuck: StuckStop = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stuck = StuckStop(self.name)
 
     def see(self, status: ConnectorStatus | None, *, exists: bool) -> None:
         good = not exists if self.wanted is None else status is not None and is_as_wanted(status, self.wanted)
@@ -91,6 +96,8 @@ def is_as_wanted(status: ConnectorStatus, wanted: WantedState) -> bool:
 def _look(rest: Rest, watched: Collection[Watched]) -> None:
     found = dict(_statuses(rest, [one.name for one in watched]))
     for one in watched:
+        if one.wanted is WantedState.STOPPED:
+            one.stuck.look(rest, found.get(one.name))
         one.see(found.get(one.name), exists=one.name in found)
 
 
@@ -273,6 +280,10 @@ class _Watched:
     status: ConnectorStatus | None = None
     since: float = 0.0
     moved: bool = False
+    stuck: StuckStop = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.stuck = StuckStop(self.wish.name)
 
     def lasts(self, seconds: float) -> bool:
         return time.monotonic() - self.since >= seconds
@@ -303,6 +314,8 @@ def _looked(rest: Rest, one: _Watched, *, last: bool) -> Done | None:
     wish = one.wish
     try:
         status = rest.find_status(wish.name)
+        if wish.verb is Verb.STOP:
+            one.stuck.look(rest, status)
     except NotFound:
         return Done(wish.name, wish.before, "", Result.FAILED, "it was deleted meanwhile")
     except PlayheadError as error:

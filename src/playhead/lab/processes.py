@@ -118,7 +118,8 @@ def is_zombie(pid: int) -> bool:
 
 
 def end_orphans(folder: Path, program: str, grace_seconds: float) -> None:
-    """Ends what a killed part left behind: processes of this program that work in its folder. Most end by themselves within the grace."""
+    """Ends what a killed part left behind: processes of this program that work in its folder. Most end by themselves within
+    the grace."""
     grace = Deadline(grace_seconds)
     while left := _working_in(folder, program):
         if grace.passed:

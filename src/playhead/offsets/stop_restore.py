@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from playhead.connect.rest import Rest
+from playhead.connect.stuck_stops import StuckStop
 from playhead.errors import NotFound, PlayheadError
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import get_group
@@ -67,8 +68,11 @@ def _state(rest: Rest, name: str) -> str:
 def _await_stop(access: Access, rest: Rest, name: str) -> None:
     context, deadline = access.context, access.deadline
 
+    stuck = StuckStop(name)
+
     def is_stopped() -> bool:
         status = rest.find_status(name)
+        stuck.look(rest, status)
         return (
             status is not None and status.connector.state == STOPPED and not status.tasks and not rest.list_tasks(name)
         )

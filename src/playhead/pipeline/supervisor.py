@@ -143,10 +143,8 @@ class Retries:
 
     def refill(self) -> None:
         """A round was good."""
-        self._first_failure: float | None = None
-        self._failures = 0
-        self._first_doubtful: float | None = None
-        self._doubtful = 0
+        self._failures = self._doubtful = 0
+        self._failing_since = self._doubtful_since = self._clock()
 
     def pause_after(self, error: PlayheadError) -> float:
         """Seconds to wait before the next try. Raises the error when there is no next try."""
@@ -154,24 +152,23 @@ class Retries:
         is_outage = isinstance(error, _OUTAGES) and not isinstance(error, _PERMANENT)
         if not is_outage and not isinstance(error, (TaskFailed, PlanAgain)):
             raise error
-        self._first_failure = now if self._first_failure is None else self._first_failure
+        if not self._failures:
+            self._failing_since = now
+        if not self._doubtful:
+            self._doubtful_since = now
         self._failures += 1
-        if is_outage:
-            self._doubtful, self._first_doubtful = 0, None
-        else:
-            self._doubtful += 1
-            self._first_doubtful = now if self._first_doubtful is None else self._first_doubtful
+        self._doubtful = 0 if is_outage else self._doubtful + 1
         if self._is_spent(now, is_outage=is_outage):
             raise error
         return float(min(self.LONGEST_PAUSE_SECONDS, self.FIRST_PAUSE_SECONDS * 2 ** (self._failures - 1)))
 
     def _is_spent(self, now: float, *, is_outage: bool) -> bool:
         limit = self._pace.give_up_seconds
-        if self._pace.is_once and now - (self._first_failure or now) >= limit:
+        if self._pace.is_once and now - self._failing_since >= limit:
             return True
         if is_outage or self._doubtful < self.DOUBTFUL_TRIES:
             return False
-        return self._pace.is_once or now - (self._first_doubtful or now) >= limit
+        return self._pace.is_once or now - self._doubtful_since >= limit
 
 
 class Supervisor:

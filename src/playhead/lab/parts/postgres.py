@@ -94,9 +94,10 @@ def _initialise(programs: Path, data: Path) -> None:
 
 
 def _await_the_dead(data: Path) -> None:
-    """The backends of a killed server live on, attached to its shared memory: for a moment, or for as long as their query computes. A
-    new server ends with "pre-existing shared memory block is still in use" until the last of them has gone. A killed server itself
-    stays a zombie where no init process reaps orphans, and PostgreSQL takes it for alive: then its lock file is removed."""
+    """The backends of a killed server live on, attached to its shared memory: for a moment, or for as long as their query
+    computes. A new server ends with "pre-existing shared memory block is still in use" until the last of them has gone. A
+    killed server itself stays a zombie where no init process reaps orphans, and PostgreSQL takes it for alive: then its lock
+    file is removed."""
     end_orphans(data, "postgres", GRACE_SECONDS)
     lock = data / "postmaster.pid"
     if lock.exists() and is_zombie(int(lock.read_text().split("\n")[0])):
