@@ -140,10 +140,11 @@ def running(ledger: Ledger, *fakes: Fake, continuous: bool = False, give_up: flo
         run.ended()
 
 
-def stop_all(ledger: Ledger, fakes: Sequence[Fake]) -> None:
+def stop_all(ledger: Ledger, fakes: Sequence[Fake]) -> bool:
     for fake in fakes:
         with suppress(NotFound):  # not claimed yet
             ledger.request_stop("c1", fake.name, Host.here())
+    return False  # asked again until all have ended
 
 
 def state_of(ledger: Ledger, name: str) -> RunState | None:
