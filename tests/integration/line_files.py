@@ -143,7 +143,7 @@ class LineFile:
         return os.WIFSIGNALED(status)
 
 
-_CALLS = {"Target._write": ("Target._write", "write"), "Target.settle": ("Target._remove_all_but", "unlink")}
+_CALLS = {"GrowingFile._write": ("GrowingFile._write", "write"), "GrowingFile.settle": ("GrowingFile._remove_all_but", "unlink")}
 
 
 def _caller(frame: FrameType) -> str:

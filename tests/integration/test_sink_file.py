@@ -64,16 +64,16 @@ def test_every_line_is_there_once_behind_what_was_there(line_file):
     ("place", "leaves"),
     [
         ("LineWriter.write", "old\n"),
-        ("Target.append", "old\n"),
-        ("Target._write", "old\n"),
-        ("Target._write after 1 write", "old\na0\na1\na"),
-        ("Target._write after 2 writes", "old\na0\na1\na2\n"),
-        ("Target._write returned", "old\na0\na1\na2\nb0\nnull\nbü2\n"),
+        ("GrowingFile.append", "old\n"),
+        ("GrowingFile._write", "old\n"),
+        ("GrowingFile._write after 1 write", "old\na0\na1\na"),
+        ("GrowingFile._write after 2 writes", "old\na0\na1\na2\n"),
+        ("GrowingFile._write returned", "old\na0\na1\na2\nb0\nnull\nbü2\n"),
         ("swap_kept in the commit", "old\na0\na1\na2\nb0\nnull\nbü2\n"),
-        ("Target.settle", "old\na0\na1\na2\nb0\nnull\nbü2\n"),
-        ("Target.settle after 1 removal", "old\na0\na1\na2\nb0\nnull\nbü2\n"),
-        ("Target.settle returned", "old\na0\na1\na2\nb0\nnull\nbü2\n"),
-        ("Target.close", "old\na0\na1\na2\nb0\nnull\nbü2\na3\na4\ntwo\nlines\n"),
+        ("GrowingFile.settle", "old\na0\na1\na2\nb0\nnull\nbü2\n"),
+        ("GrowingFile.settle after 1 removal", "old\na0\na1\na2\nb0\nnull\nbü2\n"),
+        ("GrowingFile.settle returned", "old\na0\na1\na2\nb0\nnull\nbü2\n"),
+        ("GrowingFile.close", "old\na0\na1\na2\nb0\nnull\nbü2\na3\na4\ntwo\nlines\n"),
     ],
 )
 @pytest.mark.parametrize("again", ["the same", "in other steps"])
@@ -82,7 +82,7 @@ def test_killed_in_each_row_of_the_table_it_goes_on_where_it_was(line_file, plac
     assert line_file.path.read_text() == leaves
     line_file.run(one_by_one=again == "in other steps")
     is_whole(line_file)
-    assert not line_file.parts.exists() or (place == "Target.close" and not any(line_file.parts.iterdir()))
+    assert not line_file.parts.exists() or (place == "GrowingFile.close" and not any(line_file.parts.iterdir()))
 
 
 def test_killed_at_any_instant_and_once_more_it_still_has_every_line_once(tmp_path, monkeypatch):
@@ -101,7 +101,7 @@ def test_killed_at_any_instant_and_once_more_it_still_has_every_line_once(tmp_pa
 
 def test_other_steps_after_a_kill_cut_off_what_does_not_count(line_file):
     """The claims of the killed step come one by one and in reverse: what it appended is not a beginning of theirs."""
-    assert line_file.run_killed_in("Target._write returned")
+    assert line_file.run_killed_in("GrowingFile._write returned")
     line_file.run(order=-1, one_by_one=True)
     assert line_file.path.read_text().splitlines() == [
         *["old", "b0", "null", "bü2", "a0", "a1", "a2", "two", "lines", "a3", "a4"]
@@ -109,7 +109,7 @@ def test_other_steps_after_a_kill_cut_off_what_does_not_count(line_file):
 
 
 def test_a_moved_position_leaves_nothing_of_the_abandoned_claim(line_file):
-    assert line_file.run_killed_in("Target._write after 1 write")
+    assert line_file.run_killed_in("GrowingFile._write after 1 write")
     with open_ledger(f"sqlite:///{line_file.folder}/ledger.db", 10) as ledger:
         ledger.finish(ledger.claim("cluster", "lines", Host.here(), {}), RunState.FAILED)
         moves = [SinkMove(FIRST, 0, 4), SinkMove(SECOND, 0, 3)]
@@ -133,7 +133,7 @@ def test_a_file_that_somebody_else_wrote_to_is_refused(line_file):
 
 
 def test_bytes_behind_an_unfinished_append_that_are_not_ours_are_not_cut_off(line_file):
-    assert line_file.run_killed_in("Target._write after 1 write")
+    assert line_file.run_killed_in("GrowingFile._write after 1 write")
     with line_file.path.open("a") as file:
         file.write("mine\n")
     with pytest.raises(Refused, match="changed by somebody else"):
@@ -156,7 +156,7 @@ def test_a_file_that_was_rotated_away_begins_anew(line_file):
 
 
 def test_a_file_that_was_rotated_away_in_the_middle_of_an_append_is_refused(line_file):
-    assert line_file.run_killed_in("Target._write after 1 write")
+    assert line_file.run_killed_in("GrowingFile._write after 1 write")
     line_file.path.rename(line_file.folder / "out.txt.1")
     with pytest.raises(Refused, match="changed by somebody else"):
         line_file.run()

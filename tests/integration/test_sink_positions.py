@@ -340,7 +340,7 @@ def test_a_sink_that_connect_knows_too_is_the_ledgers_while_it_is_stopped_there(
     rest.resume(sink.name)
     deadline.wait_for(lambda: rest.find_status(sink.name).connector.state == "RUNNING", "the connector to run")
     shown = playhead("offsets", "show", sink.name, *where).exits(0)
-    assert "Connect runs it: its group is taken" in shown.err
+    assert "Connect runs it: its group is edited" in shown.err
     rest.delete_connector(sink.name)
 
 

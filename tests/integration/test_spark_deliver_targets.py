@@ -214,7 +214,7 @@ def test_rows_that_failed_are_planned_anew_with_other_options(deliver, tmp_path,
     assert any(note.startswith(f"goes on with what an earlier run had begun: {topic}-0[0,10)") for note in again.notes)
     (done,) = deliver.run(replace(spec, config={**config, "fields.whitelist": "id"}))
     assert (done.error, done.rows) == (None, 20)
-    assert f"begun with other options, not written, and planned anew: {topic}-0[0,10), {topic}-1[0,10)" in done.notes
+    assert f"begun with other options, not written, and planned again: {topic}-0[0,10), {topic}-1[0,10)" in done.notes
     assert ask(f"SELECT count(*), min(id), max(id) FROM {topic}") == "20|0|19"
     assert ask("SELECT sum(count), count(DISTINCT shape) FROM playhead_ranges") == "20|1"
 
