@@ -18,7 +18,7 @@ from integration.ledgers import (  # noqa: F401
     start,
 )
 from playhead.errors import Fenced, NotFound, Rejected
-from playhead.ledger.model import Claim, RunState, TakenOver
+from playhead.ledger.model import Claim, RunState, RunTakenOver
 from playhead.model import Map
 
 
@@ -71,7 +71,7 @@ def test_whoever_claims_takes_over_and_the_older_run_learns_it_at_its_next_word(
         lambda: ledger.finish(first, RunState.FAILED, "too late"),
     )
     for word in words:
-        with pytest.raises(TakenOver, match=r"run 2 by you@there \(pid 22\) took over from run 1") as raised:
+        with pytest.raises(RunTakenOver, match=r"run 2 by you@there \(pid 22\) took over from run 1") as raised:
             word()
         assert isinstance(raised.value, Fenced)
         assert raised.value.exit_code == 4
@@ -185,7 +185,7 @@ RACER = """
 import sys
 from integration.ledgers import HERE, LOCAL, chunk
 from playhead.ledger.runs import open_ledger
-from playhead.ledger.model import TakenOver
+from playhead.ledger.model import RunTakenOver
 with open_ledger(sys.argv[1], 30) as ledger:
     for turn in range(15):
         claim = ledger.claim("c1", "orders", HERE, LOCAL)
@@ -193,7 +193,7 @@ with open_ledger(sys.argv[1], 30) as ledger:
             for number in range(4):
                 at = claim.epoch * 100 + number
                 ledger.record(claim, [chunk(2 * at), chunk(2 * at + 1)])
-        except TakenOver:
+        except RunTakenOver:
             print("taken over")
 """
 

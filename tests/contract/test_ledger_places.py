@@ -21,7 +21,8 @@ from integration.ledgers import (  # noqa: F401
 )
 from playhead.config.ledger import default_ledger_url
 from playhead.errors import AccessDenied, Busy, Invalid, Refused, Unreachable
-from playhead.ledger.model import TakenOver
+from playhead.ledger import chunks, runs
+from playhead.ledger.model import RunTakenOver
 from playhead.ledger.runs import open_ledger
 
 # Ledgers that cannot be used
@@ -99,7 +100,7 @@ def test_a_locked_file_is_waited_for_and_then_said_to_be_busy(place, ledger):
 def test_a_deleted_file_ends_the_run_instead_of_taking_rows_nobody_will_see(place, ledger):
     claim = claimed(ledger)
     place.path.unlink()
-    with pytest.raises(TakenOver, match="the ledger has no row of this run any more"):
+    with pytest.raises(RunTakenOver, match="the ledger has no row of this run any more"):
         ledger.record(claim, [chunk(0)])
 
 
@@ -181,7 +182,7 @@ def test_a_user_without_rights_is_told_so(place, lab, unique):
 def test_a_connection_that_breaks_while_committing_is_no_loss_for_writes_can_be_repeated(place, lab, monkeypatch):
     with open_ledger(f"{place.url}?application_name=doomed", 10) as ledger:
         claim = claimed(ledger)
-        real = ledger._add
+        real = chunks.add_chunk
         broken: list[str] = []
 
         def add(connection, *rest):
@@ -191,7 +192,7 @@ def test_a_connection_that_breaks_while_committing_is_no_loss_for_writes_can_be_
                 broken.append(lab.psql(end))
             return done
 
-        monkeypatch.setattr(ledger, "_add", add)
+        monkeypatch.setattr(runs, "add_chunk", add)
         monkeypatch.setattr(ledger, "update_run", lambda *_, **__: None)  # so that the commit is what fails
         ledger.record(claim, [chunk(0)])
     assert broken == ["t"]

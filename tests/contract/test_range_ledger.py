@@ -8,7 +8,7 @@ from sqlalchemy import text
 from contract.range_ledgers import LOG, NEXT, begun, closed, deliver, live, opened, sinks, wanted  # noqa: F401
 from integration.ledgers import THERE, claimed, lab, ledger, place  # noqa: F401
 from playhead.errors import Invalid, PlayheadError, Refused
-from playhead.ledger.model import Output, RangeState, RangeSums, TakenOver
+from playhead.ledger.model import Output, RangeState, RangeSums, RunTakenOver
 from playhead.model.ranges import Log
 
 SOURCES = {"playhead_ledger", "playhead_runs", "playhead_chunks"}
@@ -155,7 +155,7 @@ def test_a_claim_of_which_nothing_is_written_is_given_up_and_made_in_another_way
     sinks.plan(following, [other])
     sinks.give_up(following, [one])  # not that one
     assert sinks.open_claims(following) == [other, kept]
-    with pytest.raises(TakenOver):
+    with pytest.raises(RunTakenOver):
         sinks.commit_all(first, [(one, [closed(0, 30)])])
     assert sinks.commit_all(following, [(other, [closed(0, 20)])])
     assert place.ask("select start_offset, end_offset, generation, shape from playhead_ranges") == [
@@ -318,7 +318,7 @@ def test_an_older_run_writes_nothing_more(place, sinks):
         lambda: sinks.remember(first, "schema", "mine"),
     )
     for word in words:
-        with pytest.raises(TakenOver, match=r"run 2 by you@there \(pid 22\) took over from run 1"):
+        with pytest.raises(RunTakenOver, match=r"run 2 by you@there \(pid 22\) took over from run 1"):
             word()
     assert calls == []
     assert everything(place) == before

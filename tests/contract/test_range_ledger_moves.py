@@ -7,7 +7,7 @@ import pytest
 from contract.range_ledgers import LOG, NEXT, begun, closed, deliver, ended, live, sinks, wanted  # noqa: F401
 from integration.ledgers import THERE, claimed, lab, ledger, place  # noqa: F401
 from playhead.errors import Invalid, Refused
-from playhead.ledger.model import RangeState, RunState, SinkMove, TakenOver
+from playhead.ledger.model import RangeState, RunState, RunTakenOver, SinkMove
 from playhead.model.ranges import OffsetRange, RangeSet
 
 
@@ -141,7 +141,7 @@ def test_a_live_run_is_refused_and_a_silent_one_is_fenced(place, sinks):
     place.ask(f"update playhead_runs set heartbeat = '1999-01-01 00:00:00.000000{zone}'")
     told = moved(sinks, 10, 0)
     assert (told.abandoned, told.superseded) == (one, 1)
-    with pytest.raises(TakenOver, match=r"run 2 by you@there \(pid 22\) took over from run 1"):
+    with pytest.raises(RunTakenOver, match=r"run 2 by you@there \(pid 22\) took over from run 1"):
         sinks.commit_all(claim, [(one, [closed(10, 20)])])
     run = sinks.ledger.get_run("c1", "orders")
     assert (run.state, run.detail) == (RunState.STOPPED, "you@there moved its position while it was silent")

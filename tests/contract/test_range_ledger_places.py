@@ -18,7 +18,7 @@ from integration.ledgers import (  # noqa: F401
     start,
 )
 from playhead.errors import Invalid, OutcomeUnknown, Refused, Unreachable
-from playhead.ledger.model import TakenOver
+from playhead.ledger.model import RunTakenOver
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import open_ledger
 from playhead.sql import database
@@ -64,7 +64,7 @@ def test_tables_of_somebody_else_are_left_alone(place, ledger, sinks, table):
 def test_a_deleted_file_ends_the_run_instead_of_beginning_anew(place, sinks):
     claim = begun(sinks)
     place.path.unlink()
-    with pytest.raises(TakenOver, match="the ledger has no row of this run any more"):
+    with pytest.raises(RunTakenOver, match="the ledger has no row of this run any more"):
         sinks.plan(claim, [wanted(0, 10)])
 
 
@@ -75,7 +75,7 @@ import sys
 from contract.range_ledgers import LOG, closed, wanted
 from integration.ledgers import HERE, LOCAL
 from playhead.ledger.runs import open_ledger
-from playhead.ledger.model import TakenOver
+from playhead.ledger.model import RunTakenOver
 from playhead.ledger.ranges import RangeLedger
 from sqlalchemy import text
 with open_ledger(sys.argv[1], 30) as ledger:
@@ -94,7 +94,7 @@ with open_ledger(sys.argv[1], 30) as ledger:
                 one = wanted(at, at + 10, made_ms=claim.epoch)
                 sinks.plan(claim, [one])
                 sinks.commit_all(claim, [(one, [closed(at, at + 10)])], row(at))
-        except TakenOver:
+        except RunTakenOver:
             print("taken over")
 """
 

@@ -143,7 +143,10 @@ class LineFile:
         return os.WIFSIGNALED(status)
 
 
-_CALLS = {"GrowingFile._write": ("GrowingFile._write", "write"), "GrowingFile.settle": ("GrowingFile._remove_all_but", "unlink")}
+_CALLS = {
+    "GrowingFile._write": ("GrowingFile._write", "write"),
+    "GrowingFile.settle": ("GrowingFile._remove_all_but", "unlink"),
+}
 
 
 def _caller(frame: FrameType) -> str:

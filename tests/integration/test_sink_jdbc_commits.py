@@ -12,7 +12,7 @@ import pytest
 from integration.jdbc_sinks import batches, leftovers, order, start
 from integration.ledgers import lab, only_postgresql, only_sqlite, place
 from playhead.errors import Busy, Refused, Unreachable
-from playhead.ledger.model import RangeState, TakenOver
+from playhead.ledger.model import RangeState, RunTakenOver
 from playhead.sql.bulk_load import copying
 from playhead.sql.merge import How, MergeLayout
 from playhead.sql.target_tables import TargetTableName
@@ -162,7 +162,7 @@ def test_a_late_writer_of_a_dead_run_takes_everything_back(start, place):
         taken.append(newer)
         yield from batches([order(2)], 1)
 
-    with pytest.raises(TakenOver):
+    with pytest.raises(RunTakenOver):
         list(older.writer().write(claim, slow(), older.rejected.append))
     taken[0].deliver(order(3))
     assert place.ask("select id from orders order by id") == [("1",), ("2",), ("3",)]

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from playhead.errors import Busy, Refused
-from playhead.kafka.log import Record
+from playhead.kafka.log import LogRecord
 from playhead.model import Deadline
 from playhead.pipeline.ingest.position_log import _is_newer
 from playhead.pipeline.spark_faults import fault_in, marked
@@ -96,10 +96,10 @@ def test_whoever_does_not_know_the_token_is_not_heard():
 
 
 def test_within_a_partition_the_log_decides_and_between_two_the_clock():
-    first = Record(3, 10, 5_000, b"k", b"1")
-    assert _is_newer(Record(3, 11, 4_000, b"k", b"2"), first), "written on a machine whose clock is behind"
-    assert not _is_newer(Record(1, 99, 4_000, b"k", b"2"), first)
-    assert _is_newer(Record(1, 99, 6_000, b"k", b"2"), first)
+    first = LogRecord(3, 10, 5_000, b"k", b"1")
+    assert _is_newer(LogRecord(3, 11, 4_000, b"k", b"2"), first), "written on a machine whose clock is behind"
+    assert not _is_newer(LogRecord(1, 99, 4_000, b"k", b"2"), first)
+    assert _is_newer(LogRecord(1, 99, 6_000, b"k", b"2"), first)
 
 
 @pytest.mark.parametrize("words", ["plain", 'quotes " and \\ and \n', "é 😀", "a:end"])

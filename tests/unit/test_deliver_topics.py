@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 pytest.importorskip("pyarrow")
-from playhead.kafka.log import Captured, Record
+from playhead.kafka.log import Captured, LogRecord
 from playhead.kafka.reconnecting import ReconnectingAdmin
 from playhead.kafka.topics import Ends
 from playhead.model import Deadline
@@ -33,7 +33,7 @@ def logs(monkeypatch):
     def read(admin, captured, deadline):
         for partition, ends in captured.ends.items():
             for offset in range(ends.start, captured.end_of(partition)):
-                yield Record(partition, offset, 0, None, found[partition][offset])
+                yield LogRecord(partition, offset, 0, None, found[partition][offset])
 
     monkeypatch.setattr(topic_logs, "capture", capture)
     monkeypatch.setattr(topic_logs, "read_records", read)

@@ -52,7 +52,7 @@ _TIMESTAMP = cast(Callable[[RawMessage], tuple[int, int]], Message.timestamp)
 _VALUE = cast(Callable[[RawMessage], bytes | None], Message.value)
 
 
-class Record(NamedTuple):
+class LogRecord(NamedTuple):
     partition: int
     offset: int
     timestamp_ms: int
@@ -129,7 +129,7 @@ def read_messages(
         reader.close()
 
 
-def read_records(admin: Admin, captured: Captured, deadline: Deadline) -> Iterator[Record]:
+def read_records(admin: Admin, captured: Captured, deadline: Deadline) -> Iterator[LogRecord]:
     for batch in read_messages(admin, captured, deadline):
         for message in batch:
             yield record_of(message)
@@ -143,7 +143,7 @@ class Latest:
     """
 
     captured: Captured
-    records: list[Record] = field(default_factory=list)
+    records: list[LogRecord] = field(default_factory=list)
     without_key: int = 0
 
 
@@ -166,7 +166,7 @@ def read_latest(
     return Latest(captured, records, without_key)
 
 
-def _records_of(messages: Sequence[RawMessage]) -> list[Record]:
+def _records_of(messages: Sequence[RawMessage]) -> list[LogRecord]:
     times = map(itemgetter(1), map(_TIMESTAMP, messages))
     columns = zip(
         map(_PARTITION, messages),
@@ -176,7 +176,7 @@ def _records_of(messages: Sequence[RawMessage]) -> list[Record]:
         map(_VALUE, messages),
         strict=True,
     )
-    return list(map(Record._make, columns))
+    return list(map(LogRecord._make, columns))
 
 
 @contextmanager
@@ -191,8 +191,8 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def record_of(message: RawMessage) -> Record:
-    return Record(message.partition(), message.offset(), message.timestamp()[1], message.key(), message.value())
+def record_of(message: RawMessage) -> LogRecord:
+    return LogRecord(message.partition(), message.offset(), message.timestamp()[1], message.key(), message.value())
 
 
 class _Reader:

@@ -1,54 +1,51 @@
-"""Rows of a ledger <-> values. Positions and offsets are JSON text, so that any client of the database can read them."""
+"""What the transactions of sources moved, row by row. Positions and offsets are JSON text, so that any client can read them."""
 
 import hashlib
-from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Row
+from sqlalchemy import ColumnElement, Connection, Row, and_, func, select
 
-from playhead.ledger.model import ChunkRow, Claim, Host, RecordedChunk, Run, RunState, StopRequest
-from playhead.model import Map
+from playhead.ledger.model import ChunkRow, Claim, RecordedChunk
+from playhead.ledger.tables import CHUNKS, insert_into, map_of, storable, to_json
+from playhead.sql.times import moment
 
 COMMITTED = "committed"
-_LONGEST_DETAIL = 4000
 _OFFSETS = msgspec.json.Decoder(dict[int, tuple[int, int]])
 
 
-def to_json(value: Map | dict[str, str] | None) -> str | None:
-    if isinstance(value, Map):
-        return value.to_json()
-    return None if value is None else msgspec.json.encode(value).decode()
+def add_chunk(connection: Connection, claim: Claim, chunk: ChunkRow) -> bool:
+    """False: the same chunk is there already."""
+    of_stream = _of_stream(claim.cluster, claim.pipeline, chunk.stream)
+    seq = select(func.coalesce(func.max(CHUNKS.c.seq), 0) + 1).where(of_stream).scalar_subquery()
+    values = {**_values(claim, chunk), "seq": seq, "committed_at": moment(connection)}
+    wanted = insert_into(connection, CHUNKS).values(**values).on_conflict_do_nothing().returning(CHUNKS.c.seq)
+    return connection.execute(wanted).first() is not None
 
 
-def storable(text: str) -> str:
-    """Other people's words as a database takes them: PostgreSQL knows no zero character, UTF-8 no half of a pair."""
-    return text[:_LONGEST_DETAIL].replace("\0", " ").encode("utf-8", "replace").decode()
+def load_last_chunk(connection: Connection, cluster: str, pipeline: str, stream: str) -> RecordedChunk | None:
+    wanted = select(CHUNKS).where(_of_stream(cluster, pipeline, stream)).order_by(CHUNKS.c.seq.desc()).limit(1)
+    row = connection.execute(wanted).first()
+    return None if row is None else _chunk_of(row)
 
 
-def run_of(row: Row[Any], at: datetime) -> Run:
-    stop = None if row.stop_requested_at is None else StopRequest(row.stop_requested_by or "", row.stop_requested_at)
-    return Run(
-        cluster=row.cluster,
-        pipeline=row.pipeline,
-        epoch=row.epoch,
-        host=Host(row.host, row.pid, row.username),
-        started=row.started,
-        heartbeat=row.heartbeat,
-        silent_seconds=(at - row.heartbeat).total_seconds(),
-        state=RunState(row.state),
-        detail=row.detail,
-        stop=stop,
-        settings=msgspec.json.decode(row.settings, type=dict[str, str]),
-        transactional_ids=row.transactional_ids,
-        records=row.records,
-        last_stream=row.last_stream,
-        last_position=_map_of(row.last_position),
-    )
+def load_chunks(
+    connection: Connection, cluster: str, pipeline: str, stream: str | None, limit: int | None
+) -> list[RecordedChunk]:
+    """Newest first."""
+    c = CHUNKS.c
+    wanted = select(CHUNKS).where(_of_stream(cluster, pipeline, stream))
+    wanted = wanted.order_by(c.committed_at.desc(), c.seq.desc(), c.stream.desc()).limit(limit)
+    return [_chunk_of(row) for row in connection.execute(wanted)]
 
 
-def chunk_values(claim: Claim, chunk: ChunkRow) -> dict[str, Any]:
+def _of_stream(cluster: str, pipeline: str, stream: str | None) -> ColumnElement[bool]:
+    c = CHUNKS.c
+    whole = and_(c.cluster == cluster, c.pipeline == pipeline)
+    return whole if stream is None else and_(whole, c.stream == stream)
+
+
+def _values(claim: Claim, chunk: ChunkRow) -> dict[str, Any]:
     """All columns but those that only the database knows: `seq` and `committed_at`."""
     offsets = {str(partition): list(ends) for partition, ends in sorted(chunk.offsets.items())}
     return {
@@ -70,17 +67,13 @@ def chunk_values(claim: Claim, chunk: ChunkRow) -> dict[str, Any]:
     }
 
 
-def chunks_of(rows: Iterable[Row[Any]]) -> tuple[RecordedChunk, ...]:
-    return tuple(_chunk_of(row) for row in rows)
-
-
 def _chunk_of(row: Row[Any]) -> RecordedChunk:
     found = row._mapping  # a row is a tuple, and `count` a method of it
     chunk = ChunkRow(
         stream=row.stream,
         source_range=row.source_range,
-        start_position=_map_of(row.start_position),
-        end_position=_map_of(row.end_position),
+        start_position=map_of(row.start_position),
+        end_position=map_of(row.end_position),
         topic=row.topic,
         offsets=_OFFSETS.decode(row.offsets),
         count=found["count"],
@@ -95,7 +88,3 @@ def _identity(chunk: ChunkRow, offsets: dict[str, list[int]]) -> str:
     ends = [None if end is None else end.to_dict() for end in (chunk.start_position, chunk.end_position)]
     parts = msgspec.json.encode([*ends, chunk.topic, offsets], order="sorted")
     return hashlib.sha256(parts).hexdigest()
-
-
-def _map_of(text: str | None) -> Map | None:
-    return None if text is None else Map(msgspec.json.decode(text))

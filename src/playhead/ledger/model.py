@@ -146,7 +146,7 @@ class RecordedChunk:
     chunk: ChunkRow
 
 
-class TakenOver(Fenced):
+class RunTakenOver(Fenced):
     """The ledger's own fencing: caught together with that of the broker."""
 
     def __init__(self, claim: Claim, by: Run | None) -> None:

@@ -14,7 +14,6 @@ from sqlalchemy import Connection, Row, delete, func, select, update
 
 from playhead.errors import Refused
 from playhead.ledger import range_rows as rows
-from playhead.ledger.chunks import run_of
 from playhead.ledger.model import (
     ClosedRange,
     Host,
@@ -26,7 +25,7 @@ from playhead.ledger.model import (
     SinkPosition,
     learnt_key,
 )
-from playhead.ledger.runs import run_at
+from playhead.ledger.runs import run_at, run_of
 from playhead.ledger.tables import CLAIMS, KEPT, POSITIONS, RANGES, RUNS
 from playhead.model.ranges import Log, OffsetRange
 from playhead.sql.times import moment, now

@@ -31,8 +31,8 @@ from playhead.ledger.model import (
 )
 from playhead.ledger.moves import Hand, move_positions
 from playhead.ledger.range_rows import load_sums
-from playhead.ledger.runs import Ledger, insert_into, open_ledger
-from playhead.ledger.tables import KEPT
+from playhead.ledger.runs import Ledger, open_ledger
+from playhead.ledger.tables import KEPT, insert_into
 from playhead.model import Map, TopicPartition
 from playhead.model.ranges import Log, OffsetRange
 from playhead.sql.times import moment

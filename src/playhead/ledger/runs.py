@@ -9,18 +9,19 @@ the database's clock (SQLite: of this machine). Settings and details are stored 
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, and_, func, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Row, and_, select, update
 
 from playhead.config import Context
 from playhead.config.ledger import ledger_url
 from playhead.errors import AccessDenied, Invalid, NotFound, OutcomeUnknown, Unreachable
 from playhead.ledger import tables
-from playhead.ledger.chunks import chunk_values, chunks_of, run_of, storable, to_json
-from playhead.ledger.model import ChunkRow, Claim, Host, RecordedChunk, Run, RunState, TakenOver
-from playhead.ledger.tables import CHUNKS, RUNS
+from playhead.ledger.chunks import add_chunk, load_chunks, load_last_chunk
+from playhead.ledger.model import ChunkRow, Claim, Host, RecordedChunk, Run, RunState, RunTakenOver, StopRequest
+from playhead.ledger.tables import RUNS, insert_into, map_of, storable, to_json
 from playhead.model import Map
 from playhead.sql.address import DEFAULT_TABLE, Address, parse_address
 from playhead.sql.database import Database
@@ -28,7 +29,6 @@ from playhead.sql.faults import translated
 from playhead.sql.times import moment, now
 
 T = TypeVar("T")
-_NO_CHUNK: tuple[RecordedChunk, ...] = ()
 
 
 def open_ledger(url: str, seconds: float) -> "Ledger":
@@ -132,7 +132,7 @@ class Ledger:
             run = self.own(connection, claim)
             added, newest = 0, None
             for chunk in chunks:
-                if self._add(connection, claim, chunk):
+                if add_chunk(connection, claim, chunk):
                     added, newest = added + chunk.count, chunk
             self.tally(connection, run, added, (newest.stream, newest.end_position) if newest else None)
 
@@ -185,18 +185,14 @@ class Ledger:
         return self.read(lambda connection: connection.execute(wanted).scalar() or 0, 0)
 
     def last_chunk(self, cluster: str, pipeline: str, stream: str) -> RecordedChunk | None:
-        wanted = _of_stream(cluster, pipeline, stream)
-        newest = select(CHUNKS).where(wanted).order_by(CHUNKS.c.seq.desc()).limit(1)
-        return next(iter(self.read(lambda connection: chunks_of(connection.execute(newest)), _NO_CHUNK)), None)
+        nothing: RecordedChunk | None = None
+        return self.read(lambda connection: load_last_chunk(connection, cluster, pipeline, stream), nothing)
 
     def list_chunks(
         self, cluster: str, pipeline: str, stream: str | None = None, limit: int | None = None
     ) -> list[RecordedChunk]:
         """Newest first."""
-        c = CHUNKS.c
-        wanted = select(CHUNKS).where(_of_stream(cluster, pipeline, stream))
-        wanted = wanted.order_by(c.committed_at.desc(), c.seq.desc(), c.stream.desc()).limit(limit)
-        return list(self.read(lambda connection: chunks_of(connection.execute(wanted)), _NO_CHUNK))
+        return self.read(lambda connection: load_chunks(connection, cluster, pipeline, stream, limit), [])
 
     # For whatever else is kept beside the runs
 
@@ -229,7 +225,7 @@ class Ledger:
         row = connection.execute(select(RUNS).where(run_at(claim.cluster, claim.pipeline)).with_for_update()).first()
         run = None if row is None else run_of(row, row.heartbeat)
         if run is None or run.epoch != claim.epoch:
-            raise TakenOver(claim, run)
+            raise RunTakenOver(claim, run)
         return run
 
     def update_run(self, connection: Connection, of: Claim | Run, **values: Any) -> None:
@@ -244,13 +240,6 @@ class Ledger:
         self.update_run(connection, run, **values)
 
     # Inside
-
-    def _add(self, connection: Connection, claim: Claim, chunk: ChunkRow) -> bool:
-        of_stream = _of_stream(claim.cluster, claim.pipeline, chunk.stream)
-        seq = select(func.coalesce(func.max(CHUNKS.c.seq), 0) + 1).where(of_stream).scalar_subquery()
-        values = {**chunk_values(claim, chunk), "seq": seq, "committed_at": moment(connection)}
-        wanted = insert_into(connection, CHUNKS).values(**values).on_conflict_do_nothing().returning(CHUNKS.c.seq)
-        return connection.execute(wanted).first() is not None
 
     def _get(self, connection: Connection, cluster: str, pipeline: str, *, lock: bool = False) -> Run:
         wanted = select(RUNS).where(run_at(cluster, pipeline))
@@ -302,11 +291,22 @@ def run_at(cluster: str, pipeline: str) -> ColumnElement[bool]:
     return and_(RUNS.c.cluster == cluster, RUNS.c.pipeline == pipeline)
 
 
-def _of_stream(cluster: str, pipeline: str, stream: str | None) -> ColumnElement[bool]:
-    c = CHUNKS.c
-    whole = and_(c.cluster == cluster, c.pipeline == pipeline)
-    return whole if stream is None else and_(whole, c.stream == stream)
-
-
-def insert_into(connection: Connection, table: Any) -> Any:
-    return (postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert)(table)
+def run_of(row: Row[Any], at: datetime) -> Run:
+    stop = None if row.stop_requested_at is None else StopRequest(row.stop_requested_by or "", row.stop_requested_at)
+    return Run(
+        cluster=row.cluster,
+        pipeline=row.pipeline,
+        epoch=row.epoch,
+        host=Host(row.host, row.pid, row.username),
+        started=row.started,
+        heartbeat=row.heartbeat,
+        silent_seconds=(at - row.heartbeat).total_seconds(),
+        state=RunState(row.state),
+        detail=row.detail,
+        stop=stop,
+        settings=msgspec.json.decode(row.settings, type=dict[str, str]),
+        transactional_ids=row.transactional_ids,
+        records=row.records,
+        last_stream=row.last_stream,
+        last_position=map_of(row.last_position),
+    )

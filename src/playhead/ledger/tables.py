@@ -17,6 +17,7 @@ them when the first sink writes, and a Playhead that knows no sinks still reads 
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -32,13 +33,16 @@ from sqlalchemy import (
     inspect,
     select,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 
 from playhead.errors import Invalid, Refused
+from playhead.model import Map
 from playhead.sql.times import Utc
 
 VERSION = 1
 _NAME = "ledger"
 _CREATION_LOCK = 0x706C6C67  # any number, the same for everybody who makes these tables
+LONGEST_DETAIL = 4000
 _METADATA = MetaData()
 
 
@@ -237,3 +241,25 @@ def range_tables_exist(connection: Connection, place: str) -> bool:
 def create_range_tables(connection: Connection, place: str) -> None:
     """Makes them in a ledger that is there, unless they are there, too."""
     create_once(connection, place, range_tables_exist, _RANGES_METADATA, (_RANGES_NAME, RANGES_VERSION))
+
+
+# Values in columns
+
+
+def to_json(value: Map | dict[str, str] | None) -> str | None:
+    if isinstance(value, Map):
+        return value.to_json()
+    return None if value is None else msgspec.json.encode(value).decode()
+
+
+def storable(text: str) -> str:
+    """A foreign text in a form that databases take: PostgreSQL has no zero character, UTF-8 no half of a surrogate pair."""
+    return text[:LONGEST_DETAIL].replace("\0", " ").encode("utf-8", "replace").decode()
+
+
+def map_of(text: str | None) -> Map | None:
+    return None if text is None else Map(msgspec.json.decode(text))
+
+
+def insert_into(connection: Connection, table: Any) -> Any:
+    return (postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert)(table)

@@ -23,7 +23,7 @@ class Permissions:
 
 
 @dataclass(frozen=True, slots=True)
-class AppliedPlan:
+class ApplyResult:
     """`entry` None: nothing was written, so nothing was journalled. `warning`: what went wrong after the writing. `running`:
     owners that were refused because they run."""
 
@@ -39,10 +39,10 @@ def apply_plan(
     journal: Journal,
     permissions: Permissions = Permissions(),
     on_begin: Callable[[JournalEntry], None] = lambda entry: None,
-) -> AppliedPlan:
+) -> ApplyResult:
     """Carries the plan out. Raises only while nothing was written. `on_begin` gets the journal's entry before that."""
     if plan.is_empty:
-        return AppliedPlan(Outcomes(), None)
+        return ApplyResult(Outcomes(), None)
     owners = list(dict.fromkeys(change.owner for change in plan.changes))
     refusals = store.guard(owners)
     refused, lifted = _guarded(refusals, permissions)
@@ -53,7 +53,7 @@ def apply_plan(
     wanted = [change for change in plan.changes if change.owner not in refused]
     outcomes = {id(c): Outcome(c, Result.REFUSED, refused[c.owner]) for c in plan.changes if c.owner in refused}
     if not wanted:
-        return AppliedPlan(Outcomes(outcomes[id(change)] for change in plan.changes), None, running=running)
+        return ApplyResult(Outcomes(outcomes[id(change)] for change in plan.changes), None, running=running)
     touched = {(change.owner, change.partition) for change in wanted}
     # A store that cannot write all at once may lose what it only meant to keep: there, everything of the owner is saved.
     whole = not store.capabilities.atomic
@@ -64,9 +64,9 @@ def apply_plan(
     outcomes |= {id(outcome.change): outcome for outcome in _verified(store, written)}
     result = Outcomes(outcomes[id(change)] for change in plan.changes)
     try:
-        return AppliedPlan(result, journal.finish(entry, result), running=running)
+        return ApplyResult(result, journal.finish(entry, result), running=running)
     except Invalid as error:  # written all the same: the outcomes must be told, and the entry stands as not finished
-        return AppliedPlan(result, entry, f"the outcomes are not in the journal: {error.what}", running)
+        return ApplyResult(result, entry, f"the outcomes are not in the journal: {error.what}", running)
 
 
 def _guarded(refusals: Sequence[Refusal], permissions: Permissions) -> tuple[dict[str, str], list[str]]:

@@ -75,7 +75,7 @@ class Pace:
         return self.interval_seconds is None
 
 
-class Held(NamedTuple):
+class HeldClaim(NamedTuple):
     """A claim, and the ledger in which it is."""
 
     ledger: Ledger
@@ -87,8 +87,8 @@ class Grant:
     """What a connector gets when it is opened. `ranges`: where a sink keeps its ranges, the run's own ledger or its target."""
 
     slots: SlotUser
-    own: Held
-    ranges: Held
+    own: HeldClaim
+    ranges: HeldClaim
     note: Callable[[str], None]
 
 
@@ -251,7 +251,7 @@ class _Runner:
         self._pace = supervisor._pace
         self._retries = Retries(self._pace)
         self._slots = supervisor._slots.join()
-        self._held: tuple[Held, ...] = ()
+        self._held: tuple[HeldClaim, ...] = ()
         self._beating = threading.Lock()
         self._stop = threading.Event()
         self._why_stopped = ""
@@ -378,19 +378,19 @@ class _Runner:
         pipeline, cluster = self._pipeline, self._supervisor._cluster_id
         if not self._held:
             ledger = self._supervisor._ledger
-            self._held = (Held(ledger, ledger.claim(cluster, self.name, Host.here(), pipeline.settings)),)
+            self._held = (HeldClaim(ledger, ledger.claim(cluster, self.name, Host.here(), pipeline.settings)),)
         if pipeline.target_ledger is not None and len(self._held) == 1:
             self._claim_target(self._held[0], pipeline.target_ledger)
         return Grant(self._slots, self._held[0], self._held[-1], self._note)
 
-    def _claim_target(self, own: Held, url: str) -> None:
+    def _claim_target(self, own: HeldClaim, url: str) -> None:
         target = open_ledger(url, own.ledger.seconds)
         try:
             if any(_is_of(run, own.claim) for run in target.list_runs()):
                 target.close()  # both URLs lead to one ledger
                 return
             settings = {key: value for key, value in self._pipeline.settings.items() if key == "master"}
-            self._held = (own, Held(target, target.claim(own.claim.cluster, self.name, Host.here(), settings)))
+            self._held = (own, HeldClaim(target, target.claim(own.claim.cluster, self.name, Host.here(), settings)))
         except BaseException:
             target.close()
             raise

@@ -23,7 +23,7 @@ from playhead.connect.rest import Rest
 from playhead.errors import Invalid, Unreachable
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import count_members
-from playhead.kafka.log import Captured, Record, capture, read_latest, read_records
+from playhead.kafka.log import Captured, LogRecord, capture, read_latest, read_records
 from playhead.kafka.murmur2 import partitions_of
 from playhead.kafka.properties import ClientSettings, settings_at
 from playhead.model import Change, Deadline, Map, Outcomes
@@ -170,7 +170,7 @@ class OffsetsTopic:
                 yield replace(entry, notes=(*entry.notes, note))
 
     def _decoded(
-        self, captured: Captured, records: Sequence[Record], owners: Collection[str] | None, *, removed: bool
+        self, captured: Captured, records: Sequence[LogRecord], owners: Collection[str] | None, *, removed: bool
     ) -> Snapshot:
         named = {"topic": captured.topic.name} if self.own_topics else {}
         homes = partitions_of([record.key or b"" for record in records], len(captured.topic.partitions))
@@ -198,7 +198,7 @@ def _joined(parts: Sequence[Snapshot]) -> Snapshot:
     )
 
 
-def _pair(record: Record, named: Mapping[str, Scalar], home: int) -> RawPair:
+def _pair(record: LogRecord, named: Mapping[str, Scalar], home: int) -> RawPair:
     partition, offset, timestamp_ms, key, value = record
     where: dict[str, Scalar] = {"kafka_partition": partition, "kafka_offset": offset, "written": _written(timestamp_ms)}
     return RawPair(key, value, {**named, **where} if named else where, None if home == partition else home)

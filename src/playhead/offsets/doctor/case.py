@@ -17,14 +17,14 @@ from playhead.connect.keys import (
 )
 from playhead.errors import Invalid
 from playhead.kafka.client import Admin
-from playhead.kafka.log import Captured, Record, capture, read_latest
+from playhead.kafka.log import Captured, LogRecord, capture, read_latest
 from playhead.kafka.murmur2 import partitions_of
 from playhead.model import Deadline, Map, TopicPartition
 from playhead.offsets.doctor.commands import Commands
 from playhead.offsets.workers import ConfiguredConnector
 from playhead.stores import Progress
 
-Newest = dict[tuple[int, bytes], Record]
+Newest = dict[tuple[int, bytes], LogRecord]
 Where = tuple[TopicPartition | None, int | None, int, int]  # place, home, time and offset of a record
 
 
@@ -79,8 +79,8 @@ class Case:
 class Aborted:
     """A key whose newest record is aborted, and what is committed for it, if anything."""
 
-    newest: Record
-    committed: Record | None
+    newest: LogRecord
+    committed: LogRecord | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class TopicReading:
 
     captured: Captured
     kept: tuple[KeptPosition, ...]
-    foreign: tuple[Record, ...]
+    foreign: tuple[LogRecord, ...]
     without_key: int
     aborted: tuple[Aborted, ...]
     undecided: Mapping[int, int]
@@ -131,7 +131,7 @@ def read_topic(admin: Admin, topic: str, deadline: Deadline, progress: Progress,
     )
 
 
-def _by_key(records: Iterable[Record]) -> Newest:
+def _by_key(records: Iterable[LogRecord]) -> Newest:
     return {(record.partition, record.key): record for record in records if record.key is not None}
 
 
@@ -143,7 +143,7 @@ def _aborted(captured: Captured, newest: Newest, decided: Newest) -> Iterator[Ab
             yield Aborted(record, committed)
 
 
-def _undecided(captured: Captured, records: Iterable[Record]) -> dict[int, int]:
+def _undecided(captured: Captured, records: Iterable[LogRecord]) -> dict[int, int]:
     oldest: dict[int, int] = {}
     for record in records:
         if record.offset >= captured.ends[record.partition].stable:
@@ -152,8 +152,8 @@ def _undecided(captured: Captured, records: Iterable[Record]) -> dict[int, int]:
 
 
 def _decoded(
-    topic: str, partitions: int, records: Iterable[Record]
-) -> tuple[tuple[KeptPosition, ...], tuple[Record, ...]]:
+    topic: str, partitions: int, records: Iterable[LogRecord]
+) -> tuple[tuple[KeptPosition, ...], tuple[LogRecord, ...]]:
     pairs = [(r.key, r.value, r) for r in records if r.key is not None and r.value is not None]
     homes = partitions_of([key for key, _, _ in pairs], partitions)
     places = [TopicPartition(topic, number) for number in range(partitions)]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from playhead.connect.keys import OffsetKey, encode_key
-from playhead.kafka.log import Record
+from playhead.kafka.log import LogRecord
 from playhead.kafka.murmur2 import partition_of
 from playhead.model import Map, TopicPartition
 from playhead.offsets.doctor.case import Case, KeptPosition, TopicReading
@@ -161,7 +161,7 @@ def check_foreign(case: Case, reading: TopicReading) -> Iterator[Said]:
         yield Finding("foreign", reading.name, what, f"{look} (only a topic that is not compacted takes them)")
 
 
-def _foreign_removal(case: Case, reading: TopicReading, record: Record, place: TopicPartition) -> str:
+def _foreign_removal(case: Case, reading: TopicReading, record: LogRecord, place: TopicPartition) -> str:
     key = record.key or b""
     try:
         key.decode()

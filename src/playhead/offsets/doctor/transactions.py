@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from playhead.connect.keys import decode_key, decode_value
 from playhead.errors import Invalid
 from playhead.kafka.client import Admin
-from playhead.kafka.log import Record
+from playhead.kafka.log import LogRecord
 from playhead.kafka.transactions_seen import OpenTransaction, list_open_transactions
 from playhead.model import Deadline, Map, TopicPartition
 from playhead.offsets.doctor.case import Aborted, Case, TopicReading, moment
@@ -118,7 +118,7 @@ def _aborted(case: Case, owner: str, partition: Map, one: Aborted, topic: str) -
     return Finding("aborted-newest", owner, what, mend)
 
 
-def _offset(record: Record | None) -> Map | None:
+def _offset(record: LogRecord | None) -> Map | None:
     if record is None or record.value is None:
         return None
     try:
@@ -127,6 +127,6 @@ def _offset(record: Record | None) -> Map | None:
         return None
 
 
-def _shown(record: Record | None) -> str:
+def _shown(record: LogRecord | None) -> str:
     offset = _offset(record)
     return "nothing" if offset is None else offset.to_json()

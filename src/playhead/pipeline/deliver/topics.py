@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from playhead.errors import Fault, NotFound, Refused
 from playhead.kafka.client import Admin
-from playhead.kafka.log import Record, capture, read_records
+from playhead.kafka.log import LogRecord, capture, read_records
 from playhead.kafka.reconnecting import ReconnectingAdmin
 from playhead.kafka.topics import Ends, Topic, describe_topics, list_topics, partition_ends
 from playhead.kafka.transactions_seen import OpenTransaction, list_open_transactions
@@ -92,9 +92,9 @@ class TopicLogs:
         """
         partitions = [span.partition for span in spans]
 
-        def read(admin: Admin, _patience: Deadline) -> list[Record]:
+        def read(admin: Admin, _patience: Deadline) -> list[LogRecord]:
             captured = capture(admin, spans[0].topic, deadline, partitions=partitions, committed=committed)
-            found: list[Record] = []
+            found: list[LogRecord] = []
             for span in spans:
                 narrow = captured.narrowed({span.partition: (span.start, span.end)})
                 objects = (one for one in read_records(admin, narrow, deadline) if _may_be_object(one.value))

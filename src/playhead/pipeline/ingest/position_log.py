@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from playhead.connect.keys import OffsetKey, decode_value, encode_new_key
 from playhead.errors import Busy
 from playhead.kafka.client import Admin
-from playhead.kafka.log import Captured, Record, capture, read_latest, read_messages, read_records
+from playhead.kafka.log import Captured, LogRecord, capture, read_latest, read_messages, read_records
 from playhead.kafka.murmur2 import partition_of
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.reconnecting import ANSWER_SECONDS, ReconnectingAdmin
@@ -45,7 +45,7 @@ class PositionLog:
         self.topic = topic
         self._admin = ReconnectingAdmin(settings)
         self._ends: dict[int, int] = {}
-        self._newest: dict[bytes, Record] = {}
+        self._newest: dict[bytes, LogRecord] = {}
         self._lock = threading.Lock()
 
     def find(self, connector: str, partitions: Sequence[Map], deadline: Deadline) -> StoredPosition:
@@ -87,7 +87,7 @@ class PositionLog:
     def _refresh(self, admin: Admin, deadline: Deadline) -> None:
         captured = capture_settled(admin, self.topic, deadline)
         if not self._ends:
-            records: Sequence[Record] = read_latest(admin, captured, deadline).records
+            records: Sequence[LogRecord] = read_latest(admin, captured, deadline).records
         else:
             records = list(read_records(admin, captured.narrowed(_since(captured, self._ends)), deadline))
         for record in records:
@@ -114,7 +114,7 @@ class PositionLog:
         return StoredPosition(keys[0], home, None, keys, (), dict(self._ends))
 
 
-def _is_newer(record: Record, known: Record | None) -> bool:
+def _is_newer(record: LogRecord, known: LogRecord | None) -> bool:
     """Within a partition the log's order counts and no clock: tasks of one step write on different machines."""
     return known is None or known.partition == record.partition or record.timestamp_ms >= known.timestamp_ms
 

@@ -26,7 +26,7 @@ class Point:
     id: int | None = None
 
 
-class Pace:
+class ChunkPace:
     """How much wider than its rows a span of ids may be, learned from the step before."""
 
     def __init__(self) -> None:

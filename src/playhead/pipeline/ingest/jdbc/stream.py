@@ -17,7 +17,7 @@ from playhead.errors import Invalid, Refused
 from playhead.model import Map
 from playhead.pipeline.ingest.jdbc.chunks import (
     MOST_ROWS,
-    Pace,
+    ChunkPace,
     Point,
     TimeCut,
     cut_ids,
@@ -178,7 +178,7 @@ class JdbcStream:
     relation: Relation
     reading: StreamOptions = field(default_factory=StreamOptions)
     began: int | None = None
-    _pace: Pace = field(default_factory=Pace, init=False)
+    _pace: ChunkPace = field(default_factory=ChunkPace, init=False)
     _cleared: int | None = field(default=None, init=False)
 
     @property
