@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
 .PHONY: help
-help: ## print this
+help: ## print this list
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/make \1|\2/' | awk -F'|' '{printf "  %-12s %s\n", $$1, $$2}'
 
 .PHONY: setup
@@ -23,7 +23,7 @@ $(READY): requirements.lock pyproject.toml
 	@touch $(READY)
 
 .PHONY: demo
-demo: setup ## start the lab and tell the whole story on it
+demo: setup ## start the lab and run the demo on it
 	@$(BIN)/playhead demo
 
 .PHONY: lint
@@ -38,7 +38,7 @@ test: lint ## lint, then every test on real parts (about 30 minutes on 2 cores)
 	$(BIN)/pytest -m "not soak" -n 2 --dist loadfile
 
 .PHONY: soak
-soak: setup ## the long runs: many kills, large grids, many examples
+soak: setup ## long tests: many kills, large grids, many examples
 	HYPOTHESIS_PROFILE=soak $(BIN)/pytest tests/unit --timeout 1800
 	$(BIN)/pytest -m soak --timeout 3600
 
@@ -47,7 +47,7 @@ bench: setup ## speed against named peers; needs kcat and jq
 	$(BIN)/python benchmarks/run.py
 
 .PHONY: format
-format: setup ## let ruff format and mend the code
+format: setup ## format the code with ruff and apply its fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

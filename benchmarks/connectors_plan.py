@@ -1,7 +1,7 @@
 """A plan of 200 connectors as a whole process, against the same validate calls made with curl under `xargs -P 8`.
 
-Both ask the same worker for the validation of the same 200 configs, in turn; the median of the rounds counts. Ours also reads
-what runs, compares, looks for keys that nobody reads and writes the plan. curl only sends and throws the answers away.
+Both request validation of the same 200 configs from the same worker, in turn; the median of the rounds counts. Ours also reads
+the running connectors, compares, finds unused keys and writes the plan. curl only sends and discards the answers.
 """
 
 import json
@@ -38,7 +38,7 @@ def _measured(lab: Lab, folder: Path) -> Iterator[str]:
     ours: list[float] = []
     for _ in range(ROUNDS + 1):
         theirs.append(_timed(curl, folder, expected=0))
-        ours.append(_timed(playhead, folder, expected=1))  # nothing is there yet: the plan differs
+        ours.append(_timed(playhead, folder, expected=1))  # no connector exists yet: the plan differs
     peer, own = statistics.median(theirs[1:]), statistics.median(ours[1:])  # the first of each warms the worker
     yield f"curl under xargs -P 8: {peer:.3f} s (best {min(theirs):.3f} s), {CONNECTORS} validations, median of {ROUNDS}"
     yield f"playhead connectors plan: {own:.3f} s (best {min(ours):.3f} s), median of {ROUNDS}"
@@ -54,7 +54,7 @@ def _files(folder: Path) -> tuple[Path, Path]:
         config = {
             "connector.class": PLUGIN,
             "tasks.max": "1",
-            "file": f"/tmp/input-{n}.txt",  # noqa: S108  (only a text that is validated)
+            "file": f"/tmp/input-{n}.txt",  # noqa: S108  (a text that is only validated)
             "topic": f"lines-{n}",
             "transforms": "stamp",
             "transforms.stamp.type": "org.apache.kafka.connect.transforms.InsertField$Value",

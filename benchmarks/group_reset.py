@@ -1,7 +1,7 @@
 """A group reset as a whole process: `playhead groups reset ... --execute` against Kafka's own ConsumerGroupCommand.
 
 Both move the same group in all partitions of one topic, in turn, on the same broker; the median of the rounds counts. The JVM
-gets the flags that kafka-consumer-groups.sh gives it. Ours also compares before it writes, keeps a journal and reads back.
+gets the flags that kafka-consumer-groups.sh gives it. Ours also compares before it writes, writes a journal and reads back.
 """
 
 import os
@@ -93,7 +93,7 @@ def _playhead(lab: Lab, offset: int) -> list[str]:
 
 
 def _check(settings: ClientSettings, offset: int) -> None:
-    """Both must have done it: the tool of the JVM ends with 0 even when it did nothing."""
+    """Checks the result of both: the Java tool exits with 0 even if it changed nothing."""
     deadline = Deadline(30)
     with Admin(settings, deadline) as admin:
         found = {committed.offset for committed in list_committed(admin, GROUP, deadline).values()}

@@ -1,7 +1,7 @@
 """`playhead offsets list -o json` of 200,000 live keys in 1,000,000 records, against `kcat -C -e | jq -c .` over the same topic.
 
 Both are whole processes that read the whole topic from the same broker in one run, in turn; the best of three counts for each.
-The bare reading (`read_latest`, without decoding and printing) is told beside them.
+Reading alone (`read_latest`, without decoding and printing) is reported too.
 """
 
 import os
@@ -29,7 +29,9 @@ FORMAT = '{"Key": %k, "Payload": %s, "Partition": %p, "Offset": %o, "Timestamp":
 def measure() -> Iterator[str]:
     for program in ("kcat", "jq"):
         if shutil.which(program) is None:
-            raise NotFound("program", program, hint="install it with your package manager: it is the peer")
+            raise NotFound(
+                "program", program, hint="install it with your package manager: the benchmark compares with it"
+            )
     with tempfile.TemporaryDirectory() as folder:
         lab = Lab(Path(folder) / "lab")
         lab.up(LabOptions(workers=0, postgres=False))
@@ -82,7 +84,7 @@ def _fill(settings: ClientSettings, deadline: Deadline) -> None:
 
 
 def _playhead(server: str) -> float:
-    """Peak memory in MB. What it prints must be JSON with every key."""
+    """Peak memory in MB. The output must be JSON with every key."""
     command = [str(Path(sys.executable).parent / "playhead"), "offsets", "list", "-o", "json"]
     with tempfile.TemporaryFile() as out:
         process = subprocess.Popen([*command, "--store", f"kafka://{server}/{TOPIC}"], stdout=out)

@@ -1,7 +1,7 @@
 """The commit of a sink's step in the ledger: SQLite in a file, and PostgreSQL; with the ledger's smallest write as the peer.
 
-Every claim of the step closes one range with one file. The ledger already knows 10,000 ranges of the pipeline. PostgreSQL is the
-lab's own, started again with fsync: without it a commit would cost too little. Only the commit is timed, not the plan before it.
+Every claim of the step closes one range with one file. The ledger already has 10,000 ranges of the pipeline. PostgreSQL is the
+lab's, restarted with fsync: without it a commit would be too cheap. Only the commit is timed, not the plan before it.
 """
 
 import statistics
@@ -43,7 +43,7 @@ def _restart_with_fsync(lab: Lab) -> None:
     lab.stop("postgres")
     known = LabFile.load(lab.folder)
     if known is None:
-        raise SystemExit("the lab is gone")
+        raise SystemExit("the lab no longer exists")
     part = postgres_part(lab.folder, known)
     part.prepare()
     start_process([word.replace("fsync=off", "fsync=on") for word in part.command()], part.log, lab.folder)
@@ -56,12 +56,12 @@ def _measured(words: str, url: str) -> Iterator[str]:
     with open_ledger(url, 30) as ledger:
         bench = _Bench(RangeLedger(ledger))
         bench.fill()
-        yield f"{words}: a heartbeat, which updates one row: {_told(bench.beats())}"
+        yield f"{words}: a heartbeat, which updates one row: {_summary(bench.beats())}"
         for size in SIZES:
-            yield f"bar: a commit of {size} claims under {BAR_MS} ms; {words}: {_told(bench.commits(size))}"
+            yield f"bar: a commit of {size} claims under {BAR_MS} ms; {words}: {_summary(bench.commits(size))}"
 
 
-def _told(times: Sequence[float]) -> str:
+def _summary(times: Sequence[float]) -> str:
     middle, best, worst = statistics.median(times), min(times), max(times)
     return f"{1000 * middle:.1f} ms (best {1000 * best:.1f}, worst {1000 * worst:.1f}), median of {len(times)}"
 
@@ -74,7 +74,7 @@ class _Bench:
         ranges.adopt(self.claim, self.ends)
 
     def fill(self) -> None:
-        """What earlier runs have delivered."""
+        """Adds the ranges of earlier runs."""
         self._commit(self._planned(max(SIZES), files=100))
 
     def beats(self) -> list[float]:
@@ -88,7 +88,7 @@ class _Bench:
         return times[WARM_UP:]
 
     def _planned(self, size: int, files: int) -> list[Done]:
-        """A step over the first `size` partitions, as it is when all its files are written."""
+        """A step over the first `size` partitions, after all its files are written."""
         done: list[Done] = []
         for log in list(self.ends)[:size]:
             start = self.ends[log]
@@ -100,7 +100,7 @@ class _Bench:
 
     def _commit(self, done: Sequence[Done]) -> None:
         if not self.ranges.commit_all(self.claim, done):
-            raise SystemExit("it was committed before")
+            raise SystemExit("the step was already committed")
 
 
 def _closed(span: OffsetRange) -> ClosedRange:

@@ -1,7 +1,7 @@
 """Runs every benchmark, each against a named peer in the same run: `make bench`.
 
-`python benchmarks/run.py [NAME ...] [--record]` prints what it measures; with `--record` it is added to RESULTS.md, with the
-date, the machine and the command.
+`python benchmarks/run.py [NAME ...] [--record]` prints the results; `--record` also adds them to RESULTS.md, with date,
+machine and command.
 """
 
 import os
@@ -34,7 +34,9 @@ RESULTS = Path(__file__).parent / "RESULTS.md"
 
 
 def main() -> None:
-    os.environ["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp()  # no context of whoever runs this
+    os.environ["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"] = (
+        tempfile.mkdtemp()
+    )  # ignores the contexts of the user
     words = sys.argv[1:]
     names = [word for word in words if not word.startswith("--")] or list(BENCHMARKS)
     lines: list[str] = []

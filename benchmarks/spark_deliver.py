@@ -1,9 +1,9 @@
 """Topic -> files on Spark, exactly once, against Kafka's own ConsumerPerformance on the same topic.
 
 4 partitions of JSON records of about 100 bytes; broker and Spark share the machine. Warm: the best of several runs,
-each under another name and into another place. `ROWS=20000000` in the environment measures another size, `FLAT=20000000` another
-length of the long run, whose cost per record is compared to that of ROWS / 2 records. The last lines are a peer of the files: a
-real Connect worker that writes the same topic as text, after the session has ended.
+each with another name and target. `ROWS=20000000` in the environment sets another size, `FLAT=20000000` another length of the
+long run, whose cost per record is compared to that of ROWS / 2 records. The last lines compare with a real Connect worker that
+writes the same topic as text, after the session has ended.
 """
 
 import os
@@ -54,7 +54,7 @@ def _value(number: int) -> bytes:
 
 
 def _worker(lab: Lab, folder: Path) -> Iterator[str]:
-    records = ROWS + SMALL_STEPS * SMALL  # with those of the small steps
+    records = ROWS + SMALL_STEPS * SMALL  # including those of the small steps
     with connect_worker(lab) as url:
         for tasks in (1, 2):
             rounds = [sink_rate(url, TOPIC, records, folder / f"lines{tasks}{n}", tasks) for n in range(ROUNDS)]
@@ -86,10 +86,10 @@ class _Bench(Runner):
         yield from self._growing()
 
     def _consumer(self) -> float:
-        """As it counts itself: records per second of fetching, without the time to join its group."""
+        """The rate it reports: records per second of fetching, without the time to join its group."""
         at = ["--bootstrap-server", self.lab.bootstrap_servers, "--topic", TOPIC, "--num-records", str(ROWS)]
-        told = self.lab.tool(CONSUMER, *at, seconds=300).strip().splitlines()
-        fields = dict(zip((name.strip() for name in told[0].split(",")), told[-1].split(","), strict=True))
+        lines = self.lab.tool(CONSUMER, *at, seconds=300).strip().splitlines()
+        fields = dict(zip((name.strip() for name in lines[0].split(",")), lines[-1].split(","), strict=True))
         return float(fields["fetch.nMsg.sec"])
 
     def _files(self, form: str) -> float:
@@ -110,7 +110,7 @@ class _Bench(Runner):
         return min(times)
 
     def _growing(self) -> Iterator[str]:
-        """A topic when it is short and when it is long, in steps of the same size."""
+        """A short and a long topic, in steps of the same size."""
         fill(self.lab, LONG, range(SHORT), _value)
         short = statistics.median(self._long(f"short{number}", SHORT) for number in range(ROUNDS))
         fill(self.lab, LONG, range(SHORT, FLAT), _value)
@@ -123,7 +123,7 @@ class _Bench(Runner):
         yield f"of its {len(steps) + 1} steps the median of the second half took {ratio:.2f} of the time of the first half's"
 
     def _long(self, name: str, records: int) -> float:
-        """One file per claim. The transaction's marker is in the claim, too: it must not make a step of its own."""
+        """One file per claim. The transaction marker is part of the claim: it must not cause a step of its own."""
         each = -(-SHORT // PARTITIONS)
         config = self._config(name, LONG) | {"flush.size": str(each)}
         rate = self.timed(name, config, records, rows_per_chunk=each + 1)
@@ -131,7 +131,7 @@ class _Bench(Runner):
         return rate
 
     def _steps(self, name: str) -> list[float]:
-        """Seconds from commit to commit."""
+        """Seconds between commits."""
         found = RangeLedger(self.ledger).list_ranges(self.home.cluster_id, name)
         at = sorted({one.seq: one.committed_at for one in found}.values())
         return [(later - earlier).total_seconds() for earlier, later in pairwise(at)]

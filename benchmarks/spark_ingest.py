@@ -1,7 +1,7 @@
 """JDBC -> topic on Spark, exactly once and byte-exact, against the same JDBC read to Spark's noop sink in the same session.
 
 One table of 2,000,000 rows and 5 columns in PostgreSQL; broker, database and Spark share the machine. Cold is the first run of
-the session, warm the best of the next ones. `ROWS=10000000` in the environment measures another size.
+the session, warm the best of the next ones. `ROWS=10000000` in the environment sets another size.
 """
 
 import os
@@ -96,7 +96,7 @@ class _Bench(Runner):
         return rows / (time.perf_counter() - started)
 
     def _eight(self, name: str, rows: int) -> float:
-        """So many tables, a connector for each, at once."""
+        """All tables at once, one connector each."""
         tables = [f"{name}_{number}" for number in range(TABLES)]
         for table in tables:
             if not self.lab.psql(f"SELECT to_regclass('{table}')"):
@@ -107,7 +107,7 @@ class _Bench(Runner):
         return done / (time.perf_counter() - started)
 
     def _growing(self) -> Iterator[str]:
-        """A small and a large table, chunks of the same size: what a row costs, and what stays behind in the driver."""
+        """A small and a large table in chunks of the same size: the cost per row, and the memory of the driver."""
         self.lab.psql(COPY.format(name="bench_small", rows=ROWS // 2))
         self.lab.psql(COPY.format(name="bench_large", rows=ROWS))
         for _ in range(LARGE - 1):
@@ -133,7 +133,7 @@ class _Bench(Runner):
         return resident / 1e6, (runtime.totalMemory() - runtime.freeMemory()) / 1e6
 
     def _small(self) -> float:
-        """New rows behind a position: one step, from the start of the round to its end."""
+        """New rows after a position: one step, from the start of the round to its end."""
         self.lab.psql(SMALL_STEP)
         started = time.perf_counter()
         self._run("cold")

@@ -1,8 +1,8 @@
-"""Topic -> rows of PostgreSQL on Spark, exactly once, against psql's COPY of the very same rows into a table of the same kind.
+"""Topic -> rows of PostgreSQL on Spark, exactly once, against psql's COPY of the same rows into a table of the same kind.
 
 Three shapes: short rows without a key, the same rows with a primary key, and rows of 20 columns. Broker, database and Spark share
-the machine, and the peer has nothing to read but a file. Warm: the best of several runs, each into a table of its own. The first
-of these tables is the peer's: its rows are what COPY loads, its definition is that of COPY's table.
+the machine; COPY reads only a file. Warm: the best of several runs, each into a separate table. COPY loads the rows of the first
+of these tables, into a table with the same definition.
 """
 
 import subprocess
@@ -30,10 +30,10 @@ def _short(number: int) -> bytes:
 
 
 def _long(number: int) -> bytes:
-    whole = b",".join(b'"i%d":%d' % (at, number * (at + 3) % 1_000_003) for at in range(8))
+    integers = b",".join(b'"i%d":%d' % (at, number * (at + 3) % 1_000_003) for at in range(8))
     floats = b",".join(b'"d%d":%.4f' % (at, number / (at + 7)) for at in range(4))
     texts = b",".join(b'"t%d":"%016x"' % (at, (number + at) * 0x9E3779B97F4A7C15 % 2**64) for at in range(6))
-    return b'{"id":%d,%s,%s,%s,"b":%s}' % (number, whole, floats, texts, b"true" if number % 3 else b"false")
+    return b'{"id":%d,%s,%s,%s,"b":%s}' % (number, integers, floats, texts, b"true" if number % 3 else b"false")
 
 
 def _schema(types: Mapping[str, str]) -> str:

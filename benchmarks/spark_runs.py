@@ -1,4 +1,4 @@
-"""What the benchmarks of the Spark engine share: a lab in a folder of its own, and runs in a session that is up already."""
+"""Shared by the benchmarks of the Spark engine: a lab in a temporary folder, and runs in an existing session."""
 
 import os
 import tempfile
@@ -33,7 +33,7 @@ value.converter.schemas.enable=false
 
 @contextmanager
 def bench_lab() -> Iterator[tuple[Lab, Path, Context]]:
-    """A broker and PostgreSQL, a folder for whatever else is needed, and a context that leads to them."""
+    """A lab with a broker and PostgreSQL, a temporary folder, and a context for them."""
     with tempfile.TemporaryDirectory() as folder:
         lab = Lab(Path(folder) / "lab")
         lab.up(LabOptions(workers=0))
@@ -53,7 +53,7 @@ def make_topic(lab: Lab, name: str, partitions: int, **config: str) -> None:
 
 
 def fill(lab: Lab, topic: str, numbers: range, value: Callable[[int], bytes]) -> None:
-    """Each partition in one transaction."""
+    """Fills each partition in one transaction."""
     with BulkProducer(ClientSettings({"bootstrap.servers": lab.bootstrap_servers}), "fill", Deadline(600)) as producer:
         for partition in range(PARTITIONS):
             ours = numbers[partition::PARTITIONS]
@@ -72,7 +72,7 @@ class Runner:
         self.home = find_home(context, Deadline(30))
 
     def run(self, specs: Sequence[ConnectorSpec], rows_per_chunk: int = 1_000_000) -> int:
-        """The rows of all of them; the first error ends the benchmark."""
+        """The total number of rows. The first error ends the benchmark."""
         run = SparkRun(self.context, self.home, self.ledger, self.spark, RunOptions(rows_per_chunk=rows_per_chunk))
         done = run.run(check_specs(specs, self.home.worker)).connectors
         for one in done:

@@ -1,6 +1,6 @@
 """Lines per second of a real Connect worker's FileStreamSink: plain text by StringConverter, at least once.
 
-The worker is the lab's own and runs only while it is measured. Its consumers fetch as they come, with Kafka's defaults.
+The worker belongs to the lab and runs only while it is measured. Its consumers use Kafka's defaults.
 """
 
 import time
@@ -19,7 +19,7 @@ STRING = "org.apache.kafka.connect.storage.StringConverter"
 
 @dataclass(frozen=True, slots=True)
 class SinkRate:
-    """Lines per second from the last look at an empty file, and from the request that made the connector, to the last line."""
+    """Lines per second up to the last line, since the file was last seen empty and since the connector was created."""
 
     written: float
     whole: float
@@ -27,7 +27,7 @@ class SinkRate:
 
 @contextmanager
 def connect_worker(lab: Lab) -> Iterator[str]:
-    """The URL of a worker that the lab has only inside of the block."""
+    """The URL of a worker that runs only inside the block."""
     lab.up(LabOptions(workers=1))
     try:
         yield lab.connect_urls[0]
@@ -36,7 +36,7 @@ def connect_worker(lab: Lab) -> Iterator[str]:
 
 
 def sink_rate(url: str, topic: str, records: int, file: Path, tasks: int) -> SinkRate:
-    """Of a new connector, named like the file; both are removed afterwards."""
+    """The rate of a new connector, named like the file. Both are deleted afterwards."""
     config = {
         "connector.class": SINK,
         "tasks.max": str(tasks),
@@ -56,8 +56,8 @@ def sink_rate(url: str, topic: str, records: int, file: Path, tasks: int) -> Sin
 
 
 def _watched(file: Path, records: int) -> tuple[float, float]:
-    """When the file was last seen empty, and when all its lines were there. Looks every 10 ms, and no further than the end that
-    it saw: a reader that follows the writer would never be done, and take a core from it."""
+    """When the file was last seen empty, and when it had all lines. Polls every 10 ms, and reads only up to the size it found: a
+    reader that follows the writer would never finish, and would take a core from it."""
     lines, deadline = 0, Deadline(60 + records / 10_000)
     first = now = time.perf_counter()
     with file.open("rb", buffering=0) as source:

@@ -1,7 +1,7 @@
-"""A plain script: plans connector files and, if asked to, applies them.
+"""Plans connector files and, with --execute, applies them.
 
 python examples/apply_connectors.py examples/file_source.yaml            # shows the plan
-python examples/apply_connectors.py examples/file_source.yaml --execute  # carries it out
+python examples/apply_connectors.py examples/file_source.yaml --execute  # executes it
 """
 
 import sys

@@ -1,11 +1,11 @@
-"""Orders from a topic become invoices in a database, exactly once.
+"""Writes orders from a topic as invoices to a database, exactly once.
 
-    playhead lab up                                   # a Kafka to play with; it becomes the current context
+    playhead lab up                                   # a local Kafka; it becomes the current context
     python examples/consume_orders.py sqlite:///invoices.db
 
-An order is JSON: {"id": 17, "customer": "ann", "cents": 4200}. What is no order goes to the table `rejects` with the place where
-it lies, so that one bad record does not stop the others. Stop it with Ctrl-C or SIGTERM, kill it, start a second one: every order
-is invoiced once.
+An order is JSON: {"id": 17, "customer": "ann", "cents": 4200}. Other records go to the table `rejects` with topic, partition and
+offset, so that one bad record does not stop the others. You can stop it with Ctrl-C or SIGTERM, kill it, or start a second
+instance: every order is invoiced once.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def sorted_out(records: Sequence[Record]) -> tuple[list[Row], list[Row]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Orders become invoices, exactly once.")
+    parser = argparse.ArgumentParser(description="Writes orders as invoices, exactly once.")
     parser.add_argument("store", help="sqlite:///invoices.db or postgresql://user@host/database")
     parser.add_argument("--topic", default="orders")
     parser.add_argument("--group", default="billing")
@@ -71,7 +71,9 @@ def main() -> None:
                     tx.execute(INVOICE, invoices)
                     tx.execute(REJECT, rejects)
             except Fenced as error:
-                sys.stderr.write(f"not committed: {error.what}\n")  # the next batch comes from where the other one is
+                sys.stderr.write(
+                    f"not committed: {error.what}\n"
+                )  # the next batch starts at the other consumer's position
             else:
                 sys.stdout.write(f"{len(invoices)} invoices, {len(rejects)} rejects: {batch.ranges!r}\n")
 

@@ -1,4 +1,4 @@
-"""A delete script: connectors by name or pattern. Their offsets stay, unless --offsets is given.
+"""Deletes connectors by name or pattern. Their offsets stay, unless --offsets is given.
 
 python examples/delete_connectors.py 'log_*'                       # shows what would happen
 python examples/delete_connectors.py 'log_*' --offsets --execute   # deletes them and their offsets

@@ -1,4 +1,4 @@
-"""The connectors of jdbc_tables.yaml, made by a program: for the day on which the list of tables comes from somewhere else.
+"""The connectors of jdbc_tables.yaml, created by a program, e.g. if the list of tables comes from another system.
 
 playhead connectors plan -f examples/jdbc_tables.py
 """
@@ -6,7 +6,7 @@ playhead connectors plan -f examples/jdbc_tables.py
 from collections.abc import Iterator
 
 CODE_TABLES = ("countries", "currencies", "units")
-LOG_TABLES = {"login": "id", "purchase": "purchase_id", "chat": "id"}  # table -> its growing key
+LOG_TABLES = {"login": "id", "purchase": "purchase_id", "chat": "id"}  # table -> its incrementing column
 
 DATABASE = {
     "connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector",

@@ -10,7 +10,7 @@ def connectors() -> list[dict[str, object]]:
     config: dict[str, object] = {
         "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
         "tasks.max": 1,
-        "file": "/tmp/same.txt",  # noqa: S108 - the place the other three files name, too
+        "file": "/tmp/same.txt",  # noqa: S108 - the same path as in the other three files
         "topic": "same",
         "topic.creation.default.partitions": 1,
         "topic.creation.default.replication.factor": -1,

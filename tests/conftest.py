@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from kafka_jvm import KAFKA_JVM
 from playhead.connect.rest import Rest
 from playhead.errors import NotFound
 from playhead.kafka.client import Admin
@@ -20,7 +22,12 @@ from playhead.kafka.topics import create_topic, get_topic
 from playhead.lab import Lab, LabOptions
 from playhead.model import Deadline
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 HERE = Path(__file__).parent
+RERUN_LINES = pytest.StashKey[list[str]]()
+FAILED = pytest.StashKey[bool]()
 RERUNS = int(os.environ.get("TEST_RERUNS", "1"))
 
 # A JVM of a test lives for seconds or minutes: the quick compiler and the simple collector save it almost half of its work.
@@ -41,11 +48,45 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=RERUNS))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """A fault that did not show itself again is a fault: with all that it said."""
-    for report in terminalreporter.stats.get("rerun", ()):
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """A failure that did not come again is a failure: with its whole trace here, and as the last lines printed."""
+    found = terminalreporter.stats.get("rerun", ())
+    for report in found:
         terminalreporter.section(f"RERUN {report.nodeid}")
         terminalreporter.write_line(report.longreprtext)
+    config.stash[RERUN_LINES] = [f"  {report.nodeid}: {_first_error(report.longreprtext)}" for report in found]
+
+
+def _first_error(trace: str) -> str:
+    errors = [line[1:].strip() for line in trace.splitlines() if line.startswith("E ")]
+    return errors[0] if errors else trace.strip().splitlines()[-1]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if RERUN_LINES in config.stash:
+        lines = config.stash[RERUN_LINES]
+        os.write(1, ("\n".join([f"tests run a second time: {len(lines)}", *lines]) + "\n").encode())
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    outcome = yield
+    if outcome.get_result().failed:
+        item.stash[FAILED] = True
+
+
+@pytest.fixture(autouse=True)
+def whole_lab(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a failed test left broken in the shared lab is repaired before the next test, or its second try, meets it."""
+    yield
+    if request.node.stash.get(FAILED, False) and "lab" in request.fixturenames:
+        shared: Lab = request.getfixturevalue("lab")
+        for part in shared.status():
+            if part.state == "paused":
+                shared.resume(part.name)
+            elif part.state != "up":
+                shared.start(part.name)
 
 
 @pytest.fixture(autouse=True)
@@ -88,13 +129,16 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[LabOpti
     made: list[Lab] = []
 
     def make(options: LabOptions) -> Lab:
-        lab = Lab(tmp_path_factory.mktemp("lab"))
+        lab = Lab(tmp_path_factory.mktemp("lab"), KAFKA_JVM.tool)
         made.append(lab)
         lab.up(options)
         return lab
 
     yield make
     for lab in made:
+        for part in lab.status():
+            if part.state != "down":
+                lab.kill(part.name)  # a clean stop takes its time, and nothing of this lab is needed any more
         lab.down()
         assert [part.name for part in lab.status() if part.state != "down"] == []
 
@@ -114,13 +158,8 @@ def make_shared_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
 
 @pytest.fixture(scope="session")
 def lab(make_shared_lab: Callable[[LabOptions], Lab]) -> Lab:
-    """One broker and one exactly-once worker, shared by all tests that leave them running."""
-    return make_shared_lab(LabOptions(postgres=False))
-
-
-@pytest.fixture(scope="session")
-def team_lab(make_shared_lab: Callable[[LabOptions], Lab]) -> Lab:
-    """One broker and PostgreSQL, shared by all tests that consume or keep a ledger. A member that dies is noticed soon."""
+    """One broker, one exactly-once worker and PostgreSQL, shared by all tests of this process that leave them running. The broker
+    notices soon that a member of a group died."""
     quick = {
         "group.min.session.timeout.ms": "500",
         "group.consumer.min.heartbeat.interval.ms": "300",
@@ -129,7 +168,23 @@ def team_lab(make_shared_lab: Callable[[LabOptions], Lab]) -> Lab:
         "group.consumer.session.timeout.ms": "1500",
         "offsets.topic.num.partitions": "1",
     }
-    return make_shared_lab(LabOptions(workers=0, postgres=True, broker_overrides=quick))
+    return make_shared_lab(LabOptions(broker_overrides=quick))
+
+
+@pytest.fixture(scope="session")
+def s3_lab(make_shared_lab: Callable[[LabOptions], Lab]) -> Lab:
+    """An S3 server, for the few tests that need one."""
+    return make_shared_lab(LabOptions(workers=0, postgres=False, extras=("s3",)))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """One session for all tests of this process."""
+    from playhead.pipeline.spark import SparkOptions, spark_session
+
+    with spark_session(SparkOptions("local[2]")) as session:
+        session.sparkContext.setLogLevel("OFF")
+        yield session
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""Resolves the roots of each jar set and pins what they pull in: `python tools/pin_jars.py [SET ...]`.
+"""Resolves the roots of each jar set and pins their dependencies: `python tools/pin_jars.py [SET ...]`.
 
-Run it to move to another Kafka or S3Proxy version, look at the difference, commit the list.
+To change a version, e.g. of Kafka or S3Proxy, edit it here, run this, review the diff and commit the list.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ ROOTS = {
             "kafka-tools",
         )
     ]
-    + ["org.apache.logging.log4j:log4j-slf4j-impl:2.25.3"],  # without a binding a worker that dies says nothing
+    + ["org.apache.logging.log4j:log4j-slf4j-impl:2.25.3"],  # without a binding a worker that fails logs nothing
     "s3": ["org.gaul:s3proxy:4.1.0"],
     "debezium": ["io.debezium:debezium-connector-postgres:3.6.0.Final:plugin@tar.gz"],
     "spark-kafka": [
@@ -39,7 +39,7 @@ ROOTS = {
     ],
     "jdbc": ["org.postgresql:postgresql:42.7.12", "org.xerial:sqlite-jdbc:3.50.3.0"],
 }
-# These are whole as named: a plugin archive, and what PySpark's own jar folder lacks.
+# Pinned without dependencies: a plugin archive, and what PySpark's own jar folder lacks.
 EXACT = {"debezium", "spark-kafka", "jdbc"}
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/commands.md from the commands' own help: `python tools/write_docs.py`. A test checks that it is up to date."""
+"""Writes docs/commands.md from the help of the commands: `python tools/write_docs.py`. A test checks that it is up to date."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def command_reference() -> str:
 
 def _pages(command: click.Command, name: str, parent: click.Context | None) -> list[str]:
     context = click.Context(command, info_name=name, parent=parent, terminal_width=100, max_content_width=100)
-    command._help_option = None  # click keeps the option of whoever asked first, perhaps without the root's -h
+    command._help_option = None  # click caches the option of the first caller, possibly without the root's -h
     title = context.command_path
     pages = [f"## {title}\n\n```\n{command.get_help(context)}\n```\n"]
     if isinstance(command, click.Group):

@@ -1,15 +1,15 @@
-"""Entry points of the two commands. Kept free of imports: start-up is a feature."""
+"""Entry points of the two commands. No top-level imports, to keep start-up fast."""
 
 import sys
 
 
 def main() -> None:
-    if sys.argv[1:] == ["--version"]:  # answered before click is loaded: scripts ask this often
+    if sys.argv[1:] == ["--version"]:  # answered before click is loaded: scripts call this often
         from playhead import __version__
 
         try:
-            print(f"playhead {__version__}", flush=True)  # noqa: T201  (no face is loaded yet)
-        except BrokenPipeError:  # the reader went away: as the other commands end then
+            print(f"playhead {__version__}", flush=True)  # noqa: T201  (the output layer is not loaded yet)
+        except BrokenPipeError:  # the reader closed the pipe: same exit code as the other commands
             import os
 
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,14 +1,14 @@
 """Topics at a Python prompt: `from playhead import broker`, then `broker.show_topics()`.
 
     broker.show_topics("shop-*")                     a table; also a list of rows
-    broker.show_topic("orders")                      one topic in full
+    broker.show_topic("orders")                      one topic with all details
     broker.show_records("orders", last=5)            its newest records
-    broker.create_topic("orders", partitions=3)      the plan; with execute=True it is carried out
+    broker.create_topic("orders", partitions=3)      the plan; execute=True executes it
     broker.alter_topic("orders", partitions=6)
     broker.delete_topic("orders")
 
-Every function takes `context`: the name of a context of playhead.toml, a `Context`, or nothing for the one in force. The rules
-and errors are those of the command line: nothing is changed without `execute=True`. What comes back prints itself as a table.
+Every function takes `context`: the name of a context of playhead.toml, a `Context`, or None for the current one. Rules and errors
+are those of the command line: nothing is changed without `execute=True`. Results print themselves as tables.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ DEFAULT_LAST = 10
 
 
 class Shown(Sequence[T], Generic[T]):
-    """A row of things that prints itself as a table. `notes` are what there is to say about the whole."""
+    """A sequence that prints itself as a table. `notes` apply to the whole result."""
 
     def __init__(
         self, things: Sequence[T], listing: Callable[[Sequence[T]], Listing], notes: Sequence[str] = ()
@@ -64,7 +64,7 @@ class Shown(Sequence[T], Generic[T]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TopicDetails:
-    """One topic; every field of `topic` is an attribute of this one too."""
+    """One topic. Every field of `topic` is also an attribute of this object."""
 
     topic: "ShownTopic"
 
@@ -77,7 +77,7 @@ class TopicDetails:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Planned:
-    """What would be done. Call the function again with `execute=True` to have it done."""
+    """A plan that was not executed. Call the function again with `execute=True` to execute it."""
 
     plan: "TopicPlan"
 
@@ -88,14 +88,14 @@ class Planned:
     def __repr__(self) -> str:
         listing = plan_listing(self.plan)
         text = render(listing, "table") if listing.rows else listing.empty + "\n"
-        said = [f"warning: {warning}" for warning in self.plan.warnings]
-        said += [f"would be refused: {objection.what}; {objection.hint}" for objection in self.plan.objections]
-        said += [] if self.plan.is_empty else ["planned only: nothing was changed; execute=True carries it out"]
-        return text + "\n".join(clean(line) for line in said)
+        lines = [f"warning: {warning}" for warning in self.plan.warnings]
+        lines += [f"would be refused: {objection.what}; {objection.hint}" for objection in self.plan.objections]
+        lines += [] if self.plan.is_empty else ["planned only: nothing was changed; execute=True executes the plan"]
+        return text + "\n".join(clean(line) for line in lines)
 
 
 def show_topics(*patterns: str, internal: bool = False, context: str | Context | None = None) -> "Shown[TopicRow]":
-    """All topics, or those of these names and patterns. `internal`: Kafka's own, too."""
+    """All topics, or those that match these names and patterns. `internal`: include Kafka's internal topics."""
     from playhead.topics.listing import list_topic_rows
 
     with _session(context) as session:
@@ -104,7 +104,7 @@ def show_topics(*patterns: str, internal: bool = False, context: str | Context |
 
 
 def show_topic(name: str, *, context: str | Context | None = None) -> TopicDetails:
-    """One topic in full: partitions, settings, times, and who uses it."""
+    """One topic with all details: partitions, settings, times, groups and connectors that use it."""
     from playhead.topics.show import show_topic as shown
 
     with _session(context) as session:
@@ -120,7 +120,7 @@ def create_topic(
     execute: bool = False,
     context: str | Context | None = None,
 ) -> "Planned | Shown[TopicOutcome]":
-    """Make a topic; what is not said is the broker's choice. Nothing to do where it is there as wanted."""
+    """Create a topic. Omitted options use the broker's defaults. Does nothing if the topic already exists as requested."""
     from playhead.topics.admin import WantedTopic, plan_create
 
     wanted = WantedTopic(name, partitions, replication_factor, _texts(config))
@@ -138,7 +138,7 @@ def alter_topic(
     force: bool = False,
     context: str | Context | None = None,
 ) -> "Planned | Shown[TopicOutcome]":
-    """More partitions, other settings. `delete_config`: settings to leave to the broker again."""
+    """Add partitions, change settings. `delete_config`: settings to return to the broker's default."""
     from playhead.topics.admin import WantedTopic, plan_alter
 
     wanted = WantedTopic(name, partitions, None, _texts(config), tuple(delete_config))
@@ -149,14 +149,14 @@ def alter_topic(
 def delete_topic(
     *names: str, execute: bool = False, force: bool = False, context: str | Context | None = None
 ) -> "Planned | Shown[TopicOutcome]":
-    """Delete topics by name or pattern, records included. Refused while somebody alive uses one, unless forced."""
+    """Delete topics by name or pattern, records included. Refused while a topic is in use, unless forced."""
     from playhead.topics.admin import plan_delete
 
     with _session(context) as session:
         return _settled(session, plan_delete(session, names), execute=execute, force=force)
 
 
-def show_records(  # noqa: PLR0913  (at a prompt every option should be offered by its name)
+def show_records(  # noqa: PLR0913  (at a prompt, completion should offer every option)
     topic: str,
     *,
     last: int | None = None,
@@ -171,7 +171,7 @@ def show_records(  # noqa: PLR0913  (at a prompt every option should be offered 
     committed: bool = True,
     context: str | Context | None = None,
 ) -> "Shown[TopicRecord]":
-    """Records of a topic; the newest 10 unless it is said where to begin. All that are asked for are held in memory."""
+    """Records of a topic; the newest 10 unless a start is given. All requested records are held in memory."""
     from playhead.topics.records import Query, compile_grep, open_reading
 
     if (last, from_offset, from_time, limit) == (None, None, None, None):
@@ -196,7 +196,7 @@ def show_records(  # noqa: PLR0913  (at a prompt every option should be offered 
 
 
 def moment_of(given: str | datetime | None) -> datetime | None:
-    """A time, or how long ago it was: 2026-01-31T08:00:00, in UTC unless it has a zone, or PT1H30M."""
+    """A time (2026-01-31T08:00:00, in UTC unless it has a zone) or a duration before now (PT1H30M)."""
     from playhead.offsets.reset_options import parse_duration, parse_time
 
     if given is None or isinstance(given, datetime):
@@ -227,7 +227,7 @@ def _settled(
 
 
 def _texts(config: Mapping[str, object] | None) -> dict[str, str]:
-    """As Kafka writes them: `False` is false."""
+    """Values as Kafka writes them: `False` becomes `false`."""
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (config or {}).items()}
 
 

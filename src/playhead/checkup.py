@@ -1,4 +1,4 @@
-"""What a context reaches: the versions of everything that answers, and the faults in everything it names."""
+"""Checks of a context: the versions of its servers and libraries, and the faults in its files and settings."""
 
 import platform
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from playhead.pipeline.jars import java_version
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was looked at, and what is allowed but unwise."""
+    """The files that were checked, and notes on settings that are valid but not recommended."""
 
     files: list[str]
     notes: list[str]
@@ -53,7 +53,7 @@ def check_files(file: Path | None) -> Checked:
 
 
 def _path_fault(context: Context, key: str) -> Fault | None:
-    """A file that is named and cannot be had, at the line that names it."""
+    """The fault of a file that is missing or unreadable, at the line that names it."""
     setting = context.settings.get(key)
     if setting is None:
         return None
@@ -70,7 +70,7 @@ def _path_fault(context: Context, key: str) -> Fault | None:
 
 
 def _kafka_faults(context: Context, where: str) -> tuple[list[Fault], tuple[str, ...]]:
-    """librdkafka itself is asked whether it knows every setting; nothing is connected to."""
+    """Lets librdkafka validate every setting. Opens no connection."""
     try:
         settings = client_settings(context)
         make_admin(settings)
@@ -83,7 +83,7 @@ def _kafka_faults(context: Context, where: str) -> tuple[list[Fault], tuple[str,
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One part and what it says of itself. `fault` is why it said nothing."""
+    """One component and the version it reports. `fault`: why it reported none."""
 
     part: str
     version: str | None
@@ -92,7 +92,7 @@ class Version:
 
 
 def collect_versions(context: Context, deadline: Deadline) -> list[Version]:
-    """This client, its libraries, Java, Spark, every broker and worker of the context. Silence is said as such."""
+    """This client, its libraries, Java, Spark, every broker and worker of the context. No answer is reported as a fault."""
     return [
         Version("playhead", __version__),
         Version("python", platform.python_version()),

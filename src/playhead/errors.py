@@ -1,26 +1,26 @@
 """Every error Playhead raises, with the exit code of the command it ends.
 
-    PlayheadError                1  the answer is no
-    |-- NotFound                    a thing asked for by name is not there
+    PlayheadError                1  the request failed
+    |-- NotFound                    a named object does not exist
     |-- Rejected                    the server understood the request and declined it
     |   |-- RowsRefused             ... because of what is in some of the rows
     |   |-- AlreadyExists           ... because the name is taken
     |   `-- Busy                    ... for the moment: rebalance, stale config, no leader
     |-- PartFailed                  a part of the lab did not come up
-    |-- Invalid                  2  what the user wrote cannot be used
+    |-- Invalid                  2  the input is not valid
     |   |-- ConfigInvalid           one or more faults in files, each with its line
     |   `-- MissingExtra            an optional dependency is not installed
-    |-- Unreachable              3  nothing useful answered
-    |   |-- WrongProtocol           something answered, but not what was asked for
-    |   |-- Untrusted               the certificate does not convince
+    |-- Unreachable              3  no usable answer
+    |   |-- WrongProtocol           something answered, but in another protocol
+    |   |-- Untrusted               the certificate is not trusted
     |   |-- AccessDenied            credentials missing or not accepted
     |   `-- TimedOut                a read did not finish in time
-    |-- Refused                  4  a guard said no; nothing was written
+    |-- Refused                  4  a safety check failed; nothing was written
     |   `-- Fenced                  a newer writer with the same identity took over
-    `-- OutcomeUnknown           5  a write was sent and nobody can say whether it happened
+    `-- OutcomeUnknown           5  a write was sent; whether it happened is unknown
 
-The children differ by what the caller does next. Drivers translate the errors of their libraries into these, each in one
-table; nothing else crosses a layer. An error says what happened and, as `hint`, the way out.
+Subclasses differ by what the caller does next. Drivers translate the errors of their libraries into these, each in one
+table; no other error crosses a layer. An error says what happened and, as `hint`, how to fix it.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class PlayheadError(Exception):
 
 
 class NotFound(PlayheadError):
-    """Carries the names that are there, so that the answer to a typo is the right spelling."""
+    """`known`: the existing names, from which the hint suggests the right spelling."""
 
     def __init__(self, kind: str, name: str, known: Sequence[str] = (), hint: str | None = None) -> None:
         super().__init__(f"{kind} {name!r} does not exist", hint or near_names(name, known))
@@ -47,7 +47,7 @@ class NotFound(PlayheadError):
 
 
 class Rejected(PlayheadError):
-    """`status` and `message` are the server's own words."""
+    """`status` and `message` are as the server sent them."""
 
     def __init__(self, what: str, *, status: int | None = None, message: str = "", hint: str | None = None) -> None:
         super().__init__(what, hint)
@@ -56,7 +56,7 @@ class Rejected(PlayheadError):
 
 
 class RowsRefused(Rejected):
-    """A database did not take rows because of what is in them: others of them it may take."""
+    """A database refused rows because of their values. It may accept others of the same batch."""
 
 
 class AlreadyExists(Rejected):
@@ -64,14 +64,14 @@ class AlreadyExists(Rejected):
 
 
 class Busy(Rejected):
-    """Worth trying again; drivers do, until the deadline of the command."""
+    """Temporary. Drivers retry until the deadline of the command."""
 
 
 class PartFailed(PlayheadError):
     def __init__(
         self, part: str, what: str, log_tail: Sequence[str] = (), log: str = "", hint: str | None = None
     ) -> None:
-        super().__init__(f"{part} {what}", hint or (f"the whole log: {log}" if log else None))
+        super().__init__(f"{part} {what}", hint or (f"full log: {log}" if log else None))
         self.part = part
         self.log_tail = list(log_tail)
 
@@ -82,7 +82,7 @@ class Invalid(PlayheadError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong in one place. `where` is a file (or `-X`, an environment variable), `line` counts from 1."""
+    """One fault in one place. `where` is a file (or `-X`, an environment variable), `line` counts from 1."""
 
     where: str
     line: int | None
@@ -93,7 +93,7 @@ class Fault:
 
 
 class ConfigInvalid(Invalid):
-    """All faults at once: nobody should have to fix a file one run at a time."""
+    """All faults at once, so that a file can be fixed in one go."""
 
     def __init__(self, faults: Sequence[Fault], hint: str | None = None) -> None:
         super().__init__("\n".join(str(fault) for fault in faults), hint)
@@ -134,7 +134,7 @@ class Fenced(Refused):
     def __init__(self, transactional_id: str) -> None:
         super().__init__(
             f"another producer took over the transactional id {transactional_id!r}",
-            "nothing of this attempt was committed; look at what the other one did before trying again",
+            "nothing of this attempt was committed; check what the other producer wrote before you retry",
         )
 
 
@@ -145,7 +145,7 @@ class OutcomeUnknown(PlayheadError):
 
 
 def near_names(name: str, known: Sequence[str]) -> str | None:
-    """A hint naming what is there: the nearest spellings, or a few examples, or None when nothing is known."""
+    """A hint with the nearest spellings, else with a few existing names; None if no names are known."""
     if not known:
         return None
     close = get_close_matches(name, known, n=3, cutoff=0.6)

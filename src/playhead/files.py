@@ -1,4 +1,4 @@
-"""Files replaced whole or not at all: a reader never sees half of one, and a power cut leaves the old or the new."""
+"""Atomic replacement of files: readers and a power cut see the old or the new content, never a part of it."""
 
 import fcntl
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def replace_file(path: Path, data: bytes, *, new_mode: int = 0o600) -> None:
-    """Mode and owner of an existing file are kept; a new one gets `new_mode`. What a link leads to is replaced, not the link."""
+    """Mode and owner of an existing file are kept; a new one gets `new_mode`. The target of a link is replaced, not the link."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path = path.resolve()
     old = path.stat() if path.exists() else None
@@ -21,7 +21,7 @@ def replace_file(path: Path, data: bytes, *, new_mode: int = 0o600) -> None:
             file.flush()
             os.fsync(file.fileno())
         if old and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
-            with suppress(PermissionError):  # only root may give a file back to its owner
+            with suppress(PermissionError):  # only root may change the owner of a file
                 os.chown(temporary, old.st_uid, old.st_gid)
         Path(temporary).chmod(mode)
         Path(temporary).replace(path)
@@ -33,7 +33,7 @@ def replace_file(path: Path, data: bytes, *, new_mode: int = 0o600) -> None:
 
 @contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
-    """One at a time of those who ask; the lock goes with the process that holds it and leaves no file behind."""
+    """Holds an exclusive lock on a folder. The lock ends with the process that holds it and leaves no file."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -43,7 +43,7 @@ def locked_folder(folder: Path) -> Iterator[None]:
 
 
 def sync_folder(folder: Path) -> None:
-    """A rename is durable only when its folder is."""
+    """A rename is durable only after its folder is synced."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

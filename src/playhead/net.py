@@ -1,7 +1,7 @@
-"""Who listens there? Asked only after a first contact failed, to say in one sentence what is wrong.
+"""Identifies the protocol of a listener. Used only after a connection failed, to report the cause.
 
-Client libraries report a wrong port, a wrong protocol and a dead host alike, as a time-out. One small Kafka request tells them
-apart: a broker answers it, an HTTP server complains in HTTP, a TLS listener sends an alert or hangs up.
+Client libraries report a wrong port, a wrong protocol and a dead host alike, as a time-out. One small Kafka request
+distinguishes them: a broker answers it, an HTTP server answers in HTTP, a TLS listener sends an alert or closes the connection.
 """
 
 import socket
@@ -10,7 +10,7 @@ import struct
 from enum import StrEnum
 
 _CORRELATION = 0x50484541
-# ApiVersions v0, correlation id, client id "playhead": every broker answers it, even one that wants SASL.
+# ApiVersions v0, correlation id, client id "playhead": every broker answers it, even one that requires SASL.
 _BODY = struct.pack(">hhih", 18, 0, _CORRELATION, 8) + b"playhead"
 _REQUEST = struct.pack(">i", len(_BODY)) + _BODY
 _TLS_ALERT = 0x15
@@ -56,7 +56,7 @@ def _exchange(host: str, port: int, seconds: float, request: bytes = _REQUEST) -
 
 
 def _slow(host: str, port: int, seconds: float) -> FoundListener:
-    """No answer in time: a packet that went nowhere, a stopped process, or HTTP or TLS waiting for more bytes."""
+    """No answer in time: a dropped packet, a stopped process, or HTTP or TLS waiting for more bytes."""
     try:
         if _exchange(host, port, seconds, b"GET / HTTP/1.0\r\n\r\n").startswith(b"HTTP"):
             return FoundListener.HTTP
@@ -70,7 +70,7 @@ def _slow(host: str, port: int, seconds: float) -> FoundListener:
 def _answers_tls(host: str, port: int, seconds: float) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # only to learn the protocol; nothing is sent over it
+    context.verify_mode = ssl.CERT_NONE  # only detects the protocol; no data is sent
     try:
         with socket.create_connection((host, port), timeout=seconds) as raw, context.wrap_socket(raw):
             return True

@@ -63,14 +63,14 @@ def test_killed_at_any_step_the_checkpoint_is_old_or_new_or_says_so(usual, tmp_p
         start, planned = Laid(root).sparks_start()
         notes = local(root).snapshot().notes
         cut_off = any(
-            "an edit was cut off: offsets/3 was removed, offsets/2 still has the old position" in n for n in notes
+            "an edit was interrupted: offsets/3 was removed, offsets/2 still has the old position" in n for n in notes
         )
         seen.add((start, planned, cut_off))
         assert not any("checksum" in note for note in notes)
         at = json.loads(start)["t"]["0"]
         assert set(results(local(root).write([change(0, at, 3)]))) == {Result.CHANGED}
         assert json.loads(Laid(root).sparks_start()[0])["t"]["0"] == 3
-        assert not [note for note in local(root).snapshot().notes if "cut off" in note]
+        assert not [note for note in local(root).snapshot().notes if "interrupted" in note]
     assert seen == {(old, 3, False), (old, None, True), (new, None, False)}
     assert len(list(work.iterdir())) > 15
 
@@ -112,7 +112,7 @@ def test_a_disk_that_fails_is_an_error_before_the_first_change_and_a_failed_outc
         start = json.loads(Laid(root).sparks_start()[0])["t"]["0"]
         assert (outcome.result, start) in ((Result.FAILED, 6), (Result.CHANGED, 2))
         if outcome.result is Result.FAILED:
-            assert "no space left on device; it still has the old position; the files as they were" in outcome.detail
+            assert "no space left on device; it still has the old position; copies of the old files" in outcome.detail
         ends.append(str(outcome.result))
         if Failing.left[0] > 0:
             break

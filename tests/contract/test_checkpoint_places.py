@@ -35,8 +35,8 @@ def test_a_checkpoint_is_opened_by_its_uri_and_the_uri_opens_it_again(usual, mon
     ("uri", "why"),
     [
         ("checkpoint:", "the folder is missing"),
-        ("checkpoint:ftp://host/x", "cannot be reached"),
-        ("checkpoint:s3://key:secret@bucket/x", "carries no credentials"),
+        ("checkpoint:ftp://host/x", "is not supported"),
+        ("checkpoint:s3://key:secret@bucket/x", "must not contain credentials"),
     ],
 )
 def test_a_uri_that_leads_nowhere_is_refused(uri, why):

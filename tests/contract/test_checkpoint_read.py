@@ -48,7 +48,7 @@ def test_history_has_the_beginning_and_every_batch_oldest_first(usual, opened):
         (2, True, 6),
         (3, False, 8),
     ]
-    assert [note for note in found.notes if note.startswith("batch 1 is left out: offsets/1 is malformed")]
+    assert [note for note in found.notes if note.startswith("batch 1 is skipped: offsets/1 is malformed")]
 
 
 def test_a_reading_changes_nothing(usual, opened):
@@ -93,9 +93,9 @@ def test_offsets_that_cannot_be_edited_are_shown_as_they_are(laid, opened):
         {"json": '{"0":{"value":1,"runTimeMs":2}}'},
         {"json": "345"},
     ]
-    assert "not to be edited" in found.entries[0].notes[0]
+    assert "cannot be edited" in found.entries[0].notes[0]
     assert found.notes[0].startswith("source-2 has no offset yet")
-    assert found.notes[1].startswith("source-3 has an empty offset: Spark takes every partition as new")
+    assert found.notes[1].startswith("source-3 has an empty offset: Spark reads every partition as new")
     outcomes = opened.write([Change("source-1", Map({}), Map({"json": "345"}), Map({"json": "1"}))])
     assert [(o.result, o.detail) for o in outcomes] == [
         (Result.REFUSED, "source-1 is not a Kafka source, and its offset is not flat: it cannot be edited here")
@@ -149,7 +149,8 @@ def test_a_checksum_left_of_a_batch_removed_by_hand_is_told(usual, opened):
         (usual.root / name).unlink()
     notes = opened.snapshot().notes
     assert (
-        "offsets/.3.crc is left of a file that is gone: Spark fails when it writes that batch again; remove it" in notes
+        "offsets/.3.crc belongs to a file that is missing: Spark fails when it writes that batch again; remove it"
+        in notes
     )
     assert [note for note in notes if note.startswith("commits/.2.crc is left")]
 
@@ -157,7 +158,7 @@ def test_a_checksum_left_of_a_batch_removed_by_hand_is_told(usual, opened):
 def test_a_file_changed_behind_its_checksum_is_told(usual, opened):
     assert not [note for note in opened.snapshot().notes if "checksum" in note]
     usual.file("offsets/2", (usual.root / "offsets/2").read_bytes().replace(b'"0":6', b'"0":5'), crc=False)
-    assert "offsets/2 is not what its checksum file says: somebody changed it by hand" in opened.snapshot().notes
+    assert "offsets/2 does not match its checksum file: it was changed manually" in opened.snapshot().notes
 
 
 def test_a_folder_that_is_not_there_holds_nothing_and_one_of_something_else_is_said(laid, opened, tmp_path):

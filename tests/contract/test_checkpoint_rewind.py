@@ -21,7 +21,7 @@ def test_a_rewind_is_the_changes_back_to_the_position_after_a_batch(usual, opene
         ("source-0", "u", 0): None,
         ("source-1", None, None): {"logOffset": 1},
     }
-    assert [c.note for c in changes if c.after is None] == ["not there yet after batch 1: Spark will take it as new"]
+    assert [c.note for c in changes if c.after is None] == ["did not exist after batch 1: Spark will read it as new"]
     assert set(results(opened.write(changes))) == {Result.CHANGED}
     assert json.loads(usual.line(2)) == json.loads(usual.line(1))
     assert opened.rewind(2) == []
@@ -51,17 +51,17 @@ def test_warnings_on_sinks_begin_with_what_can_be_seen(usual, opened, tmp_path):
     )
     warnings = opened.sink_warnings()
     assert warnings[0].startswith(
-        "batch 3 is planned, not committed. If the sink has it already, it skips the new batch 3"
+        "batch 3 is planned, not committed. If the sink has it already, it silently skips the new batch 3"
     )
-    assert warnings[1].startswith("the query keeps state (operator 0 in state/)")
+    assert warnings[1].startswith("the query has state (operator 0 in state/)")
     assert warnings[2].startswith("the watermark stays at 1970-01-01T00:00:01.000Z")
-    assert "_spark_metadata is beside it" in warnings[3]
+    assert "_spark_metadata is next to it" in warnings[3]
     kinds = " ".join(warnings[4:])
     assert all(kind in kinds for kind in ("foreachBatch", "file sink", "Delta", "Iceberg", "Kafka sink"))
 
 
 def test_a_new_checkpoint_has_warnings_of_its_own(laid, opened):
-    assert opened.sink_warnings()[0].startswith("a file sink drops batches whose ids its _spark_metadata has already")
+    assert opened.sink_warnings()[0].startswith("a file sink skips batches whose ids are already in its _spark_metadata")
 
 
 def test_the_guard_asks_whether_the_query_is_stopped(usual, opened):
@@ -72,5 +72,5 @@ def test_the_guard_asks_whether_the_query_is_stopped(usual, opened):
     for path in usual.root.rglob("*"):
         os.utime(path, (1_700_000_000, 1_700_000_000))
     (old,) = opened.guard(["source-0"])
-    assert old.what == "nobody can see whether a query still runs on this checkpoint"
+    assert old.what == "whether a query still runs on this checkpoint is unknown"
     assert old.lifted_by == "--query-is-stopped"

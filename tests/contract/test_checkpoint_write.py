@@ -19,7 +19,7 @@ def test_an_edit_is_the_new_position_and_every_other_byte_stays(usual, opened):
     outcomes = list(opened.write([change(0, 6, 2), change(2, None, 4), change(1, 5, 5)]))
     assert results(outcomes) == [Result.CHANGED, Result.CHANGED, Result.UNCHANGED]
     assert (
-        "batch 3, planned and not committed, was removed; the files as they were: .playhead-backup/"
+        "batch 3, planned and not committed, was removed; copies of the old files: .playhead-backup/"
         in outcomes[0].detail
     )
     after = usual.files()
@@ -69,7 +69,7 @@ def test_a_position_that_moved_is_refused_and_other_owners_are_written(usual, op
     files = Change("source-1", Map({}), Map({"logOffset": 2}), Map({"logOffset": 1}))
     outcomes = list(opened.write([change(0, 99, 2), change(1, 5, 4), files]))
     assert results(outcomes) == [Result.REFUSED, Result.REFUSED, Result.CHANGED]
-    assert outcomes[0].detail == "source-0 moved since the plan was made"
+    assert outcomes[0].detail == "source-0 moved since the plan was created"
     assert usual.line(2) == '{"t":{"1":5,"0":6},"u":{"0":7}}'
     assert usual.line(2, 1) == '{"logOffset":1}'
 
@@ -86,17 +86,17 @@ def test_an_edit_that_changes_nothing_touches_nothing(usual, opened):
 def test_a_file_source_is_not_moved_to_where_spark_would_not_start(usual, opened):
     outcomes = list(opened.write([Change("source-1", Map({}), Map({"logOffset": 2}), Map({"logOffset": 0}))]))
     assert results(outcomes) == [Result.REFUSED]
-    assert "Spark does not start when it is moved before 1, where batch 2 began" in outcomes[0].detail
+    assert "Spark does not start if it is moved before 1, where batch 2 began" in outcomes[0].detail
 
 
 def test_a_forgotten_partition_is_new_to_spark_and_so_are_all(usual, opened):
     (outcome,) = opened.write([change(0, 7, None, topic="u")])
-    assert "from its earliest record on, if that is 0 or failOnDataLoss is false" in outcome.detail
+    assert "from its earliest record, if that is 0 or failOnDataLoss is false" in outcome.detail
     assert usual.line(2) == '{"t":{"1":5,"0":6}}'
     assert results(opened.write([change(0, 6, None), change(1, 5, None)])) == [Result.CHANGED] * 2
     assert usual.line(2) == "{}"
     assert shown(opened.snapshot(["source-0"])) == {}
-    assert opened.snapshot().notes[0].startswith("source-0 has an empty offset: Spark takes every partition as new")
+    assert opened.snapshot().notes[0].startswith("source-0 has an empty offset: Spark reads every partition as new")
     assert results(opened.write([change(0, None, 6)])) == [Result.CHANGED]
     assert usual.line(2) == '{"t":{"0":6}}'
 
@@ -154,7 +154,7 @@ def test_a_folder_that_is_not_there_is_begun_at_the_given_positions(laid, opened
     assert laid.files() == {"sources/0/0": b'\x00v1\n{"t":{"0":5,"1":7}}', "sources/1/0": b'\x00v1\n{"t":{"0":1}}'}
     assert shown(opened.snapshot())["source-0", "t", 1] == {"kafka_offset": 7}
     (forgotten,) = opened.write([change(0, 1, None, "source-1")])
-    assert "startingOffsets decide" in forgotten.detail
+    assert "the query starts at its startingOffsets" in forgotten.detail
     assert list(laid.files()) == ["sources/0/0"]
 
 

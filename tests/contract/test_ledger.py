@@ -12,7 +12,6 @@ from integration.ledgers import (  # noqa: F401
     THERE,
     chunk,
     claimed,
-    lab,
     ledger,
     place,
     start,

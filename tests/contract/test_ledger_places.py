@@ -12,7 +12,6 @@ from integration.ledgers import (  # noqa: F401
     LOCAL,
     chunk,
     claimed,
-    lab,
     ledger,
     only_postgresql,
     only_sqlite,
@@ -32,7 +31,7 @@ def test_a_ledger_of_another_version_is_refused_by_readers_and_writers(place, le
     claim = claimed(ledger)
     place.ask("update playhead_ledger set version = 2")
     for word in (ledger.list_runs, lambda: ledger.beat(claim)):
-        with pytest.raises(Refused, match="is a ledger of version 2, and this Playhead knows version 1"):
+        with pytest.raises(Refused, match="is a ledger of version 2, but this Playhead supports version 1"):
             word()
 
 
@@ -60,7 +59,7 @@ def test_a_file_that_is_no_database_is_said_and_not_touched(place, ledger):
 
 
 def test_a_url_with_a_table_or_of_something_else_is_refused():
-    with pytest.raises(Invalid, match="names of their own"):
+    with pytest.raises(Invalid, match="the table names of a ledger cannot be changed"):
         open_ledger("sqlite:///x.db?table=mine", 5)
     with pytest.raises(Invalid, match="is not the URL of a database"):
         open_ledger("mysql://me:s3cret@host/db", 5)
@@ -100,7 +99,7 @@ def test_a_locked_file_is_waited_for_and_then_said_to_be_busy(place, ledger):
 def test_a_deleted_file_ends_the_run_instead_of_taking_rows_nobody_will_see(place, ledger):
     claim = claimed(ledger)
     place.path.unlink()
-    with pytest.raises(RunTakenOver, match="the ledger has no row of this run any more"):
+    with pytest.raises(RunTakenOver, match="the ledger no longer has a row for this run"):
         ledger.record(claim, [chunk(0)])
 
 
@@ -131,7 +130,7 @@ def test_a_place_where_no_file_can_be_made_is_said(place):
     place.path.write_text("")
     with (
         open_ledger(f"{place.url}/inside/ledger.db", 5) as ledger,
-        pytest.raises(AccessDenied, match="cannot be made: Not a directory"),
+        pytest.raises(AccessDenied, match="cannot be created: Not a directory"),
     ):
         claimed(ledger)
 

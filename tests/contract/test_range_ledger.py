@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from contract.range_ledgers import LOG, NEXT, begun, closed, deliver, live, opened, sinks, wanted  # noqa: F401
-from integration.ledgers import THERE, claimed, lab, ledger, place  # noqa: F401
+from integration.ledgers import THERE, claimed, ledger, place  # noqa: F401
 from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.ledger.model import Output, RangeState, RangeSums, RunTakenOver
 from playhead.model.ranges import Log
@@ -77,8 +77,8 @@ def test_a_first_position_is_adopted_once_and_another_one_is_refused(place, sink
     sinks.adopt(claim, {LOG: 5, NEXT: 0})
     before = everything(place)
     for starts, said in (
-        ({LOG: 6, NEXT._replace(partition=2): 0}, "orders-0 stands at 5 in the ledger, not at 6"),
-        ({LOG._replace(topic_id="id-2"): 5}, "orders was deleted and made again: .* id-1, and the topic has id-2"),
+        ({LOG: 6, NEXT._replace(partition=2): 0}, "orders-0 is at 5 in the ledger, not at 6"),
+        ({LOG._replace(topic_id="id-2"): 5}, "orders was deleted and recreated: .* id-1, and the topic has id-2"),
     ):
         with pytest.raises(Refused, match=said):
             sinks.adopt(claim, starts)
@@ -103,7 +103,7 @@ def test_a_first_position_is_adopted_once_and_another_one_is_refused(place, sink
         (0, 100, r"\[0,100\) was delivered already"),
         (50, 150, r"\[50,150\) was delivered in part: the position is 100"),
         (0, 200, r"\[0,200\) was delivered in part"),
-        (101, 200, r"\[101,200\) would leave a hole: the position is 100"),
+        (101, 200, r"\[101,200\) would leave a gap: the position is 100"),
     ],
 )
 def test_a_claim_that_would_deliver_twice_or_leave_a_hole_is_refused(place, sinks, start, end, said):
@@ -135,7 +135,7 @@ def test_an_open_claim_is_finished_as_it_was_claimed(sinks, other):
     sinks.plan(claim, [one])
     with pytest.raises(Refused, match=r"orders-0\[100,120\) is claimed and not finished"):
         sinks.plan(claim, [other])
-    with pytest.raises(Refused, match=r"is not what is claimed: orders-0\[100,120\)"):
+    with pytest.raises(Refused, match=r"is not the open claim: orders-0\[100,120\)"):
         sinks.commit_all(claim, [(other, [closed(100, other.range.end)])])
     following = claimed(sinks.ledger, THERE)
     assert sinks.open_claims(following) == [one]
@@ -167,9 +167,9 @@ def test_a_claim_needs_a_position_of_its_own_topic_and_generation(sinks):
     claim = begun(sinks)
     with pytest.raises(Refused, match="orders-1 has no position in the ledger"):
         sinks.plan(claim, [wanted(0, 10, NEXT)])
-    with pytest.raises(Refused, match="orders was deleted and made again"):
+    with pytest.raises(Refused, match="orders was deleted and recreated"):
         sinks.plan(claim, [wanted(0, 10, LOG._replace(topic_id="id-2"))])
-    with pytest.raises(Refused, match="is of generation 2, and generation 1 is to be delivered"):
+    with pytest.raises(Refused, match="has generation 2, but generation 1 is expected"):
         sinks.plan(claim, [wanted(0, 10, generation=2)])
     with pytest.raises(Invalid, match="orders-0 is named twice"):
         sinks.plan(claim, [wanted(0, 10), wanted(0, 10)])
@@ -182,14 +182,14 @@ def test_a_claim_needs_a_position_of_its_own_topic_and_generation(sinks):
         ([closed(0, 10), closed(11, 30)], "does not begin at 10"),
         ([closed(1, 30)], "does not begin at 0"),
         ([closed(0, 20), closed(10, 30)], "does not begin at 20"),
-        ([closed(0, 31)], "is not inside of what was claimed"),
-        ([closed(0, 30, NEXT)], "is not inside of what was claimed"),
-        ([closed(0, 30, LOG._replace(topic_id="id-2"))], "is not inside of what was claimed"),
-        ([closed(0, 29)], "was claimed to its end, and is closed to 29 only"),
-        ([], "was claimed to its end, and is closed to 0 only"),
+        ([closed(0, 31)], "is not inside the claim"),
+        ([closed(0, 30, NEXT)], "is not inside the claim"),
+        ([closed(0, 30, LOG._replace(topic_id="id-2"))], "is not inside the claim"),
+        ([closed(0, 29)], "was claimed to its end, but is closed only to 29"),
+        ([], "was claimed to its end, but is closed only to 0"),
         ([closed(0, 30, count=31)], "cannot hold 31 records"),
         ([closed(0, 30, count=21, rejected=10)], "cannot hold 21 records and 10 rejected ones"),
-        ([closed(0, 30, hash_xor=2**63)], "is not a digest"),
+        ([closed(0, 30, hash_xor=2**63)], "is not a signed 64-bit digest"),
     ],
 )
 def test_what_is_not_the_whole_claim_in_order_is_not_committed(place, sinks, parts, said):
@@ -229,7 +229,7 @@ def test_a_commit_told_twice_is_made_once(place, sinks):
     assert sinks.commit_all(claim, [(one, [closed(0, 10, outputs=list(listed[0])), parts[1]])], calls.append) is False
     assert len(calls) == 1
     for other in ([closed(0, 30)], [closed(0, 10, hash_sum=7), parts[1]], [closed(0, 10, outputs=()), parts[1]]):
-        with pytest.raises(Refused, match="what is recorded of it is not what is to be committed"):
+        with pytest.raises(Refused, match="its recorded ranges differ from those to be committed"):
             sinks.commit_all(claim, [(one, other)], calls.append)
     assert len(calls) == 1
     assert everything(place) == before
@@ -256,7 +256,7 @@ def test_several_claims_are_committed_together_or_not_at_all(place, sinks):
     one, other = wanted(0, 30), wanted(0, 5, NEXT)
     both = [(one, [closed(0, 30)]), (other, [closed(0, 5, NEXT)])]
     sinks.plan(claim, [one])
-    with pytest.raises(Refused, match="is open, but others of this commit are not"):
+    with pytest.raises(Refused, match="is open, but other claims of this commit are not"):
         sinks.commit_all(claim, both)
     sinks.plan(claim, [one, other])
     before = everything(place)

@@ -10,7 +10,6 @@ from integration.ledgers import (  # noqa: F401
     THERE,
     chunk,
     claimed,
-    lab,
     ledger,
     only_postgresql,
     only_sqlite,
@@ -44,7 +43,7 @@ def test_sinks_of_another_version_are_refused_and_sources_are_not(place, ledger,
     claim = begun(sinks)
     place.ask("update playhead_ledger set version = 2 where name = 'ranges'")
     for word in (lambda: sinks.positions("c1", "orders"), lambda: sinks.open_claims(claim)):
-        with pytest.raises(Refused, match="is a ledger of version 2, and this Playhead knows version 1"):
+        with pytest.raises(Refused, match="is a ledger of version 2, but this Playhead supports version 1"):
             word()
     assert ledger.beat(claim) is False
 
@@ -64,7 +63,7 @@ def test_tables_of_somebody_else_are_left_alone(place, ledger, sinks, table):
 def test_a_deleted_file_ends_the_run_instead_of_beginning_anew(place, sinks):
     claim = begun(sinks)
     place.path.unlink()
-    with pytest.raises(RunTakenOver, match="the ledger has no row of this run any more"):
+    with pytest.raises(RunTakenOver, match="the ledger no longer has a row for this run"):
         sinks.plan(claim, [wanted(0, 10)])
 
 

@@ -242,7 +242,7 @@ def test_a_name_that_could_never_be_asked_for_again_is_not_created(connectors, r
 def test_asking_for_a_name_the_worker_cannot_be_asked_for_says_why(rest, name):
     with pytest.raises(Rejected, match="400") as caught:
         rest.get_status(name)
-    assert "decline names with / \\ %" in (caught.value.hint or "")
+    assert "reject names with / \\ %" in (caught.value.hint or "")
 
 
 def test_a_semicolon_never_reaches_the_connector_before_it(stopped, connectors, rest, lab):

@@ -242,7 +242,7 @@ def test_topics_are_declined_where_tracking_is_off(guarded: Guarded):
 def test_loggers_are_not_found_where_they_are_switched_off(guarded: Guarded):
     with Rest([guarded.plain], Deadline(10), ME) as rest, pytest.raises(NotFound, match="loggers") as caught:
         rest.list_loggers()
-    assert "switched off" in (caught.value.hint or "")
+    assert "disabled" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize(("status", "body"), [(401, b""), (401, {"message": "no"}), (403, b"<html></html>")])

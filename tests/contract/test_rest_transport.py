@@ -166,7 +166,7 @@ def test_when_reading_back_fails_too_the_outcome_is_unknown(serve, impatient):
     ],
 )
 def test_a_write_that_leaves_no_trace_has_an_unknown_outcome_when_its_answer_is_lost(serve, write):
-    with client(serve(in_turn(HANG_UP))) as rest, pytest.raises(OutcomeUnknown, match="cannot be seen"):
+    with client(serve(in_turn(HANG_UP))) as rest, pytest.raises(OutcomeUnknown, match="whether it happened is unknown"):
         write(rest)
 
 

@@ -133,7 +133,7 @@ def test_a_move_to_where_it_is_gives_an_open_claim_up_and_is_planned_only_then(s
     assert Plan.from_json(plan.to_json()) == plan
     applied = apply_plan(store, plan, journal)
     assert [(one.result, one.detail) for one in applied.outcomes] == [
-        (Result.CHANGED, "orders-0[10,25) was claimed and not finished: what is written of it stays")
+        (Result.CHANGED, "orders-0[10,25) was claimed and not finished: what is already written stays")
     ]
     assert sinks.list_claims("c1", "orders") == []
     assert plan_set(located(store), {"kafka_offset": "10"}, Which()).is_empty
@@ -149,7 +149,7 @@ def test_a_claim_that_was_given_up_does_not_come_back(store, sinks, journal):
     deliver(sinks, claimed(sinks.ledger), 10)
     undo = plan_undo(journal.get(entry.id), store)
     assert undo.is_empty
-    assert "was not moved: nothing is put back there" in undo.warnings[0]
+    assert "was not moved: nothing to restore there" in undo.warnings[0]
 
 
 def test_an_edit_inside_of_a_delivered_range_is_refused_with_where_it_may_end(store, sinks):
@@ -168,11 +168,12 @@ def test_what_is_not_kept_needs_a_broker_to_be_set(store, sinks):
     (outcome,) = store.write([change(None, 5, 1)])
     assert (outcome.result, outcome.detail) == (
         Result.REFUSED,
-        "nobody knows the id of the topic orders; name the brokers: -b host:9092",
+        "the id of the topic orders is unknown; name the brokers: -b host:9092",
     )
     (outcome,) = store.write([change(0, 7)])
     assert outcome.detail == (
-        "orders-0[0,5) was claimed and not finished: what is written of it stays; orders-0[0,7) will be delivered by nobody"
+        "orders-0[0,5) was claimed and not finished: what is already written stays; "
+        "orders-0[0,7) is skipped and will not be delivered"
     )
     for wrong in (
         Change("orders", Map({"filename": "x"}), None, Map({"position": 1})),

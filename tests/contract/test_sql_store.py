@@ -23,11 +23,6 @@ from playhead.stores import Access
 from playhead.stores.open import open_store
 
 
-@pytest.fixture(scope="module")
-def lab(team_lab):
-    return team_lab
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
 def rows(request, lab, tmp_path, unique):
     return Rows(lab, request.param, tmp_path, unique("rows").replace("-", "_"))

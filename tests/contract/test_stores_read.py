@@ -54,9 +54,9 @@ def test_live_positions_are_shown_and_what_is_left_out_is_said(store):
         ("bad", '{"t":1}'): Map({"(unreadable)": '{"nested":{"x":1}}'}),
     }
     notes = {entry.position.owner: entry.notes for entry in found.entries}
-    assert "no worker takes this value" in notes.pop("bad")[0]
+    assert "workers refuse this value" in notes.pop("bad")[0]
     assert set(notes.values()) == {()}
-    assert found.notes == ("1 record(s) have a key that is not Connect's; left out",)
+    assert found.notes == ("1 record(s) have a key that is not Connect's; skipped",)
 
 
 def test_only_the_owners_asked_for_are_shown(store):
@@ -85,7 +85,7 @@ def test_twins_misplaced_and_strange_keys_are_noted(settings_of, new_topic, dead
     assert producer.flush(20) == 0
     found = OffsetsTopic(settings_of, topic, False, deadline).snapshot()
     notes = {json.dumps(e.position.offset["n"]): " | ".join(e.notes) for e in found.entries if e.position.offset}
-    assert f"Java would put this key into partition {home}" in notes["1"]
+    assert f"Java would write this key to partition {home}" in notes["1"]
     assert "stored more than once" in notes["1"]
     assert "stored more than once" in notes["2"]
     assert "Java would" not in notes["2"]

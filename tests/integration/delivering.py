@@ -3,7 +3,7 @@
 import gzip
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyarrow.json
@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from integration.groups import kafka_groups
 from integration.on_spark import JSON, OnSpark
-from playhead.lab import Lab, LabOptions
+from playhead.lab import Lab
 from playhead.ledger.runs import open_ledger
 from playhead.model import ConnectorSpec, Engine
 
@@ -87,13 +87,7 @@ def bytes_in(folder: Path) -> Mapping[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def sinks_lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
-    """One broker, one worker, PostgreSQL."""
-    return make_lab(LabOptions())
-
-
-@pytest.fixture(scope="module")
-def deliver(sinks_lab, spark, tmp_path_factory) -> Iterator[Deliver]:
+def deliver(lab, spark, tmp_path_factory) -> Iterator[Deliver]:
     folder: Path = tmp_path_factory.mktemp("ledger")
     with open_ledger(f"sqlite:///{folder}/ledger.db", 30) as ledger:
-        yield Deliver(sinks_lab, spark, ledger)
+        yield Deliver(lab, spark, ledger)

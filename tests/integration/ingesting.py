@@ -2,17 +2,17 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from integration.on_spark import JSON, OnSpark
-from playhead.lab import Lab, LabOptions
+from kafka_jvm import KAFKA_JVM, Consumed
+from playhead.lab import Lab
 from playhead.ledger.runs import open_ledger
 from playhead.model import ConnectorSpec, Engine
 
-CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 JDBC = "io.confluent.connect.jdbc.JdbcSourceConnector"
 
 
@@ -34,19 +34,21 @@ class Ingest(OnSpark):
 
     def positions(self, connector: str) -> list[str]:
         """The values under the connector's keys in the offsets topic, oldest first, as Kafka's own consumer shows them."""
-        lines = consumed(self.lab, "connect-offsets", "--formatter-property", "print.key=true")
-        return [line.partition("\t")[2] for line in lines if line.startswith(f'["{connector}",')]
+        found = records_of(self.lab, "connect-offsets")
+        return [_shown(one.value) for one in found if (one.key or b"").startswith(f'["{connector}",'.encode())]
 
 
-def consumed(lab: Lab, topic: str, *more: str) -> list[str]:
-    """The tool ends when nothing came for so long; on a busy machine its very first record may take longer than the rest."""
-    arguments = ["--bootstrap-server", lab.bootstrap_servers, "--topic", topic, "--from-beginning"]
-    arguments += ["--isolation-level", "read_committed", *more]
-    return next(filter(None, (_read(lab, arguments, patience) for patience in ("2000", "12000"))), [])
+def _shown(value: bytes | None) -> str:
+    return "null" if value is None else value.decode()
 
 
-def _read(lab: Lab, arguments: Sequence[str], patience_ms: str) -> list[str]:
-    return lab.tool(CONSOLE_CONSUMER, *arguments, "--timeout-ms", patience_ms).splitlines()
+def consumed(lab: Lab, topic: str) -> list[str]:
+    """The committed values, as Kafka's own consumer reads them, partition by partition."""
+    return [(record.value or b"").decode() for record in records_of(lab, topic)]
+
+
+def records_of(lab: Lab, topic: str) -> list[Consumed]:
+    return KAFKA_JVM.read(lab.bootstrap_servers, topic)
 
 
 def make_rows(lab: Lab, table: str, rows: int) -> None:
@@ -59,13 +61,7 @@ def add_rows(lab: Lab, table: str, rows: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def tables_lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
-    """One broker, one exactly-once worker, PostgreSQL."""
-    return make_lab(LabOptions())
-
-
-@pytest.fixture(scope="module")
-def ingest(tables_lab, spark, tmp_path_factory) -> Iterator[Ingest]:
+def ingest(lab, spark, tmp_path_factory) -> Iterator[Ingest]:
     folder: Path = tmp_path_factory.mktemp("ledger")
     with open_ledger(f"sqlite:///{folder}/ledger.db", 30) as ledger:
-        yield Ingest(tables_lab, spark, ledger)
+        yield Ingest(lab, spark, ledger)

@@ -1,7 +1,8 @@
 """Tables in a real PostgreSQL or SQLite, and what a JDBC source reads from them."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from playhead.lab import Lab, LabOptions
+from playhead.lab import Lab
 from playhead.model import Map
 from playhead.pipeline.ingest.jdbc.options import parse_options
 from playhead.pipeline.ingest.jdbc.source import JdbcSource
@@ -39,14 +40,19 @@ class Shop:
 
     lab: Lab
     spark: "SparkSession"
+    database: str = "lab"
     sources: list[JdbcSource] = field(default_factory=list)
 
     @property
+    def url(self) -> str:
+        return f"{self.lab.postgres_url.rpartition('/')[0]}/{self.database}"
+
+    @property
     def jdbc_url(self) -> str:
-        return "jdbc:" + self.lab.postgres_url.replace("playhead@", "")
+        return "jdbc:" + self.url.replace("playhead@", "")
 
     def sql(self, *statements: str) -> str:
-        return [self.lab.psql(statement) for statement in statements][-1]
+        return [self.lab.psql(statement, self.database) for statement in statements][-1]
 
     def source(self, mode: Config, reading: StreamOptions | None = None, **more: str) -> JdbcSource:
         """`more`: options with `__` for each dot."""
@@ -78,7 +84,7 @@ class Shop:
     @contextmanager
     def session(self) -> Iterator["psycopg.Connection[Any]"]:
         """A transaction of somebody else, open until told otherwise."""
-        with psycopg.connect(self.lab.postgres_url, application_name="till") as connection:
+        with psycopg.connect(self.url, application_name="till") as connection:
             yield connection
 
     def read(self, step: JdbcStep) -> list[list[dict[str, Any]]]:
@@ -130,18 +136,17 @@ class Drained:
 
 
 @pytest.fixture(scope="module")
-def database(make_lab: Callable[[LabOptions], Lab]) -> Lab:
-    lab = make_lab(LabOptions(workers=0, postgres=True))
-    lab.psql("ALTER SYSTEM SET max_prepared_transactions = 5")
-    lab.stop("postgres")
-    lab.start("postgres")
-    return lab
+def database(lab: Lab) -> str:
+    """A database of the module's own, in the shared PostgreSQL."""
+    name = f"shop_{uuid.uuid4().hex[:8]}"
+    lab.psql(f"CREATE DATABASE {name}")
+    return name
 
 
 @pytest.fixture
-def shop(database: Lab, spark: "SparkSession") -> Iterator[Shop]:
-    database.psql("DROP SCHEMA IF EXISTS public CASCADE; DROP SCHEMA IF EXISTS sales CASCADE; CREATE SCHEMA public")
-    shop = Shop(database, spark)
+def shop(lab: Lab, database: str, spark: "SparkSession") -> Iterator[Shop]:
+    shop = Shop(lab, spark, database)
+    shop.sql("DROP SCHEMA IF EXISTS public CASCADE; DROP SCHEMA IF EXISTS sales CASCADE; CREATE SCHEMA public")
     yield shop
     shop.close()
 

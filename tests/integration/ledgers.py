@@ -54,11 +54,6 @@ class Place:
         return {name for (name,) in self.ask("select name from sqlite_master where type = 'table'")}
 
 
-@pytest.fixture(scope="module")
-def lab(team_lab: Lab) -> Lab:
-    return team_lab
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest, tmp_path: Path, unique: Callable[[str], str]) -> Place:
     name = unique("ledger").replace("-", "_")

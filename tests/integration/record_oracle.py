@@ -3,7 +3,6 @@
 import base64
 import struct
 from collections.abc import Sequence
-from pathlib import Path
 
 from integration.java_oracle import run_java
 
@@ -49,18 +48,18 @@ public class Oracle {
 Row = tuple[str, float, float, str, str, str, str]
 
 
-def connect_values(folder: Path, rows: Sequence[Row], decimal_format: str) -> list[bytes]:
-    return [base64.b64decode(line) for line in _run(folder, ["json", decimal_format], _lines(rows))]
+def connect_values(rows: Sequence[Row], decimal_format: str) -> list[bytes]:
+    return [base64.b64decode(line) for line in _run(["json", decimal_format], _lines(rows))]
 
 
-def connect_texts(folder: Path, rows: Sequence[Row]) -> list[bytes]:
-    return [base64.b64decode(line) for line in _run(folder, ["text"], _lines(rows))]
+def connect_texts(rows: Sequence[Row]) -> list[bytes]:
+    return [base64.b64decode(line) for line in _run(["text"], _lines(rows))]
 
 
-def calendar_millis(folder: Path, walls: Sequence[tuple[str, str]]) -> list[int]:
+def calendar_millis(walls: Sequence[tuple[str, str]]) -> list[int]:
     """Of (zone, `yyyy-mm-dd hh:mm:ss`)."""
     lines = [f"{zone} {wall.replace('-', ' ').replace(':', ' ')}" for zone, wall in walls]
-    return [int(line) for line in _run(folder, ["calendar"], lines)]
+    return [int(line) for line in _run(["calendar"], lines)]
 
 
 def _lines(rows: Sequence[Row]) -> list[str]:
@@ -75,5 +74,5 @@ def _bits(form: str, whole: str, number: float) -> int:
     return int(struct.unpack(whole, struct.pack(form, number))[0])
 
 
-def _run(folder: Path, arguments: Sequence[str], lines: Sequence[str]) -> list[str]:
-    return run_java(folder, "Oracle", SOURCE, *arguments, given="\n".join(lines).encode()).decode().splitlines()
+def _run(arguments: Sequence[str], lines: Sequence[str]) -> list[str]:
+    return run_java("Oracle", SOURCE, *arguments, given="\n".join(lines).encode()).decode().splitlines()

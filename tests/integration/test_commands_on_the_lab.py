@@ -150,11 +150,16 @@ def test_connect_offsets_leaves_foreign_keys_out_and_says_so(playhead, lab, sett
     assert "bad-value" not in json.loads(ran.out)
 
 
-def test_the_demo_tells_its_story_twice(playhead, lab):
-    for _ in range(2):
-        story = playhead("demo", "--dir", str(lab.folder)).exits(0).out
+@pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.soak)])
+@pytest.mark.timeout(900)
+def test_the_demo_counts_every_row_once_though_its_runs_are_killed(playhead, lab, times):
+    for _ in range(times):
+        story = playhead("demo", "--dir", str(lab.folder), "--rows", "20000", seconds=400).exits(0).out
         assert "kafka-console-consumer shows: alpha bravo charlie charlie delta" in story
         assert "playhead lab down --dir" in story
+        assert story.count("kill -9") == 2
+        for table in ("login", "purchase"):
+            assert f"demo_{table}: psql counts 21000 rows; kafka-console-consumer shows 21000 of them once" in story
     shown = lab.tool(
         "org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", lab.bootstrap_servers, "--topic", TOPIC
     )

@@ -59,7 +59,7 @@ def test_what_is_exported_is_imported_without_a_change(tool, orphan, tmp_path):
     assert tool("--connectors", orphan, "--export", str(file))[:2] == (0, "")
     code, out, err = tool("--import", str(file))
     assert (code, out) == (0, "")
-    assert "as wanted already" in err
+    assert "already as requested" in err
 
 
 def test_an_import_changes_what_it_names_and_leaves_the_rest(tool, orphan, unique):
@@ -109,7 +109,7 @@ def test_the_whole_history_is_imported_as_its_last_state(tool, orphan, tmp_path)
     ]
     assert offsets == [old["offset"], {"incrementing": 7}, {"incrementing": 8}]
     code, _, err = tool("--import", str(history))
-    assert (code, "as wanted already" in err) == (0, True)
+    assert (code, "already as requested" in err) == (0, True)
 
 
 def test_a_running_connector_is_refused_unless_forced(tool, lab, rest, new_topic, unique, tmp_path, deadline):

@@ -84,7 +84,7 @@ def test_a_failed_task_is_restarted_when_its_cause_is_gone_and_told_when_it_is_n
     folder.mkdir()
     run("restart", name, "--only-failed", "--execute").exits(0)
     assert cast.states(name) == ["RUNNING", "RUNNING"]
-    assert "nothing of it has failed" in run("restart", name, "--only-failed", "--execute").exits(0).out
+    assert "no part of it has failed" in run("restart", name, "--only-failed", "--execute").exits(0).out
 
 
 def test_a_failed_connector_does_not_pause_and_that_is_said(cast, unique, context):
@@ -94,7 +94,7 @@ def test_a_failed_connector_does_not_pause_and_that_is_said(cast, unique, contex
     cast.deadline.wait_for(
         lambda: cast.states(name)[:1] == ["FAILED"], "the connector failing"
     )  # before or after its task
-    assert "only when it is restarted" in connectors.pause(name, context=context)[0].detail
+    assert "only after a restart" in connectors.pause(name, context=context)[0].detail
     answers = connectors.pause(name, execute=True, context=context)
     assert (answers.exit_code, answers.ok) == (1, False)
     assert "a failed connector does not pause" in answers[0].detail
@@ -103,7 +103,7 @@ def test_a_failed_connector_does_not_pause_and_that_is_said(cast, unique, contex
     assert connectors.stop(name, execute=True, context=context).ok
     assert cast.states(name) == ["STOPPED"]
     refused = connectors.restart(name, execute=True, context=context)
-    assert refused.exit_code == 4 and "it is stopped, nothing restarts" in refused[0].detail
+    assert refused.exit_code == 4 and "it is stopped, a restart has no effect" in refused[0].detail
     assert cast.states(name) == ["STOPPED"]
 
 
@@ -136,7 +136,7 @@ def test_the_offsets_of_a_deleted_connector_stay_and_a_new_one_goes_on_from_ther
     """Scenario E09."""
     name, file, topic = source
     dry = run("delete", name).exits(0)
-    assert "its offsets stay: a new connector of this name goes on from there" in dry.out
+    assert "its offsets are kept: a new connector of this name continues from there" in dry.out
     assert cast.exists(name)
     run("delete", name, "--execute").exits(0)
     assert not cast.exists(name)
@@ -291,7 +291,7 @@ def test_the_library_plans_and_applies_connectors_of_a_script(cast, context, new
 
     late = connectors.plan(connectors.ConnectorSpec(spec.name, {**config, "tasks.max": "1"}), context=context)
     cast.ask(path_of(spec.name) + "/config", "PUT", {**config, "errors.tolerance": "all"})
-    with pytest.raises(Refused, match="moved since the plan was made"):
+    with pytest.raises(Refused, match="changed since the plan was created"):
         connectors.apply(late, execute=True, context=context)
     with pytest.raises(Invalid, match=r"tasks.max is not text"):
         connectors.plan(connectors.ConnectorSpec("x", {"tasks.max": 1}), context=context)  # type: ignore[dict-item]

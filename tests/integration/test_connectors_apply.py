@@ -133,11 +133,11 @@ def test_orphans_that_a_new_connector_would_pick_up_are_told(cluster, new_topic,
     assert cluster.results(prune=f"{source.name}*") == [Result.CHANGED]
     assert cluster.results(prune=f"{sink}*") == [Result.CHANGED]
     rows = cluster.plan(source, sinks).rows
-    assert "an earlier connector of this name left offsets: it would go on from" in rows[0].effects[0]
+    assert "an earlier connector of this name left offsets: it would continue from" in rows[0].effects[0]
     assert "position 6" in rows[0].effects[0] or '"position":6' in rows[0].effects[0]
     assert f"the group connect-{sink} has commits" in rows[1].effects[0]
     blind = plan_connectors(open_context(None, {"connect": cluster.url}), [source], Deadline(20))
-    assert "cannot be told: no worker-config is given" in blind.rows[0].effects[0]
+    assert "is unknown: no worker-config is given" in blind.rows[0].effects[0]
 
 
 def test_prune_deletes_inside_of_its_scope_only(cluster, playhead):
@@ -150,7 +150,7 @@ def test_prune_deletes_inside_of_its_scope_only(cluster, playhead):
     assert "--scope" in playhead("connectors", "apply", *where, "--prune", "--execute").exits(2).err
     assert cluster.actions(cluster.source(keep)) == [Action.SAME]
     planned = repr(cluster.plan(cluster.source(keep), prune=f"{prefix}-*"))
-    assert f"delete  {drop}  running  not in the files; its offsets stay behind" in planned
+    assert f"delete  {drop}  running  not in the files; its offsets are kept" in planned
     playhead(
         "connectors", "apply", *where, "--prune", "--scope", f"{prefix}-*", "--execute", "--settle", "300ms"
     ).exits(0)

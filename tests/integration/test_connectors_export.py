@@ -134,7 +134,7 @@ def test_what_a_template_makes_is_refused_by_name_and_line(cluster, playhead):
     before = kept.path.read_bytes()
     line = before.decode().split("\n").index("  log_{part}:") + 1
     ran = kept.into(kept.orders, made, "--execute").exits(4)
-    assert f"{kept.path}:{line}: '{made}' is made by a template, and differs in batch.size" in ran.err
+    assert f"{kept.path}:{line}: '{made}' is created by a template, and differs in batch.size" in ran.err
     assert kept.path.read_bytes() == before
     kept.into(kept.orders, f"log_{kept.parts[0]}", "--execute").exits(0)
     assert b"batch.size: 5 " in kept.path.read_bytes()
@@ -156,8 +156,8 @@ def test_a_secret_of_the_cluster_never_comes_into_the_file_nor_one_of_the_file_i
     assert CANARY not in ran.out + ran.err
     assert text.count(CANARY) == text.count(own) == 1  # the literal that the file had; the other went with its key
     assert "      db.password: ${env:DB}   # a reference\n" in text
-    assert f"{spec.name}: db.password is left as the file has it" in ran.err
-    assert f"{spec.name}: jdbc.url is left as the file has it" in ran.err
+    assert f"{spec.name}: db.password is not changed in the file" in ran.err
+    assert f"{spec.name}: jdbc.url is not changed in the file" in ran.err
     assert "file is a literal secret, written as http://app:${env:SECRET_" in ran.err
     [row] = plan_connectors(cluster.context, read_specs([path]), Deadline(20)).rows
     hidden = {"db.password", "jdbc.url", "file", "consumer.override.sasl.jaas.config"}
@@ -181,7 +181,7 @@ def test_a_mask_of_the_server_is_not_taken_for_a_value(cluster, playhead):
     with serving() as start:
         where = ("--into", str(path), "--connect", start(masking).url)
         ran = playhead("connectors", "export", spec.name, *where, "--execute").exits(0)
-    assert "db.password is left as the file has it" in ran.err
+    assert "db.password is not changed in the file" in ran.err
     assert "db.password: ${env:PW} # ours\n" in path.read_text()
     assert '      batch.size: "4"\n' in path.read_text()
 

@@ -26,8 +26,8 @@ KINDS = ["postgresql", "sqlite"]
 
 
 @pytest.fixture
-def lab(team_lab):
-    return team_lab
+def lab(lab):
+    return lab
 
 
 @pytest.fixture

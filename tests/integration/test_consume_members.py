@@ -29,8 +29,8 @@ filled = pytest.fixture(make_filled)
 
 
 @pytest.fixture
-def lab(team_lab):
-    return team_lab
+def lab(lab):
+    return lab
 
 
 @pytest.mark.parametrize(

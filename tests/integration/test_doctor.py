@@ -63,7 +63,7 @@ def test_a_healthy_cluster_has_no_finding_by_whatever_way_it_is_asked(lab, pipel
     assert (json.loads(done.out), done.err) == ([], "")
     assert doctor(f"kafka://{lab.bootstrap_servers}/{OFFSETS}?committed=true") == doctor()
     through_rest = doctor(via="rest")
-    assert through_rest.findings == () and "the workers were asked" in through_rest.notes[0]
+    assert through_rest.findings == () and "read by REST" in through_rest.notes[0]
     assert doctor(f"groups://{lab.bootstrap_servers}").findings == ()
 
 
@@ -160,7 +160,7 @@ def test_a_transaction_that_a_task_has_just_begun_is_no_finding(lab, pipeline, t
     holder = transaction("lab-lines-in-7", OFFSETS, (b'["lines-in",{"filename":"x"}]', b'{"position":2}'))
     found = doctor()
     assert found.findings == ()
-    assert [note for note in found.notes if "task 7 of lines-in" in note and "under way" in note]
+    assert [note for note in found.notes if "task 7 of lines-in" in note and "has an open transaction" in note]
     holder.abort_transaction(10)
 
 
@@ -188,7 +188,7 @@ def test_a_damaged_standalone_file_is_found_and_its_copy_put_back(tmp_path, doct
     path.write_bytes(encode_file([FileEntry(b'["c",{"filename":"x"}]', b'{"position":5}')]))
     uri = f"file:{path}"
     whole = doctor(uri)
-    assert whole.findings == () and "which connectors exist cannot be told" in whole.notes[0]
+    assert whole.findings == () and "the existing connectors are unknown" in whole.notes[0]
     run(f"playhead offsets set c position=6 --store {uri} --worker-is-down --execute")
     data = path.read_bytes()
     path.write_bytes(data[:-7])

@@ -64,7 +64,7 @@ def test_keys_of_a_topic_that_grew_are_misplaced_until_they_are_in_a_new_one(
     deadline.wait_for(lambda: len(get_topic(admin, topic, deadline).partitions) == 11, "the new partitions")
     moved = sum(partition_of(key, 11) != partition_of(key, 5) for key in keys)
     finding = only(doctor(uri), "misplaced", "c")
-    assert finding.what.startswith(f"{moved} key(s) lie where Java would not put them")
+    assert finding.what.startswith(f"{moved} key(s) are not in the partition that Java chooses")
     monkeypatch.chdir(tmp_path)
     run(finding.mend.partition(", then")[0])
     new, new_uri = topic_uri()

@@ -162,7 +162,7 @@ def test_forgetting_everything_deletes_the_group(lab, store, group, topic):
         ({"kafka_topic": "T", "kafka_partition": 2}, {"kafka_offset": 1}, "has 2 partition"),
         ({"kafka_topic": "no-such-topic", "kafka_partition": 0}, {"kafka_offset": 1}, "no-such-topic does not exist"),
         ({"kafka_topic": "T", "kafka_partition": "0"}, {"kafka_offset": 1}, "not a partition of a topic"),
-        ({"kafka_topic": "T", "kafka_partition": 0}, {"position": 1}, "not an offset of Kafka"),
+        ({"kafka_topic": "T", "kafka_partition": 0}, {"position": 1}, "not a Kafka offset"),
     ],
 )
 def test_what_kafka_could_not_hold_is_refused_and_nothing_of_the_group_is_written(
@@ -211,7 +211,7 @@ def test_share_and_streams_groups_are_named_and_never_edited(lab, store, admin, 
     for kind, group in groups.items():
         [refusal] = store.guard([group])
         assert refusal.what == f"{group} is a {kind} group, not a consumer group" and refusal.lifted_by is None
-        assert f"{group} is a {kind} group: left out" in store.snapshot().notes
+        assert f"{group} is a {kind} group: skipped" in store.snapshot().notes
         assert show_group(store, group).type == kind
         [outcome] = store.write([change(group, topic, 0, None, 5)])
         assert outcome.result is Result.REFUSED
@@ -232,7 +232,7 @@ def test_a_write_without_an_answer_is_unknown_not_failed(lab, store, group, topi
     [outcome] = store.write([change(group, topic, 0, 100, 42)])
     assert (outcome.result, outcome.detail) == (
         Result.UNKNOWN,
-        "committing was not answered in time; it may have happened",
+        "committing was not answered in time; it may have been written",
     )
     [lost] = store.write([change(group, topic, 0, 100, None)])
     assert lost.result is Result.UNKNOWN
@@ -328,9 +328,9 @@ def test_a_deleted_topic_is_a_row_with_a_note_and_left_alone_by_all_topics(
     assert (row.committed, row.log_end, row.lag, row.note) == (5, None, None, "the topic does not exist any more")
     planned = reset(store, [group], ResetTo(Word.LATEST), ALL)
     assert [(r.topic, r.after) for r in planned.rows] == [(topic, 200), (topic, 0)]
-    assert planned.plan.warnings == (f"{group} {gone} is left alone: topic gone-topic does not exist any more",)
+    assert planned.plan.warnings == (f"{group} {gone} is skipped: topic gone-topic does not exist any more",)
     [outcome] = store.write([change(group, topic, 0, 100, None)])
-    assert "forget it as well" in outcome.detail and outcome.result is Result.REFUSED
+    assert "delete it as well" in outcome.detail and outcome.result is Result.REFUSED
 
 
 def test_lag_is_shown_in_records_and_time_and_what_is_odd_has_a_note(store, admin, deadline, unique, topic, new_topic):

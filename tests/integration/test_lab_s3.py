@@ -6,14 +6,9 @@ import pytest
 from pyarrow import fs
 
 from playhead.errors import Invalid, NotFound
-from playhead.lab import Lab, LabOptions
+from playhead.lab import Lab
 
 PART = 5 * 1024 * 1024  # the least that S3 takes for a part that is not the last
-
-
-@pytest.fixture(scope="module")
-def s3_lab(make_lab):
-    return make_lab(LabOptions(workers=0, postgres=False, extras=("s3",)))
 
 
 def store_of(lab: Lab, credential: str = "") -> fs.S3FileSystem:

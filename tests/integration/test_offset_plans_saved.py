@@ -15,7 +15,7 @@ def test_a_saved_plan_is_what_runs_and_is_refused_when_the_position_moved(playhe
     source.at(8)
     source.stop()
     ran = playhead("offsets", "apply", str(plan), "--execute", *there).exits(4)
-    assert "moved since the plan was made" in ran.out
+    assert "moved since the plan was created" in ran.out
     source.at(8)
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from integration.ledgers import HERE, LOCAL, THERE, Place, chunk, lab, only_postgresql, only_sqlite, place  # noqa: F401
+from integration.ledgers import HERE, LOCAL, THERE, Place, chunk, only_postgresql, only_sqlite, place  # noqa: F401
 from playhead.ledger.model import RunState
 from playhead.model import Deadline
 
@@ -46,7 +46,7 @@ def running(place):
 
 
 def test_a_ledger_that_nobody_wrote_yet_is_empty_and_stays_unmade(place, runs):
-    assert "nothing has run with the ledger" in runs("list").exits(0).err
+    assert "no run in the ledger" in runs("list").exits(0).err
     assert json.loads(runs("list", "-o", "json").exits(0).out) == []
     assert "nothing has run with" in runs("show", "orders").exits(1).err
     assert place.tables() == set()
@@ -78,7 +78,7 @@ def test_list_and_show_tell_what_the_database_holds(place, runs):
 def test_stop_shows_its_plan_and_with_execute_waits_until_the_run_says_that_it_ended(place, runs, running):
     asked = "select count(*) from playhead_runs where stop_requested_at is not null"
     planned = runs("stop", "orders").exits(0)
-    assert "ask it to stop after its open step" in planned.out
+    assert "request a stop after its open step" in planned.out
     assert "dry run" in planned.err
     assert place.ask(asked) == [("0",)]
     done = json.loads(runs("stop", "orders", "--wait", "30s", "--execute", "-o", "json").exits(0).out)
@@ -96,18 +96,18 @@ def test_a_run_that_was_killed_is_silent_and_a_stop_says_that_it_did_not_end(pla
     long_ago = "2020-01-01 00:00:00.000000" + ("" if place.kind == "sqlite" else "+00")
     place.ask(f"update playhead_runs set heartbeat = '{long_ago}'")
     assert "silent for" in runs("list").exits(0).out
-    assert "if it is gone, nobody hears this" in runs("stop", "orders").exits(0).out
+    assert "if its process is gone, the request has no effect" in runs("stop", "orders").exits(0).out
     done = runs("stop", "orders", "--wait", "1s", "--execute").exits(1)
-    assert "asked, but it has not ended within 1 s" in done.out
+    assert "requested, but it has not ended within 1 s" in done.out
     assert "from you@there (pid 22)" in done.out
-    assert "asked to stop" in runs("list").exits(0).out
-    assert "asked it to stop already" in runs("stop", "orders").exits(0).out
+    assert "stop requested" in runs("list").exits(0).out
+    assert "requested a stop already" in runs("stop", "orders").exits(0).out
 
 
 def test_a_stop_that_is_not_waited_for_leaves_a_run_that_is_stopping(place, runs):
     with place.open() as ledger:
         claim = ledger.claim("c1", "orders", THERE, LOCAL)
-        assert "asked; not waited for" in runs("stop", "orders", "--no-wait", "--execute").exits(0).out
+        assert "requested; not waited for" in runs("stop", "orders", "--no-wait", "--execute").exits(0).out
         assert "stopping" in runs("list").exits(0).out
         assert ledger.beat(claim) is True
 
@@ -127,7 +127,7 @@ def test_a_second_copy_that_takes_over_while_the_first_is_stopped_is_told(place,
 
         monkeypatch.setattr(ledger, "request_stop", then_taken_over)
         done = stop_run(ledger, plan, 10)
-    assert (done.exit_code, done.detail) == (1, "run 2 by you@there (pid 22) took over and goes on")
+    assert (done.exit_code, done.detail) == (1, "run 2 by you@there (pid 22) took over and continues")
 
 
 def test_the_same_name_on_two_clusters_must_be_told_apart(place, runs):
@@ -176,7 +176,7 @@ def test_a_server_that_is_gone_is_unreachable_and_in_the_middle_of_waiting_the_o
         finally:
             lab.start("postgres")
     assert done.exit_code == 5
-    assert done.detail.startswith("asked, but its state cannot be read")
+    assert done.detail.startswith("requested, but its state cannot be read")
 
 
 @only_sqlite

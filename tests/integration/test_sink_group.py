@@ -220,7 +220,7 @@ def test_a_run_outlives_its_coordinator(make_lab, unique, driver):
         assert asked(run, "confirm", 2).split()[0] in ("TimedOut", "Unreachable")
     own.start("broker-1", seconds=120)
     said = asked(run, "check", 60)  # whether the seat was lost depends on how long the broker was away
-    assert said == "well" or said.startswith("SeatLost this run gave up"), said
+    assert said == "well" or said.startswith("SeatLost this run left"), said
     run.stdin.close()
     assert run.wait(60) == 0
     with SinkGroup(group_settings(name, SHORT, {}, settings_of), [topic]) as group:

@@ -3,12 +3,12 @@
 import pytest
 
 from integration.jdbc_sinks import IDS, column, leftovers, order, start, struct, told, tombstone
-from integration.ledgers import lab, only_postgresql, only_sqlite, place
+from integration.ledgers import only_postgresql, only_sqlite, place
 from playhead.errors import NotFound, Refused, Rejected, RowsRefused
 from playhead.ledger.model import ClosedRange
 from playhead.pipeline.deliver.sink import TASK_PUT
 
-__all__ = ["lab", "place", "start"]
+__all__ = ["place", "start"]
 ALL = "select id, name, amount from orders order by id, name"
 
 
@@ -152,7 +152,7 @@ def test_a_null_for_a_column_that_needs_a_value_is_a_bad_record(start, place):
     run = start()
     run.deliver(order(1, "a"), order(2, None), order(3, "c"))
     assert [(one.offset, one.reason) for one in run.rejected] == [
-        (1, "field 'name' is null, and its column must have a value")
+        (1, "field 'name' is null, and its column is NOT NULL")
     ]
     assert place.ask("select id from orders order by id") == [("1",), ("3",)]
 
@@ -183,7 +183,7 @@ def test_what_the_database_refuses_is_found_record_by_record(start, place, mode)
     )  # where a key comes twice, its second row is one too many
     assert [one.offset for one in run.rejected] == refused
     assert {one.stage for one in run.rejected} == {TASK_PUT}
-    assert run.rejected[0].reason.startswith("table orders does not take it: ")
+    assert run.rejected[0].reason.startswith("table orders refuses it: ")
     assert "more" in run.rejected[0].reason
     assert (closed.count, closed.rejected) == (51 - len(refused), len(refused))
     assert place.ask("select count(*), min(amount) from orders") == [("46", "1")]

@@ -10,14 +10,14 @@ from threading import Thread
 import pytest
 
 from integration.jdbc_sinks import batches, leftovers, order, start
-from integration.ledgers import lab, only_postgresql, only_sqlite, place
+from integration.ledgers import only_postgresql, only_sqlite, place
 from playhead.errors import Busy, Refused, Unreachable
 from playhead.ledger.model import RangeState, RunTakenOver
 from playhead.sql.bulk_load import copying
 from playhead.sql.merge import How, MergeLayout
 from playhead.sql.target_tables import TargetTableName
 
-__all__ = ["lab", "place", "start"]
+__all__ = ["place", "start"]
 ALL = "select id, name, amount from orders order by id, name"
 COUNT = "select count(*) from orders"
 THREE = [order(1, "a", 1), order(2, "b", 2), order(3, "c", 3)]
@@ -192,7 +192,7 @@ def test_a_table_that_changed_after_it_was_looked_at_is_refused(start, place):
     start().deliver(order(1))
     layout = MergeLayout(TargetTableName(None, "orders"), ("id",), ("int4",), ())
     with (
-        pytest.raises(Busy, match="was changed while rows were on their way"),
+        pytest.raises(Busy, match="was changed while rows were being loaded"),
         copying(place.url, How("insert")) as rows,
     ):
         rows.begin(layout)
@@ -303,7 +303,7 @@ def test_what_was_swept_is_not_merged_and_nothing_is_committed(start, place):
     claim = newer.claimed(1)
     closed = newer.attempted(newer.writer(), claim, [order(1)])
     older.writer()  # sweeps, although it was taken over
-    with pytest.raises(Busy, match=r"the staged rows of .* are gone"):
+    with pytest.raises(Busy, match=r"the staged rows of .* are missing"):
         newer.committed(claim, closed)
     assert newer.position() == 0
     newer.done(claim, order(1))

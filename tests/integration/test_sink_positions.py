@@ -9,7 +9,7 @@ import pytest
 
 from contract.range_ledgers import closed, deliver, ended, wanted
 from integration.delivering import deliver as delivering  # noqa: F401
-from integration.delivering import files_in, ids_in, sinks_lab  # noqa: F401
+from integration.delivering import files_in, ids_in
 from integration.groups import described, fill, kafka_groups, member_of
 from integration.ledgers import HERE, LOCAL
 from playhead.errors import Refused
@@ -22,16 +22,9 @@ from playhead.ledger.runs import open_ledger
 from playhead.model import Deadline, TopicPartition
 from playhead.model.ranges import Log
 from playhead.offsets.published import Held, judge_start
-from spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 START_MS = 1_767_225_600_000  # 2026-01-01
-
-
-@pytest.fixture(scope="module")
-def lab(sinks_lab):
-    return sinks_lab
 
 
 @dataclass
@@ -123,7 +116,7 @@ def test_the_position_in_the_ledger_is_shown_with_the_lag_that_kafkas_tool_shows
         (20, 30, 20),
     ]
     assert (found["engine"], found["store"].startswith("ledger+sqlite:///")) == ("spark", True)
-    assert "runs on Spark: its position is kept in the ledger" in shown.err
+    assert "runs on Spark: its position is in the ledger" in shown.err
     theirs = kafka_groups(lab, "--describe", "--group", f"connect-{sink.name}").splitlines()
     assert sorted(line.split()[5] for line in theirs if line.startswith("connect-")) == ["10", "30"]
     listed = json.loads(do("offsets", "list", "-o", "json").exits(0).out)
@@ -190,8 +183,8 @@ def test_a_move_to_where_it_is_gives_an_open_claim_up(do, sink, admin, words):
     )
     assert planned["note"] == f"gives up {sink.topic}-1[20,35), which was begun and not finished"
     done = do(*command, "--execute").exits(0)
-    assert "what is written of it stays" in done.out
-    assert "take it back" not in done.err
+    assert "what is already written stays" in done.out
+    assert "undo with" not in done.err
     assert sink.ranges.list_claims(sink.claim.cluster, sink.name) == []
     assert "nothing to change" in do(*command).exits(0).err
     assert sink.at == [40, 20]
@@ -222,7 +215,7 @@ def test_a_live_run_is_refused_and_stop_is_not_for_it(do, sink):
     assert f"playhead runs stop {sink.name} --execute" in do(*words).exits(4).out
     assert f"playhead runs stop {sink.name} --execute" in do(*words, "--stop").exits(2).err
     refused = do("groups", "reset", f"connect-{sink.name}", "--to-offset", "5", "--all-topics", "--execute").exits(0)
-    assert "a run on Spark published this" in refused.out
+    assert "published by a run on Spark" in refused.out
     assert "is running, by me@here" in do("groups", "reset", sink.name, "--to-ledger").exits(0).err
     assert "is running, by me@here" in do("groups", "reset", sink.name, "--to-ledger", "--execute").exits(4).out
     ended(sink.ranges, claim)
@@ -264,7 +257,7 @@ def test_the_same_offset_published_by_another_ledger_is_marked_anew(do, sink, ad
     commit(admin, group, {tp: Committed(40, "playhead/another/7")}, deadline)
     with pytest.raises(Refused, match="another ledger"):
         sink.start(admin)
-    assert "under the mark of the ledger" in do("groups", "reset", sink.name, "--to-ledger").exits(0).out
+    assert "with the mark of the ledger" in do("groups", "reset", sink.name, "--to-ledger").exits(0).out
     do("groups", "reset", group, "--to-ledger", "--execute").exits(0)
     assert list_committed(admin, group, deadline)[tp] == Committed(40, f"playhead/{sink.id}/1")
     sink.start(admin)
@@ -321,7 +314,7 @@ def test_runs_show_tells_each_partition_and_what_was_delivered(lab, do, playhead
     assert "OPEN CLAIM" in table and "[30,50)" in table
     assert do("runs", "show", sink.name, "-o", "csv").exits(0).out.count("\n") == 3
     without = playhead("runs", "show", sink.name, "--ledger", sink.url)
-    assert "the lag is not known: no broker is named" in without.exits(0).err
+    assert "the lag is unknown: no broker is named" in without.exits(0).err
     listed = json.loads(do("runs", "list", "-o", "json").exits(0).out)
     assert [(row["stream"], row["position"]) for row in listed] == [(f"{sink.topic}-1", {"kafka_offset": 30})]
 
@@ -332,7 +325,7 @@ def test_a_sink_that_connect_knows_too_is_the_ledgers_while_it_is_stopped_there(
     rest.create_connector(sink.name, config, initial_state="STOPPED")
     deadline.wait_for(lambda: rest.find_status(sink.name), "the connector to be known")
     shown = playhead("offsets", "show", sink.name, *where).exits(0)
-    assert "kept in the ledger" in shown.err and "Connect knows it too, and does not run it" in shown.err
+    assert "its position is in the ledger" in shown.err and "Connect has it too, but does not run it" in shown.err
     (row,) = json.loads(playhead("connectors", "list", sink.name, *where, "-o", "json").exits(0).out)
     assert (row["engine"], row["type"], row["lag"], row["state"]) == ("spark", "sink", 40, "finished")
     listed = json.loads(playhead("offsets", "list", sink.name, *where, "-o", "json").exits(0).out)
@@ -353,7 +346,7 @@ def test_positions_are_exported_imported_and_copied_as_those_of_every_owner(do, 
     do("offsets", "import", saved, "--execute").exits(0)
     assert sink.at == [40, 20]
     do("offsets", "diff", saved).exits(0)
-    assert "it gets a position there" in do("offsets", "copy", sink.name, other, "--execute").exits(0).err
+    assert "its position is created" in do("offsets", "copy", sink.name, other, "--execute").exits(0).err
     assert [at.next_offset for at in sink.ranges.positions(sink.claim.cluster, other).values()] == [40, 20]
 
 
@@ -377,7 +370,7 @@ def test_a_ledger_that_does_not_answer_matters_only_to_those_it_keeps(lab, playh
     playhead("offsets", "show", sink.name, *nowhere).exits(3)
     playhead("groups", "reset", sink.name, "--to-ledger", *nowhere).exits(3)
     absent = ["--ledger", "sqlite:////nowhere/ledger.db", "-b", lab.bootstrap_servers]
-    assert "knows no sink" in playhead("groups", "reset", sink.name, "--to-ledger", *absent).exits(2).err
+    assert "has no sink" in playhead("groups", "reset", sink.name, "--to-ledger", *absent).exits(2).err
 
 
 def test_a_delivered_sink_goes_where_the_ledger_was_set_and_nowhere_else(

@@ -85,7 +85,7 @@ def test_a_new_queue_has_one_partition_and_an_old_one_stays(admin, config, polic
 
 def test_a_queue_that_the_cluster_cannot_have_is_refused_with_the_option_to_change(admin, config, policy_of, deadline):
     policy = policy_of(config | {"errors.deadletterqueue.topic.replication.factor": "3"})
-    with pytest.raises(Refused, match=r"is not there and cannot be made: .*[Rr]eplication factor") as told:
+    with pytest.raises(Refused, match=r"does not exist and cannot be created: .*[Rr]eplication factor") as told:
         policy.prepare(admin, deadline)
     assert "errors.deadletterqueue.topic.replication.factor (it is 3)" in (told.value.hint or "")
 

@@ -1,8 +1,6 @@
 """Checkpoints that Spark itself writes and goes on from: what we show is what it reports, where we put it is where it resumes."""
 
-import gc
 import json
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,48 +11,24 @@ import pytest
 from playhead.config import Context, Setting
 from playhead.errors import AccessDenied
 from playhead.kafka.client import make_producer
-from playhead.lab import Lab, LabOptions
+from playhead.lab import Lab
 from playhead.lab.parts.s3 import CREDENTIAL, IDENTITY
 from playhead.model import Change, Deadline, Map, Position, Positions, Result
-from playhead.pipeline.jars import fetch_jars
 from playhead.stores import Access
 from playhead.stores.checkpoint.store import SparkCheckpoint
 from playhead.stores.open import open_store
 
 pytest.importorskip("pyspark")
-# PySpark leaves sockets of finished jobs to the garbage collector.
 Batches = dict[int, list[tuple[int, int]]]
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """One session for the module; its JVM ends with it, so that no other test inherits its settings."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .config("spark.jars", ",".join(map(str, fetch_jars("spark-kafka"))))
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    yield session
-    session.stop()
-    gateway = SparkContext._gateway
-    if gateway is not None:
-        process = gateway.proc
-        gateway.shutdown()
-        process.stdin.close()
-        process.wait(30)
-        SparkContext._gateway = SparkContext._jvm = None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+@pytest.fixture(scope="module", autouse=True)
+def one_shuffle_partition(spark: Any) -> Iterator[None]:
+    """Small queries: two hundred partitions each would be nothing but overhead."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
 @dataclass
@@ -249,7 +223,7 @@ def test_state_does_not_move_with_the_position_and_a_new_checkpoint_has_none(que
     q.move(p0=1)
     assert q.counts() == {0: 3}
     q.move(p0=2)
-    assert q.store.sink_warnings()[0].startswith("the query keeps state (operator 0 in state/)")
+    assert q.store.sink_warnings()[0].startswith("the query has state (operator 0 in state/)")
     assert q.counts() == {0: 5}
 
 
@@ -268,7 +242,7 @@ def test_hadoop_accepts_the_checksum_of_an_edited_file(spark, query):
     edited.write_text(edited.read_text().replace('"0":1', '"0":2'))
     with pytest.raises(Exception, match=r"(?i)checksum"):
         lines()
-    assert [note for note in q.store.snapshot().notes if "not what its checksum file says" in note]
+    assert [note for note in q.store.snapshot().notes if "does not match its checksum file" in note]
 
 
 def test_what_is_said_of_the_file_sink_is_true(spark, query, produce, tmp_path):
@@ -284,13 +258,13 @@ def test_what_is_said_of_the_file_sink_is_true(spark, query, produce, tmp_path):
     produce(q.topic, 1)
     q.run(into=out)
     q.lose_commit(2)  # died after the sink had batch 2, before the commit
-    assert "skips the new batch 2 in silence" in q.store.sink_warnings()[0]
+    assert "silently skips the new batch 2" in q.store.sink_warnings()[0]
     produce(q.topic, 2)
     q.move(p0=3)
     q.run(into=out)
     assert delivered() == [0, 1, 2, 2, 3, 3, 4]  # 3, 5 and 6 are lost to it
     again = Query(spark, q.bootstrap, q.topic, tmp_path / "again")
-    assert "drops batches whose ids its _spark_metadata has already" in again.store.sink_warnings()[0]
+    assert "skips batches whose ids are already in its _spark_metadata" in again.store.sink_warnings()[0]
     again.move(p0=5)
     again.run(into=out)
     assert delivered() == [0, 1, 2, 2, 3, 3, 4]
@@ -323,11 +297,10 @@ def test_a_file_source_is_moved_only_to_where_spark_starts(spark, tmp_path):
     assert run() == {3: 1}
 
 
-def test_a_checkpoint_on_s3_is_shown_and_moved(make_lab, monkeypatch):
+def test_a_checkpoint_on_s3_is_shown_and_moved(s3_lab, monkeypatch):
     from pyarrow.fs import S3FileSystem
 
-    lab = make_lab(LabOptions(workers=0, postgres=False, extras=("s3",)))
-    (endpoint,) = [part.address for part in lab.status() if part.name == "s3"]
+    (endpoint,) = [part.address for part in s3_lab.status() if part.name == "s3"]
     s3 = S3FileSystem(
         access_key=IDENTITY,
         secret_key=CREDENTIAL,

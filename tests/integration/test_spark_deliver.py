@@ -15,7 +15,6 @@ from integration.delivering import (  # noqa: F401
     group_rows,
     ids_in,
     lines_in,
-    sinks_lab,
 )
 from integration.groups import kafka_groups
 from playhead.errors import PlayheadError
@@ -26,10 +25,8 @@ from playhead.ledger.model import Host, RunState, SinkMove
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import open_ledger
 from playhead.model import Deadline
-from spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 
 
 def test_records_become_files_named_and_cut_as_the_connector_does_it(deliver, tmp_path):
@@ -139,7 +136,7 @@ def test_a_topic_that_was_made_again_stops_the_run(deliver, tmp_path):
     (done,) = deliver.run(spec)
     assert done.error is not None
     assert done.error.exit_code == 4
-    assert "made again" in done.error.what
+    assert "recreated" in done.error.what
     assert len(lines_in(tmp_path)) == 10
 
 
@@ -254,7 +251,7 @@ def test_a_claim_is_not_finished_with_another_converter_or_in_another_place(deli
         )
         assert refused.error is not None
         assert refused.error.exit_code == 4
-        assert "begun-0[0,6) was begun with other options" in refused.error.what
+        assert "begun-0[0,6) was started with other options" in refused.error.what
     assert not files_in(tmp_path)
 
 

@@ -4,7 +4,7 @@ import json
 import random
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from integration.delivering import JSON_FORMAT, PARQUET_FORMAT, S3_SINK, places_in_files, places_in_rows
 from integration.on_spark import JSON, Topics
-from integration.victims import DRIVER, WORKER, Victim, check_once, committed, suffer
+from integration.victims import DRIVER, WORKER, Victim, check_once, committed, outlive, suffer
 from playhead.lab import Lab, LabOptions
 
 pytest.importorskip("pyspark")
@@ -79,21 +79,25 @@ class Killed:
         check_once(places_in_rows(lab, "killed"), wanted, f"in the table, {context}")
 
 
-def check_kills(make_lab: Callable[[LabOptions], Lab], folder: Path, rounds: int) -> None:
+def check_kills(lab: Lab, folder: Path, rounds: int) -> None:
+    """`rounds` 0: one continuous run under which the parts are killed, once each."""
     random.seed(seed := time.time_ns())
-    killed = Killed(make_lab(LabOptions(extras=("s3",))), folder)
+    killed = Killed(lab, folder)
     victim = killed.victim
-    suffer(victim, [DRIVER, WORKER, "broker-1", "postgres", "s3"], rounds, killed.seen, lambda: killed.send(MORE))
+    if rounds:
+        suffer(victim, [DRIVER, WORKER, "broker-1", "postgres", "s3"], rounds, killed.seen, lambda: killed.send(MORE))
+    else:
+        outlive(victim, ["broker-1", "postgres", "s3"], killed.seen, lambda: killed.send(MORE))
     assert victim.end(victim.start()) == 0, victim.log
     killed.check(f"seed {seed}: {victim.log}")
 
 
-@pytest.mark.timeout(900)
-def test_five_kills_of_sinks_lose_and_double_nothing(make_lab, tmp_path):
-    check_kills(make_lab, tmp_path, 5)
+@pytest.mark.timeout(600)
+def test_continuous_sinks_outlive_all_that_they_use_and_killed_ones_are_continued(make_lab, tmp_path):
+    check_kills(make_lab(LabOptions(extras=("s3",))), tmp_path, 0)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_a_hundred_kills_of_sinks_lose_and_double_nothing(make_lab, tmp_path):
-    check_kills(make_lab, tmp_path, 100)
+    check_kills(make_lab(LabOptions(extras=("s3",))), tmp_path, 100)

@@ -3,7 +3,6 @@
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,15 +14,13 @@ from pyarrow import fs
 from integration.delivering import JSON_FORMAT, PARQUET_FORMAT, deliver, files_in, group_rows, ids_in, lines_in  # noqa: F401
 from integration.on_spark import Topics
 from playhead.kafka.transactions import PlainProducer, TransactionalProducer
-from playhead.lab import Lab, LabOptions
+from playhead.lab import Lab
 from playhead.ledger.model import RunState
 from playhead.ledger.runs import open_ledger
 from playhead.model import ConnectorSpec, Deadline, Engine
 from playhead.pipeline.deliver.group import SinkGroup
-from spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 SCHEMA = (
     '{"type":"struct","optional":false,"fields":[{"type":"int64","optional":false,"field":"id"},'
@@ -41,11 +38,6 @@ connectors:
               connection.user: {user}, auto.create: true, pk.mode: kafka, value.converter.schema.content: '{schema}',
               value.converter: org.apache.kafka.connect.json.JsonConverter, value.converter.schemas.enable: true}}
 """
-
-
-@pytest.fixture(scope="module")
-def sinks_lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
-    return make_lab(LabOptions(extras=("s3",)))
 
 
 def test_parquet_has_the_columns_of_the_first_records_and_keeps_them(deliver, tmp_path):
@@ -150,7 +142,7 @@ def test_rows_that_the_table_refuses_stop_the_run_or_are_left_out(deliver):
     deliver.lab.psql("CREATE TABLE checked (id bigint PRIMARY KEY CHECK (id <> 37), t text)", "checks")
     (stopped,) = deliver.run(spec)
     assert stopped.error is not None
-    assert "checked-1@18 cannot be delivered: table checked does not take it: new row" in stopped.error.what
+    assert "checked-1@18 cannot be delivered: table checked refuses it: new row" in stopped.error.what
     (done,) = deliver.run(replace(spec, config={**spec.config, "errors.tolerance": "all"}))
     assert (done.error, stopped.rows + done.rows) == (None, 99)
     assert deliver.lab.psql("SELECT count(*), count(*) FILTER (WHERE id = 37) FROM checked", "checks") == "99|0"
@@ -166,7 +158,7 @@ def test_rows_that_a_table_of_sqlite_refuses_stop_the_run_or_are_left_out(delive
     sqlite(tmp_path / "rows.db", "CREATE TABLE lightly (id bigint PRIMARY KEY CHECK (id <> 37), t text)")
     (stopped,) = deliver.run(spec)
     assert stopped.error is not None
-    assert "lightly-1@18 cannot be delivered: table lightly does not take it: CHECK" in stopped.error.what
+    assert "lightly-1@18 cannot be delivered: table lightly refuses it: CHECK" in stopped.error.what
     assert sqlite(tmp_path / "rows.db", "SELECT count(*) FROM lightly") == "0"
     (done,) = deliver.run(replace(spec, config={**spec.config, "errors.tolerance": "all"}))
     assert (done.error, done.rows) == (None, 99)
@@ -211,10 +203,10 @@ def test_rows_that_failed_are_planned_anew_with_other_options(deliver, tmp_path,
     assert failed.error is not None and "column" in failed.error.what
     (again,) = deliver.run(replace(spec, config=config))
     assert again.error is not None
-    assert any(note.startswith(f"goes on with what an earlier run had begun: {topic}-0[0,10)") for note in again.notes)
+    assert any(note.startswith(f"continues claims of an earlier run: {topic}-0[0,10)") for note in again.notes)
     (done,) = deliver.run(replace(spec, config={**config, "fields.whitelist": "id"}))
     assert (done.error, done.rows) == (None, 20)
-    assert f"begun with other options, not written, and planned again: {topic}-0[0,10), {topic}-1[0,10)" in done.notes
+    assert f"started with other options, not written, and planned again: {topic}-0[0,10), {topic}-1[0,10)" in done.notes
     assert ask(f"SELECT count(*), min(id), max(id) FROM {topic}") == "20|0|19"
     assert ask("SELECT sum(count), count(DISTINCT shape) FROM playhead_ranges") == "20|1"
 
@@ -234,7 +226,7 @@ def test_files_that_were_begun_with_other_options_are_given_up_by_a_move_to_wher
     other = replace(spec, config={**spec.config, "flush.size": "2", "errors.tolerance": "all"})
     (refused,) = deliver.run(other)
     assert refused.error is not None
-    assert refused.error.what == "turned-0[0,6) was begun with other options, and part of it may be written"
+    assert refused.error.what == "turned-0[0,6) was started with other options, and part of it may be written"
     way_out = "playhead offsets reset s-turned --to-current --execute"
     assert (refused.error.hint or "").endswith(way_out)
     context = ["-b", deliver.lab.bootstrap_servers, "--ledger", f"sqlite:///{deliver.ledger.address.path}"]
@@ -340,28 +332,28 @@ def test_what_was_never_decided_is_read_only_if_the_connector_says_so(deliver, t
 
 
 @pytest.mark.timeout(400)
-def test_executors_of_their_own_fill_s3_and_tables(sinks_lab, playhead, tmp_path, monkeypatch):
+def test_executors_of_their_own_fill_s3_and_tables(lab, s3_lab, playhead, tmp_path, monkeypatch):
     """A small cluster: the driver and two executors are three processes, and nothing lies in a folder of this machine."""
-    topics = Topics(sinks_lab)
+    topics = Topics(lab)
     topics.make_topic("far", 3)
     topics.send("far", 2_000, partitions=3)
-    sinks_lab.make_bucket("far")
-    for name, value in sinks_lab.environment().items():
+    s3_lab.make_bucket("far")
+    for name, value in s3_lab.environment().items():
         monkeypatch.setenv(name, value)
-    user, _, place = sinks_lab.postgres_url.removeprefix("postgresql://").partition("@")
+    user, _, place = lab.postgres_url.removeprefix("postgresql://").partition("@")
     file = tmp_path / "far.yaml"
     file.write_text(
         CLUSTER_FILE.format(
-            s3=sinks_lab.s3_url, json=JSON_FORMAT, url=f"jdbc:postgresql://{place}", user=user, schema=SCHEMA
+            s3=s3_lab.s3_url, json=JSON_FORMAT, url=f"jdbc:postgresql://{place}", user=user, schema=SCHEMA
         )
     )
-    words = ["--master", "local-cluster[2,1,1024]", "--worker-config", str(sinks_lab.worker_config)]
-    words += ["--ledger", sinks_lab.postgres_url, "-o", "json", "--chunk-rows", "500"]
+    words = ["--master", "local-cluster[2,1,1024]", "--worker-config", str(lab.worker_config)]
+    words += ["--ledger", lab.postgres_url, "-o", "json", "--chunk-rows", "500"]
     ran = playhead("run", str(file), *words, seconds=300).exits(0)
     assert [(row["state"], row["rows"]) for row in json.loads(ran.out)] == [("finished", 2_000)] * 2
-    assert sinks_lab.psql("SELECT count(*), count(DISTINCT id) FROM far") == "2000|2000"
+    assert lab.psql("SELECT count(*), count(DISTINCT id) FROM far") == "2000|2000"
     store = fs.S3FileSystem(
-        endpoint_override=sinks_lab.s3_url, access_key=sinks_lab.s3_identity, secret_key=sinks_lab.s3_credential
+        endpoint_override=s3_lab.s3_url, access_key=s3_lab.s3_identity, secret_key=s3_lab.s3_credential
     )
     found = store.get_file_info(fs.FileSelector("far/topics", recursive=True))
     objects = sorted(info.path for info in found if info.type == fs.FileType.File)

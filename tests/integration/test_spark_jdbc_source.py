@@ -12,11 +12,8 @@ from integration.jdbc_reading import BULK, BY_BOTH, BY_ID, BY_TIME, ORDERS, Shop
 from playhead.errors import Invalid, NotFound, Refused, Rejected
 from playhead.model import Map
 from playhead.pipeline.ingest.jdbc.stream import StreamOptions
-from spark_session import spark
 
 pytest.importorskip("pyspark")
-# PySpark leaves sockets of finished jobs to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def test_ids_are_read_in_order_in_steps_of_chunks(shop: Shop):

@@ -6,16 +6,14 @@ from itertools import groupby, pairwise
 
 import pytest
 
-from integration.ingesting import consumed, ingest, tables_lab  # noqa: F401
+from integration.ingesting import ingest, records_of  # noqa: F401
 from integration.transform_oracle import partitions_chosen
 from playhead.kafka.client import describe_cluster
 from playhead.kafka.properties import ClientSettings
 from playhead.ledger.model import RunState
 from playhead.model import Deadline
-from spark_session import spark  # noqa: F401
 
 pytest.importorskip("pyspark")
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 KAFKA = "org.apache.kafka.connect.transforms."
 KEYED = {
     "transforms": "route,key,only",
@@ -32,14 +30,8 @@ Seen = tuple[int, int, bytes | None, str]  # partition, offset, key, value
 
 
 def seen_in(ingest, topic: str) -> list[Seen]:
-    told = [f"print.{what}=true" for what in ("partition", "offset", "key")]
-    lines = consumed(ingest.lab, topic, *(word for one in told for word in ("--formatter-property", one)))
-    found = []
-    for line in lines:
-        partition, offset, key, value = line.split("\t", 3)
-        known = None if key == "null" else key.encode()
-        found.append((int(partition.split(":")[1]), int(offset.split(":")[1]), known, value))
-    return sorted(found)
+    found = records_of(ingest.lab, topic)
+    return sorted((one.partition, one.offset, one.key, (one.value or b"").decode()) for one in found)
 
 
 def test_keys_choose_the_partition_that_kafka_s_own_producer_would(ingest, tmp_path):
@@ -52,9 +44,7 @@ def test_keys_choose_the_partition_that_kafka_s_own_producer_would(ingest, tmp_p
     ids = [json.loads(value)["id"] for *_, value in seen]
     assert sorted(ids) == list(range(1, 5_001))
     assert [key for _, _, key, _ in seen] == [f"kéy {number % 97}".encode() for number in ids]
-    assert [partition for partition, *_ in seen] == partitions_chosen(
-        tmp_path, [key or b"" for _, _, key, _ in seen], 3
-    )
+    assert [partition for partition, *_ in seen] == partitions_chosen([key or b"" for _, _, key, _ in seen], 3)
     assert len({partition for partition, *_ in seen}) == 3
 
 

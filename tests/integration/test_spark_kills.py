@@ -4,14 +4,13 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from integration.ingesting import JDBC, add_rows, consumed, make_rows
-from integration.victims import DRIVER, WORKER, Victim, check_once, committed, suffer
+from integration.victims import DRIVER, WORKER, Victim, check_once, committed, outlive, suffer
 from playhead.lab import Lab, LabOptions
 
 pytest.importorskip("pyspark")
@@ -32,9 +31,9 @@ connectors:
 """
 
 
-def check_kills(make_lab: Callable[[LabOptions], Lab], folder: Path, rounds: int) -> None:
+def check_kills(lab: Lab, folder: Path, rounds: int) -> None:
+    """`rounds` 0: one continuous run under which the parts are killed, once each."""
     random.seed(seed := time.time_ns())
-    lab = make_lab(LabOptions())
     make_rows(lab, "killed", ROWS)
     file = folder / "killed.yaml"
     file.write_text(FILE.format(jdbc=JDBC, url=lab.jdbc_url))
@@ -42,19 +41,22 @@ def check_kills(make_lab: Callable[[LabOptions], Lab], folder: Path, rounds: int
 
     kinds = [DRIVER, WORKER, "broker-1", "postgres"]
     seen = partial(committed, victim.ledger, "playhead_chunks")
-    suffer(victim, kinds, rounds, seen, lambda: add_rows(lab, "killed", 500))
+    if rounds:
+        suffer(victim, kinds, rounds, seen, lambda: add_rows(lab, "killed", 500))
+    else:
+        outlive(victim, kinds[2:], seen, lambda: add_rows(lab, "killed", 30_000))
     assert victim.end(victim.start()) == 0, victim.log
     ids = Counter(json.loads(line)["id"] for line in consumed(lab, "killed"))
     wanted = {int(number) for number in lab.psql("SELECT id FROM killed").split()}
     check_once(ids, wanted, f"seed {seed}: {victim.log}")
 
 
-@pytest.mark.timeout(900)
-def test_five_kills_lose_and_double_nothing(make_lab, tmp_path):
-    check_kills(make_lab, tmp_path, 5)
+@pytest.mark.timeout(600)
+def test_a_continuous_run_outlives_its_broker_and_its_database_and_a_killed_one_is_continued(make_lab, tmp_path):
+    check_kills(make_lab(LabOptions()), tmp_path, 0)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_a_hundred_kills_lose_and_double_nothing(make_lab, tmp_path):
-    check_kills(make_lab, tmp_path, 100)
+    check_kills(make_lab(LabOptions()), tmp_path, 100)

@@ -4,7 +4,8 @@ import math
 import random
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,22 +13,18 @@ import pytest
 
 from integration.record_oracle import Row, calendar_millis, connect_texts, connect_values
 from integration.record_samples import BERLIN, BEST_FIT, CREATE, EXTREMES, LADDER, LADDER_SQL, NONE, SCHEMA, without
-from playhead.lab import Lab, LabOptions
+from playhead.lab import Lab
 from playhead.pipeline.ingest.source import VALUE
 from playhead.pipeline.records.encode.columns import SqlColumn
 from playhead.pipeline.records.encode.options import STRING, Converter, RecordOptions
 
 pytest.importorskip("pyspark")
-from spark_session import spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from playhead.pipeline.records.encode.record import RowRecord
 
-__all__ = ["spark"]
-# PySpark leaves sockets of finished jobs to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 PLAIN = RecordOptions(value=Converter(schemas_enable=False))
 
 
@@ -78,16 +75,13 @@ def _column(told: Any, at: int) -> SqlColumn:
 
 
 @pytest.fixture(scope="module")
-def lab(make_lab: Callable[[LabOptions], Lab]) -> Lab:
-    made = make_lab(LabOptions(workers=0, postgres=True))
-    for statement in CREATE:
-        made.psql(statement)
-    return made
-
-
-@pytest.fixture(scope="module")
 def database(lab: Lab, spark: "SparkSession") -> Database:
-    return Database(spark, lab.jdbc_url)
+    """In the shared PostgreSQL, with tables in a database of their own."""
+    name = f"records_{uuid.uuid4().hex[:8]}"
+    lab.psql(f"CREATE DATABASE {name}")
+    for statement in CREATE:
+        lab.psql(statement, name)
+    return Database(spark, lab.jdbc_url.replace("/lab?", f"/{name}?"))
 
 
 TYPES = "SELECT * FROM types WHERE id {} ORDER BY id"
@@ -277,12 +271,12 @@ def _random_decimal(dice: random.Random, precision: int, scale: int) -> str:
 def test_random_values_are_what_the_json_converter_makes_of_them(spark, tmp_path, decimal_format):
     rows = random_rows(1000)
     options = RecordOptions(value=Converter(schemas_enable=False, decimal_format=decimal_format))
-    assert _values(spark, rows, options) == connect_values(tmp_path, rows, decimal_format)
+    assert _values(spark, rows, options) == connect_values(rows, decimal_format)
 
 
 def test_random_values_are_what_a_struct_prints(spark, tmp_path):
     rows = random_rows(300)
-    assert _values(spark, rows, RecordOptions(value=Converter(STRING))) == connect_texts(tmp_path, rows)
+    assert _values(spark, rows, RecordOptions(value=Converter(STRING))) == connect_texts(rows)
 
 
 def _values(session: "SparkSession", rows: list[Row], options: RecordOptions) -> list[bytes]:
@@ -325,7 +319,7 @@ def test_wall_times_are_counted_as_java_s_calendar_does(spark, tmp_path, zone):
     column = SqlColumn("ts", 93, "timestamp", 26, 6, signed=False, nullable=True)
     record = make_record([column], replace(PLAIN, db_timezone=zone), "t", "PostgreSQL")
     ours = _written(record, frame)
-    java = [f'{{"ts":{millis}}}' for millis in calendar_millis(tmp_path, [(zone, wall) for wall in times])]
+    java = [f'{{"ts":{millis}}}' for millis in calendar_millis([(zone, wall) for wall in times])]
     assert dict(zip(times, ours, strict=True)) == dict(zip(times, java, strict=True))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from integration.file_source import TEXT
-from integration.ingesting import JDBC, consumed, make_rows, tables_lab  # noqa: F401
+from integration.ingesting import JDBC, consumed, make_rows
 from playhead.model import Deadline
 
 pytest.importorskip("pyspark")
@@ -38,14 +38,14 @@ def write_file(lab, path: Path, *tables: str, engine: str = "spark") -> Path:
 
 
 @pytest.fixture
-def flags(tables_lab, tmp_path):
-    return ["--worker-config", str(tables_lab.worker_config), "--ledger", f"sqlite:///{tmp_path}/ledger.db"]
+def flags(lab, tmp_path):
+    return ["--worker-config", str(lab.worker_config), "--ledger", f"sqlite:///{tmp_path}/ledger.db"]
 
 
-def test_two_tables_are_run_and_the_summary_tells(tables_lab, playhead, flags, tmp_path):
+def test_two_tables_are_run_and_the_summary_tells(lab, playhead, flags, tmp_path):
     for table in ("first", "second"):
-        make_rows(tables_lab, table, 300)
-    file = write_file(tables_lab, tmp_path / "two.yaml", "first", "second")
+        make_rows(lab, table, 300)
+    file = write_file(lab, tmp_path / "two.yaml", "first", "second")
     ran = playhead("run", str(file), "--summary", str(tmp_path / "run.json"), "-o", "json", *flags).exits(0)
     told = json.loads((tmp_path / "run.json").read_text())["connectors"]
     assert told == json.loads(ran.out)
@@ -54,21 +54,21 @@ def test_two_tables_are_run_and_the_summary_tells(tables_lab, playhead, flags, t
         ("run_second", "finished", 300),
     ]
     for table in ("first", "second"):
-        ids = Counter(json.loads(line)["id"] for line in consumed(tables_lab, table))
+        ids = Counter(json.loads(line)["id"] for line in consumed(lab, table))
         assert ids == Counter(range(1, 301))
     listed = playhead(
-        "connectors", "list", "-o", "json", "--connect", tables_lab.connect_urls[0], env={"PLAYHEAD_LEDGER": flags[3]}
+        "connectors", "list", "-o", "json", "--connect", lab.connect_urls[0], env={"PLAYHEAD_LEDGER": flags[3]}
     ).exits(0)
     found = {row["name"]: (row["engine"], row["state"], row["position"]) for row in json.loads(listed.out)}
     assert found["run_first"] == ("spark", "finished", '{"incrementing":300}')
 
 
-def test_everything_that_is_not_honoured_is_refused_by_name_and_at_once(tables_lab, playhead, flags, tmp_path):
+def test_everything_that_is_not_honoured_is_refused_by_name_and_at_once(lab, playhead, flags, tmp_path):
     file = tmp_path / "odd.yaml"
     file.write_text(
         "connectors:\n"
         "  odd:\n    engine: spark\n    config:\n"
-        f"      connector.class: {JDBC}\n      connection.url: {tables_lab.jdbc_url}\n"
+        f"      connector.class: {JDBC}\n      connection.url: {lab.jdbc_url}\n"
         "      mode: incrementing\n      topic.prefix: x\n"
         "      value.converter: io.confluent.connect.avro.AvroConverter\n"
         "      transforms: route\n      transforms.route.type: org.apache.kafka.connect.transforms.RegexRouter\n"
@@ -93,7 +93,7 @@ def test_everything_that_is_not_honoured_is_refused_by_name_and_at_once(tables_l
     ],
     ids=["source", "sink"],
 )
-def test_a_connector_that_connect_runs_is_refused(tables_lab, playhead, flags, tmp_path, config, otherwise):
+def test_a_connector_that_connect_runs_is_refused(lab, playhead, flags, tmp_path, config, otherwise):
     lines = tmp_path / "lines.txt"
     lines.write_text("a\n")
     config = {**config, "file": str(lines)}
@@ -102,35 +102,35 @@ def test_a_connector_that_connect_runs_is_refused(tables_lab, playhead, flags, t
     from playhead.connect.rest import Rest
 
     deadline = Deadline(60)
-    with Rest(tables_lab.connect_urls, deadline) as rest:
+    with Rest(lab.connect_urls, deadline) as rest:
         rest.create_connector("live-in-connect", config)
         deadline.wait_for(
             lambda: (rest.find_status("live-in-connect") or 0) and rest.list_tasks("live-in-connect"), "it"
         )
         ran = playhead(
-            "run", str(file), "live-in-connect", "--engine", "spark", "--connect", tables_lab.connect_urls[0], *flags
+            "run", str(file), "live-in-connect", "--engine", "spark", "--connect", lab.connect_urls[0], *flags
         ).exits(4)
         assert "live-in-connect is RUNNING in Connect" in ran.err
         assert f"  playhead connectors stop live-in-connect --execute{otherwise}\n" in ran.err
         rest.delete_connector("live-in-connect")
 
 
-def test_a_name_without_engine_spark_needs_the_word(tables_lab, playhead, flags, tmp_path):
-    file = write_file(tables_lab, tmp_path / "connect.yaml", "first", engine="connect")
+def test_a_name_without_engine_spark_needs_the_word(lab, playhead, flags, tmp_path):
+    file = write_file(lab, tmp_path / "connect.yaml", "first", engine="connect")
     assert "--engine spark" in playhead("run", str(file), "run_first", *flags).exits(2).err
     assert "no connector to run" in playhead("run", str(file), *flags).exits(2).err
     assert "did you mean run_first" in playhead("run", str(file), "run_frist", *flags).exits(1).err
 
 
-def test_an_sqlite_ledger_is_refused_on_a_cluster(tables_lab, playhead, flags, tmp_path):
-    file = write_file(tables_lab, tmp_path / "cluster.yaml", "first")
+def test_an_sqlite_ledger_is_refused_on_a_cluster(lab, playhead, flags, tmp_path):
+    file = write_file(lab, tmp_path / "cluster.yaml", "first")
     ran = playhead("run", str(file), "--master", "local-cluster[2,1,1024]", *flags).exits(4)
     assert "postgresql://" in ran.err
 
 
-def test_a_continuous_run_ends_after_its_step_when_interrupted(tables_lab, flags, tmp_path):
-    make_rows(tables_lab, "endless", 100)
-    file = write_file(tables_lab, tmp_path / "endless.yaml", "endless")
+def test_a_continuous_run_ends_after_its_step_when_interrupted(lab, flags, tmp_path):
+    make_rows(lab, "endless", 100)
+    file = write_file(lab, tmp_path / "endless.yaml", "endless")
     words = [
         sys.executable,
         "-m",
@@ -148,9 +148,7 @@ def test_a_continuous_run_ends_after_its_step_when_interrupted(tables_lab, flags
     deadline = Deadline(90)
 
     def rows() -> bool:
-        told = tables_lab.tool(
-            "org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", tables_lab.bootstrap_servers
-        )
+        told = lab.tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", lab.bootstrap_servers)
         return "endless:0:101" in told  # with its marker
 
     deadline.wait_for(rows, "the rows", every=1)
@@ -163,24 +161,16 @@ def test_a_continuous_run_ends_after_its_step_when_interrupted(tables_lab, flags
 
 
 @pytest.mark.timeout(300)
-def test_executors_of_their_own_give_the_same_records(tables_lab, playhead, tmp_path):
+def test_executors_of_their_own_give_the_same_records(lab, playhead, tmp_path):
     """A small cluster: the driver and two executors are three processes, and the ledger is PostgreSQL's."""
-    make_rows(tables_lab, "far", 5_000)
-    file = write_file(tables_lab, tmp_path / "far.yaml", "far")
+    make_rows(lab, "far", 5_000)
+    file = write_file(lab, tmp_path / "far.yaml", "far")
     ran = playhead(
         "run", str(file), "--master", "local-cluster[2,1,1024]", "--chunk-rows", "1000", "-o", "json",
-        "--worker-config", str(tables_lab.worker_config), "--ledger", tables_lab.postgres_url, seconds=240,
+        "--worker-config", str(lab.worker_config), "--ledger", lab.postgres_url, seconds=240,
     ).exits(0)  # fmt: skip
     (row,) = json.loads(ran.out)
     assert (row["state"], row["rows"], row["steps"]) == ("finished", 5_000, 3)
-    ids = Counter(json.loads(line)["id"] for line in consumed(tables_lab, "far"))
+    ids = Counter(json.loads(line)["id"] for line in consumed(lab, "far"))
     assert ids == Counter(range(1, 5_001))
-    assert tables_lab.psql("SELECT sum(count) FROM playhead_chunks WHERE pipeline = 'run_far'") == "5000"
-
-
-@pytest.mark.timeout(600)
-def test_the_demo_kills_a_run_and_counts_every_row_once(tables_lab, playhead):
-    story = playhead("demo", "--dir", str(tables_lab.folder), seconds=540).exits(0).out
-    assert "kill -9" in story
-    for table in ("login", "purchase"):
-        assert f"demo_{table}: psql counts 301000 rows; kafka-console-consumer shows 301000 of them once" in story
+    assert lab.psql("SELECT sum(count) FROM playhead_chunks WHERE pipeline = 'run_far'") == "5000"

@@ -17,14 +17,10 @@ from playhead.pipeline.records.encode.options import JSON, STRING, parse_record_
 from playhead.pipeline.records.transforms.options import parse_transforms
 
 pytest.importorskip("pyspark")
-from spark_session import spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["spark"]
-# PySpark leaves sockets of finished jobs to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 KAFKA = "org.apache.kafka.connect.transforms."
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COLUMNS = [
@@ -265,7 +261,7 @@ def frame(spark: "SparkSession") -> "DataFrame":
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
-    return transformed(tmp_path_factory.mktemp("oracle"), ROWS, [*CHAINS, *FAILING])
+    return transformed(ROWS, [*CHAINS, *FAILING])
 
 
 @pytest.mark.parametrize("number", range(len(CHAINS)), ids=[shown(one) for one in CHAINS])
@@ -322,7 +318,7 @@ def test_random_chains_end_as_kafka_s_own(frame, tmp_path):
     dice = random.Random(431)
     chains = [random_chain(dice) for _ in range(60)]
     alike = 0
-    for config, theirs in zip(chains, transformed(tmp_path, ROWS, chains), strict=True):
+    for config, theirs in zip(chains, transformed(ROWS, chains), strict=True):
         try:
             records = ours(frame, config)
         except (Invalid, PySparkException):
@@ -352,7 +348,7 @@ def test_lines_of_a_file_end_as_kafka_s_own(spark, tmp_path):
 
     rows = [row for row in ROWS if row["s"] is not None]
     frame = spark.createDataFrame([(row["s"],) for row in rows], "line string").coalesce(1)
-    for config, theirs in zip(LINES, transformed(tmp_path, rows, LINES, lines=True), strict=True):
+    for config, theirs in zip(LINES, transformed(rows, LINES, lines=True), strict=True):
         (lines,) = open_file_source({**config, "file": "f", "topic": "shop_t"}, {}).streams()
         assert isinstance(lines, FileLines)
         assert lines.path == Path("f")

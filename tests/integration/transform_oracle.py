@@ -4,7 +4,6 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from integration.java_oracle import run_java
@@ -140,25 +139,25 @@ class Outcome:
 
 
 def transformed(
-    folder: Path, rows: Sequence[Mapping[str, object]], chains: Sequence[Mapping[str, str]], *, lines: bool = False
+    rows: Sequence[Mapping[str, object]], chains: Sequence[Mapping[str, str]], *, lines: bool = False
 ) -> list[Outcome]:
     """`lines`: only `s` of each row, as a record of FileStreamSource."""
     outcomes = []
-    for told in _run(folder, {"rows": rows, "chains": chains, "lines": lines}):
+    for told in _run({"rows": rows, "chains": chains, "lines": lines}):
         records = [(topic, _bytes(key), _bytes(value)) for topic, key, value in told.get("records", [])]
         outcomes.append(Outcome(records, told.get("error")))
     return outcomes
 
 
-def partitions_chosen(folder: Path, keys: Sequence[bytes], partitions: int) -> list[int]:
+def partitions_chosen(keys: Sequence[bytes], partitions: int) -> list[int]:
     """Where Kafka's own producer puts these keys."""
-    return _run(folder, {"keys": [base64.b64encode(key).decode() for key in keys], "partitions": partitions})
+    return _run({"keys": [base64.b64encode(key).decode() for key in keys], "partitions": partitions})
 
 
 def _bytes(told: str | None) -> bytes | None:
     return None if told is None else base64.b64decode(told)
 
 
-def _run(folder: Path, asked: Mapping[str, object]) -> list[Any]:
-    found: list[Any] = json.loads(run_java(folder, "Transforms", SOURCE, given=json.dumps(asked).encode()))
+def _run(asked: Mapping[str, object]) -> list[Any]:
+    found: list[Any] = json.loads(run_java("Transforms", SOURCE, given=json.dumps(asked).encode()))
     return found

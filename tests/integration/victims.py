@@ -36,8 +36,16 @@ class Victim:
     def ledger(self) -> Path:
         return Path(f"{self.file}.db")
 
-    def start(self) -> "subprocess.Popen[str]":
-        words = ["run", str(self.file), "--chunk-rows", str(self.chunk_rows), "--ledger", f"sqlite:///{self.ledger}"]
+    def start(self, *more: str) -> "subprocess.Popen[str]":
+        words = [
+            "run",
+            str(self.file),
+            "--chunk-rows",
+            str(self.chunk_rows),
+            "--ledger",
+            f"sqlite:///{self.ledger}",
+            *more,
+        ]
         words += ["--worker-config", str(self.lab.worker_config), "--horizon-timeout", "20s", "-o", "wide"]
         return subprocess.Popen(
             [sys.executable, "-m", "playhead", *words],
@@ -78,6 +86,24 @@ class Victim:
 
 def wait_until_it_moves(process: "subprocess.Popen[str]", seen: Callable[[], int], before: int) -> None:
     Deadline(120).wait_for(lambda: seen() > before or process.poll() is not None, "the run to move")
+
+
+def outlive(victim: Victim, parts: Sequence[str], seen: Callable[[], int], more: Callable[[], None]) -> None:
+    """One continuous run, with each of these parts killed under it; in the end it is killed itself."""
+    process = victim.start("--continuous", "--interval", "300ms")
+    for part in random.sample(parts, len(parts)):
+        before = seen()
+        wait_until_it_moves(process, seen, before)
+        victim.log.append(f"kill {part}")
+        if part == WORKER:
+            victim.kill_worker(process)
+        else:
+            victim.kill_part(part)
+        more()
+    wait_until_it_moves(process, seen, seen())
+    assert process.poll() is None, victim.end(process) or victim.log
+    victim.kill_driver(process)
+    victim.end(process)
 
 
 def suffer(

@@ -62,6 +62,6 @@ def test_a_driver_that_does_not_answer_is_not_waited_for_for_ever(monkeypatch):
         stuck.wait(5)
 
     with CommitGate(check) as consents:
-        with pytest.raises(TimedOut, match="nothing of the partition was"):
+        with pytest.raises(TimedOut, match="nothing of the partition is committed"):
             consents.permit.ask()
         stuck.set()

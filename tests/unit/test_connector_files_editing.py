@@ -212,14 +212,14 @@ connectors:
     config: *base
 """
     assert faults(text, "a", {"connector.class": "yy"}) == [
-        "f.yaml:3: the block of 'a' is shared by an anchor or an alias; give it its own"
+        "f.yaml:3: the block of 'a' is shared by an anchor or an alias; write it out"
     ]
     assert faults(text, "c", {"connector.class": "yy"}) == [
-        "f.yaml:11: the block of 'c' is shared by an anchor or an alias; give it its own"
+        "f.yaml:11: the block of 'c' is shared by an anchor or an alias; write it out"
     ]
     assert faults(text, "b", {"connector.class": None, "url": "x"}) == [
-        "f.yaml:4: 'connector.class' of 'b' comes in by '<<'; set it apart",
-        "f.yaml:8: the value of 'url' is shared by the anchor &url; set it apart",
+        "f.yaml:4: 'connector.class' of 'b' comes from '<<'; write it out",
+        "f.yaml:8: the value of 'url' is shared by the anchor &url; write it out",
     ]
     after = edited(text, "b", {"connector.class": "yy", "other": "here"})
     assert after == text.replace("other: *url\n", "other: here\n      connector.class: yy\n")

@@ -125,7 +125,7 @@ def test_json_takes_engine_state_and_offsets_beside_the_config():
         ('{"name": NaN}', ["1: this is not JSON: Not a usable number (column 10)"]),
         (
             '{"name": "a", "config": {"connector.class": "x"}}\nx',
-            ["2: this is not JSON: Something follows the end of the JSON (column 1)"],
+            ["2: this is not JSON: Extra text after the end of the JSON (column 1)"],
         ),
         (
             "[1,\n2]",

@@ -156,18 +156,18 @@ HINT = "write it like connectors: {orders_src: {config: {...}}}"
         (ONE + "conectors: {}\n", ["5: unknown key 'conectors'; did you mean connectors?"]),
         ("defaults: {}\n" + ONE, ["1: unknown key 'defaults'; there is: common, connectors"]),
         (ONE + "    stat: running\n", ["5: unknown key 'stat' in connector 'a'; did you mean state?"]),
-        (ONE + "    engine: sparks\n", ["5: 'engine' is 'sparks', which there is not; did you mean spark?"]),
+        (ONE + "    engine: sparks\n", ["5: 'engine' is 'sparks', which is not supported; did you mean spark?"]),
         (
             ONE + "    state: [running]\n",
-            ["5: 'state' is a list, which there is not; there is: paused, running, stopped"],
+            ["5: 'state' is a list, which is not supported; there is: paused, running, stopped"],
         ),
         (ONE + "      k: 1\n      k: 2\n", ["6: the key 'k' is given twice, here and in line 5"]),
         (ONE + "  a:\n    config: {connector.class: y}\n", ["5: the key 'a' is given twice, here and in line 2"]),
         (
             ONE + "      k: !!str 1\n      l: !x {a: b}\n",
             [
-                "5: a YAML tag ('!...') is not read here; write the plain value",
-                "6: a YAML tag ('!...') is not read here; write the plain value",
+                "5: a YAML tag ('!...') is not supported; write the plain value",
+                "6: a YAML tag ('!...') is not supported; write the plain value",
                 "6: the value of 'l' is a table, and Connect takes only text; write the whole key on one line: l.a: ...",
             ],
         ),
@@ -202,7 +202,7 @@ HINT = "write it like connectors: {orders_src: {config: {...}}}"
         (
             "name: a\nconfig: {connector.class: x}\n",
             [
-                "1: this is a single connector without its place; in YAML write connectors: NAME: {config: {...}}, "
+                "1: this is a single connector without 'connectors' and a name; in YAML write connectors: NAME: {config: {...}}, "
                 "or save Connect's own body as .json"
             ],
         ),
@@ -214,7 +214,7 @@ HINT = "write it like connectors: {orders_src: {config: {...}}}"
             ["1: this is not YAML: expected ',' or '}', but got '{'; quote a value with braces: \"log_{table}\""],
         ),
         ("connectors:\n  a: \x01\n", ["2: this is not YAML: the character U+0001 must be escaped in double quotes"]),
-        ("%YAML 1.1\n---\n" + ONE, ["2: only YAML 1.2 is read here; leave the %YAML line out"]),
+        ("%YAML 1.1\n---\n" + ONE, ["2: only YAML 1.2 is supported; leave the %YAML line out"]),
         ("connectors: *x\n", ["1: the alias *x has no anchor before it"]),
         (
             "common: &x {}\nconnectors: {}\n---\nconnectors: *x\n",
@@ -263,9 +263,9 @@ SINGLE = "write {{ and }} for braces that stay; a field is {name}; inside ${...}
         (template("{table: a}"), ["3: the values of 'table' must be a list, not text; table: [a, b]"]),
         (
             template("{table: []}"),
-            ["3: the list of 'table' is empty, so there would be no connector; take the whole out"],
+            ["3: the list of 'table' is empty, so there would be no connector; remove the template"],
         ),
-        (template("[]"), ["3: 'for' has no rows, so there would be no connector; take the whole out"]),
+        (template("[]"), ["3: 'for' has no rows, so there would be no connector; remove the template"]),
         (template("{table: [a, a]}"), ["3: 'a' is twice in the list of 'table'"]),
         (
             template("{table: [~, [a]]}"),
@@ -279,12 +279,12 @@ SINGLE = "write {{ and }} for braces that stay; a field is {name}; inside ${...}
         (template("[{table: a}, {tabel: b}]"), ["3: all rows of 'for' need the same fields: table"]),
         (
             template("{table: [a], n: [1, 2]}"),
-            ["2: the template makes the connector 'log_a' more than once; put every field of 'for' into its name"],
+            ["2: the template creates the connector 'log_a' more than once; put every field of 'for' into its name"],
         ),
         (template("[{table: a}, b]"), ["3: a row of 'for' must be a table of fields, not text"]),
         (
             template(f"{{table: {list(range(101))}, n: {list(range(100))}}}"),
-            ["3: 'for' makes 10100 connectors, which is more than 10000"],
+            ["3: 'for' creates 10100 connectors, which is more than 10000"],
         ),
         (
             template("{table: [a]}", more="      '{table}.x': y\n"),
@@ -319,7 +319,7 @@ def test_a_mistake_in_a_template_is_told_once_with_its_line(text, told):
     [
         ("x", "6: connector 'a': offsets: must be a list, not text"),
         ("[]", "6: connector 'a': offsets: the list is empty"),
-        ("[{partition: {a: 1}}]", "6: connector 'a': offsets[0].offset: is missing; write null to forget a position"),
+        ("[{partition: {a: 1}}]", "6: connector 'a': offsets[0].offset: is missing; write null to delete a position"),
         (
             "\n    - {partition: {a: 1}, offset: null}\n    - {partition: {a: [1]}, offset: null}",
             "8: connector 'a': offsets[1].partition.a: a list is not allowed; Connect takes only flat values here",

@@ -46,7 +46,7 @@ def test_all_words_that_mean_nothing_are_told_at_once():
 
 
 def test_an_empty_name_is_a_mistake_of_the_user():
-    with pytest.raises(Invalid, match="an empty name"):
+    with pytest.raises(Invalid, match="must not be empty"):
         find_names([""], KNOWN)
 
 

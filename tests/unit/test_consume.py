@@ -24,7 +24,7 @@ def options(**changed):
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"commit": None}, "nobody keeps the offsets"),
+        ({"commit": None}, "the offsets have no place"),
         ({"store": "sqlite:///x.db"}, "exclude each other"),
         ({"commit": "often"}, "commit='often' is not known"),
         ({"publish": True}, "publish=True is for a store"),
@@ -231,7 +231,7 @@ def test_a_stored_offset_outside_of_the_log_goes_where_the_policy_says(policy, b
     assert owned.positions() == {PLACE: expected}
 
 
-@pytest.mark.parametrize(("bounds", "words"), [((6, 9, 9), "before the log start 6"), ((0, 4, 4), "behind the end 4")])
+@pytest.mark.parametrize(("bounds", "words"), [((6, 9, 9), "before the log start 6"), ((0, 4, 4), "after the end 4")])
 def test_without_a_policy_a_stored_offset_outside_of_the_log_is_an_error(bounds, words):
     with pytest.raises(Refused, match=words):
         make(bounds=bounds).add([PLACE])
@@ -315,4 +315,4 @@ def test_being_taken_over_is_being_fenced():
     error = TakenOver(PLACE, "b has taken it over")
     assert isinstance(error, Fenced)
     assert error.exit_code == 4
-    assert error.what == "the position of orders-0 is no longer ours to move: b has taken it over"
+    assert error.what == "the position of orders-0 can no longer be moved by this consumer: b has taken it over"

@@ -48,7 +48,7 @@ def test_what_runs_on_spark_is_no_orphan_though_no_worker_knows_it():
 
 def test_where_nobody_knows_the_connectors_nothing_is_called_an_orphan():
     said = list(check_keys(case(kept('["a",{}]', '{"n":1}'))))
-    assert said == ["which connectors exist cannot be told from here, and with it not whose offsets are left over"]
+    assert said == ["the existing connectors are unknown, so orphaned offsets are not reported"]
     assert list(check_keys(case())) == []
 
 
@@ -151,7 +151,7 @@ def test_which_of_two_table_names_is_read_is_told_only_where_the_version_tells(k
     assert finding.kind == "jdbc-two-names"
     assert ('"shop.public.orders"' in finding.mend) is told
     assert ("playhead offsets history j" in finding.mend) is not told
-    assert ("is further on" in finding.what) is told
+    assert ("is further ahead" in finding.what) is told
 
 
 # Positions in Kafka
@@ -223,7 +223,7 @@ def positions(**numbers: int | None) -> dict[tuple[str, Map], Map | None]:
 def test_an_unfinished_apply_is_told_owner_by_owner():
     [finding] = list(check_applies([cut_off("a", "b", "c")], lambda entry: positions(a=1, b=2, c=9), HERE))
     assert isinstance(finding, Finding)
-    assert "a is at the old position; b is at the new position; c is at neither: it moved on since" in finding.what
+    assert "a is at the old position; b is at the new position; c is at neither: it moved since then" in finding.what
     assert finding.mend == "playhead offsets undo 20260101T000000-x --worker-config worker.properties"
     assert "still runs" not in finding.what
 
@@ -326,7 +326,7 @@ def test_a_store_of_kafka_positions_is_looked_at_even_without_brokers():
     store.write([Change("g", Map({"kafka_topic": "t", "kafka_partition": 0}), None, Map({"kafka_offset": 5}))])
     found_there = diagnose(selection(uri))
     assert found_there.findings == ()
-    assert "the brokers are not known" in found_there.notes[0]
+    assert "no broker is named" in found_there.notes[0]
 
 
 def test_a_standalone_file_is_doctored_without_any_server(tmp_path: Path):

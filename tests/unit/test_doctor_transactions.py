@@ -104,10 +104,10 @@ def test_a_transaction_is_told_with_its_holder_and_a_fresh_one_of_a_live_connect
     [old] = undecided(monkeypatch, [held_since(30)], {"c": FILE_SOURCE})
     assert (old.kind, old.owner) == ("open-transaction", "c")
     assert "task 0 of c (transactional id lab-c-0, producer 77)" in old.what
-    assert "offsets-1 from offset 4 on is not decided" in old.what and "data-0" not in old.what
+    assert "offsets-1 from offset 4 on is not committed" in old.what and "data-0" not in old.what
     assert "forceTerminateTransaction --transactionalId lab-c-0, then restart the connector" in old.mend
     [fresh] = undecided(monkeypatch, [held_since(1)], {"c": FILE_SOURCE})
-    assert isinstance(fresh, str) and "under way" in fresh
+    assert isinstance(fresh, str) and "has an open transaction" in fresh
     [of_nobody] = undecided(monkeypatch, [held_since(1)], {})
     assert of_nobody.mend.endswith("--transactionalId lab-c-0")
 
@@ -121,4 +121,4 @@ def test_a_transaction_that_no_coordinator_knows_hangs_and_begins_at_the_stable_
         "kafka-transactions.sh --bootstrap-server kafka:9092 abort --topic offsets --partition 1 --start-offset 4"
     )
     [untold] = undecided(monkeypatch, None)
-    assert "the brokers do not tell" in untold.what and "abort" not in untold.mend
+    assert "the brokers do not list its producer" in untold.what and "abort" not in untold.mend

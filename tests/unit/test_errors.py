@@ -115,7 +115,7 @@ def test_the_special_errors_name_their_way_out():
     failed = PartFailed("broker-1", "did not start", ["last line"], "logs/x.log")
     assert (str(failed), failed.hint, failed.log_tail) == (
         "broker-1 did not start",
-        "the whole log: logs/x.log",
+        "full log: logs/x.log",
         ["last line"],
     )
     assert PartFailed("broker-1", "did not start").hint is None

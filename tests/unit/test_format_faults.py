@@ -20,15 +20,15 @@ from unit.format_checks import PAIR, faults_of
         (f"[{PAIR}]", "$: must be an object"),
         ('{"offsets":[5]}', "$.offsets[0]: must be an object, not a number"),
         ('{"offsets":[{"offset":{"o":1}}]}', "$.offsets[0].partition: is missing"),
-        ('{"offsets":[{"partition":{"p":1}}]}', "$.offsets[0].offset: is missing; write null to forget"),
+        ('{"offsets":[{"partition":{"p":1}}]}', "$.offsets[0].offset: is missing; write null to delete"),
         ('{"offsets":[{"partition":null,"offset":{}}]}', "$.offsets[0].partition: must be an object, not null"),
         ('{"offsets":[{"partition":{"p":1},"offset":[1]}]}', "$.offsets[0].offset: must be an object, not a list"),
         (
             f'{{"offsets":[{PAIR},{PAIR}]}}',
             "$.offsets[1].partition: is given twice, here and at $.offsets[0].partition",
         ),
-        (f'{{"offsets":[{PAIR}],"more":1}}', "$.more: is not known here"),
-        ('{"offsets":[{"partition":{"p":1},"offset":null,"note":"x"}]}', "$.offsets[0].note: is not known here"),
+        (f'{{"offsets":[{PAIR}],"more":1}}', "$.more: is unknown"),
+        ('{"offsets":[{"partition":{"p":1},"offset":null,"note":"x"}]}', "$.offsets[0].note: is unknown"),
         ('{"offsets":[{"partition":{"p":{"x":1}},"offset":null}]}', "$.offsets[0].partition.p: a dict is not allowed"),
         ('{"offsets":[{"partition":{"p":1},"offset":{"o":[1]}}]}', "$.offsets[0].offset.o: a list is not allowed"),
         (

@@ -179,7 +179,7 @@ def test_a_byte_order_mark_and_windows_line_ends_do_no_harm():
 
 @pytest.mark.parametrize("text", ['{"offsets":[' + PAIR + "]}", "t,0,5\n", "t 0 5\n", '{"t":{"0":5}}'])
 def test_a_file_that_does_not_name_the_owner_needs_one(text):
-    assert "does not say whose positions" in faults_of(text, owner=None)
+    assert "does not name the owner of these positions" in faults_of(text, owner=None)
 
 
 def test_of_several_owners_the_one_asked_for_is_taken():
@@ -206,7 +206,7 @@ def test_forms_of_kafka_offsets_refuse_other_positions_by_name(form):
     source = Positions([Position("c", Map({"table": "t"}), Map({"incrementing": 5}))])
     with pytest.raises(Invalid, match=r'c \{"table":"t"\}: the form \w+ holds Kafka offsets only'):
         write_positions(source, form)
-    with pytest.raises(Invalid, match="cannot say that a position is to be forgotten"):
+    with pytest.raises(Invalid, match="cannot delete a position"):
         write_positions(Positions([Position.of_kafka("g", "t", 0, None)]), form)
     with pytest.raises(Invalid, match="-5 is not a Kafka offset"):
         write_positions(Positions([Position.of_kafka("g", "t", 0, -5)]), form)
@@ -214,7 +214,7 @@ def test_forms_of_kafka_offsets_refuse_other_positions_by_name(form):
 
 @pytest.mark.parametrize("form", ["connect", "rpk", "yelp", "spark"])
 def test_forms_of_one_owner_refuse_several(form):
-    with pytest.raises(Invalid, match="holds the positions of one owner, and these are of 2: a, b"):
+    with pytest.raises(Invalid, match="holds the positions of one owner, but these are of 2: a, b"):
         write_positions(Positions(Position.of_kafka(name, "t", 0, 5) for name in "ab"), form)
 
 

@@ -217,7 +217,7 @@ def test_a_group_without_a_command_shows_its_help_once(playhead, words):
     ("words", "told"),
     [
         (["config", "view", "-b", ""], "it is empty"),
-        (["connectors", "show", "", "--connect", "http://127.0.0.1:1"], "an empty name"),
+        (["connectors", "show", "", "--connect", "http://127.0.0.1:1"], "a name must not be empty"),
         (["connectors", "list", "--connect", "http://a..b:80"], "is not a Connect URL"),
         (["lab", "logs", "broker-1", "-n", "0"], "Invalid value"),
     ],

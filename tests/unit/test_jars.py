@@ -105,7 +105,7 @@ def test_only_what_is_missing_is_asked_for(ivy):
 
 def test_a_jar_with_the_wrong_hash_is_refused_and_does_not_enter_the_cache(ivy):
     ivy.files = {"a-1.0.jar": b"A", "b-1.0.jar": b"evil"}
-    with pytest.raises(PlayheadError, match=r"^b-1\.0\.jar is not the file that was pinned") as caught:
+    with pytest.raises(PlayheadError, match=r"^b-1\.0\.jar is not the pinned file") as caught:
         fetch_jars("x")
     assert caught.value.hint == "a mirror or proxy may alter files"
     assert "b-1.0.jar" not in cached()

@@ -113,7 +113,7 @@ def test_the_cursor_is_found_by_name_or_by_counting_up():
     assert find_cursor(columns, "ID", (), "t").id == column("Id")
     with pytest.raises(NotFound):
         find_cursor(columns, "ident", (), "t")
-    with pytest.raises(Invalid, match="0 columns"):
+    with pytest.raises(Invalid, match="0 auto-increment columns"):
         find_cursor(columns[1:], "", (), "t")
 
 
@@ -135,7 +135,7 @@ class Answers:
         return "t"
 
 
-@pytest.mark.parametrize(("product", "words"), [("PostgreSQL", "a standby"), ("MySQL", "MySQL does not tell")])
+@pytest.mark.parametrize(("product", "words"), [("PostgreSQL", "a standby"), ("MySQL", "MySQL does not report")])
 def test_where_writers_cannot_be_seen_that_is_said(product: str, words: str):
     found = find_protection(cast(JdbcDatabase, Answers(product)), Relation(None, "public", "t", "t"), "id")
     assert found.tables is None

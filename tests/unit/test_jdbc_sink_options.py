@@ -168,7 +168,7 @@ def test_a_table_name_that_is_none_is_refused_before_anything_runs():
         open_jdbc_sink({**PLAIN, "topics": "a.b.c"}, WORKER)
     with pytest.raises(Invalid, match="longer than 63 bytes"):
         open_jdbc_sink({**PLAIN, "topics": "x" * 64}, WORKER)
-    with pytest.raises(Invalid, match="one of Playhead's own"):
+    with pytest.raises(Invalid, match="reserved for Playhead's own tables"):
         open_jdbc_sink({**PLAIN, "topics": "playhead_runs"}, WORKER)
 
 

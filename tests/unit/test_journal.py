@@ -90,7 +90,7 @@ def test_an_undo_after_the_owner_went_on_starts_from_where_it_is_now(store, jour
     store.live["jdbc", PARTITION] = Map({"incrementing": 50})
     (change,) = plan_undo(entry, store).changes
     assert (change.before, change.after) == (Map({"incrementing": 50}), BEFORE)
-    assert "moved on since" in change.note
+    assert "moved since then" in change.note
 
 
 def test_what_an_apply_did_not_do_is_not_undone(store, journal):
@@ -117,7 +117,7 @@ class Lossy(MemoryStore):
 def test_a_lost_answer_is_settled_by_reading_back(journal):
     store = Lossy(live={("jdbc", PARTITION): BEFORE})
     (outcome,) = apply_plan(store, PLAN, journal).outcomes
-    assert (outcome.result, outcome.detail) == (Result.CHANGED, "the answer was lost; read back as wanted")
+    assert (outcome.result, outcome.detail) == (Result.CHANGED, "the answer was lost; read back as requested")
 
 
 def test_a_lost_answer_that_changed_nothing_stays_unknown(journal):

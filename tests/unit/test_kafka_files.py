@@ -147,7 +147,7 @@ def test_every_reference_that_fails_is_told_with_its_line():
     told = [(fault.where, fault.line, fault.what.split(";")[0]) for fault in caught.value.faults]
     assert told == [
         ("command.properties", 5, "only the worker can resolve ${vault:a:b}"),
-        ("command.properties", 6, "the reference ${env:NOT_THERE_AT_ALL} leads to nothing"),
+        ("command.properties", 6, "the reference ${env:NOT_THERE_AT_ALL} cannot be resolved"),
     ]
 
 

@@ -35,7 +35,7 @@ def delivered(tmp_path):
 @pytest.mark.parametrize("after", [0, None])
 def test_files_that_are_delivered_again_are_told(delivered, after):
     (said,) = warn_of_outputs(delivered(FILE), "lake", {PLACE: after})
-    assert said.startswith("the files of lake stay where they are. Where new ones are cut otherwise")
+    assert said.startswith("the files of lake stay. If new files start at other offsets")
 
 
 @pytest.mark.parametrize("after", [{PLACE: 10}, {PLACE: 20}, {}])
@@ -48,11 +48,11 @@ def test_what_is_not_moved_back_needs_no_word(delivered, after):
     [
         (
             Output("/srv/out.txt", 10, 100, OutputKind.FILE),
-            "lake appends to its file: what it delivers again is there twice",
+            "lake appends to its file: records that it delivers again are stored twice",
         ),
         (
             Output("orders", 10, 100, OutputKind.TABLE),
-            "lake writes to its table again: with insert.mode=upsert the same rows",
+            "lake writes to its table again: insert.mode=upsert writes the same rows",
         ),
     ],
 )

@@ -38,8 +38,8 @@ def test_what_is_not_honoured_is_refused_by_name():
 
 
 def test_standard_output_is_refused():
-    assert faults(file=" ") == ["file: must be set: the executors of Spark have no stdout to show"]
-    with pytest.raises(ConfigInvalid, match="no stdout"):
+    assert faults(file=" ") == ["file: must be set: the stdout of Spark's executors is not shown"]
+    with pytest.raises(ConfigInvalid, match="the stdout of Spark's executors"):
         open_file_sink({key: value for key, value in GOOD.items() if key != "file"}, {})
 
 

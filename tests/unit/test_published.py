@@ -30,7 +30,7 @@ GO_ON = [
 ]
 REFUSED = [
     ("Connect delivered more", 700, NOBODY, Held(500, 500), "is at 700, but the ledger is at 500"),
-    ("Connect delivered after a kill", 450, NOBODY, Held(500, 400), "at 500 and was published at 400"),
+    ("Connect delivered after a kill", 450, NOBODY, Held(500, 400), "at 500 and last published 400"),
     ("a person set it back", 300, NOBODY, Held(500, 500), "is at 300, but the ledger is at 500"),
     ("an old copy of our own commit was put back", 300, OLDER, Held(500, 400), "is at 300"),
     ("our commit lies ahead of a ledger that was restored", 700, OURS, Held(500, 500), "is at 700"),

@@ -203,7 +203,7 @@ def test_a_scope_that_cannot_be_meant_is_a_sentence(word):
 def test_topics_and_all_topics_exclude_each_other_and_one_is_needed():
     with pytest.raises(Invalid, match="exclude"):
         parse_scope(["t"], all_topics=True)
-    with pytest.raises(Invalid, match="which partitions"):
+    with pytest.raises(Invalid, match="no partitions are named"):
         Reset(ResetTo(Word.EARLIEST))
     assert Reset(ResetTo(Word.FILE, {"g": {T0: 1}})).scope.covers(T0)
 
@@ -237,7 +237,7 @@ def test_positions_come_from_the_files_of_other_tools(data, owners, found):
     ("data", "owners", "said"),
     [
         (b"h,t,0,5\n", ["g", "k"], "no position of g, k"),
-        (b"t,0,5\n", ["g", "h"], "whose positions"),
+        (b"t,0,5\n", ["g", "h"], "does not name the owner of these positions"),
         (
             b'{"offsets": [{"partition": {"kafka_topic": "t", "kafka_partition": 0}, "offset": null}]}',
             ["g"],
@@ -268,10 +268,10 @@ def test_the_plan_is_written_as_kafkas_csv():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--topic", "t"], "where to?"),
-        (["--topic", "t", "--to-earliest", "--to-latest"], "only one of --to-earliest and --to-latest"),
-        (["--topic", "t", "--to-offset", "0", "--shift-by", "0"], "only one of --to-offset and --shift-by"),
-        (["--to-earliest"], "which partitions"),
+        (["--topic", "t"], "no target is given"),
+        (["--topic", "t", "--to-earliest", "--to-latest"], "--to-earliest and --to-latest exclude each other"),
+        (["--topic", "t", "--to-offset", "0", "--shift-by", "0"], "--to-offset and --shift-by exclude each other"),
+        (["--to-earliest"], "no partitions are named"),
         (["--to-earliest", "--topic", "t", "--all-topics"], "exclude each other"),
         (["--to-offset", "-5", "--topic", "t"], "-5 is not an offset"),
         (["--to-offset", "9223372036854775808", "--topic", "t"], "is not an offset"),

@@ -181,7 +181,7 @@ def test_the_clock_is_that_of_the_claim(tmp_path):
 def test_a_record_without_a_time_is_rejected(tmp_path):
     made = write(tmp_path, options(HOURLY), claim(0, 1), batches([Record(0, -1, b"{}")]))
     assert not made.data
-    assert made.rejected == [RejectedRecord("orders", 2, 0, "it has no timestamp that can be used")]
+    assert made.rejected == [RejectedRecord("orders", 2, 0, "it has no usable timestamp")]
     assert (made.closed[0].count, made.closed[0].rejected) == (0, 1)
 
 
@@ -383,8 +383,8 @@ def _sampled(*values: bytes) -> pa.RecordBatch:
 @pytest.mark.parametrize(
     ("value", "what"),
     [
-        (b'{"id":1,"meta":{}}', "no column can be made of 'meta' of orders: it is an empty object in all"),
-        (b"5", "no columns can be made of orders: none of its first records is a JSON object with members"),
+        (b'{"id":1,"meta":{}}', "no column can be inferred for 'meta' of orders: it is an empty object in all"),
+        (b"5", "no columns can be inferred for orders: none of its first records is a JSON object with members"),
     ],
 )
 def test_parquet_without_columns_is_refused_and_nothing_is_kept(value, what):

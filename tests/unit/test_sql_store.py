@@ -90,13 +90,13 @@ def test_a_relative_path_is_shown_so_that_it_works_from_everywhere(tmp_path, mon
         ("postgresql://me:s3cret@db:port/shop", "is not the URL of a database"),
         ("sqlite://", "in memory"),
         ("sqlite:///:memory:", "in memory"),
-        ("sqlite://host/x.db", "is a file"),
+        ("sqlite://host/x.db", "must be a file"),
         ("sqlite:///x.db?mode=ro", "no option 'mode'"),
         ("sqlite:///x.db?table=a.b", "cannot be a table"),
         ("sqlite:///x.db?table=sqlite_x", "cannot be a table"),
         ("postgresql://db/shop?password=s3cret", "'password' of a PostgreSQL URL is not allowed"),
         ("postgresql://db/shop?service=s3cret", "'service' of a PostgreSQL URL is not allowed"),
-        ("postgresql://me:${env:NOT_SET_ANYWHERE}@db/shop", "leads to nothing"),
+        ("postgresql://me:${env:NOT_SET_ANYWHERE}@db/shop", "cannot be resolved"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_refused_without_its_secrets(text, words):
@@ -167,7 +167,7 @@ def test_a_change_is_made_only_from_where_the_plan_saw_it(store):
     for wrong in (change(4, 6), change(None, 6), change(6, None)):
         outcomes = list(store.write([change(None, 1, partition=other), wrong]))
         assert [outcome.result for outcome in outcomes] == [Result.REFUSED] * 2
-        assert "5 is there" in outcomes[1].detail
+        assert "found 5" in outcomes[1].detail
     assert [entry.position.offset for entry in store.snapshot().entries] == [at(5)]
     assert [o.result for o in store.write([change(5, 5)])] == [Result.UNCHANGED]
     assert store.snapshot().entries[0].where["epoch"] == 1

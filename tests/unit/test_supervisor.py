@@ -180,7 +180,7 @@ def test_one_that_is_asked_to_stop_ends_alone(ledger):
         run.until(lambda: len(ledger.list_runs()) == 2, "two claims")
         ledger.request_stop("c1", "b", Host.here())
         run.until(lambda: state_of(ledger, "b") is RunState.STOPPED, "the end of b")
-        assert ledger.get_run("c1", "b").detail == "asked to stop"
+        assert ledger.get_run("c1", "b").detail == "stop requested"
         assert ledger.get_run("c1", "a").is_running
 
 
@@ -317,7 +317,7 @@ def test_an_end_that_cannot_be_written_is_a_note(ledger, monkeypatch):
     monkeypatch.setattr(ledger, "finish", finish)
     done = run_once(ledger, Fake("a"))
     assert done["a"].state is RunState.FINISHED
-    assert any("its end is not in" in note and "away" in note for note in done["a"].notes)
+    assert any("its end was not written in" in note and "away" in note for note in done["a"].notes)
 
 
 def test_a_bug_is_told_as_one_without_the_secrets(ledger):

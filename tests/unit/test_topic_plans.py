@@ -137,7 +137,7 @@ def test_what_cannot_be_meant_is_refused():
             Query("t", **words)  # type: ignore[arg-type]
     with pytest.raises(Invalid, match="regular expression"):
         compile_grep("(")
-    with pytest.raises(Invalid, match="set and taken back"):
+    with pytest.raises(Invalid, match="set and unset"):
         WantedTopic("t", config={"retention.ms": "1"}, unset=["retention.ms"])
 
 

@@ -101,7 +101,7 @@ def test_raw_is_byte_for_byte_and_says_which_lines_are_tombstones():
         form = form_of("raw")
         form.put(records)
     assert Pipe.buffer.getvalue() == b"\x1b\xff\x00\n\n\n"
-    assert form.notes() == ["1 of the lines are tombstones, and empty"]
+    assert form.notes() == ["1 of the lines are empty: tombstones"]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_table_has_one_header_shows_tombstones_and_says_when_it_cuts():
     assert header.split() == ["PARTITION", "OFFSET", "TIME", "KEY", "HEADERS", "VALUE"]
     assert first.split() == ["0", "7", "2026-01-01T00:00:00.000Z", "k", "h=v", "(tombstone)"]
     assert second.endswith("x...") and len(second.split()[-1]) == 120
-    assert form.notes() == ["long keys or values are cut; -o wide shows them whole"]
+    assert form.notes() == ["long keys or values are truncated; -o wide shows them in full"]
     assert "x" * 500 in printed("wide", [[long]])
 
 

@@ -136,7 +136,7 @@ def test_what_a_restart_cannot_cure_is_not_tried_and_told_once(trace):
     world.runs(*[world.stays()] * 5)
     assert world.restarts == []
     assert [event.event for event in world.told] == [EventKind.FAILED, EventKind.GAVE_UP]
-    assert "a restart cannot cure it" in str(world.told[1].cause)
+    assert "a restart cannot fix it" in str(world.told[1].cause)
 
 
 def test_beside_a_fenced_task_only_the_others_are_restarted():

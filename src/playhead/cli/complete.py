@@ -1,4 +1,4 @@
-"""Live names for the shell. A name that cannot be had quickly is no error here: the shell just gets none."""
+"""Names for shell completion. On errors and slow answers the shell gets no names."""
 
 from collections.abc import Callable, Iterable
 

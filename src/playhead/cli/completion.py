@@ -10,7 +10,7 @@ from playhead.errors import Invalid
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @debug_option
 def completion(shell: str) -> None:
-    """Print a completion script; names of contexts and connectors are completed live.
+    """Print a completion script; names of contexts and connectors are looked up when completed.
 
     \b
     bash:  playhead completion bash > ~/.local/share/bash-completion/completions/playhead
@@ -23,5 +23,5 @@ def completion(shell: str) -> None:
 
     kind = get_completion_class(shell)
     if kind is None:
-        raise Invalid(f"no completion is known for {shell}")
+        raise Invalid(f"completion for {shell} is not supported")
     write(kind(root, {}, "playhead", "_PLAYHEAD_COMPLETE").source() + "\n")

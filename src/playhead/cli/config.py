@@ -12,7 +12,7 @@ from playhead.render import Column, Listing
 
 @click.group(cls=LazyGroup)
 def config() -> None:
-    """Contexts and settings, and where each came from."""
+    """Contexts and settings, and the origin of each value."""
 
 
 @config.command()
@@ -39,7 +39,7 @@ def view(face: Face, show_origin: bool) -> None:
 @debug_option
 @pass_face
 def contexts(face: Face) -> None:
-    """List the contexts of every playhead.toml that counts here."""
+    """List the contexts of every playhead.toml in effect here."""
     files = load_files()
     current = face.context.name
     seen: set[str] = set()
@@ -85,9 +85,9 @@ def use_context_command(name: str) -> None:
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @debug_option
 def validate(file: Path | None) -> None:
-    """Check FILE, or every playhead.toml that counts here, and list all faults at once.
+    """Check FILE, or every playhead.toml in effect here, and list all faults.
 
-    The Java property files that contexts name are checked too.
+    The Java property files of the contexts are checked too.
     """
     from playhead.checkup import check_files
 

@@ -1,4 +1,4 @@
-"""`connect-offsets`: the tool KIP-199 proposed. The one command that writes without `--execute`, as its KIP says."""
+"""`connect-offsets`: the tool proposed by KIP-199. The only command that writes without `--execute`, as the KIP specifies."""
 
 import select
 import sys
@@ -25,7 +25,7 @@ PIPE_SECONDS = 10.0
 
 
 class _Switch(click.Command):
-    """`--dry-run` takes its value only after `=`: the word behind it is the next argument, not its value."""
+    """`--dry-run` takes its value only after `=`: the word after it is the next argument, not its value."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, ["--dry-run=true" if word == "--dry-run" else word for word in args])
@@ -36,12 +36,14 @@ class _Switch(click.Command):
     "--config", "config", required=True, type=click.Path(path_type=Path), help="The worker's properties file."
 )
 @click.option("--export", "target", is_flag=False, flag_value="-", metavar="[FILE]", help="Write the offsets as JSON.")
-@click.option("--import", "source", is_flag=False, flag_value="-", metavar="[FILE]", help="Make the offsets so.")
+@click.option("--import", "source", is_flag=False, flag_value="-", metavar="[FILE]", help="Set the offsets from JSON.")
 @click.option("--connectors", metavar="A,B", help="Only these connectors.")
-@click.option("--from-beginning", is_flag=True, help="Every pair in log order, overwritten ones and removals included.")
+@click.option(
+    "--from-beginning", is_flag=True, help="Every pair in log order, including overwritten ones and removals."
+)
 @click.option("--dry-run", type=bool, default=False, metavar="[=true]", help="Print what an import would do.")
-@click.option("--force", is_flag=True, help="Import although a connector or the worker runs; journalled.")
-@click.option("--timeout", default="60s", show_default=True, help="Time for the whole command.")
+@click.option("--force", is_flag=True, help="Import although a connector or the worker runs; recorded in the journal.")
+@click.option("--timeout", default="60s", show_default=True, help="Time limit of the whole command.")
 @debug_option
 def connect_offsets(  # noqa: PLR0913, PLR0917  (the interface of the KIP)
     config: Path,
@@ -53,10 +55,10 @@ def connect_offsets(  # noqa: PLR0913, PLR0917  (the interface of the KIP)
     force: bool,
     timeout: str,
 ) -> None:
-    """Print the source offsets that Connect keeps as JSON, by connector name, or make them what such JSON says.
+    """Print the source offsets of Connect as JSON, by connector name, or set them from such JSON.
 
-    The worker file decides where they are: the topic of a distributed worker or the file of a standalone one. No worker
-    has to be up. Without --export and --import: JSON on a redirected stdin is imported, else the offsets are printed.
+    The worker file determines where they are: in the topic of a distributed worker or the file of a standalone one. No
+    worker has to run. Without --export and --import: JSON on a redirected stdin is imported, else the offsets are printed.
     """
     from playhead.config.contexts import parse_duration
     from playhead.offsets.locate import locate_of_worker
@@ -88,7 +90,7 @@ def _export(
         say(f"note: {note}")
     entries = [e for e in (found.entries if from_beginning else found.current().values()) if not _is_unreadable(e, say)]
     for name in sorted((owners or set()) - {entry.position.owner for entry in entries}):
-        say(f"note: there are no offsets of {name}")
+        say(f"note: {name} has no offsets")
     document: dict[str, list[dict[str, dict[str, Scalar] | None]]] = {}
     for position in (entry.position for entry in entries):
         document.setdefault(position.owner, []).append(
@@ -101,12 +103,12 @@ def _export(
         Path(str(target)).write_bytes(data)
 
 
-def _is_unreadable(entry: "Stored", tell: Callable[[str], None]) -> bool:
-    """A value that no worker takes is not one to hand on."""
+def _is_unreadable(entry: "Stored", report: Callable[[str], None]) -> bool:
+    """True for a value that no worker accepts. It is reported and not exported."""
     offset = entry.position.offset
     if offset is None or UNREADABLE not in offset:
         return False
-    tell(f"note: {entry.position.owner} {entry.position.partition}: {entry.notes[-1]}; left out")
+    report(f"note: {entry.position.owner} {entry.position.partition}: {entry.notes[-1]}; skipped")
     return True
 
 
@@ -143,7 +145,7 @@ def _import(
     if applied.outcomes.exit_code:
         raise click.exceptions.Exit(applied.outcomes.exit_code)
     if plan.is_empty:
-        say("nothing to change: the offsets are as wanted already")
+        say("nothing to change: the offsets are already as requested")
 
 
 def _print_actions(plan: "Plan") -> None:
@@ -163,13 +165,13 @@ def _plain(offset: Map | None) -> dict[str, Scalar] | None:
 def _stdin_has_data() -> bool:
     """JSON on a redirected, non-empty stdin means import; a terminal, a closed or an empty stdin does not.
 
-    A pipe may fill late: it is waited for, but not for ever, as a scheduler may leave one open that nobody writes to.
+    A pipe may fill late, so this waits for data. The wait is limited: a scheduler may leave a pipe open without data.
     """
     try:
         if sys.stdin is None or sys.stdin.isatty():
             return False
         if not select.select([sys.stdin], [], [], PIPE_SECONDS)[0]:
-            raise click.UsageError(f"stdin is open, but silent for {PIPE_SECONDS:g} s; say --export or --import")
+            raise click.UsageError(f"stdin is open, but had no data for {PIPE_SECONDS:g} s; use --export or --import")
         return bool(sys.stdin.buffer.peek(1))  # type: ignore[union-attr]
     except (OSError, ValueError):
         return False

@@ -49,7 +49,7 @@ FINDING_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What to read, and which connectors outside of it are concerned."""
+    """The files to read, and the connectors outside of them that may be deleted."""
 
     paths: tuple[str, ...]
     shared_topics: bool
@@ -62,7 +62,7 @@ class Files:
         return read_specs(self.paths, stdin=self.stdin(), shared_topics=self.shared_topics)
 
     def stdin(self) -> bytes | None:
-        """All of it, if one of the paths is `-`."""
+        """All of stdin, if one of the paths is `-`."""
         if "-" not in self.paths:
             return None
         if sys.stdin is None:
@@ -80,18 +80,18 @@ _FILE_OPTIONS = (
         type=click.Path(allow_dash=True),
         help="A connector file (YAML, JSON, .properties, .py), a folder of them, or - for stdin; repeatable.",
     ),
-    click.option("--shared-topics", is_flag=True, help="Several sources may fill one topic."),
+    click.option("--shared-topics", is_flag=True, help="Allow several sources to write to one topic."),
 )
 _PLAN_OPTIONS = (
-    click.option("--prune", is_flag=True, help="Delete connectors that no file names; only inside of --scope."),
+    click.option("--prune", is_flag=True, help="Delete connectors that are in no file; only those that match --scope."),
     click.option("--scope", metavar="PATTERN", help="The names that --prune may delete, like 'orders-*'."),
-    click.option("--show-origin", is_flag=True, help="Say which file, template or common block set a key."),
+    click.option("--show-origin", is_flag=True, help="Show which file, template or common block set a key."),
 )
 _SAVE = click.option(
     "--save-plan",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Keep the plan for review and `playhead connectors apply FILE`.",
+    help="Save the plan for review and `playhead connectors apply FILE`.",
 )
 
 
@@ -126,7 +126,9 @@ def _wait_options(command: F) -> F:
         click.option(
             "--wait", default="60s", show_default=True, metavar="TIME", help="How long to wait for running tasks."
         ),
-        click.option("--settle", default="2s", show_default=True, metavar="TIME", help="How long they must stay so."),
+        click.option(
+            "--settle", default="2s", show_default=True, metavar="TIME", help="How long they must keep running."
+        ),
     )
     return folded(command, options, "wait", fold)
 
@@ -138,9 +140,9 @@ def _wait_options(command: F) -> F:
 @output_option
 @pass_face
 def plan(face: Face, files: Files, save_plan: Path | None) -> None:
-    """Show what applying connector files would change: keys, state, effect, and what the worker says about it.
+    """Show what applying connector files would change: keys, state, effects, and the worker's validation.
 
-    Exit code 0: the cluster is as the files say; 1: it differs, or something is in the way. Nothing is changed.
+    Exit code 0: the cluster matches the files; 1: it differs, or an apply would fail. Nothing is changed.
     """
     found = _planned(face, files)
     _show_plan(face, found, files)
@@ -154,7 +156,7 @@ def plan(face: Face, files: Files, save_plan: Path | None) -> None:
 @click.argument("plan_file", required=False, metavar="[PLAN]", type=click.Path(dir_okay=False, path_type=Path))
 @_plan_options
 @_SAVE
-@click.option("--execute", is_flag=True, help="Carry the plan out. Without it nothing is changed.")
+@click.option("--execute", is_flag=True, help="Execute the plan. Without it nothing is changed.")
 @_wait_options
 @context_options
 @output_option
@@ -162,9 +164,9 @@ def plan(face: Face, files: Files, save_plan: Path | None) -> None:
 def apply(
     face: Face, plan_file: Path | None, files: Files, save_plan: Path | None, execute: bool, wait: "Wait"
 ) -> None:
-    """Make the cluster what connector files say, or carry out the PLAN that --save-plan kept, refused if the cluster moved.
+    """Make the cluster match connector files, or execute a saved PLAN, which is refused if the cluster has changed.
 
-    Every connector gets an answer; the command waits until all of them run, with tasks, without a failure.
+    Every connector gets a result. The command waits until all of them run, with tasks and without a failure.
     """
     if (plan_file is None) == (not files.paths):
         raise click.UsageError("give connector files with -f, or a saved PLAN")
@@ -180,14 +182,14 @@ def apply(
 
 @click.command()
 @file_options
-@click.option("--strict", is_flag=True, help="Warnings count, too: exit code 1.")
+@click.option("--strict", is_flag=True, help="Exit with code 1 on warnings, too.")
 @context_options
 @output_option
 @pass_face
 def validate(face: Face, files: Files, strict: bool) -> None:
-    """Check connector files: what the worker says about each key, keys that nobody reads, masks in place of secrets.
+    """Check connector files: the worker's validation of each key, unused keys, masks in place of secrets.
 
-    Exit code 1 when there is an error. What runs is not looked at.
+    Exit code 1 if there is an error. Running connectors are not checked.
     """
     from playhead.connectors.plan.check import Severity
     from playhead.connectors.plan.make import check_connectors
@@ -196,7 +198,7 @@ def validate(face: Face, files: Files, strict: bool) -> None:
     specs = _specs(files)
     checks = check_connectors(face.context, specs, face.deadline)
     rows = [{"name": name} | finding_row(finding) for name, check in checks.items() for finding in check.findings]
-    face.show(Listing(FINDING_COLUMNS, rows, empty=f"{len(specs)} connector(s) checked: nothing is wrong"))
+    face.show(Listing(FINDING_COLUMNS, rows, empty=f"{len(specs)} connector(s) checked: no problem found"))
     counted = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
     if any(row["level"] in counted for row in rows):
         raise click.exceptions.Exit(1)
@@ -205,28 +207,28 @@ def validate(face: Face, files: Files, strict: bool) -> None:
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=connector_names)
 @click.option(
-    "-o", "--output", "form", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="The form."
+    "-o", "--output", "form", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="The format."
 )
 @click.option(
     "--file",
     type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
     default="-",
-    help="Where to write to [default: stdout].",
+    help="Output file [default: stdout].",
 )
 @click.option(
     "--into",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="A YAML file to edit instead: only keys that differ, comments stay. Shows the diff; --execute writes it.",
+    help="A YAML file to edit instead: only keys that differ, comments are kept. Shows the diff; --execute writes it.",
 )
 @click.option("--execute", is_flag=True, help="With --into: write the file. Without it nothing is changed.")
 @context_options
 @pass_face
 def export(face: Face, names: tuple[str, ...], form: str, file: Path, into: Path | None, execute: bool) -> None:
-    """Write running connectors to a file that applies back with an empty plan, or take them into one that is there.
+    """Write running connectors to a new file, or with --into to an existing one. Applying the file changes nothing.
 
-    NAME is a name or a pattern in quotes; without one all are written. Literal secrets become references like
-    ${env:NAME_KEY}: give the workers these variables before the file is applied.
+    NAME is a name or a quoted pattern; without one all are written. Literal secrets become references like
+    ${env:NAME_KEY}: set these variables on the workers before you apply the file.
     """
     if into is not None:
         if form == "json" or str(file) != "-":
@@ -329,7 +331,7 @@ def _applied(face: Face, found: "ConnectorsPlan", wait: "Wait") -> "AppliedConne
 
 def _show_outcomes(face: Face, applied: "AppliedConnectors") -> None:
     rows: Sequence[dict[str, Any]] = [outcome.to_row() for outcome in applied.outcomes]
-    face.show(Listing(OUTCOME_COLUMNS, rows, empty="the files hold no connector"))
+    face.show(Listing(OUTCOME_COLUMNS, rows, empty="the files contain no connector"))
     if applied.journal is not None:
         say(f"journal: {applied.journal}")
     if applied.exit_code:

@@ -41,17 +41,19 @@ PLUGIN_COLUMNS = (Column("class", "CLASS"), Column("type", "TYPE"), Column("vers
 @click.command("list")
 @click.argument("patterns", nargs=-1, metavar="[NAME]...", shell_complete=connector_names)
 @click.option(
-    "--positions", is_flag=True, help="Also the lag of sinks and the position of sources; so do -o wide, json and yaml."
+    "--positions",
+    is_flag=True,
+    help="Show the lag of sinks and the position of sources; implied by -o wide, json and yaml.",
 )
 @ledger_option
 @context_options
 @output_option
 @pass_face
 def list_(face: Face, patterns: tuple[str, ...], positions: bool) -> None:
-    """List the connectors of the cluster, or those that NAME means: a name, or a pattern in quotes like 'orders-*'.
+    """List the connectors of the cluster, or those that match NAME: a name, or a quoted pattern like 'orders-*'.
 
-    STATE is that of the whole: `running, 1 of 3 tasks failed` is not running. LAG counts the records between a sink's
-    commits and the ends of its topics; for a sink that runs on Spark, the ledger tells where it is.
+    STATE includes the tasks: `running, 1 of 3 tasks failed` does not count as running. LAG is the number of records
+    between a sink's commits and the ends of its topics; for a sink on Spark, its position is read from the ledger.
     """
     from playhead.connectors import list_connectors
 
@@ -70,7 +72,7 @@ def list_(face: Face, patterns: tuple[str, ...], positions: bool) -> None:
 @output_option
 @pass_face
 def show(face: Face, name: str) -> None:
-    """Show one connector: its config without secrets, its tasks and why they failed, the topics it used, where it is."""
+    """Show one connector: config without secrets, tasks and the cause of failures, topics it used, position."""
     from playhead.connectors import show_connector
 
     shown = show_connector(face.context, name, face.deadline)
@@ -99,12 +101,12 @@ def _fields(shown: "ShownConnector", *, for_people: bool) -> dict[str, Any]:
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="Converters, transforms and predicates too.")
+@click.option("--all", "everything", is_flag=True, help="Include converters, transforms and predicates.")
 @context_options
 @output_option
 @pass_face
 def plugins(face: Face, everything: bool) -> None:
-    """List the connector classes that the answering worker has. Another worker of the cluster may have others."""
+    """List the connector classes of the worker that answers. Other workers of the cluster may have others."""
     from playhead.connectors.workers import list_plugins
 
     found = list_plugins(face.context, face.deadline, everything=everything)

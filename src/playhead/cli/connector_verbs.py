@@ -1,4 +1,4 @@
-"""The verbs of `playhead connectors` that change something: they show what would happen, and do it with --execute."""
+"""The verbs of `playhead connectors` that change something. Without --execute they only show what would happen."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -38,12 +38,12 @@ LEVEL_COLUMNS = (
     Column("loggers", "CHANGED", show=lambda names: "-" if not names else str(len(names))),
 )
 _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=connector_names)
-_EXECUTE = click.option("--execute", is_flag=True, help="Do it. Without it nothing is changed.")
+_EXECUTE = click.option("--execute", is_flag=True, help="Make the change. Without it nothing is changed.")
 
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """Whether to do it, and for how many seconds to wait until it is true; None: not at all."""
+    """`execute`: make the change. `wait`: seconds to wait for the new state; None: do not wait."""
 
     execute: bool
     wait: float | None
@@ -62,8 +62,8 @@ def doing_options(command: F) -> F:
     """Adds --execute, --wait and --no-wait; the command gets them as `doing: Doing`."""
     options = (
         _EXECUTE,
-        click.option("--wait", metavar="TIME", help="How long to wait until it is true [default: 60s]."),
-        click.option("--no-wait", is_flag=True, help="Do not wait: accepted is enough."),
+        click.option("--wait", metavar="TIME", help="How long to wait for the new state [default: 60s]."),
+        click.option("--no-wait", is_flag=True, help="Do not wait for the new state."),
     )
     return folded(command, options, "doing", _doing)
 
@@ -75,9 +75,9 @@ def doing_options(command: F) -> F:
 @output_option
 @pass_face
 def pause(face: Face, names: tuple[str, ...], doing: Doing) -> None:
-    """Pause connectors: tasks stay where they are and move nothing.
+    """Pause connectors: their tasks stay, but move no data.
 
-    A connector that has failed does not pause: Connect takes note, and it is paused when it is restarted.
+    A failed connector does not pause: Connect stores the request, and the connector is paused once it is restarted.
     """
     _settle(face, "pause", names, doing)
 
@@ -89,7 +89,7 @@ def pause(face: Face, names: tuple[str, ...], doing: Doing) -> None:
 @output_option
 @pass_face
 def resume(face: Face, names: tuple[str, ...], doing: Doing) -> None:
-    """Let paused or stopped connectors run again, and wait until every task does. What has failed needs `restart`."""
+    """Resume paused or stopped connectors, and wait until every task runs. Failed ones need `restart`."""
     _settle(face, "resume", names, doing)
 
 
@@ -100,7 +100,7 @@ def resume(face: Face, names: tuple[str, ...], doing: Doing) -> None:
 @output_option
 @pass_face
 def stop(face: Face, names: tuple[str, ...], doing: Doing) -> None:
-    """Stop connectors: their tasks are shut down, config and offsets stay. Works on failed ones too."""
+    """Stop connectors: their tasks are shut down, config and offsets stay. Failed connectors can be stopped too."""
     _settle(face, "stop", names, doing)
 
 
@@ -114,7 +114,7 @@ def stop(face: Face, names: tuple[str, ...], doing: Doing) -> None:
 def restart(face: Face, names: tuple[str, ...], only_failed: bool, doing: Doing) -> None:
     """Restart connectors with all of their tasks, and wait until they run.
 
-    A paused one stays paused. Of a stopped one nothing restarts: resume it.
+    A paused connector stays paused. A stopped one does not restart: use `resume`.
     """
     _settle(face, "restart", names, doing, only_failed=only_failed)
 
@@ -130,7 +130,7 @@ def _settle(face: Face, verb: str, names: tuple[str, ...], doing: Doing, *, only
 
 
 def _show(face: Face, answers: "Answers") -> None:
-    """Ends the command with the exit code of the worst."""
+    """Exits with the code of the worst result."""
     rows = [asdict(answer) for answer in answers]
     face.show(Listing(DID_COLUMNS if answers.executed else WOULD_COLUMNS, rows))
     if not answers.executed:
@@ -146,16 +146,16 @@ def _show(face: Face, answers: "Answers") -> None:
     type=click.Choice(["keep", "delete"]),
     default="keep",
     show_default=True,
-    help="What becomes of its offsets, for a sink of its group.",
+    help="Keep or delete its offsets, for a sink those of its group.",
 )
 @_EXECUTE
 @context_options
 @output_option
 @pass_face
 def delete(face: Face, names: tuple[str, ...], offsets: str, execute: bool) -> None:
-    """Delete connectors. Their offsets stay, and a new connector of the same name goes on from there.
+    """Delete connectors. Their offsets stay, and a new connector of the same name continues from there.
 
-    With --offsets delete the connector is stopped, its offsets are deleted (the journal keeps them), then it goes.
+    With --offsets delete the connector is stopped, its offsets are deleted (the journal keeps them), then it is deleted.
     """
     from playhead.connectors.api import delete as delete_connectors
 
@@ -163,7 +163,7 @@ def delete(face: Face, names: tuple[str, ...], offsets: str, execute: bool) -> N
 
 
 def _policy_options(command: F) -> F:
-    """Adds --interval, --max-restarts and --execute; the command gets them as `policy: Policy`."""
+    """Adds --interval, --max-restarts and --execute; the command gets them as `policy: RestartPolicy`."""
 
     def fold(words: dict[str, Any]) -> "RestartPolicy":
         from playhead.config.contexts import parse_duration
@@ -172,12 +172,16 @@ def _policy_options(command: F) -> F:
         return RestartPolicy(parse_duration(words.pop("interval")), words.pop("max_restarts"), words.pop("execute"))
 
     options = (
-        click.option("--interval", default="10s", show_default=True, metavar="TIME", help="Between two looks."),
+        click.option("--interval", default="10s", show_default=True, metavar="TIME", help="Time between two checks."),
         click.option(
-            "--max-restarts", type=click.IntRange(0), default=5, show_default=True, help="In a row, of one connector."
+            "--max-restarts",
+            type=click.IntRange(0),
+            default=5,
+            show_default=True,
+            help="Consecutive restarts of one connector.",
         ),
         click.option(
-            "--execute", is_flag=True, help="Restart what has failed. Without it only told what would be restarted."
+            "--execute", is_flag=True, help="Restart what has failed. Without it, only report what would be restarted."
         ),
     )
     return folded(command, options, "policy", fold)
@@ -186,25 +190,25 @@ def _policy_options(command: F) -> F:
 @click.command()
 @click.argument("patterns", nargs=-1, metavar="[NAME]...", shell_complete=connector_names)
 @file_options
-@click.option("--once", is_flag=True, help="Look once: exit code 0 when all is well, 1 when not.")
+@click.option("--once", is_flag=True, help="Check once: exit code 0 if all is well, else 1.")
 @_policy_options
 @context_options
 @pass_face
 def watch(face: Face, patterns: tuple[str, ...], files: Files, once: bool, policy: "RestartPolicy") -> None:
-    """Keep connectors running: restart the connectors and tasks that have FAILED, all or those that NAME means.
+    """Keep connectors running: restart the connectors and tasks that have FAILED, all or those that match NAME.
 
-    Connector files say which ones to keep, on which engine, in which state. What is paused or stopped stays so, and what a
-    file gives to Spark is not touched. After each restart the pause before the next doubles; it ends after --max-restarts,
-    and at once where a restart cannot help: a class is missing, access is denied, the configuration is wrong, another
-    producer has taken over.
+    Connector files define which connectors to keep, on which engine, in which state. Paused and stopped connectors, and
+    those that a file assigns to Spark, are not changed. After each restart the pause before the next one doubles. Restarts
+    end after --max-restarts, and at once if a restart cannot help: a class is missing, access is denied, the configuration
+    is wrong, another producer has taken over.
 
     Every change is one line of JSON on stdout: time, connector, task, event, cause, attempt, next_try.
     """
     from playhead.connectors.watch import RestCluster, Watch, wishes_of
 
     cluster = RestCluster(face.context, patterns)
-    wishes = wishes_of(files.paths, files.stdin(), cluster.watches, shared_topics=files.shared_topics)
-    keeper = Watch(cluster, policy, lambda event: write(event.to_json() + "\n"), wishes if files.paths else None)
+    wanted = wishes_of(files.paths, files.stdin(), cluster.watches, shared_topics=files.shared_topics)
+    keeper = Watch(cluster, policy, lambda event: write(event.to_json() + "\n"), wanted if files.paths else None)
     if once:
         raise click.exceptions.Exit(0 if keeper.check() else 1)
     if not policy.execute:
@@ -215,15 +219,15 @@ def watch(face: Face, patterns: tuple[str, ...], files: Files, once: bool, polic
 @click.command("log-level")
 @click.argument("logger", required=False)
 @click.argument("level", required=False)
-@click.option("--cluster", is_flag=True, help="Of every worker, not only of the one that answers.")
+@click.option("--cluster", is_flag=True, help="On every worker, not only on the one that answers.")
 @_EXECUTE
 @context_options
 @output_option
 @pass_face
 def log_level(face: Face, logger: str | None, level: str | None, cluster: bool, execute: bool) -> None:
-    """See the log levels of the worker; with LOGGER and LEVEL set one, for it and all loggers below it.
+    """Show the log levels of the worker; with LOGGER and LEVEL set one, for this logger and all loggers below it.
 
-    LEVEL is TRACE, DEBUG, INFO, WARN, ERROR, FATAL or OFF. It lasts until the worker is started again.
+    LEVEL is TRACE, DEBUG, INFO, WARN, ERROR, FATAL or OFF. It lasts until the worker is restarted.
     """
     from playhead.connectors.workers import apply_level, list_loggers, plan_level
 

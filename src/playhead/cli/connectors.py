@@ -1,4 +1,4 @@
-"""`playhead connectors`: every verb, imported when it is used."""
+"""`playhead connectors`: its commands, imported on first use."""
 
 import click
 
@@ -9,23 +9,23 @@ COMMANDS = {
     "list": (f"{_READS}:list_", "The connectors of the cluster and their state."),
     "show": (f"{_READS}:show", "One connector: config, tasks, topics, position."),
     "plan": (f"{_FILES}:plan", "What applying connector files would change."),
-    "apply": (f"{_FILES}:apply", "Make the cluster what connector files say."),
-    "validate": (f"{_FILES}:validate", "Check connector files, here and by the worker."),
-    "export": (f"{_FILES}:export", "Write running connectors to a file that applies back."),
-    "pause": (f"{_VERBS}:pause", "Pause connectors: their tasks stay, and do nothing."),
-    "resume": (f"{_VERBS}:resume", "Let paused or stopped connectors run again."),
-    "stop": (f"{_VERBS}:stop", "Stop connectors: their tasks are gone, their config stays."),
-    "restart": (f"{_VERBS}:restart", "Restart connectors and their tasks, or what has failed of them."),
-    "delete": (f"{_VERBS}:delete", "Delete connectors, and their offsets if wanted."),
-    "watch": (f"{_VERBS}:watch", "Keep connectors running: restart what has failed, in measure."),
-    "plugins": (f"{_READS}:plugins", "The connector classes that the worker has."),
-    "log-level": (f"{_VERBS}:log_level", "See and set the log levels of the workers."),
+    "apply": (f"{_FILES}:apply", "Make the cluster match connector files."),
+    "validate": (f"{_FILES}:validate", "Check connector files, locally and by the worker."),
+    "export": (f"{_FILES}:export", "Write running connectors to a file that can be applied again."),
+    "pause": (f"{_VERBS}:pause", "Pause connectors: their tasks stay, but do nothing."),
+    "resume": (f"{_VERBS}:resume", "Resume paused or stopped connectors."),
+    "stop": (f"{_VERBS}:stop", "Stop connectors: their tasks are shut down, their config stays."),
+    "restart": (f"{_VERBS}:restart", "Restart connectors and their tasks, or only failed ones."),
+    "delete": (f"{_VERBS}:delete", "Delete connectors, and optionally their offsets."),
+    "watch": (f"{_VERBS}:watch", "Keep connectors running: restart failed ones, with a limit."),
+    "plugins": (f"{_READS}:plugins", "The connector classes of the worker."),
+    "log-level": (f"{_VERBS}:log_level", "Show and set the log levels of the workers."),
 }
 
 
 @click.group(cls=LazyGroup, lazy=COMMANDS)
 def connectors() -> None:
-    """Connectors: from files, and through their life.
+    """Connectors: apply files, change states, watch.
 
-    NAME may be a pattern in quotes, like 'orders-*', wherever several are taken.
+    Commands that accept several names also accept quoted patterns, like 'orders-*'.
     """

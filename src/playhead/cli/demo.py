@@ -11,17 +11,24 @@ from playhead.demo import ledger_of, run_demo
 
 @click.command()
 @folder_option
+@click.option(
+    "--rows",
+    type=click.IntRange(min=1000),
+    default=300_000,
+    show_default=True,
+    help="Rows in each of the tables that go through Spark.",
+)
 @debug_option
-def demo(folder: str | None) -> None:
-    """Start the lab and show, on a real Connect worker, a position seen, moved, proved and undone."""
+def demo(folder: str | None, rows: int) -> None:
+    """Start the lab and run the demo: show, move, verify and undo a position; run tables and files on Spark."""
     say("The demo needs a Kafka broker and a Connect worker: starting the lab (a minute the first time).")
     lab = open_lab(folder)
     bring_up(lab, folder, {} if not lab.exists or lab.options.workers else {"workers": 1})
     say("")
     try:
-        run_demo(lab, lambda text: write(f"{text}\n"))
+        run_demo(lab, lambda text: write(f"{text}\n"), rows)
     except KeyboardInterrupt:
         say(f"the lab keeps running; stop it with: {down_command(folder)}")
         raise
-    write(f"The lab is still running. Look around: {program()} connectors list --ledger {quote(ledger_of(lab))}\n")
+    write(f"The lab is still running. Try: {program()} connectors list --ledger {quote(ledger_of(lab))}\n")
     write(f"Stop it with: {down_command(folder)}\n")

@@ -1,6 +1,6 @@
-"""What every command stands in: lazy groups, common options, output, errors and exit codes.
+"""Shared by every command: lazy groups, common options, output, errors and exit codes.
 
-stdout is data and is written here only; stderr is talk. A command gets a `Face` and calls `face.context`, `face.deadline` and
+stdout is for data, stderr for messages. A command gets a `Face` and calls `face.context`, `face.deadline` and
 `face.show(answer)`.
 """
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 ALIASES = {"describe": "show"}
-READER_GONE = 141  # as a shell tells the end by SIGPIPE
+READER_GONE = 141  # as a shell reports the end by SIGPIPE
 
 
 class LazyGroup(click.Group):
-    """Commands that are imported when they are used: name -> (module:attribute, one line of help)."""
+    """Commands that are imported on first use: name -> (module:attribute, one line of help)."""
 
     def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -74,7 +74,7 @@ class LazyGroup(click.Group):
 
 
 class Face:
-    """One invocation: its flags, the context they lead to, its deadline, its output."""
+    """One invocation: its flags, its context, its deadline, its output."""
 
     def __init__(self) -> None:
         self.context_name: str | None = None
@@ -93,14 +93,14 @@ class Face:
 
     @property
     def deadline(self) -> Deadline:
-        """One for the whole command; it starts to run when it is first asked for."""
+        """One deadline for the whole command. It starts on first access."""
         if self._deadline is None:
             self._deadline = Deadline(self.context.timeout_seconds)
         return self._deadline
 
     @property
     def access(self) -> "Access":
-        """What stores and workers are opened with: one HTTP client for the whole command."""
+        """Opens stores and workers, with one HTTP client for the whole command."""
         from playhead.stores import Access
 
         if self._access is None:
@@ -119,15 +119,15 @@ class Face:
 
 
 def write(text: str) -> None:
-    """Data, to stdout."""
+    """Writes data to stdout."""
     if sys.stdout is None:
-        raise PlayheadError("there is nowhere to write to: stdout is closed")
+        raise PlayheadError("cannot write: stdout is closed")
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
 def say(message: str, *, style: str | None = None) -> None:
-    """Talk, to stderr; coloured on a terminal unless NO_COLOR is set."""
+    """Writes a message to stderr, coloured on a terminal unless NO_COLOR is set."""
     text = clean(message, keep="\n")
     if style and wants_color(sys.stderr):
         text = click.style(text, fg=style)
@@ -136,7 +136,7 @@ def say(message: str, *, style: str | None = None) -> None:
 
 
 def program() -> str:
-    """How to call this program again from here: its name if the path leads to it, else the way it was called now."""
+    """The command that calls this program again: its name if it is on PATH, else the path used for this call."""
     called = Path(sys.argv[0])
     found = shutil.which(called.name)
     if called.name == "__main__.py":
@@ -205,7 +205,7 @@ _CONTEXT_OPTIONS = (
         callback=_remember_context,
         metavar="NAME",
         shell_complete=_complete_contexts,
-        help="Context of playhead.toml to work in.",
+        help="Context of playhead.toml to use.",
     ),
     _option(
         "-b", "--bootstrap-server", callback=_flag("bootstrap-servers"), metavar="HOST:PORT", help="Kafka brokers."
@@ -216,14 +216,14 @@ _CONTEXT_OPTIONS = (
         callback=_flag("worker-config"),
         type=FILE,
         metavar="FILE",
-        help="A worker.properties as it is.",
+        help="A worker.properties file, used unchanged.",
     ),
     _option(
         "--command-config",
         callback=_flag("command-config"),
         type=FILE,
         metavar="FILE",
-        help="A Java client.properties as it is.",
+        help="A Java client.properties file, used unchanged.",
     ),
     _option(
         "-X",
@@ -237,7 +237,7 @@ _CONTEXT_OPTIONS = (
         "--timeout",
         callback=_flag("timeout"),
         metavar="TIME",
-        help="Time for the whole command, like 30s or 2m [default: 30s].",
+        help="Time limit of the whole command, like 30s or 2m [default: 30s].",
     ),
 )
 _OUTPUT = _option(
@@ -245,29 +245,29 @@ _OUTPUT = _option(
     "--output",
     callback=_remember_form,
     type=click.Choice(FORMATS),
-    help="How to print the answer [default: table].",
+    help="Output format [default: table].",
 )
 _DEBUG = _option("--debug", callback=_remember_debug, is_flag=True, help="Show the trace of an error.")
 
 
 def context_options(command: F) -> F:
-    """For commands that work with Kafka or Connect: where, as whom, for how long."""
+    """Options of commands that use Kafka or Connect: addresses, client settings, timeout."""
     for option in reversed(_CONTEXT_OPTIONS):
         command = option(command)
     return _DEBUG(command)
 
 
 def output_option(command: F) -> F:
-    """For commands that answer with data."""
+    """The option of commands that print data."""
     return _OUTPUT(command)
 
 
 def folded(command: F, options: Sequence[Callable[[Any], Any]], name: str, fold: Callable[[dict[str, Any]], Any]) -> F:
-    """Adds options that reach the command as one argument `name`: what `fold` makes of their values, which it takes out."""
+    """Adds options that reach the command as one argument `name`: `fold` removes their values and returns that argument."""
 
     def wrapped(*args: Any, **words: Any) -> Any:
-        made = fold(words)
-        return command(*args, **words, **{name: made})
+        value = fold(words)
+        return command(*args, **words, **{name: value})
 
     decorated: Any = update_wrapper(wrapped, command)
     for option in reversed(options):
@@ -280,11 +280,10 @@ pass_face = click.make_pass_decorator(Face, ensure=True)
 
 
 def run_command(command: click.Command, name: str) -> NoReturn:
-    """Runs a command line to its exit code. The one place that knows stderr and exit codes."""
+    """Runs a command line and ends the process with its exit code."""
     face = Face()
-    gc.set_threshold(
-        200_000
-    )  # a command makes many values and few cycles; by default the collector takes a third of the time
+    # A command creates many values and few cycles: by default the collector takes a third of the time.
+    gc.set_threshold(200_000)
     stdout = sys.stdout
     try:
         code = _code_of(command, name, face)
@@ -293,7 +292,7 @@ def run_command(command: click.Command, name: str) -> NoReturn:
     except SystemExit:
         if sys.stdout is stdout:
             raise
-        code = READER_GONE  # click makes exit code 1 of a broken pipe, and wraps the streams to keep them quiet
+        code = READER_GONE  # on a broken pipe click exits with 1 and wraps the streams
     if code == READER_GONE:
         silence()
     sys.exit(code)
@@ -319,23 +318,23 @@ def _code_of(command: click.Command, name: str, face: Face) -> int:
         where = f"{error.filename}: " if error.filename else ""
         say(f"error: {where}{error.strerror or error}", style="red")
         code = 1
-    except Exception as error:  # noqa: BLE001  (the last resort: a sentence instead of a trace)
-        code = _surprise(error, name, debug=face.debug)
+    except Exception as error:  # noqa: BLE001  (last resort: a message instead of a trace)
+        code = _unexpected(error, name, debug=face.debug)
     finally:
         face.close()
     return code if isinstance(code, int) else 0
 
 
 def silence() -> None:
-    """The reader went away (| head). Nothing more can be said to it, not even by the interpreter's own flush at the end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    """The reader closed the pipe (| head). Discards all further output, including the interpreter's flush at exit."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
-            os.dup2(nowhere, stream.fileno())
+            os.dup2(devnull, stream.fileno())
 
 
-def _surprise(error: Exception, name: str, *, debug: bool) -> int:
-    """A bug of ours, unless it only wraps an interrupt that came in the middle of somebody's clean-up."""
+def _unexpected(error: Exception, name: str, *, debug: bool) -> int:
+    """An internal error, unless it wraps an interrupt that came during clean-up."""
     if debug:
         traceback.print_exc()
     cause: BaseException | None = error
@@ -350,7 +349,7 @@ def _surprise(error: Exception, name: str, *, debug: bool) -> int:
 
 
 def _usage(error: click.UsageError) -> int:
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # no arguments at all: the help is the answer
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # no arguments: the message is the help
         say(error.format_message())
         return Invalid.exit_code
     if error.ctx:

@@ -1,4 +1,4 @@
-"""`playhead groups`: who reads what, how far behind, and from where on next."""
+"""`playhead groups`: positions, lag and members of consumer groups."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -83,12 +83,12 @@ def groups() -> None:
 
 
 @groups.command("list")
-@click.option("--lag", is_flag=True, help="Also how many records each is behind; so does -o wide.")
+@click.option("--lag", is_flag=True, help="Show the lag of each group; implied by -o wide.")
 @context_options
 @output_option
 @pass_face
 def list_(face: Face, lag: bool) -> None:
-    """List the groups of the cluster. Share and streams groups are named, but nothing else here works on them."""
+    """List the groups of the cluster. Share and streams groups are listed, but other commands do not support them."""
     from playhead.offsets.groups import list_group_rows
 
     lag = lag or face.form == "wide"
@@ -103,7 +103,7 @@ def list_(face: Face, lag: bool) -> None:
 @output_option
 @pass_face
 def show(face: Face, group: str) -> None:
-    """Show where GROUP is in every partition, and how far behind.
+    """Show the position and lag of GROUP in every partition.
 
     LAG-TIME is the time between the record at the commit and the newest record of its partition.
     """
@@ -139,10 +139,10 @@ def _details(found: "ShownGroup", partitions: Listing) -> Details:
 @output_option
 @pass_face
 def reset(face: Face, names: tuple[str, ...], words: ResetWords, export: Path | None, options: WriteOptions) -> None:
-    """Move groups to other offsets. GROUP is a name, or a pattern in quotes like 'billing-*'.
+    """Move groups to other offsets. GROUP is a name, or a quoted pattern like 'billing-*'.
 
-    The words are those of kafka-consumer-groups. A group that does not exist yet is made. Its members must be stopped. With
-    --to-ledger, GROUP is a sink that runs on Spark, or its group.
+    The options are those of kafka-consumer-groups. A missing group is created. Its members must be stopped. With --to-ledger,
+    GROUP is a sink that runs on Spark, or its group.
     """
     from playhead.offsets.groups import find_groups
     from playhead.offsets.reset import plan_reset
@@ -167,7 +167,9 @@ def _reset_to_ledger(
     from playhead.offsets.group_to_ledger import find_connectors, plan_to_ledger
 
     if export is not None:
-        raise click.UsageError("--to-ledger has no --export: `playhead offsets export` writes what the ledger has")
+        raise click.UsageError(
+            "--to-ledger does not support --export: `playhead offsets export` writes the ledger's positions"
+        )
     groups, access = _store(face), face.access
     with groups.session():
         store, plan = plan_to_ledger(groups, names, words.scope, access, find_connectors(access))
@@ -180,7 +182,7 @@ def _export(face: Face, planned: "ResetPlan", target: Path | None) -> None:
         return
     text = planned.to_kafka_csv()
     if str(target) == "-":
-        face.form = "table"  # stdout belongs to the CSV alone
+        face.form = "table"  # stdout is only for the CSV
         write(text)
     else:
         target.write_text(text)
@@ -193,13 +195,13 @@ def _show_reset(face: Face, planned: "ResetPlan", export: Path | None) -> None:
 
 @groups.command()
 @click.argument("names", nargs=-1, required=True, metavar="GROUP...", shell_complete=group_names)
-@click.option("--topic", "topics", multiple=True, metavar="T[:0,1]", help="Only the commits in this topic.")
+@click.option("--topic", "topics", multiple=True, metavar="T[:0,1]", help="Delete only the commits in this topic.")
 @plan_options
 @context_options
 @output_option
 @pass_face
 def delete(face: Face, names: tuple[str, ...], topics: tuple[str, ...], options: WriteOptions) -> None:
-    """Delete groups, or with --topic their commits in one topic. GROUP is a name, or a pattern in quotes like 'test-*'."""
+    """Delete groups, or with --topic their commits in one topic. GROUP is a name, or a quoted pattern like 'test-*'."""
     from playhead.offsets.groups import find_groups, plan_group_delete
     from playhead.offsets.reset_options import parse_scope
 
@@ -212,8 +214,8 @@ def delete(face: Face, names: tuple[str, ...], topics: tuple[str, ...], options:
 
 
 def _warn_of_members(store: "Store", found: list[str], options: WriteOptions) -> None:
-    """A dry run says now what --execute would be refused for."""
+    """In a dry run, reports why --execute would be refused."""
     if not options.execute:
         for refusal in store.guard(found):
-            way_out = f"; {refusal.hint}" if refusal.hint else ""
-            say(f"warning: {refusal.what}: --execute would be refused{way_out}", style="yellow")
+            hint = f"; {refusal.hint}" if refusal.hint else ""
+            say(f"warning: {refusal.what}: --execute would be refused{hint}", style="yellow")

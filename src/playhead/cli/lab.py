@@ -29,7 +29,7 @@ COLUMNS = (
 
 
 def _named(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    if value == "":  # an unset variable must not lead to the default lab
+    if value == "":  # an unset variable must not select the default lab
         raise click.BadParameter("it is empty")
     return value
 
@@ -49,7 +49,7 @@ def open_lab(folder: str | None) -> Lab:
 
 
 def bring_up(lab: Lab, folder: str | None, changes: dict[str, Any]) -> None:
-    """Up, with progress on a terminal, and a context that leads there."""
+    """Starts the lab, with progress on a terminal, and writes a context for it."""
     saved = LabFile.load(lab.folder)
     base = saved.options if saved else LabOptions()
     options = LabOptions(**{name: getattr(base, name) for name in LabOptions.__struct_fields__} | changes)
@@ -67,7 +67,7 @@ def bring_up(lab: Lab, folder: str | None, changes: dict[str, Any]) -> None:
         )
     except KeyboardInterrupt:
         line.clear()
-        say(f"what was started keeps running; stop it with: {down_command(folder)}")
+        say(f"started parts keep running; stop them with: {down_command(folder)}")
         raise
     line.clear()
     say("the lab is up")
@@ -78,7 +78,7 @@ def _write_context(lab: Lab) -> None:
     before = _current()
     name = "lab" if _is_free_for_us("lab") else "playhead-lab"
     path = save_context(name, lab.context())
-    say(f"context {name!r} leads to it ({path})")
+    say(f"context {name!r} points to it ({path})")
     if before not in (None, name):
         say(
             f"the current context was {before!r}; go back with: {program()} config use-context {shlex.quote(before or '')}"
@@ -90,7 +90,7 @@ def _write_context(lab: Lab) -> None:
 
 
 def _is_free_for_us(name: str) -> bool:
-    """A context of that name that somebody else wrote is not ours to overwrite: ours lead to a lab on this machine."""
+    """False for a context that we did not write, which is not overwritten. Ours point to a lab on this machine."""
     for file in load_files():
         if settings := file.contexts.get(name):
             servers = settings.get("bootstrap-servers")
@@ -113,7 +113,7 @@ def _current() -> str | None:
 def lab() -> None:
     """A real Kafka, Connect worker and PostgreSQL on this machine.
 
-    State and logs lie in one folder; ports are free ones on loopback and stay the same over down and up.
+    State and logs are in one folder. Ports are free loopback ports and stay the same after down and up.
     """
 
 
@@ -131,7 +131,7 @@ def lab() -> None:
     "--plugin-path",
     multiple=True,
     type=click.Path(exists=True, file_okay=False, resolve_path=True),
-    help="Folder with connector jars of your own.",
+    help="Folder with additional connector jars.",
 )
 @folder_option
 @debug_option
@@ -144,7 +144,7 @@ def up(
     plugin_path: tuple[str, ...],
     folder: str | None,
 ) -> None:
-    """Start the lab and wait until every part answers. Options are kept for the next time."""
+    """Start the lab and wait until every part answers. Options are saved for the next start."""
     changes: dict[str, Any] = {
         "brokers": brokers,
         "workers": workers,
@@ -161,13 +161,13 @@ def up(
 @folder_option
 @debug_option
 def down(folder: str | None) -> None:
-    """Stop exactly what the lab started. The data stays."""
+    """Stop only the processes of the lab. The data stays."""
     try:
         stopped = open_lab(folder).down(say)
     except KeyboardInterrupt:
-        say(f"the rest keeps running; stop it with: {down_command(folder)}")
+        say(f"remaining parts keep running; stop them with: {down_command(folder)}")
         raise
-    say(f"stopped {', '.join(stopped)}" if stopped else "nothing of this lab was running")
+    say(f"stopped {', '.join(stopped)}" if stopped else "no part of this lab was running")
 
 
 @lab.command()
@@ -176,7 +176,7 @@ def down(folder: str | None) -> None:
 @debug_option
 @pass_face
 def status(face: Face, folder: str | None) -> None:
-    """Show what runs and whether it answers. Exit code 0 if all of it is up, else 1."""
+    """Show which parts run and answer. Exit code 0 if all are up, else 1."""
     parts = open_lab(folder).status()
     face.show(Listing(COLUMNS, [asdict(part) for part in parts], empty="there is no lab yet: playhead lab up"))
     if not parts or any(part.state != "up" for part in parts):
@@ -202,6 +202,6 @@ def logs(part: str, lines: int, folder: str | None) -> None:
 @folder_option
 @debug_option
 def env(folder: str | None) -> None:
-    """Print shell variables that lead other programs to the lab: eval "$(playhead lab env)"."""
+    """Print shell variables that point other programs to the lab: eval "$(playhead lab env)"."""
     for name, value in open_lab(folder).environment().items():
         write(f"export {name}={shlex.quote(value)}\n")

@@ -16,11 +16,11 @@ def _remember_ledger(ctx: click.Context, _param: click.Parameter, value: str | N
 
 
 def ledger_option(command: F) -> F:
-    """Which one."""
+    """Adds `--ledger`, which is set in the context."""
     return click.option(
         "--ledger",
         callback=_remember_ledger,
         expose_value=False,
         metavar="URL",
-        help="sqlite:///FILE or postgresql://USER@HOST/DB [default: a file of your own].",
+        help="sqlite:///FILE or postgresql://USER@HOST/DB [default: an SQLite file of the user].",
     )(command)

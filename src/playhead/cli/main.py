@@ -1,4 +1,4 @@
-"""The root command: every noun, imported only when it is used."""
+"""The root command. Subcommands are imported on first use."""
 
 from typing import NoReturn
 
@@ -8,16 +8,16 @@ from playhead import __version__
 from playhead.cli.frame import LazyGroup, context_options, output_option, run_command
 
 COMMANDS = {
-    "demo": ("playhead.cli.demo:demo", "The whole story on the lab, in one command."),
+    "demo": ("playhead.cli.demo:demo", "Start the lab and run the demo on it."),
     "lab": ("playhead.cli.lab:lab", "A real Kafka, Connect worker and PostgreSQL on this machine."),
-    "connectors": ("playhead.cli.connectors:connectors", "Connectors: from files, and through their life."),
-    "topics": ("playhead.cli.topics:topics", "Topics: partitions, settings, records, and who uses them."),
-    "offsets": ("playhead.cli.offsets:offsets", "Positions: see, plan, move, verify and undo them."),
+    "connectors": ("playhead.cli.connectors:connectors", "Connectors: apply files, change states, watch."),
+    "topics": ("playhead.cli.topics:topics", "Topics: partitions, settings, records, and what uses them."),
+    "offsets": ("playhead.cli.offsets:offsets", "Positions: show, plan, move, verify and undo them."),
     "groups": ("playhead.cli.groups:groups", "Consumer groups: lag, reset, delete."),
-    "runs": ("playhead.cli.runs:runs", "Runs on Spark: who runs what, since when; stop one."),
+    "runs": ("playhead.cli.runs:runs", "Runs on Spark: list them, show details, stop one."),
     "run": ("playhead.cli.run:run", "Run connector files on Spark, exactly once."),
-    "config": ("playhead.cli.config:config", "Contexts and settings, and where each came from."),
-    "info": ("playhead.cli.info:info", "Versions of everything that answers."),
+    "config": ("playhead.cli.config:config", "Contexts and settings, and the origin of each value."),
+    "info": ("playhead.cli.info:info", "Versions of this client, the brokers and the workers."),
     "completion": ("playhead.cli.completion:completion", "Completion script for bash, zsh or fish."),
 }
 

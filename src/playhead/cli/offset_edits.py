@@ -1,4 +1,4 @@
-"""The writing verbs of `playhead offsets`. Each makes a plan; `writes.carry_out` does the rest."""
+"""The writing verbs of `playhead offsets`. Each creates a plan; `writes.carry_out` executes it."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -48,7 +48,7 @@ def partition_options(command: F) -> F:
 @click.argument("owner", shell_complete=connector_names)
 @click.argument("fields", nargs=-1, required=True, metavar="FIELD=VALUE...")
 @partition_options
-@click.option("--replace", "replace_all", is_flag=True, help="The new position has these fields only.")
+@click.option("--replace", "replace_all", is_flag=True, help="Remove all other fields of the position.")
 @write_options
 @selection_options
 @context_options
@@ -65,7 +65,7 @@ def set_(
 ) -> None:
     """Set fields of OWNER's position, e.g. `offsets set orders_src incrementing=369034`.
 
-    Other fields stay. A time is written as 2022-11-29T05:59:55.817Z where the connector keeps one.
+    Other fields are kept. Write a time as 2022-11-29T05:59:55.817Z if the connector stores one.
     """
     from playhead.offsets.plan import plan_set
 
@@ -77,7 +77,7 @@ def set_(
 @click.argument("owner", required=False, shell_complete=connector_names)
 @owner_reset_options
 @click.option(
-    "--to-batch", type=int, metavar="N", help="Spark checkpoint: all sources to where they were after batch N."
+    "--to-batch", type=int, metavar="N", help="Spark checkpoint: move all sources to their offsets after batch N."
 )
 @write_options
 @selection_options
@@ -89,8 +89,8 @@ def reset(
 ) -> None:
     """Move OWNER to the start, the end, a time or an offset: a sink connector, a group, a Spark checkpoint, a SQL consumer.
 
-    The words are those of kafka-consumer-groups; without --topic every partition that has a position is moved. A source
-    connector knows --to-earliest only: its positions are forgotten and it starts over.
+    The options are those of kafka-consumer-groups. Without --topic every partition that has a position is moved. A source
+    connector supports only --to-earliest: its positions are deleted and it starts over.
     """
     from playhead.offsets.plan import plan_reset_of, plan_rewind
 
@@ -113,7 +113,7 @@ def reset(
 @output_option
 @pass_face
 def delete(face: Face, owner: str, which: "Which", where: Where, options: WriteOptions) -> None:
-    """Forget positions of OWNER, so that it starts over there."""
+    """Delete positions of OWNER, so that it starts over."""
     from playhead.offsets.plan import plan_delete
 
     _edit(face, options, where, owner, lambda target: plan_delete(target, which))
@@ -123,7 +123,7 @@ def delete(face: Face, owner: str, which: "Which", where: Where, options: WriteO
 @click.argument("old", shell_complete=connector_names)
 @click.argument("new")
 @click.option(
-    "--map", "pairs", multiple=True, metavar="OLD=NEW", help="Another name inside the partitions; repeatable."
+    "--map", "pairs", multiple=True, metavar="OLD=NEW", help="Replace a name inside the partitions; repeatable."
 )
 @partition_options
 @write_options
@@ -140,7 +140,7 @@ def copy(
     where: Where,
     options: WriteOptions,
 ) -> None:
-    """Give NEW the position of OLD, e.g. across a rename; with --map across another database or table name.
+    """Copy the position of OLD to NEW, e.g. after a rename; with --map also to another database or table name.
 
     OLD and NEW are owners, or URIs of stores with one owner: `offsets copy group:billing checkpoint:/data/query`.
     """
@@ -165,7 +165,7 @@ def copy(
 @output_option
 @pass_face
 def apply(face: Face, file: Path, where: Where, options: WriteOptions) -> None:
-    """Carry out the plan in FILE, saved by --save-plan. What moved since it was made is refused, item by item."""
+    """Execute the plan in FILE, saved by --save-plan. Items whose position changed since then are refused."""
     from playhead.model import Plan
     from playhead.offsets.plan import review_plan
 
@@ -187,9 +187,9 @@ def apply(face: Face, file: Path, where: Where, options: WriteOptions) -> None:
 @output_option
 @pass_face
 def undo(face: Face, entry_id: str | None, where: Where, options: WriteOptions) -> None:
-    """Take back what an apply did: ID is one of `offsets journal`, by default the newest that changed something here.
+    """Undo an apply. ID is listed by `offsets journal`; default: the newest that changed something in this context.
 
-    The undo is a plan like any other: it is shown, compared and journalled, and can be undone.
+    An undo is a plan like any other: it is shown, compared, recorded in the journal, and can be undone.
     """
     from playhead.offsets.apply import plan_undo
     from playhead.offsets.journal import Journal
@@ -199,7 +199,7 @@ def undo(face: Face, entry_id: str | None, where: Where, options: WriteOptions) 
     say(f"undoing {entry.id} of {entry.started:%Y-%m-%d %H:%M:%SZ} by {entry.who}")
     for name, state in (entry.states or {}).items():
         if state != "STOPPED" and entry.outcomes is None:
-            say(f"note: {name} was {state} when that apply was cut off; it may have been left STOPPED")
+            say(f"note: {name} was {state} when that apply was interrupted; it may still be STOPPED")
 
     def planned() -> "tuple[Store, Plan]":
         store = where.locator(face).of_plan(entry.plan).store
@@ -217,7 +217,7 @@ def _newest(face: Face, book: "Journal") -> "JournalEntry":
         if entry.may_have_changed and is_of_context(entry.plan.store, face.context):
             return entry
     raise Invalid(
-        f"{book.folder} holds nothing that was changed in the stores of this context", "name one: `offsets journal`"
+        f"{book.folder} has no change in the stores of this context", "give an ID listed by `offsets journal`"
     )
 
 
@@ -233,7 +233,7 @@ def _edit(face: Face, options: WriteOptions, where: Where, owner: str, plan_of: 
 def _plan_and_carry_out(
     face: Face, options: WriteOptions, owners: Sequence[str], planned: "Callable[[], tuple[Store, Plan]]"
 ) -> None:
-    """Plans and carries out. With --stop the plan is made twice: before, so that a slip stops nothing, and after the stop."""
+    """Plans and executes. With --stop it plans twice: before the stop, so that an error stops nothing, and after it."""
     first = planned()
     if options.stop and first[0].uri.startswith("ledger+"):
         raise click.UsageError(
@@ -246,7 +246,7 @@ def _plan_and_carry_out(
 
 @contextmanager
 def stopped_if_asked(face: Face, options: WriteOptions, owners: Sequence[str]) -> "Iterator[StoppedConnectors | None]":
-    """With --stop and --execute: the plan is made from what is stored after the connector has stopped."""
+    """With --stop and --execute: stops the connectors, so that the plan can be based on their final positions."""
     names = [owner for owner in owners if not owner.startswith("group:")]
     if not (options.stop and options.execute and names):
         yield None

@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 FORMS_OF_GROUPS = ("csv", "rpk", "yelp", "spark")
 FILE = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 _form = click.option(
-    "--from", "form", type=click.Choice(list(FORMS)), help="The form of the file [default: recognised]."
+    "--from", "form", type=click.Choice(list(FORMS)), help="The format of the file [default: detected]."
 )
-_owner = click.option("--owner", metavar="OWNER", help="Whose positions these are, where the file does not say.")
+_owner = click.option("--owner", metavar="OWNER", help="The owner of the positions, if the file does not name it.")
 
 
 @click.command()
 @click.argument("owners", nargs=-1, metavar="[OWNER]...", shell_complete=connector_names)
 @click.option(
-    "--to", "form", type=click.Choice(list(FORMS)), default="kip199", show_default=True, help="The form to write."
+    "--to", "form", type=click.Choice(list(FORMS)), default="kip199", show_default=True, help="The format to write."
 )
-@click.option("--file", "file", type=FILE, default="-", help="Where to write to [default: stdout].")
+@click.option("--file", "file", type=FILE, default="-", help="Output file [default: stdout].")
 @selection_options
 @context_options
 @pass_face
 def export(face: Face, owners: tuple[str, ...], form: str, file: Path, where: Where) -> None:
-    """Write positions of all owners or of some, so that `offsets import` makes them so again."""
+    """Write positions of all owners or of some, in a format that `offsets import` reads."""
     from playhead.model import Positions
     from playhead.offsets.entries import list_entries
     from playhead.offsets.formats.forms import write_positions
@@ -66,14 +66,14 @@ def import_(
     where: Where,
     options: WriteOptions,
 ) -> None:
-    """Make positions what FILE says: null forgets one, partitions it does not name stay as they are."""
+    """Set positions as in FILE: null deletes a position, partitions that are not in FILE are not changed."""
     from playhead.offsets.plan import plan_import
 
     wanted = _positions(file, form, owner)
     plans = plan_import(where.locator(face).for_positions(wanted))
     if options.save_plan is not None and len(plans) > 1:
         raise Invalid(
-            "these positions are kept in several stores, and a plan is for one", "import their owners one by one"
+            "these positions are in several stores, but a plan is for one store", "import their owners one by one"
         )
     with stopped_if_asked(face, options, wanted.owners) as held:
         if held is not None:
@@ -98,9 +98,9 @@ def diff(
     owner: str | None,
     where: Where,
 ) -> None:
-    """Compare what is stored with FILE, or FILE with OTHER. Exit code 1 when they differ.
+    """Compare stored positions with FILE, or FILE with OTHER. Exit code 1 if they differ.
 
-    Owners that FILE does not name are left out.
+    Owners that are not in FILE are ignored.
     """
     from playhead.model import Positions
     from playhead.offsets.plan import diff_positions, positions_of
@@ -120,16 +120,16 @@ def diff(
 
 @click.command()
 @click.argument("file", type=FILE)
-@click.option("--to", "target", type=click.Choice(list(FORMS)), required=True, help="The form to write.")
-@click.option("--file", "output", type=FILE, default="-", help="Where to write to [default: stdout].")
-@click.option("--map", "pairs", multiple=True, metavar="OLD=NEW", help="Another name of an owner or topic; repeatable.")
+@click.option("--to", "target", type=click.Choice(list(FORMS)), required=True, help="The format to write.")
+@click.option("--file", "output", type=FILE, default="-", help="Output file [default: stdout].")
+@click.option("--map", "pairs", multiple=True, metavar="OLD=NEW", help="Rename an owner or topic; repeatable.")
 @_form
 @_owner
 @debug_option
 def convert(file: Path, target: str, output: Path, pairs: tuple[str, ...], form: str | None, owner: str | None) -> None:
-    """Turn FILE into another form: Connect's JSON, Kafka's CSV, rpk's lines, Spark's startingOffsets, ...
+    """Convert FILE to another format: Connect's JSON, Kafka's CSV, rpk's lines, Spark's startingOffsets, ...
 
-    Works on files alone, without any server.
+    Works on files only, without any server.
     """
     from playhead.offsets.formats.forms import write_positions
     from playhead.offsets.plan import renamed_positions

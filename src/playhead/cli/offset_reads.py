@@ -55,9 +55,9 @@ FINDING_COLUMNS = (
 @output_option
 @pass_face
 def list_(face: Face, owners: tuple[str, ...], where: Where) -> None:
-    """List the live position of every partition, of all owners or of some.
+    """List the current position of every partition, of all owners or of some.
 
-    Connectors that were deleted are listed too: their offsets stay, and a new connector of the same name picks them up.
+    Deleted connectors are included: their offsets stay, and a new connector of the same name uses them.
     """
     _show(face, owners, where, history=False)
 
@@ -76,7 +76,7 @@ def history(face: Face, owners: tuple[str, ...], where: Where) -> None:
 def _show(face: Face, owners: tuple[str, ...], where: Where, *, history: bool) -> None:
     from playhead.offsets.entries import list_entries
 
-    gc.disable()  # hundreds of thousands of entries and not one cycle: collecting would only walk them again and again
+    gc.disable()  # hundreds of thousands of entries and no cycle: a collection would only scan them repeatedly
     line = ProgressLine(sys.stderr)
     found, place = list_entries(where.locator(face, line), owners, history=history)
     line.clear()
@@ -87,7 +87,7 @@ def _show(face: Face, owners: tuple[str, ...], where: Where, *, history: bool) -
     face.show(Listing(columns, rows, name="owner", empty=f"no offsets in {place}"))
     noted = sum(bool(entry.notes) for entry in found.entries)
     if noted and face.form == "table":
-        say(f"note: {noted} of these have notes: see them with -o wide")
+        say(f"note: {noted} of these have notes: -o wide shows them")
     for note in found.notes:
         say(f"note: {note}")
 
@@ -104,7 +104,7 @@ def _row(entry: "Stored") -> dict[str, Any]:
 
 
 def _with_where(entries: "tuple[Stored, ...]") -> tuple[Column, ...]:
-    """Columns for what a store says about its entries besides a place in a topic: a batch, a commit's metadata, ..."""
+    """Columns for what a store reports about its entries other than a place in a topic: a batch, a commit's metadata, ..."""
     names = list(dict.fromkeys(name for entry in entries for name in entry.where))
     return (*COLUMNS[:3], *(Column(name, name.replace("_", " ").upper()) for name in names), COLUMNS[-1])
 
@@ -116,7 +116,7 @@ def _with_where(entries: "tuple[Stored, ...]") -> tuple[Column, ...]:
 @output_option
 @pass_face
 def show(face: Face, owner: str, where: Where) -> None:
-    """Show where OWNER is, in the words of its connector, and what starting over would mean."""
+    """Show the position of OWNER in the terms of its connector, and what starting over would mean."""
     from playhead.offsets.show import show_owner
 
     shown = show_owner(where.locator(face), owner)
@@ -144,7 +144,7 @@ def show(face: Face, owner: str, where: Where) -> None:
 @output_option
 @pass_face
 def journal(face: Face, entry_id: str | None) -> None:
-    """List what was changed, newest first; with ID, show one apply with every outcome."""
+    """List changes, newest first; with ID, show one apply with every outcome."""
     from playhead.cli.writes import outcome_listing, plan_listing
     from playhead.offsets.journal import Journal
 
@@ -161,7 +161,7 @@ def journal(face: Face, entry_id: str | None) -> None:
     about = {**_journal_row(entry), "lifted": list(entry.lifted), "states": dict(entry.states or {})}
     face.show(Details({**about, "changes": changes}, name="id"))
     if entry.outcomes is None:
-        say("note: this apply was cut off; `offsets undo` looks at the store and takes back what it had done")
+        say("note: this apply was interrupted; `offsets undo` reads the store and rolls back what was written")
 
 
 def _journal_row(entry: "JournalEntry") -> dict[str, Any]:
@@ -181,9 +181,9 @@ def _journal_row(entry: "JournalEntry") -> dict[str, Any]:
 @output_option
 @pass_face
 def doctor(face: Face, where: Where) -> None:
-    """Look for stored positions that would surprise somebody: orphans, twins, misplaced keys, open transactions, ...
+    """Find problems in stored positions: orphans, twins, misplaced keys, open transactions, ...
 
-    Every finding names the command that mends it. Exit code 1 when there are findings.
+    Every finding names the command that fixes it. Exit code 1 if there are findings.
     """
     from playhead.offsets.doctor import diagnose
 

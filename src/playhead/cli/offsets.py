@@ -1,4 +1,4 @@
-"""`playhead offsets`: every verb, imported when it is used; and what their options share."""
+"""`playhead offsets`: its commands, imported on first use, and their shared options."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 _READS, _EDITS, _FILES = "playhead.cli.offset_reads", "playhead.cli.offset_edits", "playhead.cli.offset_files"
 COMMANDS = {
-    "list": (f"{_READS}:list_", "Every live position, of all owners or of some."),
-    "show": (f"{_READS}:show", "The position of one owner, in words."),
-    "history": (f"{_READS}:history", "Every position still readable, overwritten ones included."),
+    "list": (f"{_READS}:list_", "The current positions, of all owners or of some."),
+    "show": (f"{_READS}:show", "The position of one owner, explained."),
+    "history": (f"{_READS}:history", "All positions still readable, including overwritten ones."),
     "set": (f"{_EDITS}:set_", "Set fields of a position."),
     "reset": (f"{_EDITS}:reset", "Move to the start, the end, a time, an offset."),
-    "delete": (f"{_EDITS}:delete", "Forget positions, so that the owner starts over."),
-    "copy": (f"{_EDITS}:copy", "Give one owner the position of another."),
-    "export": (f"{_FILES}:export", "Write positions to a file, in one of many forms."),
-    "import": (f"{_FILES}:import_", "Make positions what a file says."),
+    "delete": (f"{_EDITS}:delete", "Delete positions, so that the owner starts over."),
+    "copy": (f"{_EDITS}:copy", "Copy the position of one owner to another."),
+    "export": (f"{_FILES}:export", "Write positions to a file, in one of many formats."),
+    "import": (f"{_FILES}:import_", "Set positions as in a file."),
     "diff": (f"{_FILES}:diff", "Compare positions with a file."),
-    "convert": (f"{_FILES}:convert", "Turn a file of positions into another form."),
-    "apply": (f"{_EDITS}:apply", "Carry out a saved plan."),
-    "undo": (f"{_EDITS}:undo", "Take back what an apply did."),
-    "journal": (f"{_READS}:journal", "What was changed, when and by whom."),
-    "doctor": (f"{_READS}:doctor", "Find what is wrong with stored positions, and how to mend it."),
+    "convert": (f"{_FILES}:convert", "Convert a file of positions to another format."),
+    "apply": (f"{_EDITS}:apply", "Execute a saved plan."),
+    "undo": (f"{_EDITS}:undo", "Undo an apply."),
+    "journal": (f"{_READS}:journal", "List changes: what, when and by whom."),
+    "doctor": (f"{_READS}:doctor", "Find problems in stored positions, and how to fix them."),
 }
 
 
 @click.group(cls=LazyGroup, lazy=COMMANDS)
 def offsets() -> None:
-    """Positions of connectors, groups and queries: see, plan, move, verify and undo them.
+    """Positions of connectors, groups and queries: show, plan, move, verify and undo them.
 
     OWNER is a connector of the context, a sink of the ledger that runs on Spark, `group:NAME`, or a name inside the store of
     --store.
@@ -45,7 +45,7 @@ def offsets() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where to look, beside the context."""
+    """The store to use instead of those of the context, and how to reach it."""
 
     uri: str | None
     via: str | None
@@ -66,12 +66,12 @@ _OPTIONS = (
         "sql+sqlite:///path, ledger+sqlite:///path.",
     ),
     click.option(
-        "--via", type=click.Choice(["rest", "topic"]), help="Through the workers, or straight to where the offsets lie."
+        "--via", type=click.Choice(["rest", "topic"]), help="Use the workers, or access the stored offsets directly."
     ),
     ledger_option,
 )
 
 
 def selection_options(command: F) -> F:
-    """Adds `--store`, `--via` and `--ledger`; the command gets them as `where: Where`, the last one in its context."""
+    """Adds `--store`, `--via` and `--ledger`; the command gets them as `where: Where`, `--ledger` in its context."""
     return folded(command, _OPTIONS, "where", lambda words: Where(words.pop("store"), words.pop("via")))

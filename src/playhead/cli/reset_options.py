@@ -1,4 +1,4 @@
-"""The options of a reset, in the words of Kafka's own tool: where to, which partitions, what if that lies outside the log."""
+"""The options of a reset, named as in Kafka's own tool: target, partitions, and what to do outside the log."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ FILE = click.Path(dir_okay=False, allow_dash=True, path_type=Path)
 
 @dataclass(frozen=True, slots=True)
 class ResetWords:
-    """`to` is None for the words whose positions are yet to be read: `source` says from which file or group."""
+    """`to` is None if the positions must be read first: `source` is the file or group to read."""
 
     to: "ResetTo | None"
     source: Path | str | None
@@ -29,7 +29,7 @@ class ResetWords:
     to_ledger: bool = False
 
     def reset(self, store: "Store", owners: Sequence[str]) -> "Reset":
-        """What they mean for these owners of this store."""
+        """The reset for these owners of this store."""
         from playhead.offsets.reset_options import Reset
 
         return Reset(self.to or self._read(store, owners), self.scope, self.out_of_range)
@@ -46,20 +46,22 @@ class ResetWords:
 _WORDS = (
     click.option("--to-earliest", is_flag=True, help="To the log start."),
     click.option("--to-latest", is_flag=True, help="To the log end."),
-    click.option("--to-current", is_flag=True, help="To the commit as it is; the log end where there is none."),
+    click.option("--to-current", is_flag=True, help="To the current commit; to the log end if there is none."),
     click.option("--to-offset", type=int, metavar="N", help="To this offset, in every partition."),
     click.option("--shift-by", type=int, metavar="N", help="N records forward, or back if N is negative."),
     click.option(
-        "--to-datetime", metavar="TIME", help="To the first record of 2026-01-31T08:00:00.000 or later; UTC or a zone."
+        "--to-datetime", metavar="TIME", help="To the first record at or after 2026-01-31T08:00:00.000; UTC or a zone."
     ),
-    click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record of this long ago or later."),
+    click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record at or after this long ago."),
     click.option(
-        "--from-file", type=FILE, metavar="FILE", help="To what FILE says: Kafka's CSV, rpk's or Connect's form."
+        "--from-file", type=FILE, metavar="FILE", help="To the offsets in FILE: Kafka's CSV, rpk's or Connect's format."
     ),
-    click.option("--to-group", metavar="OTHER", help="To where OTHER is."),
+    click.option("--to-group", metavar="OTHER", help="To the position of OTHER."),
 )
 _TO_LEDGER = click.option(
-    "--to-ledger", is_flag=True, help="Of a sink that runs on Spark: to where its ledger is, so that it may run again."
+    "--to-ledger",
+    is_flag=True,
+    help="For a sink that runs on Spark: to its position in the ledger, so that it can run again.",
 )
 _MORE = (
     click.option("--topic", "topics", multiple=True, metavar="T[:0,1]", help="This topic, or some of its partitions."),
@@ -69,7 +71,7 @@ _MORE = (
         type=click.Choice(["clamp", "error"]),
         default="clamp",
         show_default=True,
-        help="An offset outside the log: go to the edge of the log, or refuse.",
+        help="An offset outside the log: use the nearest end of the log, or refuse.",
     ),
 )
 _NAMES = (
@@ -91,23 +93,23 @@ def reset_options(command: F) -> F:
 
 
 def owner_reset_options(command: F) -> F:
-    """The same for one owner that is named itself: without a scope all of its positions are meant."""
+    """The same for a single owner: without a scope, all of its positions."""
     return folded(command, (*_WORDS, *_MORE), "words", _fold_of_owner)
 
 
 def _fold_of_owner(words: dict[str, Any]) -> ResetWords | None:
-    """None when `--to-batch` alone says where to."""
+    """None if `--to-batch` is the only target."""
     if words.get("to_batch") is None:
         return _fold(words, all_by_default=True)
     if given := [f"--{name.replace('_', '-')}" for name in _NAMES if words.pop(name) not in (None, False)]:
-        raise click.UsageError(f"only one of --to-batch and {given[0]} can be meant")
+        raise click.UsageError(f"--to-batch and {given[0]} exclude each other")
     for name in ("topics", "all_topics", "out_of_range"):
         words.pop(name)
     return None
 
 
 def _fold(words: dict[str, Any], *, all_by_default: bool = False) -> ResetWords:
-    """Whatever cannot be meant is said here, before anybody is asked for anything."""
+    """Reports invalid combinations before any server is contacted."""
     from playhead.offsets.reset_options import Reset, Word, parse_reset, parse_scope
 
     names = [name for name in (*_NAMES, "to_ledger") if name in words]
@@ -115,8 +117,8 @@ def _fold(words: dict[str, Any], *, all_by_default: bool = False) -> ResetWords:
     options = {name.replace("_", "-"): value for name, value in chosen.items()}
     if len(options) != 1:
         every = ", ".join(f"--{name.replace('_', '-')}" for name in names)
-        said = f"only one of --{' and --'.join(options)} can be meant" if options else "where to?"
-        raise click.UsageError(f"{said} Give one of {every}")
+        problem = f"--{' and --'.join(options)} exclude each other" if options else "no target is given"
+        raise click.UsageError(f"{problem}; give one of {every}")
     [(word, value)] = options.items()
     topics, all_topics, out_of_range = (words.pop(name) for name in ("topics", "all_topics", "out_of_range"))
     if word == "to-ledger":

@@ -35,34 +35,34 @@ REMIND_SECONDS = 60.0
 SUFFIXES = (".yaml", ".yml", ".json", ".properties", ".py")
 _OPTIONS = (
     click.option(
-        "--once/--continuous", "once", default=True, help="Until caught up, or until it is stopped [default: once]."
+        "--once/--continuous", "once", default=True, help="Run until caught up, or until stopped [default: once]."
     ),
-    click.option("--interval", default="5s", show_default=True, metavar="TIME", help="Between rounds, --continuous."),
+    click.option(
+        "--interval", default="5s", show_default=True, metavar="TIME", help="Pause between rounds, with --continuous."
+    ),
     click.option(
         "--give-up-after",
         "give_up",
         default="2m",
         show_default=True,
         metavar="TIME",
-        help="How long --once waits for what does not answer; --continuous waits for as long as it takes.",
+        help="How long --once retries while a system is unavailable; --continuous retries without limit.",
     ),
-    click.option("--master", metavar="URL", help="Where Spark runs [default: the context's, else local[*]]."),
-    click.option(
-        "--spark-conf", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable."
-    ),
+    click.option("--master", metavar="URL", help="Spark master [default: the context's, else local[*]]."),
+    click.option("--spark-conf", "settings", multiple=True, metavar="KEY=VALUE", help="A Spark setting; repeatable."),
     click.option(
         "--jar",
         "jars",
         multiple=True,
         type=click.Path(dir_okay=False, path_type=Path),
-        help="A JDBC driver of your own; repeatable.",
+        help="An additional JDBC driver; repeatable.",
     ),
     click.option(
         "--chunk-rows",
         type=click.IntRange(min=1),
         default=500_000,
         show_default=True,
-        help="About so many rows in one transaction, or offsets of a partition in one step of a sink.",
+        help="Approximate rows per transaction; for a sink, offsets per partition and step.",
     ),
     click.option(
         "--horizon-timeout",
@@ -72,14 +72,16 @@ _OPTIONS = (
         metavar="TIME",
         help="How long to wait for open transactions of the database.",
     ),
-    click.option("--force", is_flag=True, help="Run a source that Connect runs too: its tasks are fenced and fail."),
+    click.option(
+        "--force", is_flag=True, help="Run a source that Connect also runs: the tasks on Connect are fenced and fail."
+    ),
     click.option(
         "--accept-repeats",
         is_flag=True,
-        help="Send again what a worker without exactly-once support sent beyond its stored position.",
+        help="Send again what a worker without exactly-once support sent after its stored position.",
     ),
     click.option(
-        "--keep-tail", is_flag=True, help="Leave what is below flush.size in the topic when a sink is caught up."
+        "--keep-tail", is_flag=True, help="When a sink has caught up, leave fewer than flush.size records in the topic."
     ),
 )
 
@@ -96,21 +98,23 @@ def _run_options(command: Any) -> Any:
 
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="FILE... [NAME]...")
-@click.option("--engine", type=click.Choice(["spark"]), help="Run the named ones whatever engine their file says.")
+@click.option(
+    "--engine", type=click.Choice(["spark"]), help="Run the named connectors, whatever engine their file sets."
+)
 @_run_options
 @click.option(
-    "--summary", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Keep the end as JSON."
+    "--summary", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the result as JSON."
 )
 @ledger_option
 @context_options
 @output_option
 @pass_face
 def run(face: Face, words: tuple[str, ...], engine: str | None, given: dict[str, Any], summary: Path | None) -> None:
-    """Run connectors of FILE on Spark, exactly once: those with `engine: spark`, or the named ones of them.
+    """Run connectors of FILE on Spark, exactly once: all with `engine: spark`, or only NAME.
 
-    A run goes on from the position that Connect left, and leaves its own where Connect finds it. A sink's own position
-    is kept in the ledger and shown in the consumer group. Killed at any moment, it is started again the same way. The
-    first Ctrl-C ends it after the open steps, the second one abandons them.
+    A run continues from the position that Connect stored, and stores its own where Connect reads it. A sink's position
+    is stored in the ledger and published in the consumer group. After a kill, run the same command again. The first
+    Ctrl-C ends the run after the open steps, the second one abandons them.
     """
     from playhead.pipeline.run import run_connectors
 
@@ -129,14 +133,14 @@ def run(face: Face, words: tuple[str, ...], engine: str | None, given: dict[str,
         for hint in _hints(end.connectors):
             say(hint)
     if end.log is not None:
-        say(f"what Spark itself said: {end.log}")
+        say(f"Spark log: {end.log}")
     if end.exit_code:
         raise click.exceptions.Exit(end.exit_code)
 
 
 class _Screen:
-    """What is shown while a run goes on: one line of progress on a terminal; waits, and the ends of a continuous run, as
-    lines that stay. Reports come one at a time."""
+    """Shows a run: one line of progress on a terminal; waits, and the ends of a continuous run, as permanent lines.
+    Reports come one at a time."""
 
     def __init__(self, *, is_once: bool) -> None:
         self.line = ProgressLine(sys.stderr)
@@ -149,14 +153,14 @@ class _Screen:
         if progress.waiting:
             self._say_wait(progress.name, progress.waiting)
         elif self._waits.pop(progress.name, None) and progress.state is None:
-            self._say(f"{progress.name}: goes on")
+            self._say(f"{progress.name}: continues")
         if progress.state is not None and not self._is_once:
             why = f": {progress.error.what}" if progress.error else ""
             self._say(f"{progress.name}: {progress.state.value} after {progress.rows} rows{why}")
         self.line.update("; ".join(f"{one.name}: {one.rows} rows" for one in self._seen.values() if one.steps)[:120])
 
     def _say_wait(self, name: str, words: str) -> None:
-        """Each reason once, and again every minute for as long as it lasts."""
+        """Prints each reason once, and again every minute while it lasts."""
         reason = words.rpartition("; next try")[0]
         known, since = self._waits.get(name, ("", 0.0))
         if known != reason or time.monotonic() - since >= REMIND_SECONDS:
@@ -176,7 +180,7 @@ def _chosen(words: Sequence[str], *, whatever_engine: bool) -> "list[ConnectorSp
     files = [word for word in words if word == "-" or "/" in word or Path(word).exists()]
     rest = [word for word in words if word not in files]
     if not files:
-        # Nothing of it is there: a word that looks like a file is one that is missing.
+        # No file exists: an argument that looks like a file is a missing file.
         files = [word for word in rest if Path(word).suffix in SUFFIXES]
         if not files:
             raise click.UsageError("name at least one connector file")
@@ -192,9 +196,7 @@ def _chosen(words: Sequence[str], *, whatever_engine: bool) -> "list[ConnectorSp
         return chosen
     others = [spec.name for spec in chosen if spec.engine is not Engine.SPARK]
     if names and others:
-        raise click.UsageError(
-            f"{others[0]} is not marked engine: spark; add --engine spark to run it here all the same"
-        )
+        raise click.UsageError(f"{others[0]} is not marked engine: spark; add --engine spark to run it anyway")
     return [spec for spec in chosen if spec.engine is Engine.SPARK]
 
 
@@ -244,7 +246,7 @@ def _row(progress: "Progress") -> dict[str, Any]:
 
 
 def _hints(connectors: "Sequence[Progress]") -> list[str]:
-    """The ways out of what failed, each once, with the names of those it is for."""
+    """The hints of failed connectors, each once, with the names it applies to."""
     names: dict[str, list[str]] = {}
     for one in connectors:
         if one.error is not None and one.error.hint:

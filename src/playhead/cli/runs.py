@@ -1,4 +1,4 @@
-"""`playhead runs`: what runs on Spark, where, and since when; told by the ledger that those runs write to."""
+"""`playhead runs`: runs on Spark, their host and start time, as recorded in the ledger."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -106,12 +106,12 @@ def run_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
 
 
 _NAME = click.argument("name", shell_complete=run_names)
-_CLUSTER = click.option("--cluster", metavar="ID", help="The Kafka cluster, where several have a run of that name.")
+_CLUSTER = click.option("--cluster", metavar="ID", help="The Kafka cluster, if several have a run of that name.")
 
 
 @click.group(cls=LazyGroup)
 def runs() -> None:
-    """Runs on Spark: who runs what, since when; stop one."""
+    """Runs on Spark: list them, show details, stop one."""
 
 
 @runs.command("list")
@@ -120,28 +120,30 @@ def runs() -> None:
 @output_option
 @pass_face
 def list_(face: Face) -> None:
-    """List the newest run of every pipeline, those of other hosts that share the ledger too.
+    """List the newest run of every pipeline, including runs on other hosts that share the ledger.
 
-    ROWS are those of this run. STREAM and POSITION are of the last chunk, or range, that was committed.
+    ROWS counts this run only. STREAM and POSITION are those of the last committed chunk or range.
     """
     with _ledger(face) as ledger:
         rows = [_run_row(run) for run in ledger.list_runs()]
-    face.show(Listing(LIST_COLUMNS, rows, name="pipeline", empty=f"nothing has run with {ledger.place} yet"))
+    face.show(Listing(LIST_COLUMNS, rows, name="pipeline", empty=f"no run in {ledger.place} yet"))
 
 
 @runs.command()
 @_NAME
 @_CLUSTER
-@click.option("--chunks", type=click.IntRange(min=0), default=20, show_default=True, help="So many, the newest first.")
+@click.option(
+    "--chunks", type=click.IntRange(min=0), default=20, show_default=True, help="How many to show, newest first."
+)
 @ledger_option
 @context_options
 @output_option
 @pass_face
 def show(face: Face, name: str, cluster: str | None, chunks: int) -> None:
-    """Show all that the ledger knows about the run NAME, and what was committed for it, the newest first.
+    """Show the run NAME as recorded in the ledger, and what was committed for it, newest first.
 
-    Of a source that is chunks; of a sink where it is in every topic partition, and the ranges that were delivered. END and
-    LAG are told where the brokers answer. ROWS and REJECTED are over all ranges that count.
+    For a source: its chunks. For a sink: its position in every topic partition, and the delivered ranges. END and LAG are
+    shown if the brokers answer. ROWS and REJECTED are totals over all valid ranges.
     """
     from playhead.errors import PlayheadError
     from playhead.ledger.ranges import open_ranges
@@ -169,7 +171,7 @@ def show(face: Face, name: str, cluster: str | None, chunks: int) -> None:
         fields |= {"chunks": listing}
     face.show(listing if face.form == "csv" else Details(fields, name="pipeline"))
     if why:
-        say(f"note: the lag is not known: {why}")
+        say(f"note: the lag is unknown: {why}")
 
 
 @runs.command()
@@ -181,7 +183,7 @@ def show(face: Face, name: str, cluster: str | None, chunks: int) -> None:
 @output_option
 @pass_face
 def stop(face: Face, name: str, cluster: str | None, doing: Doing) -> None:
-    """Ask the run NAME to end after its open step, and wait until it has. Nothing is lost: the next run goes on from there."""
+    """Stop the run NAME after its open step, and wait until it has ended. The next run continues there: nothing is lost."""
     from playhead.pipeline.stop import find_run, plan_stop, stop_run
 
     with _ledger(face) as ledger:

@@ -1,7 +1,7 @@
-"""`playhead topics records`: records as they are read, none of them kept.
+"""`playhead topics records`: prints records as they are read and keeps none.
 
-stdout gets each batch at once. On a terminal nothing in a record can move the cursor or fake a prompt: not even with `-o raw`,
-which is byte for byte everywhere else.
+Each batch is written at once. On a terminal, control characters in records are escaped. This includes `-o raw`, which
+elsewhere prints the exact bytes.
 """
 
 import base64
@@ -36,29 +36,31 @@ def _remember(ctx: click.Context, _param: click.Parameter, value: str | None) ->
 
 _RANGE = (
     click.option(
-        "--partition", "partitions", multiple=True, type=click.IntRange(min=0), help="Only this; may be repeated."
+        "--partition", "partitions", multiple=True, type=click.IntRange(min=0), help="Only this partition; repeatable."
     ),
     click.option(
-        "--from-offset", type=click.IntRange(min=0), metavar="N", help="From this offset on, in every partition."
+        "--from-offset", type=click.IntRange(min=0), metavar="N", help="Start at this offset, in every partition."
     ),
     click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="Stop before this offset."),
-    click.option("--from-time", metavar="T", help="From the first record of T or later on."),
-    click.option("--to-time", metavar="T", help="Stop before the first record of T or later."),
-    click.option("--last", type=click.IntRange(min=1), metavar="N", help="The newest N of all partitions together."),
+    click.option("--from-time", metavar="T", help="Start at the first record at or after T."),
+    click.option("--to-time", metavar="T", help="Stop before the first record at or after T."),
+    click.option(
+        "--last", type=click.IntRange(min=1), metavar="N", help="The newest N records of all partitions together."
+    ),
     click.option("--key", metavar="K", help="Only records whose key is exactly this text."),
     click.option("--grep", metavar="REGEX", help="Only records with a match in value, key or a header."),
     click.option("--max", "limit", type=click.IntRange(min=1), metavar="N", help="Stop after N records."),
-    click.option("--follow", "-f", is_flag=True, help="Go on as records arrive, until Ctrl-C."),
+    click.option("--follow", "-f", is_flag=True, help="Continue as records arrive, until Ctrl-C."),
     click.option(
         "--committed/--uncommitted",
         default=True,
-        help="Without or with records of open and aborted transactions [default: --committed].",
+        help="Exclude or include records of open and aborted transactions [default: --committed].",
     ),
 )
 
 
 def query_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command gets them as `query`: what makes a `Query` of the topic's name."""
+    """The command gets the options as `query`: a function from a topic name to a `Query`."""
     names = ("partitions", "from_offset", "to_offset", "from_time", "to_time", "last", "key", "grep", "limit", "follow")
 
     def fold(words: dict[str, Any]) -> Callable[[str], "Query"]:
@@ -72,20 +74,20 @@ def _query(topic: str, given: dict[str, Any]) -> "Query":
     from playhead.broker import moment_of
     from playhead.topics.records import Query, compile_grep
 
-    made = {
+    parsed = {
         "from_time": moment_of(given["from_time"]),
         "to_time": moment_of(given["to_time"]),
         "key": None if given["key"] is None else given["key"].encode(errors="surrogateescape"),
         "grep": None if given["grep"] is None else compile_grep(given["grep"]),
     }
-    return Query(topic, **{**given, **made})
+    return Query(topic, **{**given, **parsed})
 
 
 @click.command()
 @click.argument("name", shell_complete=topic_names)
 @query_options
 @click.option(
-    "--json", "decode", is_flag=True, help="With -o json: keys and values that are JSON as JSON, not as text."
+    "--json", "decode", is_flag=True, help="With -o json: print keys and values that are JSON as JSON, not as text."
 )
 @context_options
 @click.option(
@@ -94,20 +96,20 @@ def _query(topic: str, given: dict[str, Any]) -> "Query":
     callback=_remember,
     expose_value=False,
     type=click.Choice(FORMS),
-    help="How to print records [default: table]. json: one object a line. raw: the bytes of each value and a line break.",
+    help="Output format [default: table]. json: one object per line. raw: the bytes of each value and a line break.",
 )
 @pass_face
 def records(face: Face, name: str, query: "Callable[[str], Query]", decode: bool) -> None:
-    """Print the records of a topic, from its start to where it ends now.
+    """Print the records of a topic, from its start to its current end.
 
-    T is a time like 2026-01-31T08:00:00 (UTC, or with a zone like +09:00), or how long ago, like PT1H30M. A tombstone, a record
-    without a value, is shown as such. In JSON, bytes that are no text are {"base64": ...}. Nothing is committed. --timeout
-    counts from the last record on.
+    T is a time like 2026-01-31T08:00:00 (UTC, or with a zone like +09:00), or how long ago, like PT1H30M. A record without a
+    value is shown as a tombstone. In JSON, bytes that are not text are {"base64": ...}. Nothing is committed. --timeout counts
+    from the last record.
     """
     from playhead.topics.records import open_reading
 
     if decode and face.form != "json":
-        raise click.UsageError("--json goes with -o json")
+        raise click.UsageError("--json requires -o json")
     with opened(face) as session:
         reading = open_reading(session, query(name))
         for note in reading.notes:
@@ -125,11 +127,11 @@ def records(face: Face, name: str, query: "Callable[[str], Query]", decode: bool
 
 
 def check_reader() -> None:
-    """While nothing arrives nothing is written, and nothing tells that the reader of a pipe is gone: so it is looked up."""
+    """Detects a closed pipe while no records arrive: without a write there is no error."""
     try:
-        looked_at = select.poll()
-        looked_at.register(sys.stdout.fileno(), 0)
-        gone = any(event & select.POLLERR for _, event in looked_at.poll(0))
+        poller = select.poll()
+        poller.register(sys.stdout.fileno(), 0)
+        gone = any(event & select.POLLERR for _, event in poller.poll(0))
     except (AttributeError, OSError):  # no poll on this system, or no real file
         return
     if gone:
@@ -181,7 +183,7 @@ class JsonOutput:
 
 
 def _decoded(data: bytes | None) -> Any:
-    """JSON as it was written, numbers to the last digit; on one line. What is no JSON stays text."""
+    """JSON as written, with all digits of numbers, on one line. Other data stays text."""
     text = encoded(data)
     if data is None or not isinstance(text, str):
         return text
@@ -193,7 +195,7 @@ def _decoded(data: bytes | None) -> Any:
 
 
 class _Lines(list[str]):
-    """Lines that end in a line feed, though csv is told both: only then does it quote a carriage return."""
+    """Lines that end in a line feed. csv is set to CR LF: only then does it quote a carriage return."""
 
     def write(self, line: str) -> None:
         self.append(line.removesuffix("\r\n") + "\n")
@@ -248,7 +250,7 @@ class RawValues:
         self._tombstones += sum(record.value is None for record in batch)
         data = b"".join([(record.value or b"") + b"\n" for record in batch])
         if sys.stdout is None:
-            raise PlayheadError("there is nowhere to write to: stdout is closed")
+            raise PlayheadError("cannot write: stdout is closed")
         if sys.stdout.isatty():
             write(clean(data.decode("utf-8", "backslashreplace"), keep="\n\t"))
         else:
@@ -256,18 +258,18 @@ class RawValues:
             sys.stdout.buffer.flush()
 
     def notes(self) -> list[str]:
-        return [f"{self._tombstones} of the lines are tombstones, and empty"] if self._tombstones else []
+        return [f"{self._tombstones} of the lines are empty: tombstones"] if self._tombstones else []
 
 
 class TableOutput:
-    """Columns as wide as the first batch needs; a wider cell later on widens what follows."""
+    """Columns are as wide as the first batch needs. A wider cell widens the rows after it."""
 
     def __init__(self, *, wide: bool, widest_offset: int) -> None:
         self._longest = None if wide else LONGEST
         self._widths = [len(column.title) for column in RECORD_COLUMNS]
         self._widths[1] = max(self._widths[1], len(str(widest_offset)))
         self._begun = False
-        self._cut = False
+        self._truncated = False
 
     def put(self, batch: "Sequence[TopicRecord]") -> None:
         rows = [self._row(record) for record in batch]
@@ -281,7 +283,7 @@ class TableOutput:
     def _row(self, record: "TopicRecord") -> list[str]:
         cells = record_cells(record, self._longest)
         texts = ["-" if cell is None else str(cell) for cell in cells.values()]
-        self._cut = self._cut or any(len(text) == self._longest and text.endswith("...") for text in texts)
+        self._truncated = self._truncated or any(len(text) == self._longest and text.endswith("...") for text in texts)
         return [text if text.isprintable() else clean(text) for text in texts]
 
     def _line(self, row: Sequence[str]) -> str:
@@ -291,4 +293,4 @@ class TableOutput:
         return "  ".join(padded).rstrip() + "\n"
 
     def notes(self) -> list[str]:
-        return ["long keys or values are cut; -o wide shows them whole"] if self._cut else []
+        return ["long keys or values are truncated; -o wide shows them in full"] if self._truncated else []

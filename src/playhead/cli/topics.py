@@ -1,4 +1,4 @@
-"""`playhead topics`: what is in the cluster, who uses it, and what to make, change or delete."""
+"""`playhead topics`: list, show, create, alter and delete topics."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,9 +51,9 @@ def settings_of(words: tuple[str, ...]) -> dict[str, str]:
 
 
 config_option = click.option(
-    "--config", "config", multiple=True, metavar="KEY=VALUE", help="A setting of the topic; may be repeated."
+    "--config", "config", multiple=True, metavar="KEY=VALUE", help="A setting of the topic; repeatable."
 )
-execute_option = click.option("--execute", is_flag=True, help="Carry the plan out. Without it nothing is changed.")
+execute_option = click.option("--execute", is_flag=True, help="Execute the plan. Without it nothing is changed.")
 
 
 @click.group(
@@ -66,15 +66,15 @@ def topics() -> None:
 
 @topics.command("list")
 @click.argument("patterns", nargs=-1, metavar="[PATTERN]...", shell_complete=topic_names)
-@click.option("--internal", is_flag=True, help="Kafka's own topics, too.")
+@click.option("--internal", is_flag=True, help="Include Kafka's internal topics.")
 @context_options
 @output_option
 @pass_face
 def list_(face: Face, patterns: tuple[str, ...], internal: bool) -> None:
-    """List topics: all, or by name or pattern in quotes, like 'shop-*'.
+    """List topics: all, or by name or quoted pattern, like 'shop-*'.
 
-    OFFSETS is the log end less the log start, over all partitions: at most so many records are there, for offsets may have holes.
-    SIZE is what the leaders hold; -o wide adds what all replicas take.
+    OFFSETS is the log end minus the log start, over all partitions: the maximum number of records, as offsets may have gaps.
+    SIZE is the size on the leaders; -o wide adds the size of all replicas.
     """
     from playhead.topics.listing import list_topic_rows
 
@@ -91,10 +91,10 @@ def list_(face: Face, patterns: tuple[str, ...], internal: bool) -> None:
 @output_option
 @pass_face
 def show(face: Face, name: str) -> None:
-    """Show one topic: partitions, settings that differ from Kafka's default, times, and who uses it.
+    """Show one topic: partitions, settings that differ from Kafka's default, times, and what uses it.
 
-    The first time is that of the oldest record that comes first in a partition, the newest the largest time of all. Connectors
-    are told where --connect is known.
+    `first` is the oldest time among the first records of all partitions, `newest` the largest time of all records. Connectors
+    are listed if --connect is set.
     """
     from playhead.topics.show import show_topic
 
@@ -122,7 +122,7 @@ def create(
     config: tuple[str, ...],
     execute: bool,
 ) -> None:
-    """Create a topic. One that is there as wanted is nothing to do; one that differs is an error that says how."""
+    """Create a topic. Does nothing if it exists as requested. Fails with the difference if it exists and differs."""
     from playhead.topics.admin import WantedTopic, plan_create
 
     wanted = WantedTopic(name, partitions, replication_factor, settings_of(config))
@@ -132,11 +132,11 @@ def create(
 
 @topics.command()
 @click.argument("name", shell_complete=topic_names)
-@click.option("--partitions", type=click.IntRange(min=1), help="How many there shall be; only more than now.")
+@click.option("--partitions", type=click.IntRange(min=1), help="The new number; it can only increase.")
 @config_option
-@click.option("--delete-config", multiple=True, metavar="KEY", help="Leave a setting to the broker again.")
+@click.option("--delete-config", multiple=True, metavar="KEY", help="Return a setting to the broker's default.")
 @execute_option
-@click.option("--force", is_flag=True, help="Widen a topic of Kafka or Connect itself all the same.")
+@click.option("--force", is_flag=True, help="Also add partitions to an internal topic of Kafka or Connect.")
 @context_options
 @output_option
 @pass_face
@@ -151,13 +151,13 @@ def alter(
 ) -> None:
     """Add partitions to a topic, or change its settings.
 
-    With more partitions a part of the keys goes elsewhere; the plan says how many and whom it concerns.
+    With more partitions some keys move to another partition; the plan shows how many and what is affected.
     """
     from playhead.topics.admin import WantedTopic, plan_alter
 
     wanted = WantedTopic(name, partitions, None, settings_of(config), delete_config)
     if wanted.partitions is None and not wanted.config and not wanted.unset:
-        raise click.UsageError("nothing to alter is named: give --partitions, --config or --delete-config")
+        raise click.UsageError("nothing to alter: give --partitions, --config or --delete-config")
     with opened(face) as session:
         settle_topics(face, session, plan_alter(session, wanted), execute=execute, force=force)
 
@@ -165,14 +165,14 @@ def alter(
 @topics.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=topic_names)
 @execute_option
-@click.option("--force", is_flag=True, help="Delete even what is in use, or belongs to Kafka or Connect itself.")
+@click.option("--force", is_flag=True, help="Also delete topics in use and internal topics of Kafka or Connect.")
 @context_options
 @output_option
 @pass_face
 def delete(face: Face, names: tuple[str, ...], execute: bool, force: bool) -> None:
-    """Delete topics with all of their records. NAME is a name, or a pattern in quotes like 'test-*'.
+    """Delete topics with all of their records. NAME is a name, or a quoted pattern like 'test-*'.
 
-    Who uses them is listed first. While a group reads one or a connector runs on it, this is refused.
+    The plan lists what uses them. Refused while a group reads a topic or a connector runs on it.
     """
     from playhead.topics.admin import plan_delete
 
@@ -181,7 +181,7 @@ def delete(face: Face, names: tuple[str, ...], execute: bool, force: bool) -> No
 
 
 def settle_topics(face: Face, session: "Session", plan: "TopicPlan", *, execute: bool, force: bool = False) -> None:
-    """Shows the plan; with --execute carries it out, shows the outcomes and ends the command by them."""
+    """Shows the plan; with --execute applies it, shows the outcomes and exits with their code."""
     from playhead.topics.apply import apply_plan
 
     for warning in plan.warnings:

@@ -1,4 +1,4 @@
-"""What every writing command shares: its options, its plan on the screen, the apply, the exit code.
+"""Shared by every writing command: its options, the display of its plan, the apply, the exit code.
 
 Without `--execute` the plan is shown and nothing is changed.
 """
@@ -28,14 +28,14 @@ PLAN_COLUMNS = (
     Column("owner", "OWNER"),
     Column("partition", "PARTITION"),
     Column("before", "BEFORE"),
-    Column("after", "AFTER", show=lambda offset: "(forgotten)" if offset is None else plain(offset)),
+    Column("after", "AFTER", show=lambda offset: "(deleted)" if offset is None else plain(offset)),
     Column("note", "NOTE"),
 )
 OUTCOME_COLUMNS = (
     Column("owner", "OWNER"),
     Column("partition", "PARTITION"),
     Column("before", "BEFORE"),
-    Column("after", "AFTER", show=lambda offset: "(forgotten)" if offset is None else plain(offset)),
+    Column("after", "AFTER", show=lambda offset: "(deleted)" if offset is None else plain(offset)),
     Column("result", "RESULT"),
     Column("detail", "DETAIL"),
 )
@@ -50,7 +50,7 @@ class WriteOptions:
 
 
 def plan_options(command: F) -> F:
-    """The options of a write that has no guard to lift; the command gets them as `options: WriteOptions`."""
+    """The options of a write without a safety check to override; the command gets them as `options: WriteOptions`."""
     return folded(command, _OPTIONS[:2], "options", lambda w: WriteOptions(w.pop("execute"), w.pop("save_plan")))
 
 
@@ -65,17 +65,19 @@ def write_options(command: F) -> F:
 
 
 _OPTIONS = (
-    click.option("--execute", is_flag=True, help="Carry the plan out. Without it nothing is changed."),
+    click.option("--execute", is_flag=True, help="Execute the plan. Without it nothing is changed."),
     click.option(
         "--save-plan",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="Keep the plan for review and `playhead offsets apply FILE`.",
+        help="Save the plan for review and `playhead offsets apply FILE`.",
     ),
-    click.option("--stop", is_flag=True, help="Stop the connector first, and put it back into its state afterwards."),
-    click.option("--force", is_flag=True, help="Write although something alive may overwrite it; journalled."),
-    click.option("--worker-is-down", is_flag=True, help="Standalone file: you know that its worker is down."),
-    click.option("--query-is-stopped", is_flag=True, help="Spark checkpoint: you know that its query is stopped."),
+    click.option("--stop", is_flag=True, help="Stop the connector first, and restore its state afterwards."),
+    click.option(
+        "--force", is_flag=True, help="Write although a running process may overwrite it; recorded in the journal."
+    ),
+    click.option("--worker-is-down", is_flag=True, help="Standalone file: confirm that its worker is down."),
+    click.option("--query-is-stopped", is_flag=True, help="Spark checkpoint: confirm that its query is stopped."),
 )
 
 
@@ -88,7 +90,7 @@ def carry_out(
     stopped: "StoppedConnectors | None" = None,
     show: Callable[[], None] | None = None,
 ) -> None:
-    """Shows the plan; with --execute applies it, shows the outcomes and ends the command by them.
+    """Shows the plan; with --execute applies it, shows the outcomes and exits with their code.
 
     `show` prints the plan in a command's own columns instead of the common ones.
     """
@@ -104,7 +106,7 @@ def carry_out_all(
     *,
     stopped: "StoppedConnectors | None" = None,
 ) -> None:
-    """Several plans, for as many stores, one after the other; the command ends by the worst outcome of all."""
+    """Carries out one plan per store, in order. The exit code is that of the worst outcome."""
     from playhead.model import Outcomes
 
     outcomes = [outcome for store, plan in plans for outcome in _carried_out(face, store, plan, options, stopped)]
@@ -152,22 +154,22 @@ def _apply(
         applied = apply_plan(store, plan, Journal.of_context(face.context), permissions, begun.append)
     except KeyboardInterrupt:
         if begun:
-            say(f"interrupted while writing: see what was done with {program()} offsets undo {begun[0].id}")
+            say(f"interrupted while writing: {program()} offsets undo {begun[0].id} shows what was written")
         raise
     outcomes = applied.outcomes
     face.show(outcome_listing(outcomes))
     if applied.entry is not None and applied.entry.may_have_changed:
-        say(f"journal: {applied.entry.id}; take it back with: {program()} offsets undo {applied.entry.id}")
+        say(f"journal: {applied.entry.id}; undo with: {program()} offsets undo {applied.entry.id}")
     if applied.warning:
         say(f"warning: {applied.warning}", style="yellow")
     if not options.stop and applied.running:
-        say("  --stop stops the connector for the edit and puts it back into its state afterwards")
+        say("  --stop stops the connector for the edit and restores its state afterwards")
     if stopped:
         stopped.may_restore = outcomes.exit_code in (0, 4)
     return outcomes
 
 
-def plan_listing(changes: "Sequence[Change]", empty: str = "nothing to change: it is as wanted already") -> Listing:
+def plan_listing(changes: "Sequence[Change]", empty: str = "nothing to change: already as requested") -> Listing:
     rows = [_change_row(change) | {"note": change.note} for change in changes]
     return Listing(PLAN_COLUMNS, rows, name="owner", empty=empty)
 

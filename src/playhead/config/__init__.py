@@ -1,6 +1,6 @@
 """Configuration: contexts, Java property files, references to secrets, and where each value came from.
 
-Read once by the face, then passed down as a `Context`. Precedence: flag, environment, file, default.
+Read once by the command line, then passed down as a `Context`. Precedence: flag, environment, file, default.
 """
 
 from playhead.config.contexts import Context, Setting, load_files, open_context

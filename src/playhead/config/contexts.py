@@ -1,4 +1,4 @@
-"""Contexts: which Kafka, which Connect, which settings, and which file, flag or variable said so.
+"""Contexts: which Kafka, which Connect, which settings, and the file, flag or variable that set each.
 
     current = "shop"
 
@@ -6,13 +6,13 @@
     bootstrap-servers = "kafka:9092"
     connect = "https://connect:8083"
     connect-password = "${env:CONNECT_PASSWORD}"
-    worker-config = "worker.properties"      # a Java file, taken as it is
+    worker-config = "worker.properties"      # a Java file, used unchanged
 
     [contexts.shop.kafka]                    # Java or librdkafka names
     "client.id" = "playhead"
 
-`playhead.toml` is looked for from the working directory upwards, then in the user's config folder. Both are read; the
-nearer one wins context by context. Relative paths count from the file that names them.
+`playhead.toml` is searched for from the working directory upwards, then in the user's config folder. Both are read; for each
+context the nearer file wins. Relative paths are relative to the file that contains them.
 """
 
 import os
@@ -107,13 +107,13 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Everything a command needs to know about where it works. Keys of tables are dotted: `kafka.client.id`."""
+    """The addresses and settings a command works with. Keys of tables are dotted: `kafka.client.id`."""
 
     name: str | None
     settings: Mapping[str, Setting] = field(default_factory=dict)
 
     def get(self, key: str) -> str | None:
-        """The value with its references resolved; call it only where the value is used."""
+        """The value with its references resolved; call it only where the value is needed."""
         setting = self.settings.get(key)
         return None if setting is None else resolve(setting.text)
 
@@ -171,13 +171,13 @@ def project_file() -> Path | None:
     """`playhead.toml` in the working directory or the nearest folder above it."""
     try:
         here = Path.cwd()
-    except FileNotFoundError:  # the folder was deleted under us
+    except FileNotFoundError:  # the working directory was deleted
         return None
     return next((folder / FILE_NAME for folder in (here, *here.parents) if (folder / FILE_NAME).is_file()), None)
 
 
 def load_files() -> list[ConfigFile]:
-    """The files that count, the nearest first. `PLAYHEAD_CONFIG` names one file and leaves the others out."""
+    """The config files in force, the nearest first. `PLAYHEAD_CONFIG` names one file and disables the others."""
     if only := os.environ.get("PLAYHEAD_CONFIG"):
         return [load_file(Path(only))]
     paths = [path for path in (project_file(), user_file()) if path is not None and path.is_file()]
@@ -198,7 +198,7 @@ def load_file(path: Path) -> ConfigFile:
 
 
 class _FileReader:
-    """Turns one parsed document into settings, gathering every fault on the way."""
+    """Turns one parsed document into settings, collecting every fault."""
 
     def __init__(self, path: Path, lines: Mapping[KeyPath, int]) -> None:
         self.path = path
@@ -260,12 +260,12 @@ class _FileReader:
 
 
 def as_value(key: str, text: str) -> str | Secret:
-    """A literal secret is wrapped; a reference to one may be shown, it reveals nothing."""
+    """Wraps a literal secret. A reference to a secret reveals nothing and may be shown."""
     return Secret(text) if is_sensitive(key) and not _ONE_REFERENCE.fullmatch(text) else text
 
 
 def check_value(key: str, text: str) -> None:
-    """What can be known before references are resolved."""
+    """Checks a value as far as possible before references are resolved."""
     if has_reference(text):
         return
     if key == "timeout":
@@ -282,7 +282,7 @@ def check_value(key: str, text: str) -> None:
 def check_connect(text: str) -> None:
     for url in text.split(","):
         if not re.match(r"^https?://[^/\s]+", url.strip(), re.IGNORECASE):
-            shown = re.sub(r"\S*@", "***@", url.strip())  # a user name and password may stand before the @
+            shown = re.sub(r"\S*@", "***@", url.strip())  # a user name and password may precede the @
             raise Invalid(f"{shown!r} is not a Connect URL", "write it like http://host:8083")
 
 
@@ -299,9 +299,9 @@ def _as_text(value: object) -> str | None:
 def open_context(name: str | None = None, flags: Mapping[str, str] | None = None) -> Context:
     """The context in force: flags over environment over files over defaults.
 
-    `name` (or `PLAYHEAD_CONTEXT`, or `current` of the nearest file) picks the context; with no file at all there is none,
-    and flags and environment must say everything. Keys of `flags` are those of the file; `kafka.X` is `-X X=...`.
-    A context that is named here is a flag itself: addresses in the environment do not lead away from it.
+    `name` (or `PLAYHEAD_CONTEXT`, or `current` of the nearest file) selects the context; without any file there is none,
+    and flags and environment must set everything. Keys of `flags` are those of the file; `kafka.X` is `-X X=...`.
+    `name` counts as a flag: addresses in the environment do not override those of the named context.
     """
     files = load_files()
     faults = [fault for file in files for fault in file.faults]
@@ -311,8 +311,8 @@ def open_context(name: str | None = None, flags: Mapping[str, str] | None = None
     settings = {key: Setting(value, "default") for key, value in DEFAULTS.items()}
     settings |= _context_of(files, chosen)
     for key, variable in ENVIRONMENT.items():
-        named_away = name is not None and (key in settings or key in ADDRESS_KEYS)
-        if (value := os.environ.get(variable)) and not named_away:
+        overridden = name is not None and (key in settings or key in ADDRESS_KEYS)
+        if (value := os.environ.get(variable)) and not overridden:
             settings[key] = Setting(as_value(key, value), f"${variable}")
     for key, value in (flags or {}).items():
         settings[key] = Setting(as_value(key, value), FLAGS.get(key, "-X"))
@@ -322,7 +322,7 @@ def open_context(name: str | None = None, flags: Mapping[str, str] | None = None
 
 
 def _of_one_cluster(settings: dict[str, Setting]) -> dict[str, Setting]:
-    """A worker file that is named on a higher level than the workers leads to another cluster: they are not its workers."""
+    """Drops `connect` if `worker-config` comes from a higher level: the file may belong to another cluster."""
     file, workers = settings.get("worker-config"), settings.get("connect")
     if file is None or workers is None or file.level <= workers.level:
         return settings

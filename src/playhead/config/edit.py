@@ -1,4 +1,4 @@
-"""Edits of `playhead.toml` that leave the user's comments, order and other contexts alone."""
+"""Edits of `playhead.toml` that keep the user's comments, order and other contexts."""
 
 import os
 import re
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from tomlkit.items import Comment, Table, Whitespace
     from tomlkit.toml_document import TOMLDocument
 
-# Comments at the top that an empty line separates from what follows: the title of the file.
+# The title of the file: comments at the top, followed by an empty line.
 _TITLE = re.compile(r"(?:[ \t]*#[^\n]*(?:\n|\Z))*(?=[ \t\r]*(?:\n|\Z))")
 
 
 def use_context(name: str) -> Path:
-    """Make `name` the current context, in the file that decides it now (else the user's). Returns that file."""
+    """Make `name` the current context, in the file that sets it now (else in the user's file). Returns that file."""
     files = load_files()
     known = [context for file in files for context in file.contexts]
     if name not in known:
@@ -48,8 +48,8 @@ def _edit(path: Path, *, current: str, context: tuple[str, Mapping[str, str]] | 
 
     text = ""
     if path.is_file():
-        load_file(path)  # a file that cannot be read is not overwritten
-        text = path.read_bytes().decode("utf-8")  # with the line ends it has
+        load_file(path)  # raises: an unreadable file is not overwritten
+        text = path.read_bytes().decode("utf-8")  # bytes, to keep the line ends
     wanted = tomllib.loads(text)
     document = tomlkit.parse(text if "current" in wanted else _with_current(text))
     document["current"] = wanted["current"] = current
@@ -59,19 +59,19 @@ def _edit(path: Path, *, current: str, context: tuple[str, Mapping[str, str]] | 
             wanted.setdefault("contexts", {})[name] = _nested(settings)
             _put_context(document, name, _nested(settings))
         edited = tomlkit.dumps(document)
-        understood = tomllib.loads(edited) == wanted
+        is_exact = tomllib.loads(edited) == wanted
     except (TOMLKitError, ValueError, TypeError, AttributeError):
-        understood = False  # tomlkit's many ways to say that inline and dotted tables do not take it
-    if not understood:
+        is_exact = False  # tomlkit raises any of these for some inline and dotted tables
+    if not is_exact:
         raise Invalid(
-            f"{path} is written in a way that cannot be edited without risk",
+            f"{path} cannot be edited safely: its layout is not supported",
             f"write its contexts as tables, [contexts.NAME], or set {current!r} by hand",
         )
     replace_file(path, edited.encode())
 
 
 def _with_current(text: str) -> str:
-    """Before the first table, where tomlkit does not always put it: after a table header it would be that table's key."""
+    """Adds `current` before the first table. tomlkit may put it after a table header, where it is a key of that table."""
     title = _TITLE.match(text)
     end = title.end() if title else 0
     top, rest = text[:end], text[end:]
@@ -81,7 +81,7 @@ def _with_current(text: str) -> str:
 
 
 def _nested(settings: Mapping[str, str]) -> dict[str, str | dict[str, str]]:
-    """`kafka.client.id` of a Context is `"client.id"` of the table `kafka`; tables come last, as TOML wants them."""
+    """`kafka.client.id` of a Context is `"client.id"` of the table `kafka`; tables come last, as TOML requires."""
     nested: dict[str, str | dict[str, str]] = {}
     tables: dict[str, dict[str, str]] = {}
     for key, value in settings.items():
@@ -109,7 +109,7 @@ def _put_context(document: "TOMLDocument", name: str, settings: Mapping[str, str
 
 
 def _trailing(table: "Table") -> "list[Comment | Whitespace]":
-    """The comments after the last key: they speak of what follows, and tomlkit keeps them with what is before."""
+    """The comments after the last key. They describe what follows, but tomlkit stores them in the table before."""
     from tomlkit.items import Comment, Table, Whitespace
 
     body = table.value.body

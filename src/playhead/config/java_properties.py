@@ -1,8 +1,8 @@
 r"""The Java `.properties` syntax, as `java.util.Properties.load` reads it.
 
 Kafka reads worker and client files as ISO-8859-1 with `\uXXXX` escapes, so a UTF-8 `é` in such a file means two characters
-to Kafka; we read what Kafka would read. The last of two equal keys wins, as in Java. Values are kept as they stand:
-`${provider:...}` references are not resolved here.
+to Kafka; we read what Kafka would read. The last of two equal keys wins, as in Java. `${provider:...}` references
+in values are not resolved here.
 """
 
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def parse_properties(data: bytes | str, where: str) -> list[Property]:
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Natural lines joined at a trailing odd number of backslashes; comments and blank lines left out.
 
-    As in Java a line is new as long as nothing of it was read: after a lone backslash, blank lines and comments still count.
+    As in Java, a line that is only a backslash starts nothing: blank lines and comments after it are still skipped.
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     start, read = 0, ""
@@ -97,12 +97,12 @@ def _unescape(text: str) -> str:
         elif text[i + 1] == "u":
             digits = text[i + 2 : i + 6]
             if len(digits) < 4 or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
-                # What does follow is not told: it may be part of a password.
+                # The text that follows is not shown: it may be part of a password.
                 raise ValueError("malformed escape: four hexadecimal digits must follow '\\u'")
             units.append(chr(int(digits, 16)))
             i += 6
         else:
             units.append(_ESCAPES.get(text[i + 1], text[i + 1]))
             i += 2
-    # Two \u escapes may form one character beyond the basic plane; half of one, which Java keeps, cannot be sent to anybody.
+    # Two \u escapes may form one character beyond the basic plane; half of one, which Java keeps, cannot be encoded.
     return "".join(units).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,8 +1,8 @@
-"""`${provider:path:key}` references, as Kafka's ConfigTransformer knows them.
+"""`${provider:path:key}` references, as Kafka's ConfigTransformer defines them.
 
-References stay references in everything that is shown, stored or sent. They are resolved only when a client of our own is
-made, and only by the providers whose rule is plain: Kafka's file, directory and environment providers. Others (vaults) only
-the worker can resolve, and we say so. One pass, as in Kafka: a resolved value is not looked at again.
+References are shown, stored and sent unresolved. They are resolved only when one of our own clients is created, and only for
+Kafka's file, directory and environment providers. Only the worker can resolve others (vaults); this is reported as an error.
+One pass, as in Kafka: a resolved value is not resolved again.
 """
 
 import os
@@ -20,7 +20,7 @@ _KINDS = {
     _KAFKA + "DirectoryConfigProvider": "dir",
     _KAFKA + "EnvVarConfigProvider": "env",
 }
-# In playhead.toml no providers are declared: these names mean what everybody expects.
+# playhead.toml declares no providers: these names have their usual meaning.
 PLAIN_PROVIDERS = {"file": "file", "dir": "dir", "env": "env"}
 
 
@@ -35,7 +35,7 @@ def has_reference(value: str) -> bool:
 
 
 def resolve(value: str, providers: Mapping[str, str] = PLAIN_PROVIDERS) -> str:
-    """`value` with its references replaced. A provider that is not declared leaves the text as it is, as in Kafka."""
+    """`value` with its references replaced. References to undeclared providers are kept, as in Kafka."""
 
     def replaced(match: re.Match[str]) -> str:
         provider, path, key = match.group(1), match.group(3) or "", match.group(4)
@@ -44,7 +44,7 @@ def resolve(value: str, providers: Mapping[str, str] = PLAIN_PROVIDERS) -> str:
             return match.group(0)
         found = _lookup(kind, path, key, match.group(0))
         if found is None:
-            raise Invalid(f"the reference {match.group(0)} leads to nothing")
+            raise Invalid(f"the reference {match.group(0)} cannot be resolved")
         return found
 
     return _REFERENCE.sub(replaced, value)
@@ -53,9 +53,7 @@ def resolve(value: str, providers: Mapping[str, str] = PLAIN_PROVIDERS) -> str:
 def _lookup(kind: str, path: str, key: str, text: str) -> str | None:
     if kind == "env":
         if path:
-            raise Invalid(
-                f"the reference {text} has a path, which the environment has not", "write it like ${env:NAME}"
-            )
+            raise Invalid(f"the reference {text} has a path, which env does not support", "write it like ${env:NAME}")
         return os.environ.get(key)
     if kind == "other":
         raise Invalid(f"only the worker can resolve {text}", "give the value with -X or in a --command-config file")
@@ -67,7 +65,7 @@ def _lookup(kind: str, path: str, key: str, text: str) -> str | None:
         # FileConfigProvider reads its targets as UTF-8, unlike the worker file itself.
         entries = parse_properties(Path(path).read_text("utf-8"), path)
     except OSError as error:
-        raise Invalid(f"the reference {text} leads to nothing: {error.strerror}") from None
-    except ValueError:  # not UTF-8, or no path at all; the bytes may be a secret and are not told
-        raise Invalid(f"the reference {text} does not lead to a text file") from None
+        raise Invalid(f"the reference {text} cannot be resolved: {error.strerror}") from None
+    except ValueError:  # not UTF-8, or not a valid path; the bytes may be a secret and are not shown
+        raise Invalid(f"the reference {text} is not to a UTF-8 text file") from None
     return next((entry.value for entry in entries if entry.key == key), None)

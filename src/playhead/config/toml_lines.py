@@ -1,4 +1,4 @@
-"""Which line of a TOML file set a key: `tomllib` reads values but forgets where they stood."""
+"""The line of each key in a TOML file, which `tomllib` does not report."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ KeyPath = tuple[str, ...]
 
 
 def key_lines(text: str) -> dict[KeyPath, int]:
-    """Key path -> line, counted from 1. Keys inside an inline table or an array carry the line of their parent."""
+    """Key path -> line, counted from 1. Keys inside an inline table or an array get the line of their parent."""
     lines: dict[KeyPath, int] = {}
     table: KeyPath = ()
     quote = ""

@@ -1,4 +1,4 @@
-"""What a Connect worker answers. Fields a newer worker adds are ignored; fields an older one lacks have a default."""
+"""The answers of a Connect worker. Fields a newer worker adds are ignored; fields an older one lacks have a default."""
 
 from typing import Any
 
@@ -119,7 +119,7 @@ class Validation(msgspec.Struct, frozen=True):
     configs: list[ValidatedKey]
 
     def errors(self) -> dict[str, list[str]]:
-        """Key -> what the worker says is wrong with it."""
+        """Key -> the errors that the worker reports for it."""
         return {key.value.name: key.value.errors for key in self.configs if key.value.errors}
 
 

@@ -1,8 +1,8 @@
 """HTTP status and message of a Connect worker -> our errors, in one function.
 
-Codes alone do not tell: 409 has four meanings and a rebalance can be a 500, so the message texts are matched too. A time-out
-is looked for first: its message names what the worker is busy with, and that may well be a rebalance, yet the request may
-have been carried out.
+The code is not enough: 409 has four meanings and a rebalance can be a 500, so the message texts are matched too. A timeout
+is checked first: its message names what the worker is busy with. That may be a rebalance, but the request may have been
+carried out.
 """
 
 import re
@@ -13,7 +13,7 @@ from playhead.errors import AccessDenied, AlreadyExists, Busy, NotFound, Playhea
 
 
 class Conflict(StrEnum):
-    """Why a worker declines for the moment. Only the text of its message says which."""
+    """Why a worker declines temporarily. Only the text of its message shows which."""
 
     REBALANCE = "the workers are rebalancing"
     STALE = "the worker's view of the configuration is stale"
@@ -26,11 +26,11 @@ _BUSY = (
     (re.compile(r"stale configuration", re.IGNORECASE), Conflict.STALE),
     (re.compile(r"no known leader", re.IGNORECASE), Conflict.NO_LEADER),
     (re.compile(r"can be safely retried", re.IGNORECASE), Conflict.ZOMBIE),
-    # Refused or not found before anything was sent. Until the group notices, a killed leader is answered for like this.
+    # Refused or not found before anything was sent. Followers answer like this until the group notices a killed leader.
     (re.compile(r"forward REST request: .*(ConnectException|NoRouteToHost|Unresolved)"), Conflict.LEADER_GONE),
     (re.compile(r"rebalance is expected|conflicting operation|rebalance", re.IGNORECASE), Conflict.REBALANCE),
 )
-# The worker's own write broke, as when a broker ends its transaction. A connector that refuses gives its own reason.
+# The worker's own write failed, e.g. a broker ended its transaction. A connector that refuses gives its own reason.
 _BROKE_OFF = re.compile(r"Failed to modify offsets for source connector ")
 _EXISTS = re.compile(r"already exists", re.IGNORECASE)
 _TIMED_OUT = re.compile(r"request timed out|timed out while", re.IGNORECASE)
@@ -40,7 +40,7 @@ _GATEWAY = (502, 504)
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """What is needed of a response to judge it. `is_json` False: the body is not the worker's own error form."""
+    """The parts of a response that decide the fault. `is_json` False: the body is not the worker's own error form."""
 
     status: int
     message: str
@@ -52,30 +52,30 @@ def conflict_of(message: str) -> Conflict | None:
 
 
 def fault_of(answer: HttpAnswer, doing: str, missing: NotFound) -> PlayheadError:
-    """`missing` is the error for a 404, made by the caller who knows what was asked for."""
-    said = answer.message
-    what = f"{doing}: {said}" if said else f"{doing}: HTTP {answer.status}"
+    """`missing`: the error for a 404. The caller creates it, because it knows what was requested."""
+    message = answer.message
+    what = f"{doing}: {message}" if message else f"{doing}: HTTP {answer.status}"
     if answer.status == 401 or (answer.status == 403 and not answer.is_json):
-        return AccessDenied(f"{doing}: the worker wants other credentials (HTTP {answer.status})")
+        return AccessDenied(f"{doing}: the worker requires other credentials (HTTP {answer.status})")
     if answer.status == 404:
         return missing
-    if answer.status == 409 and _EXISTS.search(said):
-        return AlreadyExists(what, status=409, message=said)
+    if answer.status == 409 and _EXISTS.search(message):
+        return AlreadyExists(what, status=409, message=message)
     if _no_answer(answer):
         return TimedOut(what)
-    conflict = conflict_of(said)
+    conflict = conflict_of(message)
     if answer.status == 409 or (answer.status == 500 and conflict):
-        return Busy(f"{doing}: {conflict or said}", status=answer.status, message=said)
-    return Rejected(what, status=answer.status, message=said, hint=_hint(answer))
+        return Busy(f"{doing}: {conflict or message}", status=answer.status, message=message)
+    return Rejected(what, status=answer.status, message=message, hint=_hint(answer))
 
 
 def broke_off(fault: Rejected) -> bool:
-    """The worker failed inside while it wrote positions. Written again they are the same, so it may be asked again."""
+    """The worker failed internally while it wrote positions. Writing them again is idempotent, so a retry is safe."""
     return fault.status == 500 and _BROKE_OFF.match(fault.message) is not None
 
 
 def _no_answer(answer: HttpAnswer) -> bool:
-    """The worker, its leader or a proxy before them did not come to an end: a write may have been carried out."""
+    """The worker, its leader or a proxy did not finish: a write may have been carried out."""
     if not answer.is_json:
         return answer.status in _GATEWAY
     lost = _LEADER_LOST.search(answer.message) and conflict_of(answer.message) is not Conflict.LEADER_GONE
@@ -83,7 +83,7 @@ def _no_answer(answer: HttpAnswer) -> bool:
 
 
 def _hint(answer: HttpAnswer) -> str | None:
-    """Jetty 12 (Kafka 4) declines such paths before Connect sees them, encoded or not."""
+    """Jetty 12 (Kafka 4) rejects such paths before Connect sees them, encoded or not."""
     if answer.status == 400 and not answer.is_json:
-        return "workers of Kafka 4 decline names with / \\ % or control characters in a path, and names of dots only"
+        return "workers of Kafka 4 reject names with / \\ % or control characters in a path, and names of dots only"
     return None

@@ -1,8 +1,8 @@
 """The offset file of a standalone worker: one Java-serialised `HashMap<byte[], byte[]>`, read and written without Java.
 
-Only that one shape is understood. A worker reads a truncated or empty file as "no offsets" and starts over without a word;
-here it is corrupt, with the byte where it went wrong. A class other than `java.util.HashMap` and `byte[]` is refused by name and
-nothing is ever instantiated. Entries keep their order, and keys that are not Connect's are kept as they are.
+Only this structure is supported. A worker reads a truncated or empty file as "no offsets" and starts over without a warning.
+Here such a file is corrupt, and the error names the byte. A class other than `java.util.HashMap` and `byte[]` is refused by name
+and nothing is ever instantiated. Entries keep their order, and keys that are not Connect's are not changed.
 """
 
 import struct
@@ -24,7 +24,7 @@ _LOAD_FACTOR = struct.pack(">f", 0.75)
 
 
 class CorruptFile(PlayheadError):
-    """`at` is the byte where the file stops making sense."""
+    """`at`: the byte where the file is invalid."""
 
     def __init__(self, at: int, what: str) -> None:
         super().__init__(
@@ -47,7 +47,7 @@ def decode_file(data: bytes) -> list[FileEntry]:
     reader.tag(_CLASS_DESC, "its class must be described here")
     reader.class_of(_MAP_CLASS)
     reader.take(4 + 4)  # load factor and threshold: Java ignores both when it reads
-    reader.expect(bytes([_BLOCK, 8]), "the size of the map must stand here")
+    reader.expect(bytes([_BLOCK, 8]), "the size of the map is expected here")
     _buckets, size = struct.unpack(">ii", reader.take(8))
     if size < 0:
         raise CorruptFile(reader.at - 4, f"a map of {size} entries")
@@ -65,7 +65,7 @@ def decode_file(data: bytes) -> list[FileEntry]:
 
 
 def encode_file(entries: Sequence[FileEntry]) -> bytes:
-    """What Java itself writes for such a map, up to the order of the entries."""
+    """The bytes that Java writes for such a map, except for the order of the entries."""
     buckets = 16
     while len(entries) > 0.75 * buckets:
         buckets *= 2
@@ -91,7 +91,7 @@ def encode_file(entries: Sequence[FileEntry]) -> bytes:
 
 
 class _Reader:
-    """Walks the bytes; every step that fails says where and what was expected."""
+    """Reads the bytes. A failed step reports the position and what was expected."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -117,7 +117,7 @@ class _Reader:
         self.expect(bytes([wanted]), what)
 
     def class_of(self, wanted: bytes) -> None:
-        """The description of the one class that may stand here; another one is told by its name."""
+        """Reads the description of the one allowed class. The error for another class names it."""
         at = self.at
         if self.data[at : at + len(wanted)] == wanted:
             self.at += len(wanted)
@@ -125,9 +125,9 @@ class _Reader:
         (length,) = struct.unpack(">H", self.take(2))
         name = self.take(length).decode("utf-8", "replace")
         if length + 2 <= len(wanted) and wanted[2 : 2 + length] == name.encode():
-            self.take(max(0, len(wanted) - 2 - length))  # too short is said as such
+            self.take(max(0, len(wanted) - 2 - length))  # reports a file that ends here
             raise CorruptFile(at, f"the class {name} is not described as Java does")
-        raise CorruptFile(at, f"the class {name!r} does not belong into an offset file")
+        raise CorruptFile(at, f"the class {name!r} does not belong in an offset file")
 
     def bytes_or_null(self) -> bytes | None:
         at = self.at
@@ -156,11 +156,11 @@ class _Reader:
         elif tag == _REFERENCE and self.described:
             self.expect(struct.pack(">i", _FIRST_HANDLE + 2), "the class byte[] must be referred to here")
         else:
-            raise CorruptFile(at, "the class of an array must stand here")
+            raise CorruptFile(at, "the class of an array is expected here")
 
     def referred(self, at: int) -> bytes:
         index = int.from_bytes(self.take(4), "big") - _FIRST_HANDLE
         found = self.handles[index] if 0 <= index < len(self.handles) else None
         if found is None:
-            raise CorruptFile(at, "a reference that leads to no array")
+            raise CorruptFile(at, "a reference that points to no array")
         return found

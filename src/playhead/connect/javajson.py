@@ -1,8 +1,7 @@
 r"""JSON exactly as Connect's JsonConverter writes it, byte for byte.
 
-Connect finds an offset by the bytes of its key, so a key of ours must be the one Jackson would have written: no spaces, raw
-UTF-8 inside the basic plane, everything beyond it as an escaped surrogate pair with upper-case digits, Java's own way to print
-a double.
+Connect finds an offset by the bytes of its key, so our keys must be the bytes that Jackson writes: no spaces, raw UTF-8 inside
+the basic plane, everything beyond it as an escaped surrogate pair with upper-case digits, doubles as Java prints them.
 """
 
 import math
@@ -48,10 +47,10 @@ def encode_map(fields: Mapping[str, Scalar], order: Iterable[str] | None = None)
 
 
 def hash_map_order(names: Iterable[str]) -> list[str]:
-    """The order in which a Java HashMap of default capacity gives out these keys, put into it in this order.
+    """The iteration order of a Java HashMap of default capacity into which these keys were put in this order.
 
-    It decides the bytes of a key with more than one field. Inside a bucket the order is that of insertion, which the splitting of
-    a growing table keeps. Nine keys in one bucket, for which Java rebuilds it, do not occur: partitions have a handful of fields.
+    It decides the bytes of a key with more than one field. Inside a bucket it is the insertion order, also after
+    the table grows. Nine keys in one bucket, for which Java rebuilds it, do not occur: partitions have only a few fields.
     """
     keys = list(dict.fromkeys(names))
     buckets = 16
@@ -82,7 +81,7 @@ def java_double(value: float) -> str:
 
 
 def java_float(value: "np.float32") -> str:
-    """`Float.toString`: the same with the fewest digits that tell a float from its neighbours."""
+    """`Float.toString`: the same with the fewest digits that distinguish a float from its neighbours."""
     return _java_number(float(value), str(abs(value)))
 
 

@@ -1,6 +1,6 @@
 """Keys of the offsets topic: a JSON array of connector name and partition, looked up by Connect byte for byte.
 
-What does not decode was not written by Connect: it is shown as foreign and never touched.
+A key that does not decode was not written by Connect: it is shown as foreign and never changed.
 """
 
 from base64 import b64decode, b64encode
@@ -48,7 +48,7 @@ def decode_legacy_key(raw: bytes) -> OffsetKey | None:
 
 
 def without_envelope(value: bytes) -> bytes:
-    """The payload of an enveloped value; anything else as it is."""
+    """The payload of an enveloped value; anything else unchanged."""
     try:
         return bytes(msgspec.json.decode(value, type=_ValueEnvelope).payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -76,15 +76,15 @@ def encode_new_key(key: OffsetKey) -> bytes:
 
 
 def find_field_order(partition: Map) -> tuple[str, ...] | None:
-    """The order of the connector whose partition this can only be; None where no dialect knows it."""
+    """The field order of the connector that writes such partitions; None if no dialect knows it."""
     dialect = find_dialect(None, partition)
     return dialect.field_order(tuple(partition)) if dialect else None
 
 
 def is_as_connect_writes(raw: bytes, key: OffsetKey) -> bool:
-    """False for equal JSON in bytes no worker would look up: spaces, other escapes. Java versions differ over floats."""
+    """False for equal JSON in other bytes, which no worker looks up: spaces, other escapes. Java versions differ in floats."""
     if raw.isascii() and b"\\" not in raw and raw == _ENCODER.encode((key.connector, key.partition.fields)):
-        return True  # where nothing is to be escaped, all encoders agree, and this one is fast
+        return True  # without escapes all encoders agree, and this one is fast
     return any(isinstance(value, float) for value in key.partition.values()) or raw == encode_key(key)
 
 
@@ -99,7 +99,7 @@ def decode_value(raw: bytes) -> Map:
 
 
 def unreadable(raw: bytes) -> Map:
-    """What stands for a value that Connect would refuse, so that it can be seen, removed, and put back byte for byte."""
+    """A placeholder for a value that Connect would refuse, so that it can be shown, removed and restored byte for byte."""
     try:
         return Map({UNREADABLE: raw.decode()})
     except UnicodeDecodeError:
@@ -115,7 +115,7 @@ def encode_value(offset: Map) -> bytes:
 
 
 def _refused_value(raw: bytes) -> Map:
-    """Once more, for a sentence that names the field."""
+    """Decodes again, for an error that names the field."""
     try:
         return Map(msgspec.json.decode(raw, type=dict[str, object]))
     except (msgspec.MsgspecError, RecursionError) as error:

@@ -1,8 +1,8 @@
-"""The REST surface of a Connect worker (Kafka 4.x), whole, one method per endpoint.
+"""The complete REST interface of a Connect worker (Kafka 4.x), one method per endpoint.
 
-Names are percent-encoded; every call runs under the one deadline the client was made with; rebalances are waited out. A write
-whose answer was lost is read back where the worker can show it; `OutcomeUnknown` otherwise. The server's words about offsets
-kept elsewhere are returned, not swallowed.
+Names are percent-encoded. Every call runs under the deadline of the client. Calls are retried during rebalances. A write whose
+answer was lost is read back if the worker can show it, else `OutcomeUnknown`. The server's messages about offsets stored
+elsewhere are returned.
 """
 
 import re
@@ -34,8 +34,8 @@ from playhead.errors import NotFound, Refused
 from playhead.model import Deadline, Secret
 
 Config = Mapping[str, str | None]
-# What the HTTP server of a worker declines in a path, encoded or not; ; { } are misread when a follower forwards.
-_UNASKABLE = re.compile(r"[/\\%;{}]")
+# The HTTP server of a worker rejects these in a path, encoded or not. A follower that forwards misreads ; { }.
+_NOT_ADDRESSABLE = re.compile(r"[/\\%;{}]")
 
 
 class Rest:
@@ -63,11 +63,11 @@ class Rest:
     # The worker
 
     def worker(self) -> WorkerInfo:
-        return self._transport.json(self._get((), "asking for the worker's version"), WorkerInfo)
+        return self._transport.json(self._get((), "reading the worker's version"), WorkerInfo)
 
     def health(self) -> Health:
         """503 and 500 are answers here: starting, unhealthy."""
-        call = self._get(("health",), "asking for the worker's health", accept=(500, 503))
+        call = self._get(("health",), "reading the worker's health", accept=(500, 503))
         return self._transport.json(call, Health)
 
     # Connectors
@@ -76,7 +76,7 @@ class Rest:
         return self._transport.json(self._get(("connectors",), "listing connectors"), list[str])
 
     def expand_connectors(self) -> dict[str, Expanded]:
-        """Info and status of all in one call. A connector without a status yet is missing here: never call it absent."""
+        """Info and status of all in one call. A connector without a status yet is missing here: it may exist."""
         query = {"expand": ["info", "status"]}
         return self._transport.json(self._get(("connectors",), "listing connectors", query), dict[str, Expanded])
 
@@ -89,12 +89,12 @@ class Rest:
     def create_connector(self, name: str, config: Config, initial_state: str | None = None) -> ConnectorInfo:
         """`AlreadyExists` when the name is taken. `initial_state`: RUNNING, PAUSED or STOPPED.
 
-        The answer is the leader's own: a follower that forwarded the request may not know the connector for a moment yet.
+        The answer comes from the leader: a follower that forwarded the request may not know the connector for a moment yet.
         """
         name = name.strip()  # the worker does so too
-        if name in (".", "..") or _UNASKABLE.search(name):
+        if name in (".", "..") or _NOT_ADDRESSABLE.search(name):
             raise Refused(
-                f"a connector named {name!r} could be created, but not be asked for, changed or deleted again",
+                f"a connector named {name!r} could be created, but not read, changed or deleted afterwards",
                 "choose a name without / \\ % ; { }",
             )
         body: Json = {"name": name, "config": dict(config)}
@@ -125,14 +125,14 @@ class Rest:
         return self._info(call, name).config
 
     def delete_connector(self, name: str) -> None:
-        """Offsets and a sink's consumer group stay behind."""
+        """Offsets and a sink's consumer group are kept."""
         self._transport.send(self._of(name, "DELETE", (), "deleting", landed=lambda: not self._exists(name)))
 
     # State
 
     def get_status(self, name: str) -> ConnectorStatus:
-        """`NotFound` also for a connector so new that it has no status yet; `find_status` tells the two apart."""
-        return self._transport.json(self._of(name, "GET", ("status",), "asking for the status of"), ConnectorStatus)
+        """`NotFound` also for a connector so new that it has no status yet; `find_status` distinguishes the two."""
+        return self._transport.json(self._of(name, "GET", ("status",), "reading the status of"), ConnectorStatus)
 
     def find_status(self, name: str) -> ConnectorStatus | None:
         """None while a connector that exists has no status yet."""
@@ -144,7 +144,7 @@ class Rest:
             raise
 
     def pause(self, name: str) -> None:
-        """Asynchronous: accepted is not done. Pausing a FAILED connector is accepted and then does not happen."""
+        """Asynchronous: accepted does not mean done. A pause of a FAILED one is accepted, but has no effect yet."""
         self._set_state(name, "pause", "pausing", "PAUSED")
 
     def resume(self, name: str) -> None:
@@ -155,7 +155,7 @@ class Rest:
         self._set_state(name, "stop", "stopping", "STOPPED")
 
     def restart(self, name: str, *, tasks: bool = True, only_failed: bool = False) -> ConnectorStatus | None:
-        """With tasks: what will restart, as a status. Without: only the connector instance, and no answer body."""
+        """With tasks: returns what will restart, as a status. Without: restarts only the connector instance, no answer body."""
         flags = {"includeTasks": str(tasks).lower(), "onlyFailed": str(only_failed).lower()}
         call = self._of(name, "POST", ("restart",), "restarting", query=flags)
         if not (tasks or only_failed):
@@ -169,7 +169,7 @@ class Rest:
         return self._transport.json(self._of(name, "GET", ("tasks",), "listing the tasks of"), list[TaskConfig])
 
     def get_task_status(self, name: str, task: int) -> TaskState:
-        call = self._of_task(name, task, "GET", "status", "asking for the status of")
+        call = self._of_task(name, task, "GET", "status", "reading the status of")
         return self._transport.json(call, TaskState)
 
     def restart_task(self, name: str, task: int) -> None:
@@ -184,7 +184,7 @@ class Rest:
         return sorted(answer[name].topics) if name in answer else []
 
     def reset_active_topics(self, name: str) -> None:
-        self._transport.send(self._of(name, "PUT", ("topics", "reset"), "forgetting the topics of"))
+        self._transport.send(self._of(name, "PUT", ("topics", "reset"), "resetting the topics of"))
 
     # Offsets
 
@@ -193,7 +193,7 @@ class Rest:
         return self._transport.json(call, OffsetEntries).offsets
 
     def alter_offsets(self, name: str, entries: Sequence[OffsetEntry]) -> str:
-        """The connector must be STOPPED. Partitions not named stay; offset None forgets one. Returns the server's words."""
+        """The connector must be STOPPED. Other partitions are kept; offset None deletes one. Returns the server's message."""
         call = self._of(
             name,
             "PATCH",
@@ -205,25 +205,25 @@ class Rest:
         return self._message(call)
 
     def delete_offsets(self, name: str) -> str:
-        """Forgets every partition. Returns the server's words."""
+        """Deletes every partition. Returns the server's message."""
         call = self._of(
-            name, "DELETE", ("offsets",), "forgetting the offsets of", landed=lambda: not self.get_offsets(name)
+            name, "DELETE", ("offsets",), "deleting the offsets of", landed=lambda: not self.get_offsets(name)
         )
         return self._message(call)
 
     # Plugins
 
     def list_plugins(self, *, connectors_only: bool = True) -> list[Plugin]:
-        """What this one worker has installed."""
+        """The plugins of this one worker."""
         query = {"connectorsOnly": str(connectors_only).lower()}
         return self._transport.json(self._get(("connector-plugins",), "listing plugins", query), list[Plugin])
 
     def get_plugin_keys(self, plugin: str) -> list[KeyDefinition]:
-        call = self._of_plugin(plugin, "GET", ("config",), "asking for the settings of")
+        call = self._of_plugin(plugin, "GET", ("config",), "reading the settings of")
         return self._transport.json(call, list[KeyDefinition])
 
     def validate(self, plugin: str, config: Config) -> Validation:
-        """The worker's own check. It wants a name in the config; one is lent if there is none."""
+        """The worker's own check. It requires a name in the config; a placeholder is used if there is none."""
         body = {"name": "validated-by-playhead", "connector.class": plugin, **config}
         call = self._of_plugin(plugin, "PUT", ("config", "validate"), "validating a config of", body=body)
         return self._transport.json(call, Validation)
@@ -239,7 +239,7 @@ class Rest:
         return self._transport.json(call, LoggerLevel)
 
     def set_logger(self, logger: str, level: str, *, cluster: bool = False) -> list[str]:
-        """The loggers changed on this worker; empty for the whole cluster, where the worker does not tell."""
+        """The loggers changed on this worker; empty for the whole cluster, because the worker returns none."""
         call = Call(
             "PUT",
             ("admin", "loggers", logger),
@@ -264,9 +264,7 @@ class Rest:
         accept: tuple[int, ...] = (),
         missing: NotFound | None = None,
     ) -> Call:
-        missing = missing or NotFound(
-            "endpoint", "/" + "/".join(path), hint="the worker is too old or has it switched off"
-        )
+        missing = missing or NotFound("endpoint", "/" + "/".join(path), hint="the worker is too old or has it disabled")
         return Call("GET", path, doing, missing, query=query, accept=accept)
 
     def _of(self, name: str, method: str, path: tuple[str, ...], doing: str, **more: Any) -> Call:
@@ -296,7 +294,7 @@ class Rest:
         return self._transport.decoded(call, response, Message).message if response.content else ""
 
     def _info(self, call: Call, name: str) -> ConnectorInfo:
-        """What the leader answered; read from the worker when that answer was lost."""
+        """The answer of the leader; read from the worker if that answer was lost."""
         response = self._transport.send(call)
         if response.content:
             return self._transport.decoded(call, response, ConnectorInfo)
@@ -310,7 +308,7 @@ class Rest:
         return all(current.get(key) == value for key, value in changes.items())
 
     def _has_exactly(self, name: str, wanted: Config) -> bool:
-        """A key too many shows that a full replacement has not happened."""
+        """An extra key means that the config was not fully replaced."""
         return self._exists(name) and self.get_config(name) == {**wanted, "name": name}
 
     def _shows_offsets(self, name: str, entries: Sequence[OffsetEntry]) -> bool:
@@ -326,8 +324,8 @@ class Rest:
 def _check_forwardable(name: str, method: str) -> None:
     """A follower forwards a change of `a;b` to its leader as one of `a` (Kafka 4.3): it would delete another connector."""
     if method != "GET" and ";" in name:
-        taken_for = name.partition(";")[0]
-        raise Refused(f"{name!r} cannot be changed safely: a worker that forwards takes it for {taken_for!r}")
+        mistaken_for = name.partition(";")[0]
+        raise Refused(f"{name!r} cannot be changed safely: a worker that forwards mistakes it for {mistaken_for!r}")
 
 
 def _missing(name: str) -> NotFound:

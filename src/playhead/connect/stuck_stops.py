@@ -1,7 +1,7 @@
-"""A stop that leaves a task behind, and the second stop that ends it.
+"""Repeats a stop that leaves a task running.
 
 Seen on Kafka 4.3.1: a connector is stopped while a change of its config is starting its task. The connector is STOPPED and
-has no task configured, but the task's status stays RUNNING for good. A second request to stop ends it within a moment.
+has no task configured, but the task's status stays RUNNING permanently. A second stop request ends it at once.
 """
 
 import time
@@ -10,7 +10,7 @@ from typing import Protocol
 
 from playhead.connect.answers import ConnectorStatus
 
-PATIENCE_SECONDS = 3.0  # tasks of a healthy stop are gone long before
+PATIENCE_SECONDS = 3.0  # a normal stop ends its tasks long before
 
 
 class Stops(Protocol):
@@ -19,7 +19,7 @@ class Stops(Protocol):
 
 @dataclass
 class StuckStop:
-    """Of one connector that is to be stopped: call `look` with each status that is seen while it is waited for."""
+    """For one connector that is being stopped: call `look` with each polled status."""
 
     name: str
     _since: float | None = None

@@ -1,9 +1,9 @@
-"""HTTP to Connect workers: one request at a time, under one deadline, with honest answers about what happened.
+"""HTTP to Connect workers: one request at a time, under one deadline.
 
-Reads are repeated on another worker or after a pause. Writes are repeated only when the worker said that it did nothing (409,
-rebalance), was never reached, or failed within while it wrote positions, which are the same when written again. A write that
-was sent and not answered is read back by the caller's own check; when that fails too, its outcome is unknown and said to be
-so. Redirects to another host are not followed: credentials stay where they belong.
+Reads are retried on another worker or after a pause. Writes are retried only if the worker reported that it did nothing (409,
+rebalance), was never reached, or failed internally while it wrote positions, because writing them again is idempotent. A write
+that was sent and not answered is read back by the caller's own check. If that fails too, the outcome is reported as unknown.
+Redirects to another host are not followed: credentials must not be sent there.
 """
 
 import ssl
@@ -56,7 +56,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `landed` belongs to a write: does the worker now show the wanted state?"""
+    """One request. `landed`: for a write, whether the worker now shows the wanted state."""
 
     method: str
     path: tuple[str, ...]
@@ -78,9 +78,9 @@ class Call:
 
 
 def encoded(segment: str) -> str:
-    """One path segment. A segment of dots only would otherwise be taken as a step up."""
+    """One path segment. A segment of dots only would otherwise mean the parent."""
     if not segment:
-        raise Invalid("an empty name is no name")
+        raise Invalid("a name must not be empty")
     if any("\ud800" <= character <= "\udfff" for character in segment):
         raise Invalid("this name is not valid text: it cannot be sent")
     return quote(segment, safe="") if segment.strip(".") else segment.replace(".", "%2E")
@@ -95,14 +95,14 @@ class Transport:
             )
         self.urls = [_checked(url) for url in urls]
         self.deadline = deadline
-        self._strange_since: dict[str, float] = {}
+        self._foreign_since: dict[str, float] = {}
         headers = {"Accept": "application/json", "User-Agent": "playhead"}
         if credentials.token:
             headers["Authorization"] = f"Bearer {_sendable(credentials.token)}"
         auth = None
         if credentials.username is not None:
             auth = (credentials.username, credentials.password.reveal() if credentials.password else "")
-        # A proxy of the environment is for the world outside, not for a worker on this machine.
+        # A proxy from the environment must not be used for a worker on this machine.
         self._http = httpx2.Client(
             headers=headers,
             auth=auth,
@@ -118,14 +118,14 @@ class Transport:
         return self.decoded(call, self.send(call), kind)
 
     def decoded(self, call: Call, response: httpx2.Response, kind: type[T]) -> T:
-        """The body as `kind`. One that does not fit is not a Connect worker's."""
+        """The body as `kind`. A body that does not fit is not from a Connect worker."""
         try:
             return msgspec.json.decode(response.content, type=kind)
         except _UNREADABLE as error:
-            raise WrongProtocol(f"{call.doing}: the answer is not a Connect worker's: {error}") from None
+            raise WrongProtocol(f"{call.doing}: the answer is not from a Connect worker: {error}") from None
 
     def send(self, call: Call) -> httpx2.Response:
-        """A write is not repeated in the last moment: without time for its answer, busy would become unknown."""
+        """A write is not retried just before the deadline: without time for its answer, busy would become unknown."""
         attempt = 0
         left = BROKEN_TIMES
         needed = 0.0 if call.is_read else WRITE_SECONDS
@@ -144,27 +144,27 @@ class Transport:
             time.sleep(pause)
 
     def _once(self, call: Call) -> httpx2.Response:
-        """Asks the workers in turn until one can be reached."""
+        """Tries the workers in turn until one is reachable."""
         failures: list[tuple[str, httpx2.RequestError]] = []
-        strange: list[PlayheadError] = []
+        foreign: list[PlayheadError] = []
         for index, url in enumerate(self.urls):
             try:
                 response = self._exchange(url, call, sharers=len(self.urls) - index)
             except httpx2.RequestError as error:
                 if not (call.is_read or _never_sent(error)):
-                    return self._read_back(call, f"no answer came ({_text(error)})")
+                    return self._read_back(call, f"no answer ({_text(error)})")
                 failures.append((url, error))
                 continue
-            if not _is_strange(response):
-                self._strange_since.pop(url, None)
+            if not _is_foreign(response):
+                self._foreign_since.pop(url, None)
                 return self._judged(url, call, response)
-            strange.append(self._starting(url, call))
-        if busy := next((fault for fault in strange if isinstance(fault, Busy)), None):
+            foreign.append(self._starting(url, call))
+        if busy := next((fault for fault in foreign if isinstance(fault, Busy)), None):
             raise busy
-        raise self._unreachable(*failures[0]) if failures else strange[0]
+        raise self._unreachable(*failures[0]) if failures else foreign[0]
 
     def _exchange(self, url: str, call: Call, sharers: int) -> httpx2.Response:
-        """A read leaves the workers after this one their share of the time; a write is not tried elsewhere, so it need not."""
+        """A read leaves time for the remaining workers. A write is not tried elsewhere, so it may use all the time."""
         remaining = max(0.05, self.deadline.remaining() / (sharers if call.is_read else 1))
         timeout = httpx2.Timeout(remaining, connect=min(5.0, remaining))
         query = dict(call.query) if call.query else None
@@ -176,7 +176,7 @@ class Transport:
                 call.method, target, params=query, content=content, headers=headers, timeout=timeout
             ) as response:
                 if response.next_request is None:
-                    return _whole(response, Deadline(remaining + GRACE_SECONDS))
+                    return _read_all(response, Deadline(remaining + GRACE_SECONDS))
                 following = response.next_request.url
             if not call.is_read or (following.scheme, following.netloc) != (response.url.scheme, response.url.netloc):
                 raise Rejected(
@@ -199,29 +199,29 @@ class Transport:
         raise fault
 
     def _starting(self, url: str, call: Call) -> PlayheadError:
-        """A worker answers so until its resources are loaded; anything else that speaks HTTP answers so for ever."""
-        since = self._strange_since.setdefault(url, time.monotonic())
+        """A worker answers like this until its resources are loaded. Any other HTTP server always answers like this."""
+        since = self._foreign_since.setdefault(url, time.monotonic())
         if time.monotonic() - since > min(STARTING_SECONDS, self.deadline.seconds / 2):
             return _not_a_worker(url)
         return Busy(f"{call.doing}: {url} is still starting", status=404)
 
     def _read_back(self, call: Call, why: str) -> httpx2.Response:
-        """A write without an answer: ask for the state it was to bring about. Unless that shows it, nobody knows.
+        """After a write without an answer: reads the state. If it is not the wanted one, the outcome is unknown.
 
-        Asked for a while, because stopping and pausing are seen only when the tasks have followed.
+        Polls for a while, because a stop or a pause is visible only when the tasks have followed.
         """
-        hint = "look at the state before you try again; the worker may still carry it out"
+        hint = "check the state before you retry; the worker may still carry it out"
         if call.landed is None:
-            raise OutcomeUnknown(f"{call.doing}: {why}; whether it happened cannot be seen", hint)
+            raise OutcomeUnknown(f"{call.doing}: {why}; whether it happened is unknown", hint)
         saved, self.deadline = self.deadline, Deadline(READ_BACK_SECONDS)
-        looked = False
+        was_read = False
         try:
             while not call.landed():
-                looked = True
+                was_read = True
                 self.deadline.check("reading back")
                 time.sleep(min(PAUSE_SECONDS[1], self.deadline.remaining()))
         except PlayheadError as error:
-            seen = "so far it has not happened" if looked else f"reading back failed ({error.what})"
+            seen = "so far it has not happened" if was_read else f"reading back failed ({error.what})"
             raise OutcomeUnknown(f"{call.doing}: {why}; {seen}", hint) from None
         finally:
             self.deadline = saved
@@ -229,7 +229,7 @@ class Transport:
 
     def _unreachable(self, url: str, error: httpx2.RequestError) -> PlayheadError:
         parsed = httpx2.URL(url)
-        if fault := _told(url, parsed.host, error):
+        if fault := _fault_shown_by(url, parsed.host, error):
             return fault
         port = parsed.port or (443 if parsed.scheme == "https" else 80)
         seconds = min(1.0, max(0.2, self.deadline.remaining() / 3))
@@ -252,15 +252,15 @@ class Transport:
                 f"{url} did not answer within {self.deadline.seconds:g} s", "give it more time with --timeout"
             )
         if listener in (FoundListener.HTTP, FoundListener.TLS):
-            return Unreachable(f"{url} broke off: {_text(error)}")
+            return Unreachable(f"{url} closed the connection: {_text(error)}")
         return Unreachable(
             f"the Connect worker at {place} {listener.value}",
             "is the worker running, and is this its address? `playhead lab up` starts a local one",
         )
 
 
-def _whole(response: httpx2.Response, deadline: Deadline) -> httpx2.Response:
-    """The client's own time-out starts anew with every piece; an answer that trickles must not outlive the command."""
+def _read_all(response: httpx2.Response, deadline: Deadline) -> httpx2.Response:
+    """The client's own timeout restarts with every piece. A slow answer must not exceed the deadline of the command."""
     pieces = []
     for piece in response.iter_bytes():
         pieces.append(piece)
@@ -270,8 +270,8 @@ def _whole(response: httpx2.Response, deadline: Deadline) -> httpx2.Response:
     return httpx2.Response(response.status_code, headers={"content-type": kind}, content=b"".join(pieces))
 
 
-def _told(url: str, host: str, error: httpx2.RequestError) -> PlayheadError | None:
-    """What the failure itself says; None when only the listener can tell more."""
+def _fault_shown_by(url: str, host: str, error: httpx2.RequestError) -> PlayheadError | None:
+    """The fault that the error itself shows; None if the listener must be checked."""
     tls = _tls_error(error)
     if isinstance(tls, ssl.SSLCertVerificationError):
         return Untrusted(
@@ -280,7 +280,7 @@ def _told(url: str, host: str, error: httpx2.RequestError) -> PlayheadError | No
         )
     if _refuses_our_certificate(tls):
         return AccessDenied(
-            f"{host} wants another client certificate, or one at all",
+            f"{host} requires a client certificate, or another one",
             "name it with connect-cert and connect-key in the context",
         )
     if isinstance(error, httpx2.DecodingError):
@@ -302,7 +302,7 @@ def _checked(url: str) -> str:
         place = f"{parsed.scheme}://{parsed.netloc.decode()}"
         raise Invalid(
             f"the URL of {place} holds credentials",
-            "they belong into connect-username and connect-password of the context",
+            "set connect-username and connect-password in the context",
         )
     return url.rstrip("/")
 
@@ -325,7 +325,7 @@ def _tls(credentials: Credentials) -> ssl.SSLContext | bool:
     try:
         context = ssl.create_default_context(cafile=str(credentials.ca) if credentials.ca else None)
         if credentials.certificate:
-            # Without a password OpenSSL would stop and ask the terminal for the one of an encrypted key.
+            # Without a password OpenSSL would prompt on the terminal for the one of an encrypted key.
             context.load_cert_chain(credentials.certificate, credentials.key, password="")
     except OSError as error:
         names = ", ".join(str(path) for path in (credentials.ca, credentials.certificate, credentials.key) if path)
@@ -341,7 +341,7 @@ def _answer(response: httpx2.Response) -> HttpAnswer:
     return HttpAnswer(response.status_code, str(body.get("message", "")), is_json="error_code" in body)
 
 
-def _is_strange(response: httpx2.Response) -> bool:
+def _is_foreign(response: httpx2.Response) -> bool:
     return response.status_code == 404 and not _answer(response).is_json
 
 
@@ -362,7 +362,7 @@ def _tls_error(error: BaseException) -> ssl.SSLError | None:
 
 
 def _refuses_our_certificate(error: ssl.SSLError | None) -> bool:
-    """With TLS 1.3 the client learns this after it has sent its request, which the worker then never read."""
+    """With TLS 1.3 the client sees this after it has sent its request, which the worker never read."""
     reason = (error.reason or "") if error else ""
     return "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)
 

@@ -1,4 +1,4 @@
-"""Connectors from files to their last breath. The names below serve a script, a notebook and the command line alike:
+"""Connectors: files, plans, state and deletion. Scripts, notebooks and the command line use the same functions:
 
     from playhead import connectors
     connectors.list("orders*")
@@ -80,7 +80,7 @@ _OTHERWISE_NAMED = {"list": "list_"}  # a builtin where it is defined
 
 
 class _Package(ModuleType):
-    """Keeps `plan` and `apply` the functions. Python would put the modules of these names in their place once they are loaded."""
+    """Keeps `plan` and `apply` as functions. Python would replace them by the modules of these names once those are loaded."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in _HOME and isinstance(value, ModuleType)):

@@ -2,8 +2,8 @@
 
 The rules are those of the command line: names or patterns, nothing is changed without `execute=True`, each connector gets an
 answer of its own, errors are those of `playhead.errors`. `context` is the name of a context of playhead.toml, or an opened
-one; the default is the current one. `plan` and `apply` take the same files as the command line, connectors made by a script,
-or both: a `ConnectorSpec`, or a dict, which is Connect's own body `{"name": ..., "config": {...}}`, also with `engine`,
+one; the default is the current one. `plan` and `apply` take the same files as the command line, connectors created by a
+script, or both: a `ConnectorSpec`, or a dict, which is Connect's own body `{"name": ..., "config": {...}}`, also with `engine`,
 `state` and `offsets`, or a map `{name: config}`. In dicts numbers, booleans and lists become text by the rules of connector
 files.
 """
@@ -32,7 +32,7 @@ WAIT_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What would become (`result` None), or became, of one connector."""
+    """The result for one connector; `result` None: a dry run."""
 
     name: str
     before: str
@@ -80,7 +80,7 @@ class Answers(Sequence[Answer]):
 
 
 def list_(*patterns: str, positions: bool = False, context: Where = None) -> ConnectorList:
-    """The connectors, all or those meant; `positions` adds the lag of sinks and the position of sources."""
+    """All connectors, or those that match; `positions` adds the lag of sinks and the position of sources."""
     place, deadline = opened(context)
     return list_connectors(place, deadline, patterns, positions=positions)
 
@@ -92,7 +92,7 @@ def show(name: str, *, context: Where = None) -> ShownConnector:
 
 
 def pause(*patterns: str, execute: bool = False, wait: float | None = WAIT_SECONDS, context: Where = None) -> Answers:
-    """Pauses and waits `wait` seconds until it is so; None does not wait."""
+    """Pauses and waits `wait` seconds until it is paused; None does not wait."""
     return run_verb(Verb.PAUSE, patterns, execute=execute, wait=wait, context=context)
 
 
@@ -144,7 +144,7 @@ def delete(
     context: Where = None,
     tell: Callable[[str], None] | None = None,
 ) -> Answers:
-    """Deletes connectors; `offsets="delete"` forgets their positions first. `tell` hears what happens on the way."""
+    """Deletes connectors; `offsets="delete"` deletes their offsets first. `tell` receives progress messages."""
     from playhead.connectors.delete import Offsets, apply_deletions, plan_deletions
 
     if offsets not in list(Offsets):
@@ -156,9 +156,9 @@ def delete(
     if not execute:
         would = [Answer(p.name, p.before, "delete it", detail=p.note) for p in planned]
         return Answers(tuple(would), executed=False)
-    told: list[str] = []
-    done = apply_deletions(place, planned, place.timeout_seconds, tell or told.append)
-    return Answers(tuple(_did(one, "delete it") for one in done), executed=True, notes=tuple(told))
+    notes: list[str] = []
+    done = apply_deletions(place, planned, place.timeout_seconds, tell or notes.append)
+    return Answers(tuple(_did(one, "delete it") for one in done), executed=True, notes=tuple(notes))
 
 
 def _would(wish: Wish) -> Answer:
@@ -185,7 +185,7 @@ Given = One | Iterable[One]
 
 @dataclass(frozen=True, repr=False)
 class AppliedPlan:
-    """A plan and what became of it. `applied` None: it was not carried out. `exit_code` and `ok` as on the command line."""
+    """A plan and its result. `applied` None: it was not applied. `exit_code` and `ok` as on the command line."""
 
     plan: ConnectorsPlan
     applied: AppliedConnectors | None = None
@@ -224,30 +224,30 @@ def apply(
     wait: Wait = Wait(),
     context: Where = None,
 ) -> AppliedPlan:
-    """Makes the cluster what these files, specs and dicts say, or carries out the one plan that is given."""
+    """Changes the cluster to match these files, specs and dicts, or applies the one plan that is given."""
     place, deadline = opened(context)
     if len(what) == 1 and isinstance(what[0], ConnectorsPlan):
         planned = _planned_again(place, what[0], deadline)
     else:
         given = [one for one in what if not isinstance(one, ConnectorsPlan)]
         if len(given) < len(what):
-            raise Invalid("a plan is applied alone", "make one plan of all files")
+            raise Invalid("a plan is applied alone", "create one plan from all files")
         planned = plan_connectors(place, specs_of(given, shared_topics=shared_topics), deadline, prune=prune)
     return AppliedPlan(planned, apply_connectors(place, planned, wait) if execute else None)
 
 
 def _planned_again(place: Context, planned: ConnectorsPlan, deadline: Deadline) -> ConnectorsPlan:
-    """The plan against the cluster as it is now; refused when that has moved, except to what is wanted."""
+    """The plan against the current cluster. Refused if the cluster has changed, except to what is wanted."""
     specs = [row.wanted for row in planned.rows if row.wanted is not None]
     doomed = [row.name for row in planned.rows if row.wanted is None]
     now = plan_connectors(place, specs, deadline, doomed=doomed)
     if now.cluster.kafka_cluster_id != planned.cluster.kafka_cluster_id:
         raise Refused("the plan is for another cluster", "plan again here")
     before = {row.name: row.running for row in planned.rows}
-    moved = [row.name for row in now.rows if row.action not in IDLE and not _same(before[row.name], row.running)]
-    moved += [name for name in doomed if before[name] and name not in {row.name for row in now.rows}]
-    if moved:
-        raise Refused(f"moved since the plan was made: {', '.join(moved)}", "plan again")
+    changed = [row.name for row in now.rows if row.action not in IDLE and not _same(before[row.name], row.running)]
+    changed += [name for name in doomed if before[name] and name not in {row.name for row in now.rows}]
+    if changed:
+        raise Refused(f"changed since the plan was created: {', '.join(changed)}", "plan again")
     return now
 
 
@@ -283,7 +283,7 @@ def specs_of(what: Sequence[Given], *, shared_topics: bool) -> list[ConnectorSpe
 
 
 def _each(what: Sequence[Given]) -> Iterator[tuple[str, One]]:
-    """Every single thing, with the place it has in the call."""
+    """Every item, with its place in the call."""
     for number, given in enumerate(what, 1):
         if isinstance(given, str | Path | ConnectorSpec | Mapping):
             yield f"argument {number}", given
@@ -292,7 +292,7 @@ def _each(what: Sequence[Given]) -> Iterator[tuple[str, One]]:
 
 
 def _check_text(spec: ConnectorSpec) -> None:
-    """Connect keeps text. What else a value would become there is anybody's guess, and every plan would show it as changed."""
+    """Connect stores text. Other values have no defined text form, and every plan would show them as changed."""
     odd = [key for key, value in spec.config.items() if not isinstance(value, str)]
     if odd:
         raise Invalid(

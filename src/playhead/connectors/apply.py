@@ -1,7 +1,7 @@
-"""Carries a plan of connectors out: one after the other, on after a failure, an answer for each; then waits for all of them.
+"""Applies a plan of connectors one after the other, continues after a failure, then waits for all. Each connector gets a result.
 
-Config and state go together: a connector that is to stop is stopped before it gets its new config, one that is to run is resumed
-after. A new one with a start position is created stopped, set, and only then let go. What is blocked by a finding is not sent.
+A connector that must stop is stopped before it gets its new config. One that must run is resumed after it. A new connector with
+a start position is created stopped, its offsets are set, then it is started. A row that a finding blocks is not sent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class ConnectorOutcome:
-    """What became of one connector. `state` is the phrase of its state at the end."""
+    """The result for one connector. `state`: its last state as a phrase."""
 
     name: str
     action: Action
@@ -57,7 +57,7 @@ class AppliedConnectors:
 def apply_connectors(
     context: Context, plan: ConnectorsPlan, wait: Wait = Wait(), tell: Tell = lambda words: None
 ) -> AppliedConnectors:
-    """Each connector may take the time of `--timeout`; then all together the time of `wait`."""
+    """Each connector may take `--timeout`. Then the wait for all of them takes at most `wait`."""
     book = Book.of_context(context)
     sendable = [row for row in plan.rows if row.action not in (Action.SAME, Action.LEAVE) and not row.blocked_by]
     record = book.begin(plan) if sendable else None
@@ -71,22 +71,24 @@ def apply_connectors(
 
 
 def _sent(rest: Rest, rows: Sequence[PlanRow], seconds: float, tell: Tell) -> dict[str, ConnectorOutcome]:
-    """A worker that cannot be reached is not tried again for every connector that is left."""
+    """Once the worker is unreachable, the remaining connectors are not tried."""
     outcomes: dict[str, ConnectorOutcome] = {}
-    gone: str | None = None
+    unreachable: str | None = None
     for at, row in enumerate(rows, 1):
         if blocked := row.blocked_by:
             result = Result.REFUSED if blocked.refuses else Result.FAILED
             outcomes[row.name] = ConnectorOutcome(row.name, row.action, result, detail=f"nothing was sent: {blocked}")
         elif row.action in (Action.SAME, Action.LEAVE):
             outcomes[row.name] = ConnectorOutcome(row.name, row.action, Result.UNCHANGED)
-        elif gone:
-            outcomes[row.name] = ConnectorOutcome(row.name, row.action, Result.FAILED, detail=f"not tried: {gone}")
+        elif unreachable:
+            outcomes[row.name] = ConnectorOutcome(
+                row.name, row.action, Result.FAILED, detail=f"not tried: {unreachable}"
+            )
         else:
             tell(f"{at} of {len(rows)}: {row.action} {row.name}")
             with rest.within(Deadline(seconds)):
                 outcomes[row.name], error = _one(rest, row)
-            gone = row.scrub(error.what) if isinstance(error, Unreachable) else None
+            unreachable = row.scrub(error.what) if isinstance(error, Unreachable) else None
     return outcomes
 
 
@@ -94,15 +96,15 @@ def _one(rest: Rest, row: PlanRow) -> tuple[ConnectorOutcome, PlayheadError | No
     try:
         detail = _DO[row.action](rest, row)
     except PlayheadError as error:
-        said = row.scrub(f"{error.what}; {error.hint}" if error.hint else error.what)
-        return ConnectorOutcome(row.name, row.action, _result_of(error), detail=said), error
+        detail = row.scrub(f"{error.what}; {error.hint}" if error.hint else error.what)
+        return ConnectorOutcome(row.name, row.action, _result_of(error), detail=detail), error
     return ConnectorOutcome(row.name, row.action, Result.CHANGED, detail=detail), None
 
 
 def _result_of(error: PlayheadError) -> Result:
     if isinstance(error, OutcomeUnknown):
         return Result.UNKNOWN
-    # Somebody else created it since the plan was made: what it would overwrite nobody has seen.
+    # Another client created it after the plan: the plan does not show what would be overwritten.
     return Result.REFUSED if isinstance(error, Refused | AlreadyExists) else Result.FAILED
 
 
@@ -110,7 +112,7 @@ def _create(rest: Rest, row: PlanRow) -> str:
     spec = _wanted(row)
     state = row.state or WantedState.RUNNING
     first = WantedState.STOPPED if spec.offsets else state
-    # Workers before 3.7 know no initial state, and running is what they do.
+    # Workers before 3.7 have no initial state. They start every connector.
     initial = None if first is WantedState.RUNNING else first.value.upper()
     rest.create_connector(row.name, normalised(spec.config), initial)
     if not spec.offsets:
@@ -122,12 +124,12 @@ def _create(rest: Rest, row: PlanRow) -> str:
     except PlayheadError as error:
         what = f"created, but its offsets were not set and it is left stopped: {error.what}"
         raise type(error)(what) if isinstance(error, OutcomeUnknown) else PlayheadError(what, error.hint) from None
-    _tell_state(rest, row.name, state, WantedState.STOPPED)
-    return f"starts at {len(spec.offsets)} position(s) of the file"
+    _request_state(rest, row.name, state, WantedState.STOPPED)
+    return f"starts at {len(spec.offsets)} position(s) from the file"
 
 
 def _await_stop(rest: Rest, name: str) -> None:
-    """A worker older than 3.7 knows no initial state and has started it."""
+    """A worker before 3.7 has no initial state and has started the connector."""
     watched = Watched(name, WantedState.STOPPED)
     await_states(rest, [watched], Wait(0, 5))
     if not watched.good:
@@ -140,18 +142,18 @@ def _update(rest: Rest, row: PlanRow) -> str:
     current = row.running.state if row.running else WantedState.RUNNING
     wanted = row.state or current
     if wanted is not WantedState.RUNNING:
-        _tell_state(rest, row.name, wanted, current)
+        _request_state(rest, row.name, wanted, current)
     rest.put_config(row.name, normalised(spec.config) | {"name": row.name})
     if wanted is WantedState.RUNNING:
-        _tell_state(rest, row.name, wanted, current)
+        _request_state(rest, row.name, wanted, current)
     return ""
 
 
 def _change_state(rest: Rest, row: PlanRow) -> str:
     if row.state and row.running:
-        _tell_state(rest, row.name, row.state, row.running.state)
+        _request_state(rest, row.name, row.state, row.running.state)
         if row.state is WantedState.PAUSED and row.running.is_failed:
-            # Connect takes note of the pause of a failed connector, and carries it out when it is restarted.
+            # Connect stores the pause of a failed connector and applies it after a restart.
             rest.restart(row.name, only_failed=True)
     return ""
 
@@ -169,7 +171,7 @@ _DO: Mapping[Action, Callable[[Rest, PlanRow], str]] = {
 }
 
 
-def _tell_state(rest: Rest, name: str, wanted: WantedState, current: WantedState) -> None:
+def _request_state(rest: Rest, name: str, wanted: WantedState, current: WantedState) -> None:
     if wanted is current:
         return
     match wanted:
@@ -183,14 +185,14 @@ def _tell_state(rest: Rest, name: str, wanted: WantedState, current: WantedState
 
 def _wanted(row: PlanRow) -> ConnectorSpec:
     if row.wanted is None:
-        raise PlayheadError(f"{row.name}: the plan does not say what is wanted")
+        raise PlayheadError(f"{row.name}: the plan has no wanted config")
     return row.wanted
 
 
 def _awaited(
     rest: Rest, rows: Sequence[PlanRow], outcomes: Mapping[str, ConnectorOutcome], wait: Wait, tell: Tell
 ) -> dict[str, ConnectorOutcome]:
-    """Also of what was as wanted already: a deploy is done when everything of it runs."""
+    """Waits for unchanged connectors too: a deploy is done when all of them run."""
     fine = (Result.CHANGED, Result.UNCHANGED)
     watched = {row.name: one for row in rows if outcomes[row.name].result in fine and (one := _watch(row))}
     if not watched:
@@ -230,5 +232,5 @@ def _settled(row: PlanRow, outcome: ConnectorOutcome, seen: Watched | None, wait
     else:
         detail = f"is not {wanted} after {wait.wait_seconds:g} s"
     if row.action is Action.SAME:
-        detail += f"; it was so before: playhead connectors restart {row.name}"
+        detail += f"; this was so before the apply: playhead connectors restart {row.name}"
     return replace(outcome, result=Result.FAILED, state=seen.words, detail=detail)

@@ -1,8 +1,8 @@
-"""Deleting connectors, with or without what they leave behind.
+"""Deletes connectors, with or without their offsets.
 
-Connect keeps the offsets of a deleted source and the group of a deleted sink: a new connector of the same name goes on from
-there. That is kept by default, and said. To forget them the connector is stopped first, its offsets are deleted by a plan that
-the journal holds, and only then the connector goes: offsets of a connector that still ran would be written again.
+Connect keeps the offsets of a deleted source and the group of a deleted sink: a new connector of the same name continues from
+there. They are kept by default, and a note says so. To delete them, the connector is stopped first, then its offsets are deleted
+by a plan in the journal, then the connector is deleted. A running connector would write its offsets again.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from playhead.offsets.workers import ConfiguredConnector
 from playhead.stores import Access
 
 Tell = Callable[[str], None]
-KEPT = "its offsets stay: a new connector of this name goes on from there"
+KEPT = "its offsets are kept: a new connector of this name continues from there"
 
 
 class Offsets(StrEnum):
@@ -35,7 +35,7 @@ class Offsets(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """One connector that shall go. `positions`: how many it has stored, None: nobody can tell."""
+    """One connector to delete. `positions`: how many it has stored, None: unknown."""
 
     info: ConnectorInfo
     before: str
@@ -65,12 +65,12 @@ def _planned(rest: Rest, info: ConnectorInfo, before: str, offsets: Offsets) -> 
         note = (
             KEPT
             if info.type != "sink"
-            else f"its group {_group(info)} stays: a new one of this name goes on from there"
+            else f"its group {_group(info)} is kept: a new one of this name continues from there"
         )
     else:
         whose = f" in group {_group(info)}" if info.type == "sink" else ""
         count = "its" if positions is None else f"its {positions}"
-        note = f"it is stopped, {count} offset(s){whose} are deleted and kept in the journal, then it goes"
+        note = f"it is stopped, {count} offset(s){whose} are deleted and saved in the journal, then it is deleted"
     return Deletion(info, before, offsets, positions, unread + note)
 
 
@@ -79,7 +79,7 @@ def _group(info: ConnectorInfo) -> str:
 
 
 def apply_deletions(context: Context, deletions: Sequence[Deletion], seconds: float, tell: Tell) -> list[Done]:
-    """One after the other, each under its own deadline; a failure of one is its own."""
+    """One after the other, each with its own deadline. A failure does not stop the others."""
     return [_deleted(context, deletion, Deadline(seconds), tell) for deletion in deletions]
 
 
@@ -106,29 +106,29 @@ def _deleted_with_offsets(access: Access, deletion: Deletion, tell: Tell) -> Don
     with stopped(access, [name], tell) as held:
         target = Locator(access).owner(name)
         plan = plan_delete(target, Which(all=True))
-        result, detail = _forget(target, plan, held)
+        result, detail = _delete_offsets(target, plan, held)
         if result is not Result.CHANGED:
-            return Done(name, before, "", result, f"its offsets were not deleted, so it stays: {detail}")
+            return Done(name, before, "", result, f"its offsets were not deleted, so it is kept: {detail}")
         try:
             _delete(access, name)
         except PlayheadError as error:
             return Done(name, before, "", result_of(error), f"{detail}; but it is not deleted: {sentence(error)}")
-        held.states.clear()  # there is nothing left to put back
+        held.states.clear()  # nothing is left to restore
     return Done(name, before, "deleted", Result.CHANGED, detail)
 
 
-def _forget(target: Location, plan: Plan, held: StoppedConnectors) -> tuple[Result, str]:
+def _delete_offsets(target: Location, plan: Plan, held: StoppedConnectors) -> tuple[Result, str]:
     if plan.is_empty:
         return Result.CHANGED, "it had no offsets"
-    held.may_restore = False  # from here on its position may be gone: it must not run by itself again
+    held.may_restore = False  # from here on its position may be lost: it must not be started automatically
     applied = apply_plan(target.store, plan, Journal.of_context(target.access.context), Permissions(states=held.states))
     outcomes = list(applied.outcomes)
     held.may_restore = applied.outcomes.exit_code == 4
     bad = [outcome for outcome in outcomes if outcome.result not in (Result.CHANGED, Result.UNCHANGED)]
     if bad:
         return bad[0].result, bad[0].detail
-    said = [outcome.detail for outcome in outcomes if outcome.detail]
+    details = [outcome.detail for outcome in outcomes if outcome.detail]
     undo = f"journal: {applied.entry.id}" if applied.entry else ""
     return Result.CHANGED, "; ".join(
-        [f"{len(outcomes)} offset(s) deleted", *dict.fromkeys(said), *([undo] if undo else [])]
+        [f"{len(outcomes)} offset(s) deleted", *dict.fromkeys(details), *([undo] if undo else [])]
     )

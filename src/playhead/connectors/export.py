@@ -1,7 +1,7 @@
-"""Running connectors as specs: for a new file that applies back with an empty plan, or into a YAML file that people keep.
+"""Exports running connectors: to a new file that applies with an empty plan, or into an existing YAML file.
 
-Literal secrets never leave: each becomes a reference `${env:NAME_KEY}`, and a note says so. Until it is applied, a plan of
-the file shows exactly these keys as changed.
+Literal secrets are never exported. Each becomes a reference `${env:NAME_KEY}`, and a note reports it. Until the file is applied,
+a plan of it shows exactly these keys as changed.
 """
 
 import re
@@ -30,7 +30,7 @@ from playhead.model.connector import Origin
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """A secret that is a reference in the export. `masked`: the server did not even show it."""
+    """A secret that is a reference in the export. `masked`: the server returned a mask."""
 
     name: str
     key: str
@@ -45,7 +45,7 @@ class Export:
 
 
 def export_connectors(context: Context, words: Sequence[str], deadline: Deadline) -> Export:
-    """All of them, or those that names and patterns mean."""
+    """All connectors, or those that match the names and patterns."""
     with open_rest(context, deadline) as rest:
         running = observe(rest)
         plugins = PluginKeys(rest)
@@ -74,7 +74,7 @@ def exported(running: Running, keys: SecretKeys) -> tuple[ConnectorSpec, list[Re
 
 
 class _Names:
-    """A variable for every secret of a connector: by its key, with a number where one name would stand for two secrets."""
+    """A variable for every secret of a connector, named after its key. A number is added if two secrets would share a name."""
 
     def __init__(self, connector: str) -> None:
         self._connector = connector
@@ -93,17 +93,17 @@ def _numbered(base: str, number: int) -> str:
     return base if number == 1 else f"{base}_{number}"
 
 
-# Into a file: only the keys that differ are edited, comments stay. The new text is read again before it is used: the
-# connectors that were asked for must say what the cluster says, all others what they said before. Literal secrets and masks
-# are not written: the file keeps its own value, and a note says so. Refused, all together and with their lines: connectors
-# made by a template, and what connectors share in the file.
+# Export into a file: only the keys that differ are edited, comments stay. The new text is parsed before it is used: the
+# selected connectors must match the cluster, all others must be unchanged. Literal secrets and masks are not written: the
+# file keeps its own value, and a note reports it. Refused, all together and with their lines: connectors from a template, and
+# what connectors share in the file.
 
 _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
 class FileEdit:
-    """The file as it is and as it would be. `added` and `changed` name connectors; `replaced` are secrets of added keys."""
+    """The file before and after the edit. `added` and `changed` name connectors; `replaced` are secrets of added keys."""
 
     path: Path
     before: bytes = field(repr=False)
@@ -120,7 +120,7 @@ class FileEdit:
 
 
 def plan_into_file(context: Context, words: Sequence[str], path: Path, deadline: Deadline) -> FileEdit:
-    """All connectors of the cluster, or those that names and patterns mean. Nothing is written."""
+    """All connectors of the cluster, or those that match the names and patterns. Nothing is written."""
     before = path.read_bytes()
     text = _text_of(path, before)
     held = {spec.name: spec for spec in _read(path, text)}
@@ -129,30 +129,30 @@ def plan_into_file(context: Context, words: Sequence[str], path: Path, deadline:
         plugins = PluginKeys(rest)
         names = choose_names(words, running)
         keys = {name: SecretKeys.of_types(plugins.types_of(running[name].config)) for name in names}
-    wishes = [_wish(held.get(name), running[name], keys[name]) for name in names]
-    after = _edited(path, text, held, wishes)
+    targets = [_target(held.get(name), running[name], keys[name]) for name in names]
+    after = _edited(path, text, held, targets)
     return FileEdit(
         path,
         before,
         (_BOM if before.startswith(_BOM) else b"") + after.encode(),
         _diff(path, text, after, list(keys.values())),
-        tuple(wish.name for wish in wishes if wish.held is None),
-        tuple(wish.name for wish in wishes if wish.held is not None and wish.differs),
-        tuple(item for wish in wishes for item in wish.replaced),
-        (*(note for wish in wishes for note in wish.notes), *_missing(words, held, running)),
+        tuple(target.name for target in targets if target.held is None),
+        tuple(target.name for target in targets if target.held is not None and target.differs),
+        tuple(item for target in targets for item in target.replaced),
+        (*(note for target in targets for note in target.notes), *_missing(words, held, running)),
     )
 
 
 def apply_into_file(edit: FileEdit) -> None:
-    """Whole or not at all, and not over somebody else's edit."""
+    """Replaces the file atomically. Refused if it was changed since it was read."""
     if edit.path.read_bytes() != edit.before:
         raise Refused(f"{edit.path} was changed in the meantime", "run the command again")
     replace_file(edit.path, edit.after)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish:
-    """One connector. `wanted` is what the file must say afterwards; `held` None: it is not there yet."""
+class _Target:
+    """One connector. `wanted`: what the file must say after the edit. `held` None: it is not in the file yet."""
 
     name: str
     held: ConnectorSpec | None
@@ -162,14 +162,14 @@ class _Wish:
 
     @property
     def settings(self) -> dict[str, str | None]:
-        """Added and changed keys as they are to be, and None for those that must go."""
+        """The new text of added and changed keys; None for keys to remove."""
         old = self.held.config if self.held else {}
         changed = {k: v for k, v in sorted(self.wanted.config.items()) if old.get(k) != v}
         return {**changed, **{key: None for key in old if key not in self.wanted.config}}
 
     @property
     def new_state(self) -> str | None:
-        """Where the file names another one than the cluster is in."""
+        """Set if the file has another state than the cluster."""
         state = self.wanted.state
         return state.value if state and self.held and self.held.state != state else None
 
@@ -178,13 +178,13 @@ class _Wish:
         return self.held is not None and (bool(self.settings) or self.new_state is not None)
 
 
-def _wish(held: ConnectorSpec | None, running: Running, keys: SecretKeys) -> _Wish:
+def _target(held: ConnectorSpec | None, running: Running, keys: SecretKeys) -> _Target:
     shown, replaced = exported(running, keys)
     if held is None:
-        return _Wish(running.name, None, shown, tuple(replaced))
+        return _Target(running.name, None, shown, tuple(replaced))
     if held.engine is Engine.SPARK:
-        note = f"{held.name}: left as it is: with engine: spark its config in Connect is not the one that runs"
-        return _Wish(held.name, held, held, notes=(note,))
+        note = f"{held.name}: not changed: with engine: spark the config in Connect is not the one that runs"
+        return _Target(held.name, held, held, notes=(note,))
     config, notes = {}, []
     hidden = {item.key for item in replaced}
     for key, value in running.config.items():
@@ -195,36 +195,36 @@ def _wish(held: ConnectorSpec | None, running: Running, keys: SecretKeys) -> _Wi
         config[key] = old
         if key in hidden and not same_value(old, value):
             notes.append(
-                f"{held.name}: {key} is left as the file has it: on the cluster it is a secret, and another one"
+                f"{held.name}: {key} is not changed in the file: on the cluster it is a secret with another value"
             )
     state = running.state if held.state is not None else None
     wanted = ConnectorSpec(held.name, config, held.engine, state, held.offsets)
     added = tuple(item for item in replaced if item.key not in held.config)
-    return _Wish(held.name, held, wanted, added, tuple(notes))
+    return _Target(held.name, held, wanted, added, tuple(notes))
 
 
-def _edited(path: Path, text: str, held: Mapping[str, ConnectorSpec], wishes: Sequence[_Wish]) -> str:
+def _edited(path: Path, text: str, held: Mapping[str, ConnectorSpec], targets: Sequence[_Target]) -> str:
     page = Page(str(path))
-    for wish in wishes:
-        if wish.differs and wish.held and wish.held.origin.part.startswith("template "):
-            keys = ", ".join([*wish.settings, *(["state"] if wish.new_state else [])])
-            what = f"{wish.name!r} is made by a template, and differs in {keys}"
-            page.fault(wish.held.origin.line, what, "take it out of the 'for', or leave its name out here")
-    edits = [YamlEdit(wish.name, wish.settings, wish.new_state) for wish in wishes if wish.differs]
-    after = "" if page.faults else edit_yaml(page, text, edits, [w.wanted for w in wishes if w.held is None])
+    for target in targets:
+        if target.differs and target.held and target.held.origin.part.startswith("template "):
+            keys = ", ".join([*target.settings, *(["state"] if target.new_state else [])])
+            what = f"{target.name!r} is created by a template, and differs in {keys}"
+            page.fault(target.held.origin.line, what, "remove it from the 'for', or do not export it")
+    edits = [YamlEdit(target.name, target.settings, target.new_state) for target in targets if target.differs]
+    after = "" if page.faults else edit_yaml(page, text, edits, [w.wanted for w in targets if w.held is None])
     if not page.faults:
-        _prove(page, after, {**held, **{wish.name: wish.wanted for wish in wishes}})
+        _prove(page, after, {**held, **{target.name: target.wanted for target in targets}})
     if page.faults:
         raise Refused("\n".join(map(str, page.faults)), "nothing was written; edit these by hand")
     return after
 
 
 def _prove(page: Page, after: str, wanted: Mapping[str, ConnectorSpec]) -> None:
-    """An edit that does not read back as it should is a fault of ours or of a file we did not understand: never written."""
+    """An edit that does not read back as expected is never written: it is a bug, or the file was misread."""
     found = {spec.name: spec for spec in read_yaml(page, after)}
     odd = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
     if odd and not page.faults:
-        page.fault(None, f"the edit would not read back as it should: {', '.join(odd)}")
+        page.fault(None, f"the edit would not read back as expected: {', '.join(odd)}")
 
 
 def _text_of(path: Path, data: bytes) -> str:
@@ -234,7 +234,7 @@ def _text_of(path: Path, data: bytes) -> str:
         line = data.count(b"\n", 0, error.start) + 1
         raise ConfigInvalid([Fault(str(path), line, "the file is not UTF-8 text")]) from None
     if FORMS.get(path.suffix.lower(), form_of(text)) != "yaml":
-        raise Invalid(f"{path} is not YAML", "other forms hold no comments: write them whole with --file")
+        raise Invalid(f"{path} is not YAML", "other formats have no comments: write the whole file with --file")
     return text
 
 
@@ -247,13 +247,13 @@ def _read(path: Path, text: str) -> list[ConnectorSpec]:
 
 
 def _missing(words: Sequence[str], held: Mapping[str, ConnectorSpec], running: Mapping[str, Running]) -> list[str]:
-    """Told only where everything is meant: a name or a pattern says what it is about."""
+    """Reported only if no name or pattern is given."""
     gone = [name for name, spec in held.items() if name not in running and spec.engine is Engine.CONNECT]
-    return [f"{name}: is in the file, but not on the cluster; left as it is" for name in gone if not words]
+    return [f"{name}: is in the file, but not on the cluster; not changed" for name in gone if not words]
 
 
 def _diff(path: Path, before: str, after: str, keys: Sequence[SecretKeys]) -> str:
-    """For people: the secrets of the file itself are masked, in the lines around a change too."""
+    """For display. The secrets of the file are masked, also in the lines around a change."""
     typed = SecretKeys(frozenset(key for one in keys for key in one.passwords))
     old, new = (_masked(text, typed).splitlines(keepends=True) for text in (before, after))
     lines = unified_diff(old, new, str(path), str(path))
@@ -265,7 +265,7 @@ def _masked(text: str, keys: SecretKeys) -> str:
     for key, scalar in (pair for place in places_of(text) for pair in keyed_scalars(place)):
         found = keys.literals({key: scalar.text})
         written = text[scalar.start : scalar.end]
-        # Folded over lines or escaped, a secret does not stand in the file as it is: then every line of it is one.
+        # A folded or escaped secret is not in the file as plain text. Then every line of it is masked.
         secrets |= found if all(secret in written for secret in found) else set(map(_bare, written.splitlines()))
     return Scrub(secrets)(text)
 

@@ -1,7 +1,7 @@
-"""What an apply of connectors did, before and after, one file per apply: written before the first change.
+"""The journal of connector applies: the state before and after, one file per apply, written before the first change.
 
-Beside the journal of positions, in a folder of its own. Secrets are masked in it: a config whose literal secret was overwritten
-cannot be put back from here, and the plan said so.
+It has a folder of its own in the journal of positions. Secrets are masked: a config whose literal secret was overwritten cannot
+be restored from here. The plan reports that.
 """
 
 import os
@@ -22,7 +22,7 @@ RECORD_VERSION = 1
 
 
 class Half(msgspec.Struct, frozen=True):
-    """One side of a change. `config` None: not touched, or not there."""
+    """One side of a change. `config` None: not changed, or absent."""
 
     state: str | None = None
     config: dict[str, str] | None = None
@@ -62,7 +62,7 @@ class Book:
         return self.folder / f"{record.id}.json"
 
     def begin(self, plan: ConnectorsPlan) -> ApplyRecord:
-        """On disk when this returns: only then may anything be sent."""
+        """The record is on disk when this returns. Nothing may be sent before."""
         started = datetime.now(UTC)
         record = ApplyRecord(
             RECORD_VERSION,

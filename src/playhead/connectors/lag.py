@@ -1,7 +1,7 @@
-"""How far connectors are: the lag of sinks in records, the position of sources in the words of their dialect.
+"""The progress of connectors: the lag of sinks in records, the position of sources as text in their dialect.
 
-Asked only when somebody wants to know: one request to a group's coordinator per sink, and for the sources one reading of the
-offsets topic where the worker's file is known, else one request to the worker each. What cannot be told becomes a note.
+Read only on request, because it costs one request to the group coordinator per sink. Sources cost one read of the offsets topic
+if the worker's file is known, else one request to the worker each. What is unknown becomes a note.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ _SHOWN = 2
 
 @dataclass
 class ConnectorPositions:
-    """Connector -> its lag, or its position in words. A connector that is in neither has none, or nobody can tell."""
+    """Connector -> its lag, or its position as text. A connector that is in neither has none, or it is unknown."""
 
     lags: dict[str, int] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ def _ends(admin: Admin, partitions: set[TopicPartition], deadline: Deadline) -> 
 
 
 def _lag(commits: Commits, ends: Mapping[TopicPartition, int]) -> int | None:
-    """Records behind, over the partitions that have a commit and an end; None where there is none of them."""
+    """The lag in records over the partitions that have a commit and an end; None if there are none."""
     behind = [max(0, ends[tp] - found.offset) for tp, found in commits.items() if tp in ends]
     return sum(behind) if behind else None
 
@@ -80,7 +80,7 @@ def _add_words(
             with Access(context, deadline) as access:
                 found = Locator(access, via=TOPIC).any_store().snapshot([one.name for one in direct])
         except PlayheadError as error:
-            places.notes.append(f"positions are asked of the workers: {error.what}")
+            places.notes.append(f"positions are read from the workers: {error.what}")
             direct = []
         else:
             by_owner: dict[str, dict[Map, Map | None]] = {}
@@ -89,10 +89,10 @@ def _add_words(
             places.words |= {c.name: in_words(c, by_owner[c.name]) for c in direct if c.name in by_owner}
     for one in sources:
         if one not in direct:
-            _ask_worker(rest, one, places)
+            _query_worker(rest, one, places)
 
 
-def _ask_worker(rest: Rest, one: ConfiguredConnector, places: ConnectorPositions) -> None:
+def _query_worker(rest: Rest, one: ConfiguredConnector, places: ConnectorPositions) -> None:
     try:
         entries = rest.get_offsets(one.name)
         offsets = {Map(e.partition): None if e.offset is None else Map(e.offset) for e in entries}
@@ -104,7 +104,7 @@ def _ask_worker(rest: Rest, one: ConfiguredConnector, places: ConnectorPositions
 
 
 def in_words(connector: ConfiguredConnector, offsets: Mapping[Map, Map | None]) -> str:
-    """The first positions as a person would say them, and how many more there are."""
+    """The first positions as text, and the number of others."""
     shown = []
     for partition, offset in list(offsets.items())[:_SHOWN]:
         dialect = find_dialect(connector.connector_class, partition, offset)

@@ -1,9 +1,9 @@
-"""Pause, resume, stop and restart: what would happen, and making it happen until it is true.
+"""Pause, resume, stop and restart: plans the requests, sends them and waits until they take effect.
 
-Connect accepts these requests and carries them out later, or never: a pause of a FAILED connector is accepted, stored, and
-not carried out until the connector is restarted. So the state is read until it is the wanted one, and stays so for a moment:
-a task that is going to fail is RUNNING first. A restart means the connector and its tasks; of a STOPPED one nothing
-restarts, and it is refused. All requests are sent before the first is waited for; each connector gets an outcome of its own.
+Connect accepts these requests and applies them later, or never: a pause of a FAILED connector is accepted and stored, but not
+applied until the connector is restarted. So the state is polled until it is the wanted one and stays so for a moment: a task
+that is going to fail is RUNNING first. A restart covers the connector and its tasks. It has no effect on a STOPPED one and is
+refused. All requests are sent before the first wait. Each connector gets a result of its own.
 """
 
 import time
@@ -28,7 +28,7 @@ ONE_BY_ONE = 20  # above that the whole list costs less than single requests
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """How long a state must last to be believed, and for how long it is waited for."""
+    """`settle_seconds`: how long a state must last to count. `wait_seconds`: how long to wait for it."""
 
     settle_seconds: float = 2.0
     wait_seconds: float = 60.0
@@ -36,10 +36,10 @@ class Wait:
 
 @dataclass
 class Watched:
-    """One connector that is waited for. `since`: when it came into what it is now, `good`: is that what is wanted."""
+    """One connector to wait for. `since`: when its current state began. `good`: this is the wanted state."""
 
     name: str
-    wanted: WantedState | None  # None: gone
+    wanted: WantedState | None  # None: deleted
     had_failed: bool = False
     good: bool | None = None
     since: float = 0.0
@@ -69,12 +69,12 @@ class Watched:
 
 
 def await_states(rest: Rest, watched: Collection[Watched], wait: Wait) -> None:
-    """Returns when every one is as wanted for the settle time or has failed for good, or when the time is over."""
+    """Returns when each is as wanted for the settle time or has failed for good, or at the deadline."""
     deadline = Deadline(wait.wait_seconds)
-    # Some time more than is waited: a deadline that has passed would make an unreachable worker of a slow connector.
+    # Longer than the wait: with an expired deadline a slow connector would look like an unreachable worker.
     with rest.within(Deadline(wait.wait_seconds + 10)):
         while True:
-            _look(rest, watched)
+            _poll(rest, watched)
             if deadline.passed or all(one.is_decided(wait.settle_seconds) for one in watched):
                 return
             time.sleep(min(SETTLE_POLL_SECONDS, deadline.remaining()))
@@ -93,7 +93,7 @@ def is_as_wanted(status: ConnectorStatus, wanted: WantedState) -> bool:
             return True
 
 
-def _look(rest: Rest, watched: Collection[Watched]) -> None:
+def _poll(rest: Rest, watched: Collection[Watched]) -> None:
     found = dict(_statuses(rest, [one.name for one in watched]))
     for one in watched:
         if one.wanted is WantedState.STOPPED:
@@ -102,7 +102,7 @@ def _look(rest: Rest, watched: Collection[Watched]) -> None:
 
 
 def _statuses(rest: Rest, names: Collection[str]) -> Iterator[tuple[str, ConnectorStatus | None]]:
-    """Of those that exist; None for one that has no status yet."""
+    """The status of those that exist; None for one that has no status yet."""
     expanded: Mapping[str, ConnectorStatus | None] = {}
     if len(names) > ONE_BY_ONE:
         expanded = {name: entry.status for name, entry in rest.expand_connectors().items()}
@@ -122,8 +122,8 @@ def _failures(status: ConnectorStatus) -> list[str]:
     return [trace or "" for state, trace in parts if state == "FAILED"]
 
 
-SETTLE_SECONDS = 1.5  # how long a state must last to be believed
-UNMOVED_SECONDS = 4.0  # ... when nothing has been seen to move since the wish was sent: it may not have arrived yet
+SETTLE_SECONDS = 1.5  # how long a state must last to count
+UNMOVED_SECONDS = 4.0  # ... if the state has not changed since the request: it may not have arrived yet
 TASKLESS_SECONDS = 10.0  # how long a running connector may take to get its first task
 POLL_SECONDS = 0.2
 _WORST = ((Result.UNKNOWN, 5), (Result.FAILED, 1), (Result.REFUSED, 4))
@@ -138,7 +138,7 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What was asked of one connector. `refused`, `idle`: it is not sent, because it cannot be, or is true already."""
+    """A request for one connector. It is not sent if `refused` (impossible) or `idle` (already in effect)."""
 
     info: ConnectorInfo
     verb: Verb
@@ -156,7 +156,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of one wish: the state before and after as phrases, and why it is not as wanted."""
+    """The result of one request: the state before and after as phrases, and why it is not as wanted."""
 
     name: str
     before: str
@@ -166,7 +166,7 @@ class Done:
 
 
 def exit_code_of(results: Sequence[Result]) -> int:
-    """That of the worst."""
+    """The exit code of the worst result."""
     return next((code for worst, code in _WORST if worst in results), 0)
 
 
@@ -186,12 +186,12 @@ def _planned(verb: Verb, info: ConnectorInfo, status: ConnectorStatus | None, *,
         return replace(wish, does="nothing", note=f"it is {wanted.lower()} already", idle=True)
     state = status.connector.state
     if verb is Verb.PAUSE and state == "FAILED":
-        note = "it has failed: Connect takes note of the pause, and carries it out only when it is restarted"
+        note = "it has failed: Connect stores the pause and applies it only after a restart"
         return replace(wish, note=note)
     if verb is Verb.PAUSE and state == "STOPPED":
-        return replace(wish, note="it is stopped: paused, it has no tasks before it is resumed")
+        return replace(wish, note="it is stopped: after the pause it has no tasks until it is resumed")
     if verb is Verb.RESUME and failed_traces(status):
-        return replace(wish, note=f"what has failed stays so: playhead connectors restart {info.name} --only-failed")
+        return replace(wish, note=f"failed parts stay failed: playhead connectors restart {info.name} --only-failed")
     return wish
 
 
@@ -200,9 +200,9 @@ def _planned_restart(wish: Wish, status: ConnectorStatus) -> Wish:
     if status.connector.state == "FAILED":
         failed.insert(0, "the connector")
     if wish.only_failed and not failed:
-        return replace(wish, does="nothing", note="nothing of it has failed", idle=True)
+        return replace(wish, does="nothing", note="no part of it has failed", idle=True)
     if status.connector.state == "STOPPED":
-        note = f"it is stopped, nothing restarts: playhead connectors resume {wish.name}"
+        note = f"it is stopped, a restart has no effect: playhead connectors resume {wish.name}"
         return replace(wish, does="nothing", note=note, refused=True)
     if wish.only_failed:
         return replace(wish, does=f"restart {', '.join(failed)}")
@@ -214,14 +214,14 @@ _WANTED = {Verb.PAUSE: "PAUSED", Verb.RESUME: "RUNNING", Verb.STOP: "STOPPED"}
 
 
 def _is(status: ConnectorStatus, wanted: str) -> bool:
-    """All of it. Stopped is without tasks, running is not."""
+    """True if the connector and all tasks are. Stopped means without tasks, running means with tasks."""
     if status.connector.state != wanted or any(task.state != wanted for task in status.tasks):
         return False
     return bool(status.tasks) if wanted == "RUNNING" else not (wanted == "STOPPED" and status.tasks)
 
 
 def apply_verb(rest: Rest, wishes: Sequence[Wish], wait_seconds: float | None) -> list[Done]:
-    """Carries the wishes out; `wait_seconds` None: does not wait for them to come true."""
+    """Sends the requests. `wait_seconds` None: does not wait until they take effect."""
     done: dict[str, Done] = {}
     waiting: list[Wish] = []
     for wish in wishes:
@@ -233,21 +233,21 @@ def apply_verb(rest: Rest, wishes: Sequence[Wish], wait_seconds: float | None) -
         else:
             done[wish.name] = answer
     if waiting and wait_seconds is not None:
-        # Time for the last answer: a deadline that has passed would make an unreachable worker of a slow connector.
+        # Time for the last answer: with an expired deadline a slow connector would look like an unreachable worker.
         with rest.within(Deadline(wait_seconds + 5)):
             done |= _awaited(rest, waiting, Deadline(wait_seconds))
     return [done[wish.name] for wish in wishes]
 
 
 def _settled(wish: Wish) -> Done | None:
-    """The answer to what need not, or cannot, be sent."""
+    """The result of a request that need not, or cannot, be sent."""
     if wish.refused:
         return Done(wish.name, wish.before, wish.before, Result.REFUSED, wish.note)
     return Done(wish.name, wish.before, wish.before, Result.UNCHANGED, wish.note) if wish.idle else None
 
 
 def _sent(rest: Rest, wish: Wish) -> Done | None:
-    """None when the worker took it."""
+    """None when the worker accepted it."""
     send: dict[Verb, Callable[[], object]] = {
         Verb.PAUSE: lambda: rest.pause(wish.name),
         Verb.RESUME: lambda: rest.resume(wish.name),
@@ -273,7 +273,7 @@ def sentence(error: PlayheadError) -> str:
 
 @dataclass
 class _Watched:
-    """The last state seen, and since when it is so."""
+    """The last state, and when it began."""
 
     wish: Wish
     plugins: PluginKeys
@@ -290,7 +290,7 @@ class _Watched:
 
     @property
     def is_settled(self) -> bool:
-        if self.wish.verb is Verb.STOP:  # nothing follows it
+        if self.wish.verb is Verb.STOP:  # a stopped connector does not change any more
             return True
         may_be_old = self.wish.verb is Verb.RESTART and not self.moved
         return self.lasts(UNMOVED_SECONDS if may_be_old else SETTLE_SECONDS)
@@ -302,7 +302,7 @@ def _awaited(rest: Rest, wishes: Sequence[Wish], deadline: Deadline) -> dict[str
     done: dict[str, Done] = {}
     while watched:
         for one in watched:
-            if answer := _looked(rest, one, last=deadline.passed):
+            if answer := _polled(rest, one, last=deadline.passed):
                 done[one.wish.name] = answer
         watched = [one for one in watched if one.wish.name not in done]
         if watched:
@@ -310,14 +310,14 @@ def _awaited(rest: Rest, wishes: Sequence[Wish], deadline: Deadline) -> dict[str
     return done
 
 
-def _looked(rest: Rest, one: _Watched, *, last: bool) -> Done | None:
+def _polled(rest: Rest, one: _Watched, *, last: bool) -> Done | None:
     wish = one.wish
     try:
         status = rest.find_status(wish.name)
         if wish.verb is Verb.STOP:
             one.stuck.look(rest, status)
     except NotFound:
-        return Done(wish.name, wish.before, "", Result.FAILED, "it was deleted meanwhile")
+        return Done(wish.name, wish.before, "", Result.FAILED, "it was deleted in the meantime")
     except PlayheadError as error:
         unread = f"accepted, but its state cannot be read: {sentence(error)}"
         return Done(wish.name, wish.before, "", Result.UNKNOWN, unread)
@@ -328,31 +328,31 @@ def _looked(rest: Rest, one: _Watched, *, last: bool) -> Done | None:
 
 
 def _verdict(one: _Watched, *, last: bool) -> Done | None:
-    """None while it may still come true."""
+    """None while it may still take effect."""
     status, wish = one.status, one.wish
     now = phrase(status)
-    if status is not None and _came_true(wish, status):
+    if status is not None and _took_effect(wish, status):
         return Done(wish.name, wish.before, now, Result.CHANGED) if one.is_settled else None
     if status is not None and failed_traces(status) and one.is_settled and _is_final(wish, status):
         return Done(wish.name, wish.before, now, Result.FAILED, _why_failed(one, status))
     if now == "running without tasks" and one.lasts(TASKLESS_SECONDS) and wish.verb is not Verb.PAUSE:
-        return Done(wish.name, wish.before, now, Result.FAILED, "it runs, but has no task: nothing moves")
+        return Done(wish.name, wish.before, now, Result.FAILED, "it runs, but has no task: no data is processed")
     if last:
-        return Done(wish.name, wish.before, now, Result.FAILED, "it was accepted, but has not happened in time")
+        return Done(wish.name, wish.before, now, Result.FAILED, "it was accepted, but has not taken effect in time")
     return None
 
 
-def _came_true(wish: Wish, status: ConnectorStatus) -> bool:
-    if wish.verb is Verb.PAUSE:  # a task that failed stays so, and does nothing either
+def _took_effect(wish: Wish, status: ConnectorStatus) -> bool:
+    if wish.verb is Verb.PAUSE:  # a failed task stays failed, and does not run either
         return status.connector.state == "PAUSED" and {t.state for t in status.tasks} <= {"PAUSED", "FAILED"}
     if wish.verb is Verb.RESTART:
-        # What the connector was told to be cannot be read while it is FAILED: it may come back paused.
+        # The requested state is unknown while the connector is FAILED: it may come back paused.
         return _is(status, "RUNNING") or _is(status, "PAUSED")
     return _is(status, _WANTED[wish.verb])
 
 
 def _is_final(wish: Wish, status: ConnectorStatus) -> bool:
-    """Nothing is on its way any more: what has not failed is where it was told to be."""
+    """No change is pending: every part that has not failed is in the requested state."""
     states = {status.connector.state, *(task.state for task in status.tasks)} - {"FAILED"}
     resting = {Verb.PAUSE: {"PAUSED"}, Verb.RESUME: {"RUNNING"}, Verb.RESTART: {"RUNNING", "PAUSED"}, Verb.STOP: set()}
     return states <= resting[wish.verb] and wish.verb is not Verb.STOP
@@ -364,7 +364,7 @@ def _why_failed(one: _Watched, status: ConnectorStatus) -> str:
     cause = cause_of(hidden(failed_traces(status)[0], wish.info.config, keys))
     if wish.verb is Verb.PAUSE:
         return (
-            "the pause was accepted, but a failed connector does not pause: it will when it is restarted; "
+            "the pause was accepted, but a failed connector does not pause before it is restarted; "
             f"to end it now: playhead connectors stop {wish.name} ({cause})"
         )
     return f"failed: {cause}"

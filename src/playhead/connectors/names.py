@@ -1,7 +1,7 @@
-"""Which connectors a word means: a name as it is, or a pattern like `orders-*` for every connector it matches.
+"""Resolves words to connectors: an exact name, or a pattern like `orders-*` for every connector it matches.
 
-A name that exists is that connector, even if it has `*` or `[` in it. A word that means nothing is an error before anything is
-done, and all such words are told at once.
+An existing name is that connector, even if it contains `*` or `[`. A word without a match is an error before anything is done.
+All such words are reported together.
 """
 
 from collections.abc import Collection, Sequence
@@ -17,12 +17,12 @@ def is_pattern(word: str) -> bool:
 
 
 def find_names(words: Sequence[str], known: Collection[str]) -> list[str]:
-    """The names meant, each once, in the order of the words; those of a pattern sorted."""
+    """The matching names, each once, in the order of the words; those of a pattern sorted."""
     found: dict[str, None] = {}
     absent: list[NotFound] = []
     for word in words:
         if not word:
-            raise Invalid("an empty name is no name")
+            raise Invalid("a name must not be empty")
         if word in known:
             found[word] = None
         elif is_pattern(word) and (matching := sorted(name for name in known if fnmatchcase(name, word))):

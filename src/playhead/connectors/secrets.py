@@ -1,8 +1,8 @@
-"""Which parts of a connector's config are secret, and how they stay out of everything that is shown or stored.
+"""Finds the secret parts of a connector's config and masks them in everything that is shown or stored.
 
-Secret are: values of keys that the worker types PASSWORD, values of keys named like one, passwords in URLs (userinfo,
+Secrets are: values of keys that the worker types PASSWORD, values of keys named like one, passwords in URLs (userinfo,
 parameters, Oracle's `user/password@`), and options of a JAAS string. `${provider:...}` references reveal nothing and stay
-visible. A mask that a server shows in place of a secret (`******`, `[hidden]`) is recognised, so that it is never sent back.
+visible. A mask that a server returns in place of a secret (`******`, `[hidden]`) is recognised and never sent back.
 """
 
 import json
@@ -20,7 +20,7 @@ _MASKED = re.compile(
     r"\*{3,}|[\u2022\u25cf]{3,}|[\[(<{](hidden|redacted|masked|sensitive|sensitive value)[\])>}]", re.IGNORECASE
 )
 _STARS = re.compile(r"\*+")
-# Named like a secret, but only telling where or of which kind it is.
+# Named like a secret, but holds only its location or its kind.
 _HARMLESS = re.compile(r"credentials?\.(source|provider(\.class)?)$|\.(type|class|plugin\.version)$", re.IGNORECASE)
 # A password may hold an unescaped / or ?, against the rules; `host:5432/` is no password.
 _USERINFO = re.compile(r"://(?:([^\s/?#]*)@|([^\s/?#:@]+:(?!\d+(?:[/?#,]|$))\S*)@)")
@@ -49,20 +49,20 @@ def is_reference(value: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SecretKeys:
-    """`passwords`: keys the worker types PASSWORD. `plain`: keys it types as what no secret is, whatever they are called."""
+    """`passwords`: keys the worker types PASSWORD. `plain`: keys of a type that is never secret, whatever their name."""
 
     passwords: Collection[str] = field(default_factory=frozenset)
     plain: Collection[str] = field(default_factory=frozenset)
 
     @classmethod
     def of_types(cls, types: Mapping[str, str]) -> "SecretKeys":
-        """Of the worker's own definitions: key -> type. A STRING may be a secret that its author did not mark."""
+        """From the worker's definitions: key -> type. A STRING may be a secret that the plugin does not mark."""
         passwords = frozenset(key for key, kind in types.items() if kind == "PASSWORD")
         plain = frozenset(key for key, kind in types.items() if kind not in ("PASSWORD", "STRING"))
         return cls(passwords, plain)
 
     def spans(self, key: str, value: str) -> list[Span]:
-        """Where in the value literal secrets stand, in order."""
+        """The spans of literal secrets in the value, in order."""
         if _MODULE.match(value):
             found = _jaas_spans(value)
         elif self._is_secret(key, value):
@@ -75,7 +75,7 @@ class SecretKeys:
         return bool(self.spans(key, value))
 
     def is_masked(self, key: str, value: str) -> bool:
-        """True when a mask stands where the value, or its secret part, should be."""
+        """True when the value, or its secret part, is a mask."""
         if _MASKED.fullmatch(value.strip()):
             return True
         texts = [value[start:end].strip("\"' ") for start, end in self.spans(key, value)]
@@ -104,7 +104,7 @@ class SecretKeys:
 def masked_config(
     config: Mapping[str, str | None], password_keys: Collection[str] = (), plain_keys: Collection[str] = ()
 ) -> dict[str, str]:
-    """The config with every literal secret as ***; what is to be shown or stored goes through here."""
+    """The config with every literal secret as ***. Use it for everything that is shown or stored."""
     keys = SecretKeys(password_keys, plain_keys)
     return {key: keys.masked(key, value) for key, value in config.items() if value is not None}
 
@@ -134,7 +134,7 @@ def _address_spans(value: str) -> Iterator[Span]:
 
 
 def _password_span(match: re.Match[str]) -> Span:
-    """Of `user:password` the password; a user alone may be a token."""
+    """The password of `user:password`. A user alone may be a token."""
     group = 1 if match.group(1) is not None else 2
     start, end = match.span(group)
     colon = match.group(group).find(":")
@@ -142,7 +142,7 @@ def _password_span(match: re.Match[str]) -> Span:
 
 
 def _jaas_spans(value: str) -> list[Span]:
-    """The options that are not known to be harmless; all of it, where the text is not of the form."""
+    """The options that are not known to be harmless. The whole value if it is not a valid JAAS string."""
     module = _MODULE.match(value)
     at = module.end() if module else 0
     spans = []
@@ -160,16 +160,16 @@ def is_secret_name(name: str) -> bool:
 
 
 class Scrub:
-    """Takes secrets out of texts that come from outside: error messages, traces.
+    """Masks secrets in texts from outside: error messages, traces.
 
-    The known ones wherever they stand, also escaped; and what looks like one: userinfo of URLs, values of keys named like one.
-    The worker prints resolved configs in some of its errors, so that secrets appear which no file of ours holds.
+    Masks known secrets, also escaped, and what looks like a secret: userinfo of URLs, values of keys named like one.
+    The worker prints resolved configs in some errors, so a text may hold secrets that are in no file of ours.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         texts = {form for secret in secrets for form in _forms(secret.strip()) if form}
         ordered = sorted(texts, key=len, reverse=True)
-        # A short one is looked for as a word only: it would else be found inside of half of all words.
+        # A short secret must match a whole word. Otherwise it would match inside many words.
         words = [re.escape(text) if len(text) > 3 else rf"(?<!\w){re.escape(text)}(?!\w)" for text in ordered]
         self._known = re.compile("|".join(words)) if words else None
 

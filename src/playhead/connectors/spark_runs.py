@@ -1,4 +1,4 @@
-"""Connectors that run on Spark, as the ledger tells, beside those that the workers know."""
+"""Connectors on Spark, read from the ledger and merged with those of the workers."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def list_spark_runs(
     context: Context, cluster: str | None, deadline: Deadline, *, positions: bool = False
 ) -> tuple[list[ConnectorRow], list[str]]:
-    """The newest run of each, of this Kafka cluster; and a note when the ledger cannot be asked.
+    """The newest run of each connector on this Kafka cluster, and a note when the ledger is unavailable.
 
-    With `positions` the lag of sinks, too: by the ledger, which is the truth of a sink that runs on Spark.
+    `positions` adds the lag of sinks. It comes from the ledger, which is authoritative for a sink on Spark.
     """
     if not may_hold_something(context):
         return [], []
@@ -41,7 +41,7 @@ def list_spark_runs(
     except MissingExtra:
         return [], []  # without SQLAlchemy nothing was ever run on Spark from here
     except PlayheadError as error:
-        return [], [f"what runs on Spark is not told: {error.what}"]
+        return [], [f"the connectors on Spark are unknown: {error.what}"]
 
 
 def _with_lags(
@@ -56,7 +56,7 @@ def _with_lags(
             notes.append(f"the lag of {run.pipeline} is not known: {error.what}")
     places = {place for positions in held.values() for place in positions}
     seen = find_ends(access, runs[0].cluster, places)
-    notes += [f"the lag of what runs on Spark is not known: {seen.why}"] if seen.why else []
+    notes += [f"the lag of the connectors on Spark is not known: {seen.why}"] if seen.why else []
     lags = {
         name: sum(max(0, seen.spans[place].end - at) for place, at in positions.items() if place in seen.spans)
         for name, positions in held.items()
@@ -88,7 +88,7 @@ def _row(run: "Run", *, is_sink: bool) -> ConnectorRow:
 
 
 def merged(connect: Sequence[ConnectorRow], spark: Sequence[ConnectorRow]) -> list[ConnectorRow]:
-    """By name. Stopped in Connect and run on Spark is one connector, not two; what Connect runs is Connect's."""
+    """Merged by name. A connector stopped in Connect and run on Spark is one row. If Connect runs it, its row counts."""
     known = {row.name: row for row in connect}
     for row in spark:
         own = known.get(row.name)

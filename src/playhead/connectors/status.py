@@ -1,6 +1,6 @@
-"""The state of connectors as an operator means it: RUNNING with a failed task is not running.
+"""The effective state of connectors: RUNNING with a failed task is not running.
 
-Reads only. Configs are shown without their secrets, and so are traces, which often quote them.
+Reads only. Secrets are masked in configs, and in traces, which often quote them.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ Config = Mapping[str, str | None]
 class ConnectorRow:
     """`state` is one phrase: `running`, `running, 2 of 3 tasks failed`, `running without tasks`, `stopped`, ...
 
-    `lag` (sinks, in records) and `position` (sources, in words) are there only when they were asked for and can be told.
+    `lag` (sinks, in records) and `position` (sources, in words) are set only if requested and known.
     """
 
     name: str
@@ -73,7 +73,7 @@ class PositionRow:
 
 @dataclass(frozen=True, repr=False)
 class ConnectorList(Sequence[ConnectorRow]):
-    """Connectors as a table in the prompt, as a sequence in a program."""
+    """A sequence of connectors that prints as a table."""
 
     rows: tuple[ConnectorRow, ...]
     notes: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class ConnectorList(Sequence[ConnectorRow]):
 
 @dataclass(frozen=True, repr=False)
 class ShownConnector:
-    """One connector, whole. `config` and traces are without secrets."""
+    """One connector with all details. `config` and traces are without secrets."""
 
     row: ConnectorRow
     config: dict[str, str]
@@ -141,7 +141,7 @@ def list_names(context: Context, deadline: Deadline) -> list[str]:
 def list_connectors(
     context: Context, deadline: Deadline, words: Sequence[str] = (), *, positions: bool = False
 ) -> ConnectorList:
-    """All of them, or those that the words mean, those on Spark too; with `positions` also how far each is."""
+    """All connectors, or those that match the words, also on Spark. `positions` adds lags and positions."""
     from playhead.connectors.spark_runs import list_spark_runs, merged
 
     with open_rest(context, deadline) as rest:
@@ -164,7 +164,7 @@ def list_connectors(
 
 
 def find_all(rest: Rest, words: Sequence[str] = ()) -> list[tuple[ConnectorInfo, ConnectorStatus | None]]:
-    """Every connector meant, also one so new that it has no status yet: the worker leaves those out of its expanded list."""
+    """Every matching connector. The worker's expanded list omits new ones without a status; they are included here."""
     return _all_of(rest, choose_names(words, rest.list_connectors()))
 
 
@@ -188,11 +188,11 @@ def show_connector(context: Context, name: str, deadline: Deadline) -> ShownConn
         info, status = found
         topics, notes = _topics(rest, name)
         keys = secret_keys(PluginKeys(rest), info.config)
-    positions, said = _positions(context, name, deadline)
+    positions, more = _positions(context, name, deadline)
     row = replace(_row(info, status, keys), lag=_lag(positions))
     tasks = [_task(task, info.config, keys) for task in status.tasks] if status else []
     config = masked_config(info.config, keys.passwords, keys.plain)
-    return ShownConnector(row, config, tuple(tasks), tuple(topics), tuple(positions), (*notes, *said))
+    return ShownConnector(row, config, tuple(tasks), tuple(topics), tuple(positions), (*notes, *more))
 
 
 def _shown_on_spark(context: Context, rest: Rest, name: str, deadline: Deadline) -> ShownConnector:
@@ -203,9 +203,9 @@ def _shown_on_spark(context: Context, rest: Rest, name: str, deadline: Deadline)
     row = next((row for row in runs if row.name == name), None)
     if row is None:
         raise NotFound("connector", name, [*rest.list_connectors(), *(row.name for row in runs)])
-    positions, said = _positions(context, name, deadline)
-    where = f"it runs on Spark, and its config is in its file alone; what it did: playhead runs show {name}"
-    return ShownConnector(replace(row, lag=_lag(positions)), {}, (), (), tuple(positions), (where, *notes, *said))
+    positions, more = _positions(context, name, deadline)
+    where = f"it runs on Spark, and its config is only in its file; see its runs with: playhead runs show {name}"
+    return ShownConnector(replace(row, lag=_lag(positions)), {}, (), (), tuple(positions), (where, *notes, *more))
 
 
 def _lag(positions: Sequence[PositionRow]) -> int | None:
@@ -239,7 +239,7 @@ def _positions(context: Context, name: str, deadline: Deadline) -> tuple[list[Po
 
 
 def _find(rest: Rest, name: str) -> tuple[ConnectorInfo, ConnectorStatus | None] | None:
-    """None when it is not there, or was deleted while we looked."""
+    """None when it does not exist, or was just deleted."""
     try:
         return rest.get_connector(name), rest.find_status(name)
     except NotFound:
@@ -247,7 +247,7 @@ def _find(rest: Rest, name: str) -> tuple[ConnectorInfo, ConnectorStatus | None]
 
 
 def keys_for_traces(plugins: PluginKeys, info: ConnectorInfo, status: ConnectorStatus | None) -> SecretKeys:
-    """Asked of the worker only where there is a trace to be cleaned."""
+    """Queries the worker only if there is a trace to mask."""
     return secret_keys(plugins, info.config) if failed_traces(status) else SecretKeys()
 
 
@@ -289,11 +289,11 @@ def phrase(status: ConnectorStatus | None) -> str:
     return ", ".join([state, *odd])
 
 
-# What must not be shown
+# Secrets
 
 
 def secret_keys(plugins: PluginKeys, config: Config) -> SecretKeys:
-    """What the worker's own definitions call a password, besides what is named like one. Names alone where it cannot tell."""
+    """Password keys from the worker's definitions, plus keys named like one. Only names if the worker has no answer."""
     try:
         return SecretKeys.of_types(plugins.types_of(_given(config)))
     except PlayheadError:
@@ -301,7 +301,7 @@ def secret_keys(plugins: PluginKeys, config: Config) -> SecretKeys:
 
 
 def hidden(text: str, config: Config, keys: SecretKeys = SecretKeys()) -> str:
-    """A trace without the secrets of the connector's config, wherever it quotes them, and without logins in URLs."""
+    """A trace with the secrets of the connector's config and the logins in URLs masked."""
     return scrub_of((keys, _given(config)))(text)
 
 

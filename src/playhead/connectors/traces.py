@@ -1,7 +1,7 @@
-"""What a trace says: the last cause, and whether a restart could cure it.
+"""Reads a Java trace: the root cause, and whether a restart can fix it.
 
-A Java trace names its exceptions from the outside in; the last "Caused by" is what happened. Only the names of exceptions and
-what stands behind them are read, never the frames: a record that holds the word ConfigException is not one.
+A trace lists its exceptions from the outside in; the last "Caused by" is the root cause. Only exception names and their messages
+are read, never the frames: a record that contains the text ConfigException does not count.
 """
 
 import re
@@ -22,7 +22,7 @@ class Thrown(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """Why a restart is of no use. `fenced`: another producer took over; a restart would take it back from that one."""
+    """Why a restart does not help. `fenced`: another producer took over; a restart would fence that one."""
 
     why: str
     fenced: bool = False
@@ -65,7 +65,7 @@ def cause_of(trace: str | None) -> str | None:
 
 
 def cause_first(trace: str | None) -> str | None:
-    """The trace with its last cause on top, for a person who reads from there."""
+    """The trace with its last cause on top."""
     cause = cause_of(trace)
     if trace is None or cause is None or trace.startswith(cause):
         return trace

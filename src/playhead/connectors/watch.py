@@ -1,9 +1,9 @@
 """Keeps connectors running: restarts what has FAILED, within limits, and reports every change of state as an event.
 
-Only failures are restarted. What an operator paused or stopped stays so; what a file gives to Spark is not touched; a
-difference between file and cluster is reported and left to `connectors apply`. Each connector has a budget of restarts and a
-pause that doubles after each; both are reset once it has run for longer than the next pause. A cause that a restart cannot
-cure ends the restarts at once, and a fenced task is never restarted: its successor is at work.
+Only failures are restarted. A paused or stopped connector stays so. A connector with `engine: spark` is not touched. A
+difference between file and cluster is reported, and only `connectors apply` fixes it. Each connector has a limit of restarts and
+a pause that doubles after each. Both are reset once it has run for longer than the next pause. A cause that a restart cannot
+fix ends the restarts at once. A fenced task is never restarted: another producer has taken over.
 """
 
 import json
@@ -61,7 +61,7 @@ class Event:
     next_try: datetime | None = None
 
     def to_json(self) -> str:
-        """One line, in ASCII: nothing in it can harm a terminal."""
+        """One line in ASCII: safe for a terminal."""
         fields = {
             "time": to_iso(self.time),
             "connector": self.connector,
@@ -87,20 +87,20 @@ class WatchedCluster(Protocol):
     def look(self) -> Mapping[str, Seen]: ...
 
     def restart(self, name: str, parts: Sequence[Part] | None) -> None:
-        """What has failed of it; `parts`: only these."""
+        """Restarts what has failed of it; with `parts` only these."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """Without `execute` nothing is restarted, and it is told what would be."""
+    """Without `execute` nothing is restarted; events report what would be."""
 
     interval_seconds: float = 10.0
     max_restarts: int = 5
     execute: bool = False
 
     def pause_seconds(self, attempts: int) -> float:
-        """Before the restart that follows so many."""
+        """The pause before the next restart, after this many."""
         return float(min(LONGEST_PAUSE_SECONDS, self.interval_seconds * 2 ** min(attempts, 30)))
 
 
@@ -112,14 +112,14 @@ class Clock:
 
 
 @dataclass
-class _Care:
-    """What is remembered of one connector. `said`: what was told last of it, so that it is told once. `ill`: it had failed."""
+class _History:
+    """The history of one connector. `reported`: its last reported state, to report it only once. `has_failed`: it failed."""
 
-    ill: bool = False
+    has_failed: bool = False
     attempts: int = 0
     not_before: float = 0.0
     healthy_since: float | None = None
-    said: object = None
+    reported: object = None
     failed: dict[Part, str | None] = field(default_factory=dict)
     given_up: dict[Part, str] = field(default_factory=dict)
 
@@ -132,7 +132,7 @@ class _Failure:
 
 
 class Watch:
-    """`wishes`: reads what files want of which connectors, anew in every round; None: each connector's own wish counts."""
+    """`wishes`: reads the specs of the files again in every round. None: each connector's own state counts as wanted."""
 
     def __init__(
         self,
@@ -144,38 +144,38 @@ class Watch:
     ) -> None:
         self._cluster = cluster
         self._policy = policy
-        self._tell_event = tell
+        self._on_event = tell
         self._wishes = wishes
         self._clock = clock
         self._specs: dict[str, ConnectorSpec] | None = None
-        self._cares: dict[str, _Care] = {}
+        self._histories: dict[str, _History] = {}
         self._outage: str | None = None
         self._bad_files: str | None = None
 
     def check(self) -> bool:
         """One round; True when every connector is as wanted. A worker that cannot be reached is an error."""
-        self._read_wishes()
+        self._read_wanted()
         return self._round(self._cluster.look())
 
     def run(self) -> None:
-        """Rounds for ever, through outages and rebalances. Ends by an interrupt, or when access is denied."""
+        """Runs rounds without end, through outages and rebalances. Ends by an interrupt, or when access is denied."""
         while True:
-            self._read_wishes()
+            self._read_wanted()
             try:
                 seen = self._cluster.look()
             except (AccessDenied, Untrusted):
                 raise
             except (Unreachable, Busy) as error:
-                self._lost(error)
+                self._begin_outage(error)
             else:
-                self._found_again()
+                self._end_outage()
                 self._round(seen)
             self._clock.sleep(self._policy.interval_seconds)
 
-    # What is wanted, and what is there
+    # Wanted and current state
 
-    def _read_wishes(self) -> None:
-        """Files that cannot be read any more are told; until they can, what they said last counts."""
+    def _read_wanted(self) -> None:
+        """Reports files that can no longer be read. Until they can, their last content counts."""
         if self._wishes is None:
             return
         try:
@@ -185,142 +185,144 @@ class Watch:
             if self._specs is None:
                 raise
             if error.what != self._bad_files:
-                self._tell(EventKind.FILES_INVALID, cause=error.what)
+                self._emit(EventKind.FILES_INVALID, cause=error.what)
             self._bad_files = error.what
 
-    def _lost(self, error: PlayheadError) -> None:
+    def _begin_outage(self, error: PlayheadError) -> None:
         if self._outage is None:
-            self._tell(EventKind.UNREACHABLE, cause=error.what)
+            self._emit(EventKind.UNREACHABLE, cause=error.what)
         self._outage = error.what
 
-    def _found_again(self) -> None:
+    def _end_outage(self) -> None:
         if self._outage is not None:
             self._outage = None
-            self._tell(EventKind.REACHABLE)
+            self._emit(EventKind.REACHABLE)
 
     def _round(self, seen: Mapping[str, Seen]) -> bool:
         wanted = seen if self._specs is None else self._specs
-        for name in [name for name in self._cares if name not in wanted and name not in seen]:
-            del self._cares[name]
-            self._tell(EventKind.GONE, name)
-        healthy = [self._kept(name, seen.get(name)) for name in sorted(wanted)]  # each one, not up to the first
+        for name in [name for name in self._histories if name not in wanted and name not in seen]:
+            del self._histories[name]
+            self._emit(EventKind.GONE, name)
+        healthy = [self._check_one(name, seen.get(name)) for name in sorted(wanted)]  # each one, not up to the first
         return all(healthy)
 
     # One connector
 
-    def _kept(self, name: str, seen: Seen | None) -> bool:
+    def _check_one(self, name: str, seen: Seen | None) -> bool:
         """True when it is as wanted."""
-        care = self._cares.setdefault(name, _Care())
+        history = self._histories.setdefault(name, _History())
         spec = self._specs.get(name) if self._specs is not None else None
         if spec is not None and spec.engine is Engine.SPARK:
-            return self._of_spark(name, care, seen)
+            return self._check_spark(name, history, seen)
         if seen is None:
-            return self._say(name, care, EventKind.MISSING, "it is in the files, but not in the cluster")
+            return self._report_once(name, history, EventKind.MISSING, "it is in the files, but not in the cluster")
         if seen.status is None:
-            return self._say(name, care, EventKind.NOT_RUNNING, "starting")
+            return self._report_once(name, history, EventKind.NOT_RUNNING, "starting")
         wish = spec.state if spec else None
         state = seen.status.connector.state
         if state in ("PAUSED", "STOPPED"):
-            return self._rests(name, care, state.lower(), wish)
+            return self._check_resting(name, history, state.lower(), wish)
         if wish in (WantedState.PAUSED, WantedState.STOPPED):
-            return self._say(name, care, EventKind.DIFFERS, f"the file wants it {wish}, it is {phrase(seen.status)}")
+            return self._report_once(
+                name, history, EventKind.DIFFERS, f"the file says {wish}, it is {phrase(seen.status)}"
+            )
         if failures := _failures(seen):
-            care.healthy_since = None
-            self._cure(name, care, failures)
+            history.healthy_since = None
+            self._handle_failures(name, history, failures)
             return False
-        return self._runs(name, care, seen.status)
+        return self._check_running(name, history, seen.status)
 
-    def _of_spark(self, name: str, care: _Care, seen: Seen | None) -> bool:
+    def _check_spark(self, name: str, history: _History, seen: Seen | None) -> bool:
         state = seen.status.connector.state if seen and seen.status else None
         if state in (None, "STOPPED"):
-            return not self._say(name, care, EventKind.LEFT_ALONE, "engine: spark")
-        return self._say(
-            name, care, EventKind.DIFFERS, f"engine: spark, but Connect has it {state.lower() if state else ''}"
+            return not self._report_once(name, history, EventKind.LEFT_ALONE, "engine: spark")
+        return self._report_once(
+            name, history, EventKind.DIFFERS, f"engine: spark, but in Connect it is {state.lower() if state else ''}"
         )
 
-    def _rests(self, name: str, care: _Care, state: str, wish: WantedState | None) -> bool:
-        care.failed.clear()
+    def _check_resting(self, name: str, history: _History, state: str, wish: WantedState | None) -> bool:
+        history.failed.clear()
         if wish is None or wish == state:
-            return not self._say(name, care, EventKind.LEFT_ALONE, state)
-        return self._say(name, care, EventKind.DIFFERS, f"the file wants it {wish}, it is {state}")
+            return not self._report_once(name, history, EventKind.LEFT_ALONE, state)
+        return self._report_once(name, history, EventKind.DIFFERS, f"the file says {wish}, it is {state}")
 
-    def _runs(self, name: str, care: _Care, status: ConnectorStatus) -> bool:
+    def _check_running(self, name: str, history: _History, status: ConnectorStatus) -> bool:
         now = phrase(status)
         if now != "running":
-            care.healthy_since = None
-            return self._say(name, care, EventKind.NOT_RUNNING, now)
+            history.healthy_since = None
+            return self._report_once(name, history, EventKind.NOT_RUNNING, now)
         elapsed = self._clock.elapsed()
-        if care.ill or care.said is not None:
-            self._tell(EventKind.RECOVERED, name, attempt=care.attempts or None)
-        care.ill, care.said, care.failed, care.given_up = False, None, {}, {}
-        if care.healthy_since is None:
-            care.healthy_since = elapsed
-        if care.attempts and elapsed - care.healthy_since > self._policy.pause_seconds(care.attempts):
-            care.attempts, care.not_before = 0, 0.0
+        if history.has_failed or history.reported is not None:
+            self._emit(EventKind.RECOVERED, name, attempt=history.attempts or None)
+        history.has_failed, history.reported, history.failed, history.given_up = False, None, {}, {}
+        if history.healthy_since is None:
+            history.healthy_since = elapsed
+        if history.attempts and elapsed - history.healthy_since > self._policy.pause_seconds(history.attempts):
+            history.attempts, history.not_before = 0, 0.0
         return True
 
     # A failure
 
-    def _cure(self, name: str, care: _Care, failures: Sequence[_Failure]) -> None:
-        care.said, care.ill = None, True
+    def _handle_failures(self, name: str, history: _History, failures: Sequence[_Failure]) -> None:
+        history.reported, history.has_failed = None, True
         curable = [failure for failure in failures if failure.verdict is None]
-        spent = care.attempts >= self._policy.max_restarts
+        spent = history.attempts >= self._policy.max_restarts
         elapsed = self._clock.elapsed()
-        waiting = not spent and elapsed < care.not_before
+        waiting = not spent and elapsed < history.not_before
         for failure in failures:
-            if failure.part not in care.failed or care.failed[failure.part] != failure.cause:
-                later = care.not_before if waiting and failure.verdict is None else None
-                self._tell(EventKind.FAILED, name, failure.part, failure.cause, next_try=self._at(later))
-                care.given_up.pop(failure.part, None)
-        care.failed = {failure.part: failure.cause for failure in failures}
+            if failure.part not in history.failed or history.failed[failure.part] != failure.cause:
+                later = history.not_before if waiting and failure.verdict is None else None
+                self._emit(EventKind.FAILED, name, failure.part, failure.cause, next_try=self._at(later))
+                history.given_up.pop(failure.part, None)
+        history.failed = {failure.part: failure.cause for failure in failures}
         for failure in failures:
             if failure.verdict is not None:
-                self._give_up(name, care, failure.part, f"a restart cannot cure it: {failure.verdict.why}")
+                self._give_up(name, history, failure.part, f"a restart cannot fix it: {failure.verdict.why}")
             elif spent:
-                self._give_up(name, care, failure.part, f"{care.attempts} restart(s) have not helped")
+                self._give_up(name, history, failure.part, f"{history.attempts} restart(s) have not helped")
         if curable and not spent and not waiting:
-            # All of it by one request, unless there is something that must not be restarted.
+            # One request for all parts, unless one of them must not be restarted.
             parts = None if len(curable) == len(failures) else [failure.part for failure in curable]
-            self._restart(name, care, parts)
+            self._restart(name, history, parts)
 
-    def _give_up(self, name: str, care: _Care, part: Part, why: str) -> None:
-        if care.given_up.get(part) != why:
-            care.given_up[part] = why
-            self._tell(EventKind.GAVE_UP, name, part, why, attempt=care.attempts)
+    def _give_up(self, name: str, history: _History, part: Part, why: str) -> None:
+        if history.given_up.get(part) != why:
+            history.given_up[part] = why
+            self._emit(EventKind.GAVE_UP, name, part, why, attempt=history.attempts)
 
-    def _restart(self, name: str, care: _Care, parts: Sequence[Part] | None) -> None:
+    def _restart(self, name: str, history: _History, parts: Sequence[Part] | None) -> None:
         task = parts[0] if parts is not None and len(parts) == 1 else None
         if not self._policy.execute:
-            care.not_before = float("inf")  # told once; a dry run has no second try
-            self._tell(EventKind.WOULD_RESTART, name, task, attempt=care.attempts + 1)
+            history.not_before = float("inf")  # reported once; a dry run does not retry
+            self._emit(EventKind.WOULD_RESTART, name, task, attempt=history.attempts + 1)
             return
-        care.attempts += 1
-        care.not_before = self._clock.elapsed() + self._policy.pause_seconds(care.attempts)
+        history.attempts += 1
+        history.not_before = self._clock.elapsed() + self._policy.pause_seconds(history.attempts)
         try:
             self._cluster.restart(name, parts)
         except NotFound:
-            return  # deleted in this moment: the next round tells
+            return  # just deleted: the next round reports it
         except (AccessDenied, Untrusted):
             raise
         except PlayheadError as error:
             if isinstance(error, Unreachable | Busy):
-                care.attempts -= 1  # it was not tried: the worker was not there to do it
-            self._tell(EventKind.RESTART_FAILED, name, task, error.what, care.attempts, self._at(care.not_before))
+                history.attempts -= 1  # not an attempt: the worker was unavailable
+            self._emit(EventKind.RESTART_FAILED, name, task, error.what, history.attempts, self._at(history.not_before))
             return
-        for part in list(care.failed) if parts is None else parts:
-            del care.failed[part]  # what fails now has failed again
-        self._tell(EventKind.RESTARTING, name, task, None, care.attempts, self._at(care.not_before))
+        for part in list(history.failed) if parts is None else parts:
+            del history.failed[part]  # if it fails now, that is a new failure
+        self._emit(EventKind.RESTARTING, name, task, None, history.attempts, self._at(history.not_before))
 
-    # Telling
+    # Events
 
-    def _say(self, name: str, care: _Care, kind: EventKind, cause: str) -> bool:
-        """Tells a state once. Always False, for whoever is in it is not as wanted."""
-        if care.said != (kind, cause):
-            care.said = (kind, cause)
-            self._tell(kind, name, cause=cause)
+    def _report_once(self, name: str, history: _History, kind: EventKind, cause: str) -> bool:
+        """Reports a state once. Always returns False: most of these states are not as wanted."""
+        if history.reported != (kind, cause):
+            history.reported = (kind, cause)
+            self._emit(kind, name, cause=cause)
         return False
 
-    def _tell(
+    def _emit(
         self,
         kind: EventKind,
         connector: str | None = None,
@@ -329,7 +331,7 @@ class Watch:
         attempt: int | None = None,
         next_try: datetime | None = None,
     ) -> None:
-        self._tell_event(Event(self._clock.now(), kind, connector, task, cause, attempt, next_try))
+        self._on_event(Event(self._clock.now(), kind, connector, task, cause, attempt, next_try))
 
     def _at(self, elapsed: float | None) -> datetime | None:
         if elapsed is None or elapsed == float("inf"):
@@ -352,7 +354,7 @@ def _failures(seen: Seen) -> list[_Failure]:
 
 @dataclass(frozen=True, slots=True)
 class RestCluster:
-    """The connectors of a context that one of the words means; all of them without words."""
+    """The connectors of a context that match one of the words; all of them without words."""
 
     context: Context
     words: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What the workers themselves have: plugins, and loggers with their levels.
+"""Plugins of the workers, and loggers with their levels.
 
 Both are those of the one worker that answers, unless a level is set for the whole cluster.
 """
@@ -24,7 +24,7 @@ class PluginRow:
 
 @dataclass(frozen=True, slots=True)
 class LoggerRow:
-    """`modified`: when somebody set it; None if it is as the worker started."""
+    """`modified`: when the level was set; None if it is unchanged since the worker started."""
 
     logger: str
     level: str | None
@@ -33,7 +33,7 @@ class LoggerRow:
 
 @dataclass(frozen=True, slots=True)
 class LevelChange:
-    """`before` None: the logger has no level of its own. `loggers`: those changed on this worker, it and what is below it."""
+    """`before` None: the logger has no level of its own. `loggers`: those changed on this worker: this one and its children."""
 
     logger: str
     before: str | None
@@ -56,7 +56,10 @@ def list_loggers(context: Context, deadline: Deadline, only: Sequence[str] = ())
     for name in only:
         if name not in found:
             raise NotFound(
-                "logger", name, sorted(found), None if near_names(name, sorted(found)) else "no logger is told"
+                "logger",
+                name,
+                sorted(found),
+                None if near_names(name, sorted(found)) else "the worker lists no loggers",
             )
     return [
         LoggerRow(name, one.level, None if one.last_modified is None else _utc(one.last_modified))
@@ -66,10 +69,10 @@ def list_loggers(context: Context, deadline: Deadline, only: Sequence[str] = ())
 
 
 def plan_level(context: Context, logger: str, level: str, deadline: Deadline, *, cluster: bool = False) -> LevelChange:
-    """A logger need not exist yet: Connect makes it."""
+    """The logger may not exist yet: Connect creates it."""
     wanted = level.upper()
     if wanted not in LEVELS:
-        raise Invalid(f"{level!r} is no log level", f"one of {', '.join(LEVELS)}")
+        raise Invalid(f"{level!r} is not a log level", f"one of {', '.join(LEVELS)}")
     with open_rest(context, deadline) as rest:
         found = rest.list_loggers().get(logger)
     return LevelChange(logger, found.level if found else None, wanted, "cluster" if cluster else "worker")

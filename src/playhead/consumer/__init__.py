@@ -5,8 +5,8 @@
             with batch.transaction() as tx:
                 tx.execute("insert into invoices ...", [...])
 
-Kafka tells which partitions are ours, the database how far we are. Whoever takes a partition over claims its row first, so a
-consumer that was thought dead and comes back cannot commit: nothing is lost and nothing is done twice.
+Kafka assigns the partitions, the database stores the offsets. A consumer that takes over a partition claims its row first, so a
+consumer that was considered dead and comes back cannot commit: nothing is lost and nothing is done twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ from playhead.model import TopicPartition
 Hook = Callable[[Batches, list[TopicPartition]], object]
 
 
-def consume(  # noqa: PLR0913 - the public face: each of these is a word an application writes, all but two by choice
+def consume(  # noqa: PLR0913 - the public API: every argument is an option of the application, all but two are optional
     topics: Sequence[str],
     group: str,
     store: str | None = None,
@@ -56,32 +56,32 @@ def consume(  # noqa: PLR0913 - the public face: each of these is a word an appl
 ) -> Batches:
     """A consumer of `topics` in `group`, to be used as `with consume(...) as batches: for batch in batches: ...`.
 
-    Where the offsets are kept decides what is promised when a process dies, pauses or is cut off at any moment:
+    The place of the offsets decides the guarantee if a process dies, pauses or is disconnected at any moment:
 
     `store="postgresql://user@host/db"` or `"sqlite:///path"`: **exactly once** into that database. Rows written in
         `with batch.transaction() as tx:` and the offsets of the batch commit together, or not at all. An exception in the block
-        rolls back, and the batch comes again. A consumer that lost its partitions meanwhile gets `TakenOver`, and nothing of
-        its batch is committed. What is done outside of the transaction (mails, HTTP calls) is at least once.
-    `commit="sync"`: **at least once**, offsets in Kafka. A batch is committed when the next one is asked for (or by
-        `batch.commit()`), and waited for. After a crash the batch that was being worked on comes again.
-    `commit="async"`: **at least once**. The same without waiting: after a crash a few finished batches may come again, too.
-        Before partitions are given away, and on close, the last commit is waited for.
+        rolls back, and the batch is delivered again. A consumer that lost its partitions gets `TakenOver`, and nothing of its
+        batch is committed. What is done outside of the transaction (mails, HTTP calls) is at least once.
+    `commit="sync"`: **at least once**, offsets in Kafka. A batch is committed when the next one is requested (or by
+        `batch.commit()`), and the commit is waited for. After a crash the batch in progress is delivered again.
+    `commit="async"`: **at least once**. The same without waiting: after a crash a few finished batches may be delivered again,
+        too. Before partitions are revoked, and on close, the last commit is waited for.
     `commit="auto"`: **at least once**. Finished batches are committed in the background every `auto.commit.interval.ms` (5 s):
-        after a crash everything finished since then comes again. A batch is never committed before it is finished.
+        after a crash everything finished since then is delivered again. A batch is never committed before it is finished.
 
-    `start` says where to begin without a stored offset: `earliest`, `latest` or `none` (an error). With a store that choice is
-    written down at once and made only once. `out_of_range` says what to do when Kafka does not have the stored offset (any
-    more): `error`, or go to `earliest` or `latest`. A topic that was deleted and made again is always an error with a store.
+    `start`: where to start without a stored offset: `earliest`, `latest` or `none` (an error). With a store the start offset is
+    stored at once and chosen only once. `out_of_range`: what to do if Kafka does not have the stored offset (any more):
+    `error`, or go to `earliest` or `latest`. A topic that was deleted and recreated is always an error with a store.
 
-    `context` names a context of playhead.toml (or is one); `bootstrap_servers` and `settings` (Java's or librdkafka's names) go
-    over it. Reads committed records unless `settings` has `isolation.level`. A batch has up to `max_records` records and should
-    be done well within `max.poll.interval.ms` (5 minutes): a consumer that is slower loses its partitions, and with them the
-    right to commit. `publish=True` commits the progress of a store to the Kafka group, too, for tools that show lag; it is
-    never read back. `stop_when_idle` ends the iteration after so many seconds without a record.
+    `context` names a context of playhead.toml (or is one); `bootstrap_servers` and `settings` (Java's or librdkafka's names)
+    override it. Reads committed records unless `settings` has `isolation.level`. A batch has up to `max_records` records and
+    should be done well within `max.poll.interval.ms` (5 minutes): a slower consumer loses its partitions, and can no longer
+    commit. `publish=True` commits the progress of a store to the Kafka group, too, for tools that show lag; it is never read
+    back. `stop_when_idle` ends the iteration after this many seconds without a record.
 
-    `on_assigned`, `on_revoked` and `on_lost` are called with this consumer and a list of partitions, in the iterating thread: for
-    every partition first it comes, then it goes, also on close. `on_lost` (without one: `on_revoked`) is told when partitions
-    are gone already; nothing is committed then. Seeking is allowed in `on_assigned`.
+    `on_assigned`, `on_revoked` and `on_lost` are called with this consumer and a list of partitions, in the iterating thread:
+    every partition is first assigned, then revoked or lost, also on close. `on_lost` (without one: `on_revoked`) is called when
+    partitions are already lost; nothing is committed then. Seeking is allowed in `on_assigned`.
     """
     if not isinstance(group, str) or not group:
         raise Invalid("group is the name of a consumer group", 'write it like group="billing"')

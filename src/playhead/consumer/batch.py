@@ -1,4 +1,4 @@
-"""What the application works on: records, and the transaction in which their offsets move."""
+"""A batch: records, and the transaction that commits their offsets."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -19,13 +19,14 @@ class State(Enum):
     BUSY = "has a transaction open"
     ROLLED_BACK = "was rolled back, and will be delivered again"
     COMMITTED = "is committed"
-    ABANDONED = "was abandoned: its partitions went to another consumer, or the consumer was closed"
+    ABANDONED = "was abandoned: its partitions moved to another consumer, or the consumer was closed"
 
 
 class Batch:
     """Records of one or several partitions, in order within each, all of one assignment.
 
-    `ranges` is what they cover: the offsets move to its ends. Holes in it (markers, aborted and compacted records) are no losses.
+    `ranges` is what they cover: a commit moves the offsets to its ends. Gaps in it (markers, aborted and compacted records)
+    are not losses.
     """
 
     def __init__(
@@ -47,12 +48,12 @@ class Batch:
         """Everything done in the block and the offsets of this batch commit together when it ends.
 
         An exception rolls both back and the batch is delivered again. `TakenOver` (a `playhead.errors.Fenced`) is raised at the
-        end of the block when another consumer or an operator moved one of the positions meanwhile; then nothing was committed.
+        end of the block when another consumer or an operator moved one of the positions; then nothing was committed.
         """
         return self._transact(self)
 
     def commit(self) -> None:
-        """Moves the offsets of this batch without any rows: it is dealt with, or of no interest."""
+        """Commits the offsets of this batch without any rows: it is finished, or skipped."""
         self._finish(self)
 
     @property

@@ -1,8 +1,8 @@
-"""The loop around a consumer: batches out, positions in order, partitions that come and go in between.
+"""The consumer loop: returns batches, commits positions and handles rebalances.
 
-Everything happens in the thread that iterates. A batch is settled before the next poll, and partitions come and go inside polls
-only, so a rebalance never meets a half-finished batch: it is either committed or will be delivered again, to whoever has the
-partition then.
+Everything happens in the thread that iterates. A batch is settled before the next poll, and partitions are assigned and revoked
+only inside polls. So a rebalance never interrupts a half-finished batch: it is either committed, or delivered again to the next
+owner of the partition.
 """
 
 import logging
@@ -33,7 +33,7 @@ _log = logging.getLogger("playhead.consumer")
 
 
 class Batches:
-    """An iterator of batches, to be used in a `with` block and by one thread. Made by `playhead.consume`."""
+    """An iterator of batches, to be used in a `with` block and by one thread. Created by `playhead.consume`."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -46,11 +46,11 @@ class Batches:
         self._in_hook = False
         self._next_beat = 0.0
 
-    # Life
+    # Open and close
 
     def __enter__(self) -> Self:
         if self._open is not None:
-            raise Refused("this consumer is open already", "make another one with playhead.consume")
+            raise Refused("this consumer is open already", "create another one with playhead.consume")
         options = self._options
         with ExitStack() as parts:
             self._admin = parts.enter_context(Admin(options.client, Deadline(options.timeout_seconds)))
@@ -58,7 +58,7 @@ class Batches:
                 get_topic(self._admin, topic, Deadline(options.timeout_seconds))
             publisher = self._make_keeper(parts)
             policy = StartPolicy(options.start, options.out_of_range)
-            self._owned = Owned(self._keeper, policy, self._ask, options.session_seconds)
+            self._owned = Owned(self._keeper, policy, self._bounds, options.session_seconds)
             self._member = Member(options.client, options.member_settings(), self)
             parts.callback(self._member.close)
             if publisher is not None:
@@ -68,7 +68,7 @@ class Batches:
         return self
 
     def _make_keeper(self, parts: ExitStack) -> KafkaKeeper | None:
-        """Returns whoever of the keepers commits to Kafka and needs the member for it."""
+        """Returns the keeper that commits to Kafka and needs the member for it."""
         options = self._options
         if options.store is None:
             kafka = KafkaKeeper(options.commit or "sync", options.timeout_seconds)
@@ -88,7 +88,7 @@ class Batches:
         self.close()
 
     def close(self) -> None:
-        """Leaves the group: partitions are revoked, hooks called, what is finished is committed. An open batch is not."""
+        """Leaves the group: partitions are revoked, hooks called, finished batches committed. An open batch is not."""
         if self._in_hook:
             raise Refused("a consumer cannot be closed by its own hook", "batches.stop() ends the iteration")
         parts, self._open = self._open, None
@@ -96,7 +96,7 @@ class Batches:
             parts.close()
 
     def stop(self) -> None:
-        """Ends the iteration at the next turn. For signal handlers, hooks and other threads."""
+        """Ends the iteration at the next step. For signal handlers, hooks and other threads."""
         self._stopped = True
 
     # Iteration
@@ -112,7 +112,7 @@ class Batches:
         self._settle()
         idle_since = time.monotonic()
         while not self._stopped:
-            self._look_after()
+            self._maintain()
             polled = self._poll()
             batch = self._take(polled)
             if batch is not None:
@@ -131,7 +131,7 @@ class Batches:
             raise self._broken
 
     def _settle(self) -> None:
-        """The batch before: in Kafka's modes asking for the next one means it is finished; with a store it must be said."""
+        """Without a store, the request for the next batch finishes the previous one. With a store, the application must."""
         batch = self._batch
         if batch is not None and batch._state is State.BUSY:
             raise Refused(
@@ -145,7 +145,7 @@ class Batches:
         self._owned.given_back(batch.ranges)
         raise Refused(
             "the last batch was neither committed nor rolled back",
-            "use `with batch.transaction() as tx:`, or batch.commit() to pass it over; going on delivers it again",
+            "use `with batch.transaction() as tx:`, or batch.commit() to skip it; the next iteration delivers it again",
         )
 
     def _settle_quietly(self) -> None:
@@ -162,7 +162,7 @@ class Batches:
                 owned.rewind.clear()
             polled = self._member.poll(self._options.max_records, POLL_SECONDS)
         except BaseException:
-            owned.rewind.update(owned.places)  # whatever was fetched on the way is lost: it must be asked for again
+            owned.rewind.update(owned.places)  # what was fetched so far is lost: it must be fetched again
             raise
         if polled.rebalanced:
             owned.rewind.update(owned.places)
@@ -185,9 +185,9 @@ class Batches:
         waited = time.monotonic() - since
         return waited > limit if self._was_assigned else waited > limit + self._options.timeout_seconds
 
-    # Looking after what is ours
+    # Heartbeats and checks
 
-    def _look_after(self) -> None:
+    def _maintain(self) -> None:
         self._keeper.tend()
         if time.monotonic() >= self._next_beat:
             self._next_beat = time.monotonic() + BEAT_SECONDS
@@ -195,12 +195,12 @@ class Batches:
             if kept is not None:
                 self._owned.compare(kept)
                 self._pause_astray()
-            self._check_incarnations()
-        with _patience():  # those astray stay so until the next turn
+            self._check_topic_ids()
+        with _ignore_temporary():  # astray partitions are retried in the next iteration
             found = self._owned.find_again()
             self._member.resume(found)
             for place in found:
-                _log.info("%s goes on at offset %d", place, self._owned.places[place].position)
+                _log.info("%s continues at offset %d", place, self._owned.places[place].position)
 
     def _doubt(self, places: Iterable[TopicPartition]) -> None:
         self._owned.doubt(places)
@@ -210,16 +210,16 @@ class Batches:
         if self._owned.astray and self._open is not None:
             self._member.pause(self._owned.astray)
 
-    def _check_incarnations(self) -> None:
-        """Kafka's clients follow the name of a topic: one made again is read on from the old offset without a word."""
+    def _check_topic_ids(self) -> None:
+        """Kafka's clients follow the topic name: a recreated topic is read from the old offset without an error."""
         known = {place.topic: at.topic_id for place, at in self._owned.places.items()}
         for topic, topic_id in known.items():
-            with _patience():
+            with _ignore_temporary():
                 found = get_topic_id(self._admin, topic, self._options.timeout_seconds)
                 if found != topic_id:
                     raise Refused(
-                        f"the topic {topic} was deleted and made again while it was read",
-                        f"set new positions for group {self._options.group}; the offsets of the old topic mean nothing here",
+                        f"the topic {topic} was deleted and recreated while it was read",
+                        f"set new positions for group {self._options.group}; the offsets of the old topic are not valid here",
                     )
 
     def _finish_quiet(self) -> None:
@@ -243,7 +243,7 @@ class Batches:
         if self._table is None:
             raise Refused(
                 "the offsets of this consumer are kept in Kafka: there is no database to open a transaction in",
-                'store="postgresql://..." or "sqlite:///..." keeps them beside your rows',
+                'store="postgresql://..." or "sqlite:///..." keeps them with your rows',
             )
         batch._begin()
         try:
@@ -257,7 +257,7 @@ class Batches:
 
     def _finish(self, batch: Batch) -> None:
         batch._begin()
-        if self._table is None:  # it is finished, whatever becomes of the commit
+        if self._table is None:  # it is finished, even if the commit fails
             batch._state = State.COMMITTED
             self._committed(batch._steps)
             self._keeper.finish(batch._steps)
@@ -278,10 +278,10 @@ class Batches:
     def _undo(self, batch: Batch, error: BaseException) -> None:
         batch._state = State.ROLLED_BACK
         self._owned.given_back(batch.ranges)
-        if isinstance(error, PlayheadError):  # the store refused, or did not answer: it knows where we are, we do not
+        if isinstance(error, PlayheadError):  # the store refused, or did not answer: only the store knows the position
             self._doubt(step.place for step in batch._steps)
 
-    # Partitions come and go: called by the member, inside its poll and close
+    # Assignment: called by the member, inside its poll and close
 
     def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         try:
@@ -289,7 +289,7 @@ class Batches:
             self._was_assigned = True
             self._call(self._options.hooks.on_assigned, partitions)
         except BaseException as error:
-            self._broken = error  # without a position nothing can go on
+            self._broken = error  # without a position the consumer cannot continue
             raise
         return {place: self._owned.places[place].position for place in partitions}
 
@@ -308,7 +308,7 @@ class Batches:
             self._call(self._options.hooks.on_lost or self._options.hooks.on_revoked, partitions)
 
     def _abandon(self, partitions: Sequence[TopicPartition]) -> None:
-        """A batch is settled before every poll; one that is open now was left open by the application, which is closing."""
+        """A batch is settled before every poll. If one is open now, the application is closing without finishing it."""
         if self._batch is not None and self._batch._state is State.OPEN:
             self._batch._state = State.ABANDONED
         self._owned.drop(partitions)
@@ -331,22 +331,22 @@ class Batches:
         return self._owned.positions() if self._open is not None else {}
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """The next batch begins there. The stored offset follows with the next commit; until then a restart forgets this."""
+        """The next batch starts there. The stored offset changes with the next commit; a restart before that ignores the seek."""
         place = TopicPartition(topic, partition)
         self._require(place)
         if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
             raise Invalid(f"{offset!r} is not an offset")
-        self._owned.move({place: self._owned.policy.within(place, offset, self._ask([place])[place])})
+        self._owned.move({place: self._owned.policy.within(place, offset, self._bounds([place])[place])})
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """To the first record of these partitions, or of all that are assigned."""
         places = self._chosen(partitions)
-        self._owned.move({place: bounds.first for place, bounds in self._ask(places).items()})
+        self._owned.move({place: bounds.first for place, bounds in self._bounds(places).items()})
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Behind the last record of these partitions, or of all that are assigned; before records that are not decided."""
+        """After the last record of these partitions, or of all that are assigned; before open transactions."""
         places = self._chosen(partitions)
-        self._owned.move({place: bounds.end for place, bounds in self._ask(places).items()})
+        self._owned.move({place: bounds.end for place, bounds in self._bounds(places).items()})
 
     def seek_to_time(self, moment: datetime, *partitions: TopicPartition) -> None:
         """To the first record with this time or a later one; to the end where there is none."""
@@ -355,7 +355,7 @@ class Batches:
                 f"{moment!r} is not a time with its zone", "write it like datetime(2026, 1, 31, 12, tzinfo=UTC)"
             )
         places = self._chosen(partitions)
-        bounds = self._ask(places)
+        bounds = self._bounds(places)
         at = self._member.offsets_at(places, int(moment.timestamp() * 1000), self._options.timeout_seconds)
         self._owned.move({p: bounds[p].end if (found := at[p]) is None else found for p in places})
 
@@ -371,16 +371,16 @@ class Batches:
 
     def _require(self, place: TopicPartition) -> None:
         if place not in self.assignment:
-            raise Refused(f"{place} is not assigned to this consumer", "only partitions of `assignment` can be sought")
+            raise Refused(f"{place} is not assigned to this consumer", "only partitions of `assignment` are allowed")
 
-    def _ask(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    def _bounds(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
         options = self._options
         return list_bounds(self._admin, places, options.timeout_seconds, committed_only=options.committed_only)
 
 
 @contextmanager
-def _patience() -> Iterator[None]:
-    """Brokers restart: what passes by itself is asked again in a later turn."""
+def _ignore_temporary() -> Iterator[None]:
+    """Ignores temporary errors, e.g. while brokers restart. They are retried in a later iteration."""
     try:
         yield
     except PlayheadError as error:

@@ -1,4 +1,4 @@
-"""What Kafka has of the partitions we read: the incarnation of their topic, their first and their last offset."""
+"""The topic id and the first and last offset of the partitions we read."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from playhead.kafka.client import Admin
 from playhead.kafka.topics import get_topic, topic_ends
 from playhead.model import Deadline, TopicPartition
 
-_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # zeros: a broker that knows no topic ids
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # zeros: the broker does not support topic ids
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """`end` is where a reader stops for now: before undecided records if it reads committed ones only."""
+    """`end`: where a reader stops for now. With read_committed that is before open transactions."""
 
     topic_id: str
     first: int
@@ -26,7 +26,7 @@ class Bounds:
 def list_bounds(
     admin: Admin, places: Iterable[TopicPartition], seconds: float, *, committed_only: bool
 ) -> dict[TopicPartition, Bounds]:
-    """Of every partition asked for; `NotFound` when its topic is gone."""
+    """Of every requested partition; `NotFound` if its topic does not exist."""
     by_topic: dict[str, list[int]] = {}
     for place in places:
         by_topic.setdefault(place.topic, []).append(place.partition)
@@ -41,6 +41,6 @@ def list_bounds(
 
 
 def get_topic_id(admin: Admin, topic: str, seconds: float) -> str:
-    """Empty where the broker does not tell it."""
+    """Empty if the broker does not report it."""
     topic_id = get_topic(admin, topic, Deadline(seconds)).id
     return "" if topic_id == _NO_ID else topic_id

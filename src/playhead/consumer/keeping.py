@@ -1,7 +1,7 @@
-"""Where the offsets of a consumer are kept: behind one protocol, in Kafka (here) or in a table (`table.py`).
+"""Stores for the offsets of a consumer, with one protocol: in Kafka (here) or in a table (`table.py`).
 
-A keeper knows the next offset of each partition and moves it when a batch is finished. The one in Kafka has the promises of
-Kafka: at least once. A commit there is no fence, so a member that lost its partitions may still commit; only the table refuses.
+A keeper holds the next offset of each partition and moves it when a batch is finished. The keeper in Kafka guarantees at least
+once. A commit there is not fenced: a member that lost its partitions may still commit. Only the table refuses that.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,19 +13,19 @@ from playhead.model import TopicPartition
 
 
 class TakenOver(Fenced):
-    """Somebody else moved or took the position meanwhile; the batch was not committed. Go on: the consumer reads it again."""
+    """Another process moved or claimed the position; the batch was not committed. Continue: the consumer reads it again."""
 
     def __init__(self, place: TopicPartition, how: str) -> None:
         Refused.__init__(
             self,
-            f"the position of {place} is no longer ours to move: {how}",
-            "nothing of this batch was committed; going on reads the stored position again",
+            f"the position of {place} can no longer be moved by this consumer: {how}",
+            "nothing of this batch was committed; the next iteration reads the stored position again",
         )
         self.place = place
 
 
 class Beginning(NamedTuple):
-    """For a partition without a stored offset: where to begin; None: it must have one."""
+    """For a partition without a stored offset: where to start; None: it must have one."""
 
     topic_id: str
     offset: int | None
@@ -49,7 +49,7 @@ class Keeper(Protocol):
     def claim(
         self, wanted: Mapping[TopicPartition, Beginning], *, polite: bool = False
     ) -> dict[TopicPartition, KeptOffset]:
-        """Takes these partitions over and tells where they stand. Polite: leaves those that another live consumer holds."""
+        """Claims these partitions and returns their offsets. `polite`: skips those that another live consumer holds."""
         ...
 
     def finish(self, steps: Sequence[KeptStep]) -> None:
@@ -57,15 +57,15 @@ class Keeper(Protocol):
         ...
 
     def tend(self) -> None:
-        """Once in every turn: sends what waits to be sent, and raises what went wrong in the background."""
+        """Called in every iteration: sends pending commits, and raises errors of the background."""
         ...
 
     def beat(self) -> dict[TopicPartition, KeptOffset] | None:
-        """A sign of life; what is still ours, or None where nobody else could have taken it."""
+        """Writes a heartbeat. Returns what is still ours, or None if no other consumer can take it."""
         ...
 
     def revoked(self, places: Collection[TopicPartition]) -> None:
-        """The last moment to commit what is finished."""
+        """The last chance to commit what is finished."""
         ...
 
     def lost(self, places: Collection[TopicPartition]) -> None:
@@ -77,8 +77,8 @@ class KafkaKeeper:
     """The group's committed offsets.
 
     `sync`: each batch is committed when it is finished, and waited for. `async`: sent and not waited for. `auto`: handed to
-    librdkafka, which commits every `auto.commit.interval.ms`. Whatever is finished and not known to be committed is committed
-    once more, waited for, before partitions are given away.
+    librdkafka, which commits every `auto.commit.interval.ms`. Finished offsets without a confirmed commit are committed again,
+    and waited for, before partitions are revoked.
     """
 
     def __init__(self, mode: str, seconds: float) -> None:
@@ -94,13 +94,13 @@ class KafkaKeeper:
     @property
     def member(self) -> Member:
         if self._member is None:
-            raise RuntimeError("this keeper was not given its member")
+            raise RuntimeError("this keeper has no member")
         return self._member
 
     def claim(
         self, wanted: Mapping[TopicPartition, Beginning], *, polite: bool = False
     ) -> dict[TopicPartition, KeptOffset]:
-        del polite  # nothing is held in Kafka that could be left to another
+        del polite  # a claim in Kafka excludes no other consumer
         committed = self.member.committed(wanted, self._seconds)
         kept = {}
         for place, beginning in wanted.items():
@@ -143,4 +143,4 @@ class KafkaKeeper:
 
 
 def no_offset(place: TopicPartition) -> PlayheadError:
-    return NotFound("stored offset of", str(place), hint='start="earliest" or "latest" says where to begin without one')
+    return NotFound("stored offset of", str(place), hint='start="earliest" or "latest" sets where to start without one')

@@ -1,7 +1,7 @@
-"""What an application asked for, checked before anything is opened.
+"""The options of an application, checked before anything is opened.
 
 Settings of Kafka clients may have Java's or librdkafka's names. Those that decide where a consumer reads from and what it
-commits are not settings here but arguments, and are refused with the name of the argument.
+commits are arguments here. As settings they are refused, with the name of the argument.
 """
 
 import re
@@ -23,7 +23,7 @@ STARTS = ("earliest", "latest", "none")
 OUT_OF_RANGE = ("error", "earliest", "latest")
 LARGEST_BATCH = 1_000_000  # librdkafka's own limit
 DEFAULT_SESSION_MS, DEFAULT_MAX_POLL_MS = 45_000, 300_000
-# About the membership itself: meant for this consumer alone, not for the admin client beside it.
+# Settings of the membership: only for this consumer, not for its admin client.
 MEMBERSHIP = frozenset(
     {
         "auto.commit.interval.ms",
@@ -92,11 +92,11 @@ class Options:
         return any(topic.startswith("^") for topic in self.topics)
 
     def member_settings(self) -> dict[str, Setting]:
-        """librdkafka's words for all of this."""
+        """All options as librdkafka settings."""
         settings: dict[str, Setting] = {"isolation.level": "read_committed"}
         if self.membership.get("group.protocol") != "consumer":
             settings["partition.assignment.strategy"] = "cooperative-sticky"
-            # librdkafka lets a session end before its first heartbeat if only the session is made shorter.
+            # If only the session is made shorter, librdkafka lets it expire before its first heartbeat.
             settings["heartbeat.interval.ms"] = min(3000, int(self.session_seconds * 1000) // 3)
         return {
             **settings,
@@ -105,7 +105,7 @@ class Options:
             "enable.auto.commit": self.commit == "auto",
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
-            "auto.offset.reset": "error",  # where to begin is decided here, never by the client on its own
+            "auto.offset.reset": "error",  # the start is decided here, never by the client
         }
 
 
@@ -126,7 +126,7 @@ def check_topics(topics: object) -> tuple[str, ...]:
 def check_keeping(store: str | None, commit: str | None, *, publish: bool) -> "Address | None":
     if store is None and commit is None:
         raise Invalid(
-            "nobody keeps the offsets",
+            "neither store= nor commit= is given: the offsets have no place",
             'store="postgresql://..." or "sqlite:///..." for exactly once, or commit="sync" to keep them in Kafka',
         )
     if store is not None and commit is not None:
@@ -145,7 +145,7 @@ def check_keeping(store: str | None, commit: str | None, *, publish: bool) -> "A
 
 
 def split_settings(settings: Mapping[str, Setting]) -> tuple[dict[str, Setting], dict[str, str]]:
-    """Those of the membership, and the rest as flags of a context."""
+    """The settings of the membership, and the rest as flags of a context."""
     membership: dict[str, Setting] = {}
     flags: dict[str, str] = {}
     for name, value in settings.items():
@@ -164,7 +164,7 @@ def split_settings(settings: Mapping[str, Setting]) -> tuple[dict[str, Setting],
 def client_of(
     context: Context | str | None, bootstrap_servers: str | None, flags: dict[str, str]
 ) -> tuple[ClientSettings, float]:
-    """How to reach Kafka, and the patience for one question."""
+    """The client settings for Kafka, and the timeout of one request."""
     if bootstrap_servers is not None:
         flags = {**flags, "bootstrap-servers": bootstrap_servers}
     if isinstance(context, Context):

@@ -1,8 +1,8 @@
-"""The partitions this consumer has, and where it stands in each.
+"""The partitions of this consumer, and its position in each.
 
-Every place carries the stored offset it was claimed at and the next offset to deliver. Records are only taken in order from that
-position, so whatever a rebalance or a rewind left in the client's queues falls through. A place that the store no longer confirms
-is astray: its records are left alone until the store has been read again.
+Every place has the stored offset at which it was claimed and the next offset to deliver. Records are taken only in order from
+that position, so leftovers of a rebalance or a rewind in the client's queues are skipped. A place that the store no longer
+confirms is astray: its records are not delivered until the store has been read again.
 """
 
 import time
@@ -15,17 +15,17 @@ from playhead.errors import Refused
 from playhead.kafka.member import Polled, Record
 from playhead.model import OffsetRange, TopicPartition
 
-RETRY_SECONDS = 0.3  # a poll lies in between, so that Kafka can tell first that a partition is no longer ours
+RETRY_SECONDS = 0.3  # a poll comes in between, so that Kafka can revoke the partition first
 
 Ask = Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, Bounds]]
 
 
 @dataclass(slots=True)
 class ReadPosition:
-    """`kept`: what the store holds. `position`: the next offset to deliver. `seen`: up to here nothing is left to deliver.
+    """`kept`: the stored offset. `position`: the next offset to deliver. `seen`: up to here nothing is left to deliver.
 
-    `settled`: the last thing that happened here was a commit, not a seek; only then an end that was seen is believed. A seek
-    should outdate every older event of the client, but to believe one that it forgot would lose records.
+    `settled`: the last action here was a commit, not a seek. Only then a reported end of the log counts. A seek should discard
+    every older event of the client, but a stale event would lose records.
     """
 
     topic_id: str
@@ -38,7 +38,7 @@ class ReadPosition:
 
 @dataclass(frozen=True, slots=True)
 class StartPolicy:
-    """Where to begin without a stored offset, and what to do with one that Kafka no longer (or not yet) has."""
+    """Where to start without a stored offset, and what to do with one that Kafka no longer (or not yet) has."""
 
     start: str
     out_of_range: str
@@ -52,10 +52,10 @@ class StartPolicy:
             return offset
         if self.out_of_range == "error":
             below = offset < bounds.first
-            where = f"before the log start {bounds.first}" if below else f"behind the end {bounds.high}"
-            why = "records were deleted before they were read" if below else "the topic lost records, or was made again"
+            where = f"before the log start {bounds.first}" if below else f"after the end {bounds.high}"
+            why = "records were deleted before they were read" if below else "the topic lost records, or was recreated"
             raise Refused(
-                f"offset {offset} of {place} lies {where}: {why}",
+                f"offset {offset} of {place} is {where}: {why}",
                 'set a position by hand, or choose out_of_range="earliest" or "latest"',
             )
         return bounds.first if self.out_of_range == "earliest" else bounds.end
@@ -72,10 +72,10 @@ class Owned:
         self._patience_seconds = patience_seconds
         self._retry_at = 0.0
 
-    # Coming and going
+    # Assignment
 
     def add(self, partitions: Collection[TopicPartition]) -> None:
-        """They are ours now: claimed, whoever had them before."""
+        """Claims the assigned partitions, whether or not another consumer held them."""
         self.drop(partitions)
         self._place(partitions, polite=False)
 
@@ -98,14 +98,14 @@ class Owned:
                 self._retry_at = time.monotonic() + RETRY_SECONDS
 
     def compare(self, kept: Mapping[TopicPartition, KeptOffset]) -> None:
-        """What is stored now; whatever differs is astray."""
+        """`kept` is what is stored now. Places that differ are astray."""
         self.doubt(place for place, at in self.places.items() if kept.get(place) != KeptOffset(at.kept, at.epoch))
 
     def find_again(self) -> list[TopicPartition]:
-        """Reads the store for those astray; the answer are those that can go on.
+        """Reads the store for the astray partitions. Returns those that can continue.
 
-        A partition that another live consumer holds is left to it: Kafka will soon tell that it is no longer ours. If Kafka
-        has not done so after a whole session, it is the other one who is wrong, and we claim it.
+        A partition that another live consumer holds is left to it: Kafka will soon revoke it here. If Kafka has not done so
+        after a whole session, the other consumer is wrong, and we claim the partition.
         """
         if not self._astray or time.monotonic() < self._retry_at:
             return []
@@ -131,7 +131,7 @@ class Owned:
             self.rewind.add(place)
         return list(kept)
 
-    # Reading on
+    # Reading
 
     def positions(self) -> dict[TopicPartition, int]:
         return {place: at.position for place, at in self.places.items()}
@@ -144,7 +144,7 @@ class Owned:
             self.rewind.add(place)
 
     def take(self, polled: Polled) -> tuple[list[Record], list[OffsetRange], list[KeptStep]]:
-        """The records that continue where we stand, their ranges, and the steps that finish them. Nothing moves yet."""
+        """The records that continue at our positions, their ranges, and the steps that finish them. No position moves yet."""
         ends: dict[TopicPartition, int] = {}
         records: list[Record] = []
         for record in polled.records:
@@ -177,12 +177,12 @@ class Owned:
                 at.settled = True
 
     def given_back(self, ranges: Iterable[OffsetRange]) -> None:
-        """Delivered and not committed: to be delivered again."""
+        """Delivered but not committed: will be delivered again."""
         starts = {TopicPartition(item.topic, item.partition): item.start for item in ranges}
         self.move({place: start for place, start in starts.items() if place in self.places})
 
     def quiet_steps(self) -> list[KeptStep]:
-        """Where we are at the end and only markers of transactions lie behind the last record: nothing to process there."""
+        """Steps over transaction markers after the last record, if we are at the end: nothing to process there."""
         return [
             KeptStep(place, at.epoch, at.kept, at.seen)
             for place, at in self.places.items()

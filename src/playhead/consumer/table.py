@@ -1,9 +1,9 @@
-"""Offsets in a table beside the application's own rows: exactly once.
+"""Offsets in a table next to the application's own rows: exactly once.
 
-The order that makes it so: claim the rows when partitions come (the epoch goes up, so whoever had them can move nothing more),
-read from the stored offset, and in one transaction write the results and move the offset from what was claimed. A refused move
-rolls everything back. The move is the last statement of the transaction, so that the row is locked for an instant only and a
-member that falls asleep inside its transaction does not keep the next one from claiming.
+The order is essential. First claim the rows when partitions are assigned: the epoch increases, so the previous owner can no
+longer move them. Then read from the stored offset. In one transaction write the results and move the offset from the claimed
+one. A refused move rolls everything back. The move is the last statement of the transaction, so that the row is locked only
+briefly and a member that hangs inside its transaction does not block the next claim.
 """
 
 import os
@@ -23,7 +23,7 @@ from playhead.sql.transaction import Connection, Transaction
 
 
 class TableKeeper:
-    """`publisher` tells Kafka's group about the progress, for tools that show lag; it is never asked where we are."""
+    """`publisher` commits the progress to the Kafka group, for tools that show lag. It is never read back."""
 
     def __init__(
         self, address: Address, group: str, seconds: float, max_poll_seconds: float, publisher: KafkaKeeper | None
@@ -37,7 +37,7 @@ class TableKeeper:
         self._doing = f"keeping offsets in {address.shown.removeprefix('sql+')}"
 
     def open(self) -> None:
-        """Makes the table if need be, so that a wrong address shows before the group is joined."""
+        """Creates the table if needed, so that a wrong address fails before the group is joined."""
         with self._database.transaction(self._doing) as connection, translated(self._doing):
             self._table.ensure(connection)
 
@@ -52,7 +52,7 @@ class TableKeeper:
                 if row is None and not (polite and self._exists(connection, place)):
                     raise no_offset(place)
                 if row is not None:
-                    _check_incarnation(row, beginning.topic_id)
+                    _check_topic_id(row, beginning.topic_id)
         return {place: KeptOffset(row.next_offset, row.epoch) for place, row in rows.items()}
 
     @contextmanager
@@ -69,7 +69,7 @@ class TableKeeper:
             pass
 
     def publish(self, steps: Sequence[KeptStep]) -> None:
-        """Told when steps are committed; sent to Kafka in the next turn, for this one is done."""
+        """Called after steps are committed. They are sent to Kafka in the next iteration."""
         if self._publisher is not None:
             self._publisher.finish(steps)
 
@@ -96,7 +96,7 @@ class TableKeeper:
         self._database.close()
 
     def _release(self, places: Collection[TopicPartition]) -> None:
-        # Only a courtesy to people who want to edit: unreleased, the lease lapses by itself.
+        # Optional: operators can edit at once. Without a release, the lease expires by itself.
         with (
             suppress(Unreachable, Busy),
             self._database.transaction(self._doing) as connection,
@@ -113,7 +113,7 @@ class TableKeeper:
 
     def _why(self, row: OffsetRow | None) -> str:
         if row is None:
-            return "it was forgotten by hand"
+            return "it was deleted by an operator"
         if row.holder not in (None, self.holder):
             return f"{row.holder} has taken it over"
         return f"{row.written_by} set it to {row.next_offset}"
@@ -122,9 +122,9 @@ class TableKeeper:
         return bool(self._table.locked(connection, self._group, [place]))
 
 
-def _check_incarnation(row: OffsetRow, topic_id: str) -> None:
+def _check_topic_id(row: OffsetRow, topic_id: str) -> None:
     if row.topic_id and topic_id and row.topic_id != topic_id:
         raise Refused(
-            f"the topic {row.topic} was deleted and made again: offset {row.next_offset} of {row.place} means nothing in it",
+            f"the topic {row.topic} was deleted and recreated: offset {row.next_offset} of {row.place} is not valid in it",
             f"set a new position for group {row.owner} (playhead offsets set or delete), which accepts the new topic",
         )

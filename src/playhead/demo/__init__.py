@@ -1,21 +1,22 @@
-"""The demo: every step is a command of Playhead, run as a user would, on the real parts of the lab.
+"""The demo: runs Playhead commands on the real parts of the lab.
 
-What is claimed is checked: the demo fails loudly when Kafka's own console consumer, pyarrow or psql show anything else.
+Every claim is checked: the demo fails if Kafka's console consumer, pyarrow or psql show anything else.
 """
 
 from playhead.demo.lake import LakeAct
 from playhead.demo.positions import PositionsAct
 from playhead.demo.stage import Say, Stage, ledger_of
-from playhead.demo.tables import TablesAct
+from playhead.demo.tables import ROWS, TablesAct
 from playhead.lab import Lab
 
 __all__ = ["ledger_of", "run_demo"]
 
 
-def run_demo(lab: Lab, say: Say) -> None:
+def run_demo(lab: Lab, say: Say, rows: int = ROWS) -> None:
+    """`rows`: in each of the tables that go through Spark."""
     PositionsAct(Stage(lab, say, 120)).run()
     if lab.options.postgres:
-        TablesAct(Stage(lab, say, 600)).run()
-        LakeAct(Stage(lab, say, 600)).run()
+        TablesAct(Stage(lab, say, 600), rows).run()
+        LakeAct(Stage(lab, say, 600), rows).run()
     else:
-        say("The tables on Spark are left out: this lab has no PostgreSQL.\n")
+        say("Skipped the tables on Spark: this lab has no PostgreSQL.\n")

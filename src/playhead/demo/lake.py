@@ -1,15 +1,15 @@
-"""The third act: the topics of the second one as Parquet files and as tables of another database, killed and run again."""
+"""Part 3: the topics of part 2 become Parquet files and tables of another database. The run is killed and repeated."""
 
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from playhead.demo.stage import Stage
-from playhead.demo.tables import TABLES
+from playhead.demo.tables import ROWS, TABLES
 from playhead.errors import PlayheadError
 
 NAMES = ("demo_lake", "demo_copies")
-DATABASE, OFFSETS_PER_STEP = "demo_copies", 40_000
+DATABASE = "demo_copies"
 FILE = """\
 common:
   topics: {topics}
@@ -22,7 +22,7 @@ connectors:
       connector.class: io.confluent.connect.s3.S3SinkConnector
       store.url: {lake}
       format.class: io.confluent.connect.s3.format.parquet.ParquetFormat
-      flush.size: 20000
+      flush.size: {flush_size}
   demo_copies:
     engine: spark
     config:
@@ -35,8 +35,9 @@ connectors:
 
 
 class LakeAct:
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, rows: int = ROWS) -> None:
         self.stage = stage
+        self.rows = rows
         self.lab = stage.lab
         self.say = stage.say
         self.file = stage.folder / "lake.yaml"
@@ -44,31 +45,37 @@ class LakeAct:
 
     def run(self) -> None:
         self.clear()
-        self.say("5. Those topics become Parquet files and tables of another database:")
+        self.say("5. Write those topics to Parquet files and to tables of another database:")
         for line in self.file.read_text().splitlines():
             self.say(f"     {line}")
-        words = ("run", str(self.file), "--chunk-rows", str(OFFSETS_PER_STEP))
+        words = ("run", str(self.file), "--chunk-rows", str(2 * self._flush_size))
         self.stage.kill_in_the_middle(words, lambda: len(self.files()) > len(TABLES))
-        self.say("   The same command again: what was begun is finished as it was begun.")
+        self.say("   Run the same command again: it finishes the interrupted steps with the same offsets.")
         self.stage.playhead("run", str(self.file))
         for table in TABLES:
             self.expect(f"demo_{table}")
-        self.say("   nothing lost, nothing doubled.\n")
+        self.say("   Nothing lost, nothing duplicated.\n")
 
     def clear(self) -> None:
-        """What an earlier demo delivered is of topics that are gone."""
+        """Removes what an earlier demo delivered: its topics no longer exist."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        if "demo_lake" in self.stage.told("offsets", "list", "-o", "name"):
-            self.stage.told("offsets", "delete", "demo_lake", "--all", "--execute")
-        known = self.stage.told("groups", "list", "-o", "name")
+        if "demo_lake" in self.stage.output_of("offsets", "list", "-o", "name"):
+            self.stage.output_of("offsets", "delete", "demo_lake", "--all", "--execute")
+        known = self.stage.output_of("groups", "list", "-o", "name")
         for group in {f"connect-{name}" for name in NAMES} & set(known):
-            self.stage.told("groups", "delete", group, "--execute")
+            self.stage.output_of("groups", "delete", group, "--execute")
         self.lab.psql(f"DROP DATABASE IF EXISTS {DATABASE}")
         self.lab.psql(f"CREATE DATABASE {DATABASE}")
         place = self.lab.postgres_url.partition("@")[2].partition("/")[0]
         topics = ",".join(f"demo_{table}" for table in TABLES)
         url = f"jdbc:postgresql://{place}/{DATABASE}"
-        self.file.write_text(FILE.format(topics=topics, lake=self.folder.as_uri(), url=url))
+        lake, size = self.folder.as_uri(), self._flush_size
+        self.file.write_text(FILE.format(topics=topics, lake=lake, url=url, flush_size=size))
+
+    @property
+    def _flush_size(self) -> int:
+        """Many files per topic, so that a kill finds some of them written."""
+        return self.rows // 15
 
     def files(self) -> list[Path]:
         return list((self.folder / "topics").rglob("*.parquet"))

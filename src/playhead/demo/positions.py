@@ -1,4 +1,4 @@
-"""The first act: a file source on the real Connect worker, its position seen, moved, proved and undone."""
+"""Part 1: a file source on the Connect worker. Its position is shown, moved, verified and undone."""
 
 from playhead.connect.rest import Rest
 from playhead.demo.stage import Stage
@@ -27,14 +27,14 @@ class PositionsAct:
             self.say("")
             self.move_back_one_line()
             self.expect(["alpha", "bravo", "charlie", "charlie"])
-            self.say("   exactly that line came again.\n")
-            self.regret_and_undo()
+            self.say("   Only that line was sent again.\n")
+            self.delete_and_undo()
             self.append("delta")
             self.expect(["alpha", "bravo", "charlie", "charlie", "delta"])
-            self.say("   only the new line came: the undo left nothing lost and nothing doubled.\n")
+            self.say("   Only the new line was sent: after the undo nothing is lost or duplicated.\n")
 
     def clear(self) -> None:
-        """What an earlier demo left would make this one's lines impossible to count."""
+        """Removes what an earlier demo left, so that lines can be counted."""
         try:
             self.stop()
             self.rest.delete_offsets(CONNECTOR)
@@ -66,8 +66,8 @@ class PositionsAct:
         self.playhead("offsets", "set", CONNECTOR, f"position={target}", "--stop", "--execute")
         self.await_position(self.end)
 
-    def regret_and_undo(self) -> None:
-        self.say("3. A move we regret, to the start of the file; then the undo, before anything runs.")
+    def delete_and_undo(self) -> None:
+        self.say("3. Delete the position by mistake, then undo it before the connector runs.")
         self.stop()
         self.playhead("offsets", "delete", CONNECTOR, "--execute")
         self.playhead("offsets", "undo", "--execute")
@@ -81,7 +81,7 @@ class PositionsAct:
         self.await_position(self.end)
 
     def expect(self, wanted: list[str]) -> None:
-        """Kafka's own console consumer is the judge."""
+        """Compares with Kafka's own console consumer."""
         seen = self.stage.consumed(TOPIC)
         self.say(f"   kafka-console-consumer shows: {' '.join(seen)}")
         if seen != wanted:

@@ -1,4 +1,4 @@
-"""What all acts of the demo stand on: commands in processes of their own, shown with what they print, and the judge."""
+"""Shared by all parts of the demo: runs commands in separate processes, shows their output, and reads topics back."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ Say = Callable[[str], None]
 
 
 def ledger_of(lab: Lab) -> str:
-    """The URL of the ledger of what the demo ran."""
+    """The URL of the demo's ledger."""
     return f"sqlite:///{lab.folder / 'demo' / 'ledger.db'}"
 
 
@@ -34,19 +34,19 @@ class Stage:
     def playhead(self, *words: str) -> None:
         self.say(f"   $ playhead {' '.join(words)}")
         with self.start(*words) as process:
-            told, _ = process.communicate(timeout=max(1.0, self.deadline.remaining()))
-        for line in told.splitlines():
+            output, _ = process.communicate(timeout=max(1.0, self.deadline.remaining()))
+        for line in output.splitlines():
             self.say(f"     {line}")
         if process.returncode:
             raise PlayheadError(f"playhead {' '.join(words[:2])} ended with exit code {process.returncode}")
 
-    def told(self, *words: str) -> list[str]:
-        """What a command prints, without showing it."""
+    def output_of(self, *words: str) -> list[str]:
+        """The output of a command, without showing it."""
         with self.start(*words) as process:
             return process.communicate(timeout=60)[0].splitlines()
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
-        """In a session of its own, so that it can be killed with everything it started. Its traces stay in the lab's folder."""
+        """Starts a command in its own session, so that all its processes can be killed. Its journal is in the lab's folder."""
         flags = ["--connect", ",".join(self.lab.connect_urls), "--worker-config", str(self.lab.worker_config)]
         journal = str(self.lab.folder / "journal")
         return subprocess.Popen(
@@ -64,25 +64,27 @@ class Stage:
         )
 
     def kill_in_the_middle(self, words: Sequence[str], has_begun: Callable[[], bool]) -> None:
-        """After the first of it is done, and long before the last: driver, JVM and tasks at once."""
+        """Kills driver, JVM and tasks at once, after the first step and long before the last."""
         self.say(f"   $ playhead {' '.join(words)}")
         process = self.start(*words)
         try:
             self.deadline.wait_for(lambda: has_begun() or process.poll() is not None, "the beginning of the run")
             os.killpg(process.pid, signal.SIGKILL)
         finally:
-            told, _ = process.communicate()
+            output, _ = process.communicate()
         if process.returncode != -signal.SIGKILL:
-            raise PlayheadError(f"the run was over before it could be killed: {told[-500:]}")
+            raise PlayheadError(f"the run ended before it could be killed: {output[-500:]}")
         self.say("     ... kill -9")
 
     def empty_topics(self, names: Collection[str], partitions: int) -> None:
-        """What an earlier demo left in them would make this one's records impossible to count."""
+        """Recreates topics, so that records of an earlier demo are not counted."""
         settings, deadline = ClientSettings({"bootstrap.servers": self.lab.bootstrap_servers}), self.deadline
         with Admin(settings, deadline) as admin:
             for name in set(names) & set(list_topics(admin, deadline)):
                 delete_topic(admin, name, deadline)
-            deadline.wait_for(lambda: not set(names) & set(list_topics(admin, deadline)), "deleting topics of before")
+            deadline.wait_for(
+                lambda: not set(names) & set(list_topics(admin, deadline)), "deleting the topics of an earlier demo"
+            )
             for name in names:
                 create_topic(admin, name, partitions, deadline)
 
@@ -94,5 +96,5 @@ class Stage:
 
     @property
     def user(self) -> str:
-        """Of the lab's database."""
+        """The user of the lab's database."""
         return self.lab.postgres_url.removeprefix("postgresql://").partition("@")[0]

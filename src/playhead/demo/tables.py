@@ -1,4 +1,4 @@
-"""The second act: two tables of PostgreSQL into topics on Spark, from one file, killed in the middle and run again."""
+"""Part 2: two tables of PostgreSQL are read into topics on Spark, from one file. The run is killed and repeated."""
 
 from collections import Counter
 
@@ -11,7 +11,7 @@ from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import topic_ends
 
 TABLES = ("login", "purchase")
-ROWS, MORE, CHUNK_ROWS = 300_000, 1_000, 30_000
+ROWS, MORE, CHUNKS = 300_000, 1_000, 10
 FILE = """\
 common:
   connector.class: io.confluent.connect.jdbc.JdbcSourceConnector
@@ -32,8 +32,9 @@ connectors:
 
 
 class TablesAct:
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, rows: int = ROWS) -> None:
         self.stage = stage
+        self.rows = rows
         self.lab = stage.lab
         self.say = stage.say
         self.file = stage.folder / "tables.yaml"
@@ -42,23 +43,28 @@ class TablesAct:
     def run(self) -> None:
         self.clear()
         self.fill()
-        self.say(f"4. {len(TABLES)} tables of PostgreSQL with {ROWS} rows each, and one file for the Spark engine:")
+        self.say(
+            f"4. {len(TABLES)} tables of PostgreSQL with {self.rows} rows each, and one file for the Spark engine:"
+        )
         for line in self.file.read_text().splitlines():
             self.say(f"     {line}")
-        words = ("run", str(self.file), "--chunk-rows", str(CHUNK_ROWS))
-        self.stage.kill_in_the_middle(words, lambda: self.sent() > CHUNK_ROWS)
+        chunk_rows = self.rows // CHUNKS
+        words = ("run", str(self.file), "--chunk-rows", str(chunk_rows))
+        self.stage.kill_in_the_middle(words, lambda: self.sent() > chunk_rows)
         for table in TABLES:
             self.lab.psql(f"INSERT INTO demo_{table} (who) SELECT 'new' FROM generate_series(1, {MORE})")  # noqa: S608
-        self.say(f"   {MORE} new rows in each table, and the same command again: it goes on from what is committed.")
+        self.say(
+            f"   {MORE} new rows in each table, and the same command again: it continues from the committed position."
+        )
         self.stage.playhead("run", str(self.file))
-        self.expect(ROWS + MORE)
-        self.say("   nothing lost, nothing doubled.\n")
+        self.expect(self.rows + MORE)
+        self.say("   Nothing lost, nothing duplicated.\n")
 
     def clear(self) -> None:
-        """What an earlier demo left would make this one's rows impossible to count."""
-        known = self.stage.told("offsets", "list", "-o", "name")
+        """Removes what an earlier demo left, so that rows can be counted."""
+        known = self.stage.output_of("offsets", "list", "-o", "name")
         for name in {f"demo_{table}" for table in TABLES} & set(known):
-            self.stage.told("offsets", "delete", name, "--execute")
+            self.stage.output_of("offsets", "delete", name, "--execute")
         self.stage.empty_topics([f"demo_{table}" for table in TABLES], 2)
 
     def fill(self) -> None:
@@ -68,7 +74,7 @@ class TablesAct:
             self.lab.psql(f"DROP TABLE IF EXISTS demo_{table}")
             self.lab.psql(f"CREATE TABLE demo_{table} (id bigserial PRIMARY KEY, who text, at timestamp DEFAULT now())")
             self.lab.psql(
-                f"INSERT INTO demo_{table} (who) SELECT md5(i::text) FROM generate_series(1, {ROWS}) i"  # noqa: S608
+                f"INSERT INTO demo_{table} (who) SELECT md5(i::text) FROM generate_series(1, {self.rows}) i"  # noqa: S608
             )
 
     def sent(self) -> int:

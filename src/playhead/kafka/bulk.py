@@ -1,7 +1,7 @@
-"""Many records in one transaction, as fast as one process can hand them to librdkafka.
+"""Many records in one transaction, as fast as one process can pass them to librdkafka.
 
-One call of Python per record is the price of the library; everything else is per batch. Where the records went is learnt from
-the first and the last of each partition: the partitions are chosen here, and within one of them the broker keeps the order.
+The library needs one Python call per record; everything else is done per batch. Only the first and the last record of each
+partition report their offset. That is enough: we choose the partitions, and the broker keeps the order within a partition.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ Keyed = tuple[bytes | None, bytes | None, int]  # value, key, partition
 
 
 class BulkProducer(TransactionalProducer):
-    """`ranges`: partition -> first and last offset of what was sent there, whole once `flush` has returned."""
+    """`ranges`: partition -> first and last offset of what was sent there. Complete when `flush` has returned."""
 
     def __init__(self, settings: ClientSettings, transactional_id: str, deadline: Deadline) -> None:
         super().__init__(
@@ -39,14 +39,14 @@ class BulkProducer(TransactionalProducer):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is not None:  # left open, it would hold back every reader of committed records
+        if kind is not None:  # an open transaction would block every reader of committed records
             with suppress(PlayheadError):
                 self.abort()
         super().__exit__(kind, error, trace)
 
     def send_keyed(self, topic: str, records: Iterable[Keyed], marks: Sequence[int]) -> None:
-        """Each to its own partition, in their order. `marks`: the numbers of those that are the first or the last of their
-        partition, in order; the last record of all is always one."""
+        """Sends each record to its partition, in order. `marks`: the indexes of the first and the last record of each partition,
+        in order. The last record of all is always one of them."""
         produce = self._producer.produce
         left, at = iter(records), 0
         for mark in marks:
@@ -60,13 +60,13 @@ class BulkProducer(TransactionalProducer):
             at = mark + 1
 
     def send(self, topic: str, partition: int, values: Sequence[bytes | None]) -> None:
-        """All to one partition, in their order, without keys."""
+        """Sends all to one partition, in order, without keys."""
         if values:
             records = zip(values, repeat(None), repeat(partition), strict=False)
             self.send_keyed(topic, records, sorted({0, len(values) - 1}))
 
     def _marked(self, topic: str, partition: int, value: bytes | None, key: bytes | None) -> None:
-        """A record whose place is wanted."""
+        """Sends a record and adds its offset to `ranges`."""
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             self._delivered(error, message)

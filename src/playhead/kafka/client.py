@@ -1,7 +1,7 @@
-"""Handles on a Kafka cluster: admin, consumer, producer; and the first contact, whose failure must be a clear sentence.
+"""Clients of a Kafka cluster: admin, consumer, producer. A failed first connection is reported in one clear sentence.
 
-Every client is made here, with the settings Playhead needs laid over what the user gave: no auto commits, murmur2 as Java
-producers use it, nothing written to stderr by the library itself.
+Every client is created here. The settings that Playhead needs override those of the user: no auto commits, murmur2 as Java
+producers use it, nothing written to stderr by librdkafka.
 """
 
 import logging
@@ -20,7 +20,7 @@ from playhead.net import FoundListener, identify
 
 CLIENT_ID = "playhead"
 SILENT = logging.getLogger("playhead.librdkafka")
-SILENT.disabled = True  # what matters of it comes back as an error
+SILENT.disabled = True  # what matters is returned as an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class Cluster:
 
 
 class Admin:
-    """An admin client that has spoken to its cluster; use it in a `with` block.
+    """An admin client that has connected to its cluster; use it in a `with` block.
 
-    librdkafka's client is let go on exit, in this thread. Left to the garbage collector it could be destroyed in a thread of
-    librdkafka itself (the collector runs wherever an object happens to be made), and that aborts the whole process.
+    librdkafka's client is freed on exit, in this thread. The garbage collector could free it in a thread of librdkafka (the
+    collector runs in any thread that creates an object), and that aborts the whole process.
     """
 
     def __init__(self, settings: ClientSettings, deadline: Deadline) -> None:
@@ -70,17 +70,17 @@ class Admin:
         self.close()
 
     def _first_contact(self, deadline: Deadline) -> Cluster:
-        """Fails as soon as the cause is known; when the time is nearly up, the rest of it goes into finding the cause."""
+        """Fails as soon as the cause is known. Shortly before the deadline, the remaining time is used to find the cause."""
         future = self.raw.describe_cluster(request_timeout=max(0.5, deadline.remaining()))
         patience = Deadline(max(0.7 * deadline.remaining(), deadline.remaining() - 2.0))
         examined = False
         while not future.done():
-            wait_any([future], 0.05)  # not poll(0.05), which the answer does not end
+            wait_any([future], 0.05)  # not poll(0.05), which does not return when the answer arrives
             self.raw.poll(0)
             if patience.passed or (self._all_down() and not examined):
                 examined = True
                 cause = diagnosis(self.settings, self._errors, deadline)
-                # A broker that does speak Kafka may only be slow, or reached at its second address: go on waiting.
+                # A broker that speaks Kafka may just be slow, or reachable at its second address: continue waiting.
                 if patience.passed or not isinstance(cause, TimedOut):
                     raise cause
         try:
@@ -88,7 +88,7 @@ class Admin:
         except KafkaException as error:
             if code_of(error).code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
                 raise diagnosis(self.settings, self._errors, deadline) from None
-            raise fault_of(code_of(error), "asking for the cluster") from None
+            raise fault_of(code_of(error), "describing the cluster") from None
         brokers = tuple(Broker(node.id, node.host, node.port) for node in sorted(found.nodes, key=lambda n: int(n.id)))
         return Cluster(found.cluster_id, found.controller.id if found.controller else None, brokers)
 
@@ -102,22 +102,22 @@ def describe_cluster(settings: ClientSettings, deadline: Deadline) -> Cluster:
 
 
 def make_admin(settings: ClientSettings, errors: list[KafkaError] | None = None) -> AdminClient:
-    with translated("making a Kafka client"):
+    with translated("creating a Kafka client"):
         return AdminClient(client_config(settings, {}, errors), logger=SILENT)
 
 
 def make_consumer(settings: ClientSettings, **own: str | int | bool) -> Consumer:
-    """For reading without a group: nothing is joined, nothing is committed. librdkafka wants a group id all the same."""
+    """For reading without a group: it joins no group and commits nothing. librdkafka requires a group id anyway."""
     base = {"group.id": "playhead-reader", "enable.auto.commit": False, "enable.auto.offset.store": False}
     names = {key.replace("_", "."): value for key, value in own.items()}
-    with translated("making a Kafka consumer"):
+    with translated("creating a Kafka consumer"):
         return Consumer(client_config(settings, {**revealed(settings.consumer), **base, **names}), logger=SILENT)
 
 
 def make_producer(settings: ClientSettings, **own: str | int | bool) -> Producer:
     base = {"partitioner": "murmur2_random", "acks": "all", "enable.idempotence": True}
     names = {key.replace("_", "."): value for key, value in own.items()}
-    with translated("making a Kafka producer"):
+    with translated("creating a Kafka producer"):
         return Producer(client_config(settings, {**revealed(settings.producer), **base, **names}), logger=SILENT)
 
 
@@ -129,22 +129,22 @@ def client_config(
 
 
 def revealed(values: dict[str, str | Secret]) -> dict[str, str]:
-    """The one place where secrets leave for the library."""
+    """The only place where secrets are passed to librdkafka in plain text."""
     return {key: value.reveal() if isinstance(value, Secret) else value for key, value in values.items()}
 
 
 def diagnosis(settings: ClientSettings, errors: list[KafkaError], deadline: Deadline) -> PlayheadError:
-    """One sentence for a cluster that could not be reached: what librdkafka saw, else what really listens there."""
+    """Why a cluster could not be reached, in one sentence: what librdkafka reported, else what listens at the address."""
     tls = str(settings.common.get("security.protocol", "")).upper().endswith("SSL")
     for error in errors:
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):
             return AccessDenied(f"{settings.bootstrap} did not accept the credentials: {_reason(error)}")
-        if "verify failed" in error.str():  # told as an error of TLS, now and then as one of the transport
+        if "verify failed" in error.str():  # reported as a TLS error, sometimes as a transport error
             return Untrusted(
                 f"the certificate of {settings.bootstrap} is not trusted: {_reason(error)}",
                 "set ssl.ca.location to the authority that signed it",
             )
-    servers = settings.bootstrap.split(",")[:3]  # enough to say what is wrong, and it must fit into the time left
+    servers = settings.bootstrap.split(",")[:3]  # enough to find the cause in the time left
     seconds = min(2.0, max(0.2, deadline.remaining() / 3 / len(servers)))
     findings = [(server, identify(*_address(server), seconds)) for server in servers]
     server, listener = findings[0]
@@ -166,8 +166,8 @@ def diagnosis(settings: ClientSettings, errors: list[KafkaError], deadline: Dead
         )
     if listener in (FoundListener.UNKNOWN, FoundListener.TLS):
         return WrongProtocol(f"{server} does not speak Kafka: {_last(errors) or listener.value}")
-    said = "; ".join(f"{name} {what.value}" for name, what in findings)
-    return Unreachable(said, "is the broker running, and is this its address? `playhead lab up` starts a local one")
+    summary = "; ".join(f"{name} {what.value}" for name, what in findings)
+    return Unreachable(summary, "is the broker running, and is this its address? `playhead lab up` starts a local one")
 
 
 def _address(server: str) -> tuple[str, int]:
@@ -178,8 +178,8 @@ def _address(server: str) -> tuple[str, int]:
 
 
 def _last(errors: list[KafkaError]) -> str | None:
-    told = [error for error in errors if error.code() != KafkaError._ALL_BROKERS_DOWN]
-    return _reason(told[-1]) if told else None
+    specific = [error for error in errors if error.code() != KafkaError._ALL_BROKERS_DOWN]
+    return _reason(specific[-1]) if specific else None
 
 
 def _reason(error: KafkaError) -> str:

@@ -1,8 +1,8 @@
-"""Records that could not be delivered, taken from their topic by their coordinates and put into another one, as they are.
+"""Copies records that could not be delivered from their topic, by partition and offset, to the dead letter queue, unchanged.
 
-Key, value, headers and timestamp stay; headers may be added behind those that are there. The records asked for come in the order
-of their offsets, so the consumer is kept and reads on: only a far jump costs a new request. At least once: what was sent counts
-as there only when `flush` has returned. A timestamp of exactly 0 cannot be told to librdkafka, which takes it for "now".
+Key, value, headers and timestamp are kept; more headers may be appended. Records are requested in the order of their offsets, so
+the consumer is kept and reads on: only a far jump costs a new request. At least once: a record is written only when `flush` has
+returned. A timestamp of exactly 0 is lost: librdkafka reads it as "now".
 """
 
 from collections.abc import Sequence
@@ -22,15 +22,15 @@ from playhead.kafka.transactions import queue_record
 from playhead.model import Deadline, TopicPartition
 
 Headers = Sequence[tuple[str, bytes | None]]
-SECONDS = 60.0  # for one record to be found, and for all of them to be acknowledged
-READ_ON = 5_000  # a wanted record that is nearer than so many offsets is reached by reading
-# The broker decides what is too large; librdkafka's own limit is below what brokers often allow.
+SECONDS = 60.0  # limit for reading one record, and for the acknowledgement of all
+READ_ON = 5_000  # a record that is at most this many offsets ahead is reached by reading on, without a new request
+# The broker decides what is too large; librdkafka's default limit is lower than what brokers often allow.
 _LARGEST = 1_000_000_000
 _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
 class DeadLetters:
-    """Clients are made with the first record: a task without a bad one never meets them."""
+    """Clients are created with the first record: a task without a bad record needs none."""
 
     def __init__(self, reading: ClientSettings, writing: ClientSettings, queue: str) -> None:
         self._reading = reading
@@ -61,7 +61,7 @@ class DeadLetters:
         self._serve(0)
 
     def flush(self) -> None:
-        """Everything sent so far is acknowledged, or this raises."""
+        """Waits until everything sent so far is acknowledged; raises if it is not."""
         if self._producer is None:
             return
         with translated(self._doing):
@@ -71,7 +71,7 @@ class DeadLetters:
             raise TimedOut(f"{self._doing}: {waiting} record(s) were not acknowledged within {SECONDS:g} s")
 
     def close(self) -> None:
-        """Let go here and now, not by the collector in some thread of librdkafka (see Admin)."""
+        """Frees the clients in this thread, not by the garbage collector in a thread of librdkafka (see Admin)."""
         self._producer = None
         if self._originals is not None:
             self._originals.close()
@@ -105,7 +105,7 @@ class DeadLetters:
 
 
 class Originals:
-    """Single records by their coordinates. Uncommitted ones are read too: whoever asks has seen the record."""
+    """Reads single records by partition and offset. Uncommitted ones are read too: the caller has already read the record."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._consumer: Consumer | None = make_consumer(
@@ -116,7 +116,7 @@ class Originals:
             fetch_wait_max_ms=10,
             queued_min_messages=READ_ON,
             queued_max_messages_kbytes=16 * 1024,
-            fetch_queue_backoff_ms=5,  # once enough is queued, librdkafka rests for a second by default
+            fetch_queue_backoff_ms=5,  # librdkafka's default: once enough is queued, it pauses for a second
         )
         self._place: TopicPartition | None = None
         self._next = 0
@@ -137,7 +137,7 @@ class Originals:
             if message.offset() == offset:
                 return message
             if message.offset() > offset:
-                self._place = None  # this one is taken, and may be the next that is asked for
+                self._place = None  # this record is consumed, but may be the next one requested
                 raise _gone(place, offset)
 
     def close(self) -> None:
@@ -155,7 +155,7 @@ class Originals:
             return cast(RawMessage | None, self._open.poll(0.1))
 
     def _event(self, error: KafkaError, message: RawMessage, place: TopicPartition, offset: int) -> None:
-        """The end of the partition is told with its position; one before the record is from an earlier moment."""
+        """The end-of-partition event carries its position. An end before the record is out of date and ignored."""
         if error.code() in _GONE:
             raise _gone(place, offset)
         if error.code() != KafkaError._PARTITION_EOF:
@@ -171,5 +171,5 @@ class Originals:
 
 
 def _gone(place: TopicPartition, offset: int) -> Busy:
-    """Worth another try: the next one will not meet the record at all."""
+    """Retriable: the next attempt will not read this record at all."""
     return Busy(f"{place}@{offset} was compacted or expired before it could go to the dead letter queue")

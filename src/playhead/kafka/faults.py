@@ -1,6 +1,6 @@
-"""librdkafka's errors -> ours, in one table.
+"""Maps librdkafka's errors to Playhead's errors, in one table.
 
-A code that is not in the table is not guessed at: it becomes a `Rejected` with Kafka's own words.
+A code that is not in the table becomes `Rejected` with Kafka's message.
 """
 
 import time
@@ -31,24 +31,24 @@ T = TypeVar("T")
 Make = Callable[[str, str], PlayheadError]
 
 
-def _late(doing: str, said: str) -> PlayheadError:
-    return TimedOut(f"{doing} was not answered in time ({said})")
+def _late(doing: str, message: str) -> PlayheadError:
+    return TimedOut(f"{doing} was not answered in time ({message})")
 
 
-def _away(doing: str, said: str) -> PlayheadError:
-    return Unreachable(f"{doing}: {said}")
+def _away(doing: str, message: str) -> PlayheadError:
+    return Unreachable(f"{doing}: {message}")
 
 
-def _busy(doing: str, said: str) -> PlayheadError:
-    return Busy(f"{doing}: {said}", message=said)
+def _busy(doing: str, message: str) -> PlayheadError:
+    return Busy(f"{doing}: {message}", message=message)
 
 
-def _denied(doing: str, said: str) -> PlayheadError:
-    return AccessDenied(f"{doing}: {said}", "check the credentials and the ACLs of this user")
+def _denied(doing: str, message: str) -> PlayheadError:
+    return AccessDenied(f"{doing}: {message}", "check the credentials and the ACLs of this user")
 
 
-def _absent(doing: str, said: str) -> PlayheadError:
-    return Rejected(f"{doing}: {said}", message=said)
+def _absent(doing: str, message: str) -> PlayheadError:
+    return Rejected(f"{doing}: {message}", message=message)
 
 
 _TABLE: dict[int, Make] = {
@@ -58,14 +58,14 @@ _TABLE: dict[int, Make] = {
     KafkaError._TRANSPORT: _away,
     KafkaError._RESOLVE: _away,
     KafkaError._ALL_BROKERS_DOWN: _away,
-    KafkaError._SSL: lambda doing, said: Untrusted(f"{doing}: {said}"),
+    KafkaError._SSL: lambda doing, message: Untrusted(f"{doing}: {message}"),
     KafkaError._AUTHENTICATION: _denied,
     KafkaError.SASL_AUTHENTICATION_FAILED: _denied,
     KafkaError.TOPIC_AUTHORIZATION_FAILED: _denied,
     KafkaError.GROUP_AUTHORIZATION_FAILED: _denied,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: _denied,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _denied,
-    KafkaError.TOPIC_ALREADY_EXISTS: lambda doing, said: AlreadyExists(f"{doing}: {said}", message=said),
+    KafkaError.TOPIC_ALREADY_EXISTS: lambda doing, message: AlreadyExists(f"{doing}: {message}", message=message),
     KafkaError.UNKNOWN_TOPIC_OR_PART: _absent,
     KafkaError._UNKNOWN_TOPIC: _absent,
     KafkaError._UNKNOWN_PARTITION: _absent,
@@ -78,18 +78,18 @@ _TABLE: dict[int, Make] = {
     KafkaError.LEADER_NOT_AVAILABLE: _busy,
     KafkaError.FENCED_LEADER_EPOCH: _busy,
     KafkaError.UNKNOWN_LEADER_EPOCH: _busy,
-    KafkaError.NON_EMPTY_GROUP: lambda doing, said: Refused(f"{doing}: {said}", "stop its members first"),
-    KafkaError._INVALID_ARG: lambda doing, said: ConfigInvalid([Fault("Kafka client settings", None, said)]),
+    KafkaError.NON_EMPTY_GROUP: lambda doing, message: Refused(f"{doing}: {message}", "stop its members first"),
+    KafkaError._INVALID_ARG: lambda doing, message: ConfigInvalid([Fault("Kafka client settings", None, message)]),
 }
 FENCING = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 
 
 def fault_of(error: KafkaError, doing: str) -> PlayheadError:
     make = _TABLE.get(error.code())
-    said = error.str()
+    message = error.str()
     if make:
-        return make(doing, said)
-    return Rejected(f"{doing}: {said} ({error.name()})", message=said)
+        return make(doing, message)
+    return Rejected(f"{doing}: {message} ({error.name()})", message=message)
 
 
 def code_of(error: KafkaException) -> KafkaError:
@@ -101,7 +101,7 @@ def code_of(error: KafkaException) -> KafkaError:
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """What librdkafka raises inside leaves as one of ours."""
+    """Translates exceptions of librdkafka into Playhead errors."""
     try:
         yield
     except KafkaException as error:
@@ -109,7 +109,7 @@ def translated(doing: str) -> Iterator[None]:
 
 
 def retried(read: Callable[[], T], deadline: Deadline) -> T:
-    """A read that is repeated while the broker asks for patience: a leader or coordinator just moved."""
+    """Retries a read while the broker is busy: a leader or coordinator just moved."""
     while True:
         try:
             return read()
@@ -120,7 +120,7 @@ def retried(read: Callable[[], T], deadline: Deadline) -> T:
 
 
 def transaction_fault(error: KafkaError, transactional_id: str, doing: str) -> PlayheadError:
-    """For the calls of a transactional producer. A commit without an answer may have happened: unknown, never failed."""
+    """For the calls of a transactional producer. A commit without an answer is unknown, not failed: it may have happened."""
     if error.code() in FENCING:
         return Fenced(transactional_id)
     if error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and doing.startswith("committing"):

@@ -1,7 +1,7 @@
-"""Read on from given offsets as records arrive, without an end and without a group.
+"""Reads from given offsets as records arrive, without an end and without a group.
 
-Whoever follows decides when it is over: an empty batch comes now and then, so that there is a moment to stop. A broker that goes
-away is waited for, as every consumer of Kafka does; a partition that is gone is an error.
+The caller decides when to stop: an empty batch is returned from time to time, so that it can. While a broker is unavailable the
+consumer waits, as every Kafka consumer does. A deleted partition is an error.
 """
 
 from collections.abc import Generator, Mapping
@@ -22,11 +22,11 @@ _PASSING = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, Kafka
 def follow_messages(
     admin: Admin, topic: str, positions: Mapping[int, int], *, committed: bool = True
 ) -> Generator[list[RawMessage]]:
-    """Batches of messages from each partition's position on, for as long as the caller asks for the next."""
+    """Batches of messages from each partition's position on, until the caller stops iterating."""
     consumer = make_consumer(
         admin.settings,
         isolation_level="read_committed" if committed else "read_uncommitted",
-        auto_offset_reset="earliest",  # retention may overtake us
+        auto_offset_reset="earliest",  # retention may delete records before we read them
         check_crcs=False,
     )
     try:

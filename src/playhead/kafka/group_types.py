@@ -1,8 +1,8 @@
 """Groups that are not consumer groups: share groups, streams groups, Connect's workers and others.
 
-librdkafka describes a share or streams group as dead, like one that does not exist, so that a commit could be tried where it has
-no meaning. The type is therefore asked with a plain ListGroups request of our own. A broker that wants SASL or a client
-certificate cannot be asked this way; librdkafka's old listing still tells that such a group is there, and it is called
+librdkafka describes a share or streams group as dead, like a group that does not exist. A commit could then be tried where it has
+no meaning. We therefore read the type with a plain ListGroups request of our own. A broker that requires SASL or a client
+certificate cannot be queried this way. librdkafka's old listing still shows that such a group exists; its type is then
 "share or streams".
 """
 
@@ -20,21 +20,21 @@ from playhead.model import Deadline
 
 UNTOLD = "share or streams"
 _LIST_GROUPS, _VERSION = 16, 5
-_NO_FILTERS = b"\1\1"  # of states and of types: two empty arrays
+_NO_FILTERS = b"\1\1"  # states and types: two empty arrays
 
 
 def list_other_groups(admin: Admin, deadline: Deadline) -> list[GroupListing]:
-    """Every group that the calls for consumer groups do not see, with its type: share, streams, connect, ..."""
-    found = _told_types(admin, deadline)
+    """Every group that the calls for consumer groups do not return, with its type: share, streams, connect, ..."""
+    found = _listed_with_type(admin, deadline)
     if found is None:
         found = _listed_without_type(admin, deadline)
     return sorted((group for group in found if group.type not in CONSUMER_TYPES), key=lambda group: group.name)
 
 
-def _told_types(admin: Admin, deadline: Deadline) -> list[GroupListing] | None:
-    """Every group, as the brokers themselves tell; None where one of them cannot be asked."""
+def _listed_with_type(admin: Admin, deadline: Deadline) -> list[GroupListing] | None:
+    """Every group that the brokers report; None if one of them cannot be queried."""
     found = ask_brokers(admin, deadline, _ask)
-    return None if found is None else [group for told in found.values() for group in told]
+    return None if found is None else [group for groups in found.values() for group in groups]
 
 
 def _ask(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[GroupListing]:
@@ -51,10 +51,10 @@ def _ask(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[
 
 
 def _listed_without_type(admin: Admin, deadline: Deadline) -> list[GroupListing]:
-    """All groups by the old call, less the consumer groups. It tells the protocol of classic groups only."""
+    """All groups of the old call, without the consumer groups. It returns the protocol of classic groups only."""
     consumer_groups = {group.name for group in list_groups(admin, deadline)}
     with translated("listing groups"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the new call leaves these groups out
+        warnings.simplefilter("ignore", DeprecationWarning)  # the new call omits these groups
         found = admin.raw.list_groups(timeout=seconds(deadline))
     others = {str(group.id): group.protocol_type for group in found if group.id not in consumer_groups}
     return [GroupListing(name, protocol or UNTOLD, "unknown") for name, protocol in others.items()]

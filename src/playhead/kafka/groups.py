@@ -1,11 +1,11 @@
 """Consumer groups: list, describe, committed offsets, commit for an idle group, delete.
 
-Every group and partition asked for gets an answer; one the broker does not mention is a fault, never a success. Questions about
-several groups are asked all at once. Reads are repeated while a coordinator is loading; so is a commit that was turned away
-whole, which changes nothing the second time.
+Every requested group and partition gets a result. One that the broker does not mention is a fault, never a success. Requests for
+several groups are sent together. Reads are retried while a coordinator is loading. A commit that was rejected for all partitions
+is retried too, which is idempotent.
 
-The client library cannot forget one partition of a group (Kafka's OffsetDelete): whoever wants that deletes the group and commits
-the rest again.
+The client library cannot delete the offset of one partition of a group (Kafka's OffsetDelete). To do that, delete the group and
+commit the other partitions again.
 """
 
 import re
@@ -26,11 +26,11 @@ from playhead.model import Deadline, TopicPartition
 
 IDLE = ("empty", "dead")
 CONSUMER_TYPES = ("classic", "consumer")
-_AT_ONCE = 500  # questions under way together: each is a request of its own to the coordinator of its group
+_AT_ONCE = 500  # concurrent requests: each group needs its own request to its coordinator
 _NOT_A_CONSUMER_GROUP = re.compile(r"is not a consumer group \(([^)]*)\)")
 _JOINED = frozenset(
     {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
-)  # what a commit from outside is told once the group has a member
+)  # the errors of a commit from outside once the group has a member
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`type`: classic or consumer; of a group with another protocol (Connect workers) that protocol's name."""
+    """`type`: classic or consumer; the name of the protocol for other groups (Connect workers)."""
 
     name: str
     state: str
@@ -62,7 +62,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """`metadata` is the committer's own text; `leader_epoch` that of the last record read, where it was told."""
+    """`metadata`: text set by the committer. `leader_epoch`: that of the last record read, if the committer sent it."""
 
     offset: int
     metadata: str = ""
@@ -73,7 +73,7 @@ Commits = dict[TopicPartition, Committed]
 
 
 def list_groups(admin: Admin, deadline: Deadline) -> list[GroupListing]:
-    """Consumer groups of both protocols. One broker that does not answer fails the call: half a list is a wrong list."""
+    """Consumer groups of both protocols. The call fails if one broker does not answer: a partial list would be wrong."""
     return retried(lambda: _list_groups(admin, deadline), deadline)
 
 
@@ -83,7 +83,7 @@ def _list_groups(admin: Admin, deadline: Deadline) -> list[GroupListing]:
             admin.raw.list_consumer_groups(request_timeout=seconds(deadline)), "listing consumer groups", deadline
         )
     if found.errors:
-        first = found.errors[0]  # an error or an exception that holds one, depending on the release of the client
+        first = found.errors[0]  # an error, or an exception that contains one, depending on the client's version
         raise fault_of(first if isinstance(first, KafkaError) else first.args[0], "listing consumer groups")
     return sorted(
         (GroupListing(g.group_id, g.type.name.lower(), g.state.name.lower()) for g in found.valid),
@@ -92,12 +92,12 @@ def _list_groups(admin: Admin, deadline: Deadline) -> list[GroupListing]:
 
 
 def get_group(admin: Admin, name: str, deadline: Deadline) -> Group:
-    """An unknown group is described as dead, as Kafka does. So is a share or streams group: see `group_types`."""
+    """An unknown group is dead, as in Kafka. So is a share or streams group: see `group_types`."""
     return describe_groups(admin, [name], deadline)[name]
 
 
 def describe_groups(admin: Admin, names: Iterable[str], deadline: Deadline) -> dict[str, Group]:
-    """State and members of several groups, asked together."""
+    """State and members of several groups, requested together."""
     found: dict[str, Group] = {}
     for batch in _batches(names):
         found |= retried(partial(_describe, admin, batch, deadline), deadline)
@@ -120,7 +120,7 @@ def _describe(admin: Admin, names: Sequence[str], deadline: Deadline) -> dict[st
 
 
 def count_members(admin: Admin, name: str, deadline: Deadline) -> int:
-    """Members of a group of any kind, also of Connect workers, which the newer call does not describe."""
+    """Number of members of a group of any kind, also of Connect workers, which the newer call does not describe."""
     with translated(f"describing group {name}"), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         found = admin.raw.list_groups(name, timeout=seconds(deadline))
@@ -151,7 +151,7 @@ def list_committed(admin: Admin, group: str, deadline: Deadline) -> Commits:
 
 
 def list_committed_of(admin: Admin, groups: Iterable[str], deadline: Deadline) -> dict[str, Commits]:
-    """The commits of several groups, asked together."""
+    """The commits of several groups, requested together."""
     found: dict[str, Commits] = {}
     for batch in _batches(groups):
         found |= retried(partial(_committed_of, admin, batch, deadline), deadline)
@@ -160,7 +160,7 @@ def list_committed_of(admin: Admin, groups: Iterable[str], deadline: Deadline) -
 
 def _committed_of(admin: Admin, groups: Sequence[str], deadline: Deadline) -> dict[str, Commits]:
     futures = {}
-    for group in groups:  # the library takes one group a call
+    for group in groups:  # the library accepts one group per call
         request = [ConsumerGroupTopicPartitions(group)]
         futures[group] = admin.raw.list_consumer_group_offsets(request, request_timeout=seconds(deadline))[group]
     found: dict[str, Commits] = {}
@@ -187,9 +187,9 @@ def commit(
 ) -> dict[TopicPartition, PlayheadError | None]:
     """Commits next offsets for an idle group: None for each partition that was accepted, else its fault.
 
-    Metadata and leader epoch are sent as given, and the broker keeps them. What cannot be sent: metadata of none as opposed
-    to an empty text, metadata with a NUL in it, and the time of the commit, which is always now. A group that has a member
-    is refused by the broker. No answer in time is raised as `TimedOut` or `Unreachable`: the commit may have happened.
+    Metadata and leader epoch are sent as given, and the broker stores them. Not possible: null metadata (it becomes an empty
+    text), metadata with a NUL in it, and another commit time than now. The broker refuses a group that has a member. No answer
+    in time raises `TimedOut` or `Unreachable`: the commit may have happened.
     """
     return retried(lambda: _commit(admin, group, wanted, deadline), deadline)
 
@@ -205,9 +205,9 @@ def _commit(
         )
     answered = {TopicPartition(tp.topic, tp.partition): tp.error for tp in found.topic_partitions}
     verdicts = {tp: _verdict(tp, group, answered, doing) for tp in wanted}
-    turned_away = [fault for fault in verdicts.values() if isinstance(fault, Busy)]
-    if turned_away and len(turned_away) == len(wanted) and not deadline.passed:
-        raise turned_away[0]
+    busy = [fault for fault in verdicts.values() if isinstance(fault, Busy)]
+    if busy and len(busy) == len(wanted) and not deadline.passed:
+        raise busy[0]
     return verdicts
 
 
@@ -227,12 +227,12 @@ def _verdict(
     if error.code() in _JOINED:
         return Refused(f"group {group} has a member now", "stop its members first")
     if error.code() == KafkaError.GROUP_ID_NOT_FOUND:
-        return Refused(f"{group} is not a consumer group", "share and streams groups have tools of their own")
+        return Refused(f"{group} is not a consumer group", "use Kafka's own tools for share and streams groups")
     return fault_of(error, f"{doing} ({tp})")
 
 
 def delete_groups(admin: Admin, names: Sequence[str], deadline: Deadline) -> None:
-    """Raises at the first group that was not deleted: `Refused` where it has members."""
+    """Raises for the first group that was not deleted: `Refused` if it has members."""
     for name, future in admin.raw.delete_consumer_groups(list(names), request_timeout=seconds(deadline)).items():
         with translated(f"deleting group {name}"):
             answer(future, f"deleting group {name}", deadline)

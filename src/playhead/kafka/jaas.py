@@ -1,7 +1,7 @@
-"""`sasl.jaas.config`: one login module with its options, as Java writes it.
+"""`sasl.jaas.config`: one login module with its options, in Java's syntax.
 
-librdkafka has no JAAS. The modules of Kafka itself are turned into librdkafka's own settings; any other module is code that
-only a JVM can run, and two of them (JNDI, LDAP) are known attack tools: refused by name.
+librdkafka does not support JAAS. Kafka's own modules are translated into librdkafka settings. Any other module is code that only
+a JVM can run, and two of them (JNDI, LDAP) are known attack tools: they are refused by name.
 """
 
 import re
@@ -23,7 +23,7 @@ class LoginModule:
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """The one module of a JAAS string. The text itself is secret and never part of an error."""
+    """The single module of a JAAS string. The text is secret and never part of an error message."""
     module = _MODULE.match(text)
     if not module:
         raise Invalid("sasl.jaas.config does not start with a login module and 'required'")
@@ -34,9 +34,9 @@ def parse_jaas(text: str) -> LoginModule:
         at = option.end()
     rest = text[at:].strip()
     if rest[:1] != ";":
-        raise Invalid("sasl.jaas.config is malformed: after the options of its login module a ';' must follow")
+        raise Invalid("sasl.jaas.config is malformed: the options of its login module must end with a ';'")
     if rest[1:].strip():
-        raise Invalid("sasl.jaas.config names more than one login module; Kafka takes exactly one")
+        raise Invalid("sasl.jaas.config names more than one login module; Kafka accepts exactly one")
     return LoginModule(module.group(1), options)
 
 
@@ -45,7 +45,7 @@ def _unquoted(value: str) -> str:
 
 
 def _unescaped(escape: re.Match[str]) -> str:
-    """As the tokenizer of Kafka's JAAS reader (java.io.StreamTokenizer) does: C's letters and octal numbers."""
+    """Same escapes as in the tokenizer of Kafka's JAAS reader (java.io.StreamTokenizer): C's letters and octal numbers."""
     code = escape.group(1)
     return chr(int(code, 8)) if code[0] in "01234567" else _ESCAPES.get(code, code)
 
@@ -93,6 +93,6 @@ def jaas_settings(text: str) -> dict[str, str]:
     if translate is None:
         raise Invalid(
             f"the login module {module.name} runs only inside a JVM",
-            "use PLAIN, SCRAM, GSSAPI or OAUTHBEARER, or give librdkafka settings with -X",
+            "use PLAIN, SCRAM, GSSAPI or OAUTHBEARER, or set librdkafka settings with -X",
         )
     return translate(module.options)

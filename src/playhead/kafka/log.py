@@ -1,9 +1,9 @@
-"""Reads a topic to the end that was captured when the reading began.
+"""Reads a topic up to the end offsets that were captured at the start.
 
-The end is a position, not an empty poll: a slow broker does not cut the reading short, and a busy topic does not prolong it
-without limit. Offsets have holes (compaction, transaction markers), so the last record may lie well before the end;
-librdkafka's end-of-partition event carries the position then. An open transaction holds the stable end back: the reading
-stops there and says so, it neither hangs nor shows undecided records.
+The end is an offset, not an empty poll: a slow broker does not end the read early, and a busy topic does not extend it without
+limit. Offsets have gaps (compaction, transaction markers), so the last record may be well before the end. In that case
+librdkafka's end-of-partition event reports the position. An open transaction holds the stable end back: the read stops there and
+reports it. It neither hangs nor returns undecided records.
 """
 
 import gc
@@ -32,7 +32,7 @@ Progress = Callable[[int, int], None]
 
 
 class RawMessage(Protocol):
-    """librdkafka's message as it comes out of `consume`: partition and offset are always set there."""
+    """librdkafka's message as returned by `consume`: partition and offset are always set."""
 
     def error(self) -> KafkaError | None: ...
     def partition(self) -> int: ...
@@ -43,7 +43,7 @@ class RawMessage(Protocol):
     def headers(self) -> list[tuple[str, bytes | None]] | None: ...
 
 
-# Called for each record, by C alone.
+# Called for each record, without Python code.
 _ERROR = cast(Callable[[RawMessage], KafkaError | None], Message.error)
 _KEY = cast(Callable[[RawMessage], bytes | None], Message.key)
 _PARTITION = cast(Callable[[RawMessage], int], Message.partition)
@@ -62,7 +62,7 @@ class LogRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What a reading covers: each partition from `ends[p].start` to `end_of(p)`."""
+    """The offsets to read: each partition from `ends[p].start` to `end_of(p)`."""
 
     topic: Topic
     ends: dict[int, Ends]
@@ -74,16 +74,16 @@ class Captured:
 
     @property
     def open_transactions(self) -> list[TopicPartition]:
-        """Partitions whose newest records are undecided, so that a committed reading ends before them."""
+        """Partitions whose newest records are undecided. A read of committed records ends before them."""
         return [TopicPartition(self.topic.name, p) for p, ends in self.ends.items() if ends.has_open_transaction]
 
     @property
     def span(self) -> int:
-        """Offsets to pass. At most so many records are there."""
+        """Number of offsets to read. The number of records is at most this."""
         return sum(self.end_of(p) - ends.start for p, ends in self.ends.items())
 
     def narrowed(self, ranges: Mapping[int, tuple[int, int]]) -> "Captured":
-        """Only these partitions, each only from the one offset to before the other; never more than was captured."""
+        """Only these partitions, each from the first offset to before the second; never more than was captured."""
         ends = {}
         for partition, (start, end) in ranges.items():
             last = max(start, min(end, self.end_of(partition)))
@@ -94,9 +94,9 @@ class Captured:
 def capture(
     admin: Admin, topic: str, deadline: Deadline, *, committed: bool = True, partitions: Collection[int] | None = None
 ) -> Captured:
-    """The ends to read to, of all partitions or of some. A transaction that is being committed is given a moment to show.
+    """The ends of all partitions or of some. Waits up to `SETTLE_SECONDS` for a transaction that is being committed.
 
-    A commit is acknowledged before its markers are written: read at once, the topic would not show what was just written.
+    A commit is acknowledged before its markers are written: an immediate read would not return what was just written.
     """
     found = get_topic(admin, topic, deadline)
     if partitions is None:
@@ -137,9 +137,9 @@ def read_records(admin: Admin, captured: Captured, deadline: Deadline) -> Iterat
 
 @dataclass(slots=True)
 class Latest:
-    """The newest record of every key, per Kafka partition: the same key bytes can live in two partitions of a grown topic.
+    """The newest record of every key, per Kafka partition. If partitions were added, the same key can be in two of them.
 
-    A tombstone is the newest record too (`value` None) until compaction drops it; records without a key are counted only.
+    A tombstone counts as the newest record (`value` None) until compaction drops it. Records without a key are only counted.
     """
 
     captured: Captured
@@ -154,7 +154,7 @@ def read_latest(
     without_key = 0
     with _collector_paused():
         for batch in read_messages(admin, captured, deadline, progress):
-            # Whole columns at a time, without a line of Python per record: three times as fast.
+            # By columns, without Python code per record: three times as fast.
             keys, partitions = list(map(_KEY, batch)), list(map(_PARTITION, batch))
             without_key += keys.count(None)
             for partition in set(partitions):
@@ -181,7 +181,7 @@ def _records_of(messages: Sequence[RawMessage]) -> list[LogRecord]:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Nothing here is cyclic, but the collector would walk all live keys again and again: a third of the time."""
+    """Nothing here is cyclic, but the collector would scan all live keys again and again: a third of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -196,7 +196,7 @@ def record_of(message: RawMessage) -> LogRecord:
 
 
 class _Reader:
-    """One consumer assigned to the partitions that are not read to their end yet."""
+    """One consumer, assigned to the partitions that are not read to their end yet."""
 
     def __init__(self, admin: Admin, captured: Captured, waiting: dict[int, int]) -> None:
         self.topic = captured.topic.name
@@ -209,9 +209,9 @@ class _Reader:
             queued_min_messages=100_000,
             fetch_max_bytes=64 * 1024 * 1024,
             max_partition_fetch_bytes=2 * 1024 * 1024,
-            fetch_queue_backoff_ms=5,  # once enough is queued, librdkafka rests for a second by default: half of the time
+            fetch_queue_backoff_ms=5,  # default: librdkafka pauses for a second once enough is queued, half of the time
             check_crcs=False,
-            fetch_wait_max_ms=10,  # the end-of-partition event comes with an empty answer: do not let it wait for data
+            fetch_wait_max_ms=10,  # the end-of-partition event needs an empty response: it must not wait for data
         )
         with translated(f"reading {self.topic}"):
             self.consumer.assign([RawPartition(self.topic, p, captured.ends[p].start) for p in waiting])
@@ -221,15 +221,15 @@ class _Reader:
             messages = cast(list[RawMessage], self.consumer.consume(BATCH, min(POLL_SECONDS, deadline.remaining())))
         kept = self._within(messages)
         if self.waiting and deadline.passed:
-            behind = ", ".join(f"{self.topic}-{p} before {end}" for p, end in sorted(self.waiting.items()))
+            missing = ", ".join(f"{self.topic}-{p} before {end}" for p, end in sorted(self.waiting.items()))
             raise TimedOut(
-                f"reading {self.topic} did not finish within {deadline.seconds:g} s; missing: {behind}",
+                f"reading {self.topic} did not finish within {deadline.seconds:g} s; missing: {missing}",
                 "give it more time with --timeout",
             )
         return kept
 
     def _within(self, messages: Sequence[RawMessage]) -> list[RawMessage]:
-        """Drops what lies at or beyond the end, and notes the partitions that have arrived there."""
+        """Drops records at or after the end, and removes partitions that have reached it from `waiting`."""
         if self._is_all_before_the_ends(messages):
             return list(messages)
         waiting = self.waiting
@@ -251,7 +251,7 @@ class _Reader:
         return kept
 
     def _is_all_before_the_ends(self, messages: Sequence[RawMessage]) -> bool:
-        """True for nearly every batch, and cheap to see: the last record of each partition speaks for those before it."""
+        """True for nearly every batch and cheap: only the last record of each partition is checked."""
         if any(map(_ERROR, messages)):
             return False
         last = dict(zip(map(_PARTITION, messages), messages, strict=True))
@@ -269,7 +269,7 @@ class _Reader:
         self.consumer.incremental_unassign([RawPartition(self.topic, partition)])
 
     def close(self) -> None:
-        """Let go here and now, not by the collector in some thread of librdkafka (see Admin)."""
+        """Frees the client in this thread, not by the garbage collector in a thread of librdkafka (see Admin)."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
@@ -284,16 +284,16 @@ class _Reader:
 def find_newest_epochs(
     admin: Admin, partitions: Collection[TopicPartition], deadline: Deadline
 ) -> dict[TopicPartition, int | None]:
-    """None where the broker does not tell. Only partitions that have a leader may be asked for."""
+    """None if the broker does not report it. Only for partitions that have a leader."""
     return retried(lambda: _find(admin, partitions, deadline), deadline) if partitions else {}
 
 
 def _find(admin: Admin, partitions: Collection[TopicPartition], deadline: Deadline) -> dict[TopicPartition, int | None]:
-    asked = {RawPartition(tp.topic, tp.partition): LATEST for tp in partitions}
+    wanted = {RawPartition(tp.topic, tp.partition): LATEST for tp in partitions}
     found: dict[TopicPartition, int | None] = {}
-    for raw, future in admin.raw.list_offsets(asked, request_timeout=seconds(deadline)).items():
+    for raw, future in admin.raw.list_offsets(wanted, request_timeout=seconds(deadline)).items():
         place = TopicPartition(raw.topic, raw.partition)
-        with translated(f"asking for the newest epoch of {place}"):
-            epoch = answer(future, f"asking for the newest epoch of {place}", deadline).leader_epoch
+        with translated(f"reading the newest epoch of {place}"):
+            epoch = answer(future, f"reading the newest epoch of {place}", deadline).leader_epoch
         found[place] = epoch if epoch is not None and epoch >= 0 else None
     return found

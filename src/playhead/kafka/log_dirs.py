@@ -1,8 +1,8 @@
-"""How many bytes the replicas of partitions take on the disks of their brokers.
+"""How many bytes the replicas of partitions use on the disks of their brokers.
 
-librdkafka does not ask for this, so a small DescribeLogDirs request of our own does (its version 3: brokers of 3.2 and later).
-Each broker tells about its own replicas and wants the right to describe the cluster. A broker that wants SASL or a client
-certificate cannot be asked this way; then nothing is told here.
+librdkafka cannot request this, so we send a small DescribeLogDirs request of our own (version 3: brokers 3.2 and later). Each
+broker reports its own replicas and requires the right to describe the cluster. A broker that requires SASL or a client
+certificate cannot be queried this way; then the sizes are unknown.
 """
 
 import struct
@@ -19,7 +19,7 @@ _ALL_TOPICS = b"\0"
 
 
 class Replica(NamedTuple):
-    """`is_future`: it is being moved to another disk of the same broker, beside the one that is in use."""
+    """`is_future`: a copy that is being moved to another disk of the same broker, in addition to the replica in use."""
 
     broker: int
     partition: TopicPartition
@@ -30,15 +30,15 @@ class Replica(NamedTuple):
 def list_replicas(
     admin: Admin, deadline: Deadline, topics: Collection[str] | None = None
 ) -> dict[int, list[Replica]] | None:
-    """Broker -> its replicas, of all topics or of some. None where a broker cannot be asked or does not tell."""
-    found = ask_brokers(admin, deadline, _told_by)
+    """Broker -> its replicas, of all topics or of some. None if a broker cannot be queried or returns an error."""
+    found = ask_brokers(admin, deadline, _replicas_of)
     if found is None or topics is None:
         return found
     wanted = set(topics)
-    return {id_: [replica for replica in told if replica.partition.topic in wanted] for id_, told in found.items()}
+    return {id_: [one for one in replicas if one.partition.topic in wanted] for id_, replicas in found.items()}
 
 
-def _told_by(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[Replica]:
+def _replicas_of(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[Replica]:
     with connected(settings, broker.host, broker.port, patience) as connection:
         answer = ask(connection, _DESCRIBE_LOG_DIRS, _VERSION, _ALL_TOPICS)
     _throttle, error = struct.unpack(">ih", answer.take(6))
@@ -50,7 +50,7 @@ def _told_by(settings: ClientSettings, broker: Broker, patience: float) -> Itera
         replicas = list(_of_folder(answer, broker.id))
         answer.skip_tags()
         if offline:
-            raise IndexError(f"a disk of broker {broker.id} is offline: what it holds is not told")
+            raise IndexError(f"a disk of broker {broker.id} is offline: its replicas are unknown")
         yield from replicas
 
 

@@ -1,10 +1,9 @@
-"""One member of a consumer group: poll, positions, commits, and the word when partitions come and go.
+"""One member of a consumer group: poll, positions, commits, and callbacks when partitions are assigned or revoked.
 
-The callbacks of a rebalance run inside `poll` and `close`, in the thread that calls them. Whatever they raise leaves from that
-same call, after librdkafka got the answer it waits for: a callback that just dies would leave the group in the middle of a
-rebalance. Records that were fetched before a rebalance and come out of the same poll are thrown away; the caller asks for them
-again by their position. Committing is no fence: a member may commit partitions that it has lost, so nobody should count on a
-refused commit.
+The callbacks of a rebalance run inside `poll` and `close`, in the calling thread. An exception in a callback is raised by that
+same call, after librdkafka got the answer it waits for: a failed callback would otherwise leave the group in the middle of a
+rebalance. Records that were fetched before a rebalance and returned by the same poll are dropped; the caller reads them again
+from its position. A commit is not a fence: a member may commit partitions that it has lost, so do not rely on a refused commit.
 """
 
 import time
@@ -17,14 +16,14 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 from confluent_kafka import TopicPartition as RawPartition
 
 from playhead.errors import Busy, PlayheadError, TimedOut, Unreachable
-from playhead.kafka.client import SILENT, client_config, revealed  # of one package: every client is configured there
+from playhead.kafka.client import SILENT, client_config, revealed  # same package: every client is configured there
 from playhead.kafka.faults import code_of, fault_of, translated
 from playhead.kafka.properties import ClientSettings
 from playhead.model import TopicPartition
 
 SEEK_SECONDS = 2.0
 _KEPT_ERRORS = 20
-# The group has moved on: a word about partitions follows from poll, and the commit was not needed or not ours.
+# The group has rebalanced: poll reports the new partitions, and the commit was not needed or not ours.
 _MOVED_ON = frozenset(
     {
         KafkaError.ILLEGAL_GENERATION,
@@ -39,7 +38,7 @@ _UNSEEKABLE = frozenset({KafkaError._STATE, KafkaError._UNKNOWN_PARTITION, Kafka
 
 
 class Record(NamedTuple):
-    """One record as Kafka keeps it: key and value are bytes, or None where there is none."""
+    """One record as Kafka stores it. Key and value are bytes or None."""
 
     topic: str
     partition: int
@@ -55,26 +54,26 @@ class Record(NamedTuple):
 
 
 class Listener(Protocol):
-    """What happens to partitions, told in the polling thread."""
+    """Called in the polling thread when partitions are assigned, revoked or lost."""
 
     def assigned(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Where to begin with each of them."""
+        """Returns the offset at which to begin with each of them."""
         ...
 
     def revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """They go after this returns: the last moment to commit."""
+        """They are revoked after this returns: the last chance to commit."""
         ...
 
     def lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """They went already, and somebody else may have them."""
+        """They are lost already, and another member may own them."""
         ...
 
 
 @dataclass(slots=True)
 class Polled:
-    """`ends`: partitions read to their end, and the next offset there. `out_of_range`: the broker has not what was asked for.
+    """`ends`: partitions read to their end, with the next offset. `out_of_range`: the broker does not have the requested offset.
 
-    `rebalanced`: partitions came or went meanwhile; there are no records then, and positions must be set again.
+    `rebalanced`: partitions were assigned or revoked meanwhile. Then there are no records, and positions must be set again.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -95,7 +94,7 @@ class _Message(Protocol):
 
 
 class Member:
-    """`own` are librdkafka settings laid over those of the context; they name the group and how it assigns partitions."""
+    """`own`: librdkafka settings that override those of the context. They name the group and how it assigns partitions."""
 
     def __init__(self, settings: ClientSettings, own: Mapping[str, str | int | bool], listener: Listener) -> None:
         self._errors: list[KafkaError] = []
@@ -110,7 +109,7 @@ class Member:
             own.get("partition.assignment.strategy", "")
         )
         config = client_config(settings, {**revealed(settings.consumer), **own}, self._errors)
-        with translated("making a Kafka consumer"):
+        with translated("creating a Kafka consumer"):
             self._consumer: Consumer | None = Consumer({**config, "on_commit": self._committed}, logger=SILENT)
 
     @property
@@ -121,7 +120,7 @@ class Member:
 
     @property
     def id(self) -> str:
-        """As the group knows this member; empty before it has joined."""
+        """The member id in the group; empty before it has joined."""
         return self.consumer.memberid() or ""
 
     def subscribe(self, topics: Sequence[str]) -> None:
@@ -131,7 +130,7 @@ class Member:
             )
 
     def poll(self, most: int, seconds: float) -> Polled:
-        """What is there, up to `most` records; waits for the first one only."""
+        """Returns up to `most` records that are available; waits only for the first one."""
         del self._errors[:-_KEPT_ERRORS]
         before = self._rebalances
         with translated("polling"):
@@ -147,7 +146,7 @@ class Member:
             error = message.error()
             if error is None:
                 polled.records.append(_record(message))
-                if polled.ends:  # an end that lies before a record is none
+                if polled.ends:  # an end before a record is not the end
                     polled.ends.pop(TopicPartition(message.topic(), message.partition()), None)
             else:
                 self._note_event(polled, error, message)
@@ -161,7 +160,7 @@ class Member:
             place = TopicPartition(message.topic(), message.partition())
             self._stopped.add(place)
             polled.out_of_range.append(place)
-        elif code != KafkaError._MAX_POLL_EXCEEDED:  # that one is followed by the loss of all partitions
+        elif code != KafkaError._MAX_POLL_EXCEEDED:  # the loss of all partitions follows
             fault = fault_of(error, "polling")
             if error.fatal() or not passes(fault):
                 raise fault
@@ -169,10 +168,10 @@ class Member:
     # Positions
 
     def go_to(self, wanted: Mapping[TopicPartition, int], current: Mapping[TopicPartition, int]) -> None:
-        """Goes on from the wanted offsets; what was fetched ahead is dropped. Partitions that are not ours are passed over.
+        """Continues from the wanted offsets and drops records fetched ahead. Partitions that are not ours are ignored.
 
-        `current` are the positions of all the others: where the group is an eager one, a partition whose fetching ended with an
-        error can only be started anew together with all.
+        `current`: the positions of all other partitions. In an eager group, a partition whose fetching ended with an error can
+        only be restarted together with all others.
         """
         ours = {place: offset for place, offset in wanted.items() if place in self._fetched}
         stopped = [p for p, offset in ours.items() if p in self._stopped or not self._seek(p, offset)]
@@ -181,7 +180,7 @@ class Member:
             self._assign_again(stopped, {**current, **ours})
 
     def _seek(self, place: TopicPartition, offset: int) -> bool:
-        """False: no longer fetched. A partition that was assigned this moment may take another one before it can be sought."""
+        """False: no longer fetched. Retries for a moment, because a partition that was just assigned may not be seekable yet."""
         until = time.monotonic() + SEEK_SECONDS
         while True:
             try:
@@ -219,7 +218,7 @@ class Member:
         self, places: Collection[TopicPartition], moment_ms: int, seconds: float
     ) -> dict[TopicPartition, int | None]:
         """The first offset at or after a time; None where there is no such record yet."""
-        doing = "asking for the offsets of a time"
+        doing = "reading the offsets of a time"
         with translated(doing):
             found = self.consumer.offsets_for_times([_raw(place, moment_ms) for place in places], seconds)
         for raw in found:
@@ -240,7 +239,7 @@ class Member:
         return {TopicPartition(raw.topic, raw.partition): raw.offset for raw in found if raw.offset >= 0}
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Commits and waits. False: the group has moved on without us, so the offsets are not ours to commit."""
+        """Commits and waits. False: the group has rebalanced, so the offsets are not ours to commit."""
         try:
             answered = self.consumer.commit(offsets=[_raw(*item) for item in offsets.items()], asynchronous=False)
         except KafkaException as error:
@@ -248,18 +247,18 @@ class Member:
         return _accepted([raw.error for raw in answered if raw.error])
 
     def commit_polling(self, offsets: Mapping[TopicPartition, int], metadata: str, poll: Callable[[], object]) -> bool:
-        """As `commit`, but polls while it waits, and gives up when `poll` raises. librdkafka's own waiting lasts for as long as
-        there is no coordinator, and cannot be interrupted. Only for a member that fetches nothing."""
+        """Like `commit`, but polls while it waits, and stops when `poll` raises. librdkafka's own commit waits as long as there
+        is no coordinator and cannot be interrupted. Only for a member that fetches nothing."""
         self._commit_errors.clear()
         self.commit_soon(offsets, metadata)
-        ticket = self._commits_sent  # one that was given up before is answered first
+        ticket = self._commits_sent  # earlier commits, also abandoned ones, are answered first
         while self._commits_answered < ticket:
             poll()
         faults, self._commit_errors = self._commit_errors, []
         return _accepted(faults)
 
     def commit_soon(self, offsets: Mapping[TopicPartition, int], metadata: str | None = None) -> None:
-        """Sends a commit and goes on; what became of it is known after a later poll, by `commit_fault`."""
+        """Sends a commit and does not wait. After a later poll, `commit_fault` returns its result."""
         more = () if metadata is None else (metadata,)
         raw = [RawPartition(*place, offset, *more) for place, offset in offsets.items()]
         with translated("committing offsets"):
@@ -267,12 +266,12 @@ class Member:
         self._commits_sent += 1
 
     def store(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """For librdkafka's own timer to commit."""
+        """Stores offsets that librdkafka's timer commits."""
         with translated("storing offsets to commit"):
             self.consumer.store_offsets(offsets=[_raw(*item) for item in offsets.items() if item[0] in self._fetched])
 
     def commit_fault(self) -> PlayheadError | None:
-        """Why a commit that was sent earlier will not succeed the next time either."""
+        """The fault of an earlier commit, if a retry would fail too."""
         faults, self._commit_errors = self._commit_errors, []
         found = [fault_of(fault, "committing offsets") for fault in faults if fault.code() not in _MOVED_ON]
         return next((fault for fault in found if not passes(fault)), None)
@@ -281,14 +280,14 @@ class Member:
         self._commits_answered += 1
         self._commit_errors += [error] if error else [raw.error for raw in partitions if raw.error]
 
-    # Partitions come and go
+    # Assigned and revoked partitions
 
     def _on_assign(self, _consumer: object, raw: Sequence[RawPartition]) -> None:
         self._rebalances += 1
         begins: Mapping[TopicPartition, int] = {}
         try:
             begins = self._listener.assigned(_places(raw))
-        except BaseException as error:  # noqa: BLE001 - kept, and raised by the poll that called us
+        except BaseException as error:  # noqa: BLE001 - kept, and raised by the calling poll
             self._failures.append(error)
         wanted = [_raw(place, offset) for place, offset in begins.items()]
         self._fetched |= begins.keys()
@@ -303,11 +302,11 @@ class Member:
     def _on_lost(self, _consumer: object, raw: Sequence[RawPartition]) -> None:
         self._gone(raw, self._listener.lost)
 
-    def _gone(self, raw: Sequence[RawPartition], tell: Callable[[Sequence[TopicPartition]], None]) -> None:
+    def _gone(self, raw: Sequence[RawPartition], notify: Callable[[Sequence[TopicPartition]], None]) -> None:
         self._rebalances += 1
         try:
-            tell(_places(raw))
-        except BaseException as error:  # noqa: BLE001 - kept, and raised by the call that called us
+            notify(_places(raw))
+        except BaseException as error:  # noqa: BLE001 - kept, and raised by the calling poll or close
             self._failures.append(error)
         gone = [part for part in raw if TopicPartition(part.topic, part.partition) in self._fetched]
         self._fetched.difference_update(_places(raw))
@@ -323,7 +322,7 @@ class Member:
             raise failures[0]
 
     def close(self) -> None:
-        """Leaves the group, after a last word about the partitions held. Here and now, not by the collector (see Admin)."""
+        """Leaves the group after a last revoke callback. Frees the client in this thread, not by the collector (see Admin)."""
         if self._consumer is None:
             return
         try:
@@ -364,5 +363,5 @@ def _record(message: _Message) -> Record:
 
 
 def passes(fault: PlayheadError) -> bool:
-    """Whether librdkafka goes on by itself: brokers restart, coordinators move."""
+    """Whether the fault is temporary and librdkafka continues by itself: brokers restart, coordinators move."""
     return isinstance(fault, Busy | TimedOut) or type(fault) is Unreachable

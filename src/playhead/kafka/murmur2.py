@@ -1,8 +1,7 @@
 """Java's partitioner for keyed records: murmur2 of the key bytes, sign dropped, modulo the number of partitions.
 
-The hash is written down once, in `_hash`: over the 32-bit words of one key, of many keys that lie side by side in one large
-integer (64 bits apart, so that one multiplication multiplies them all and none runs into its neighbour), or of whole columns
-of numpy.
+`_hash` is the only implementation of the hash. It works on the 32-bit words of one key, of many keys packed into one large
+integer (64 bits apart, so that one multiplication multiplies them all and none overflows into the next), or on numpy columns.
 """
 
 import struct
@@ -30,12 +29,12 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Where a Java producer puts this key."""
+    """The partition that a Java producer chooses for this key."""
     return (murmur2(key) & _POSITIVE) % partitions
 
 
 def partitions_of(keys: Sequence[bytes], partitions: int) -> list[int]:
-    """Where a Java producer puts each of these keys: several times faster than key by key."""
+    """The partition that a Java producer chooses for each of these keys: several times faster than key by key."""
     by_length: dict[int, list[int]] = defaultdict(list)
     for index, key in enumerate(keys):
         by_length[len(key)].append(index)
@@ -49,8 +48,8 @@ def partitions_of(keys: Sequence[bytes], partitions: int) -> list[int]:
 
 
 def partitions_of_column(keys: "pa.Array", partitions: int, without_key: int) -> "npt.NDArray[np.int64]":
-    """Where a Java producer puts the keys of an Arrow column of strings or binaries; a null goes to the partition
-    `without_key`."""
+    """The partitions that a Java producer chooses for the keys of an Arrow column of strings or binaries. A null goes to the
+    partition `without_key`."""
     import numpy as np
     import pyarrow as pa
     from numpy.lib.stride_tricks import sliding_window_view
@@ -63,7 +62,7 @@ def partitions_of_column(keys: "pa.Array", partitions: int, without_key: int) ->
     hashes = np.empty(len(binary), np.uint32)
     for length in np.unique(lengths).tolist():
         rows = np.flatnonzero(lengths == length)
-        # A window at every byte costs nothing; only the rows that are taken are copied.
+        # A window at every byte costs nothing; only the selected rows are copied.
         table = sliding_window_view(data, length)[offsets[rows]] if length else np.empty((len(rows), 0), np.uint8)
         padded = np.zeros((len(rows), -(-length // 4) * 4), np.uint8)
         padded[:, :length] = table

@@ -1,7 +1,7 @@
-"""Many partitions at once: who leads them, where their logs begin and end, what lies at a time or an offset.
+"""Queries for many partitions at once: leaders, start and end offsets, the offset of a time, the time of an offset.
 
-Unlike `topics`, which asks about one topic and fails where it is not there, these answer for everything asked: a topic that is
-gone and a partition without a leader are answers too. Never ask for the offsets of a partition without a leader: the client would
+`topics` queries one topic and fails if it does not exist. The functions here return a result for every partition requested, also
+for a deleted topic and a partition without a leader. Never request the offsets of a partition without a leader: the client would
 wait for one until the deadline.
 """
 
@@ -25,7 +25,7 @@ _NOTHING_THERE = (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, Kafk
 
 
 class Span(NamedTuple):
-    """`start`: the first offset that is still there. `end`: the next one to be written (high watermark)."""
+    """`start`: the first offset that still exists. `end`: the next one to be written (high watermark)."""
 
     start: int
     end: int
@@ -37,10 +37,10 @@ class Found(NamedTuple):
 
 
 def find_leaders(admin: Admin, topics: Iterable[str], deadline: Deadline) -> dict[str, Leaders | None]:
-    """Topic -> partition -> leader, None where it has none. A topic that is not there is None."""
+    """Topic -> partition -> leader, None if it has none. None for a topic that does not exist."""
     names = list(dict.fromkeys(topics))
     if "" in names:
-        raise Invalid("a topic without a name cannot be")
+        raise Invalid("a topic name cannot be empty")
     return retried(lambda: _find_leaders(admin, names, deadline), deadline) if names else {}
 
 
@@ -69,8 +69,8 @@ def find_spans(admin: Admin, partitions: Collection[TopicPartition], deadline: D
 def find_at_time(
     admin: Admin, partitions: Collection[TopicPartition], timestamp_ms: int, deadline: Deadline
 ) -> dict[TopicPartition, int | None]:
-    """The first offset whose record is of that time or later; None where there is none."""
-    spec = OffsetSpec.for_timestamp(max(0, timestamp_ms))  # below 0 are Kafka's code words
+    """The first offset whose record is of that time or later; None if there is none."""
+    spec = OffsetSpec.for_timestamp(max(0, timestamp_ms))  # negative values have a special meaning in Kafka
     (found,) = _ask(admin, partitions, [spec], deadline)
     return {tp: one.offset if one.offset >= 0 else None for tp, one in found.items()}
 
@@ -78,7 +78,7 @@ def find_at_time(
 def find_newest_times(
     admin: Admin, partitions: Collection[TopicPartition], deadline: Deadline
 ) -> dict[TopicPartition, int | None]:
-    """The largest timestamp in each log, in milliseconds; None where the log is empty."""
+    """The largest timestamp in each log, in milliseconds; None if the log is empty."""
     spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
     (found,) = _ask(admin, partitions, [spec], deadline)
     return {tp: one.timestamp_ms if one.offset >= 0 else None for tp, one in found.items()}
@@ -87,7 +87,7 @@ def find_newest_times(
 def _ask(
     admin: Admin, partitions: Collection[TopicPartition], specs: Sequence[OffsetSpec], deadline: Deadline
 ) -> list[dict[TopicPartition, Found]]:
-    """One answer for each spec, all asked together. The first partition that fails fails the call."""
+    """One result for each spec; all requests are sent together. The call fails if one partition fails."""
     if not partitions:
         return [{} for _ in specs]
     return retried(lambda: _asked(admin, partitions, specs, deadline), deadline)
@@ -109,8 +109,8 @@ def _found(futures: Mapping[RawPartition, "Future[Any]"], deadline: Deadline) ->
     found: dict[TopicPartition, Found] = {}
     for raw, future in futures.items():
         place = TopicPartition(raw.topic, raw.partition)
-        with translated(f"asking for the offsets of {place}"):
-            one = answer(future, f"asking for the offsets of {place}", deadline)
+        with translated(f"reading the offsets of {place}"):
+            one = answer(future, f"reading the offsets of {place}", deadline)
             found[place] = Found(one.offset, one.timestamp)
     return found
 
@@ -118,15 +118,15 @@ def _found(futures: Mapping[RawPartition, "Future[Any]"], deadline: Deadline) ->
 def find_times_at(
     admin: Admin, offsets: Mapping[TopicPartition, int], deadline: Deadline
 ) -> dict[TopicPartition, int | None]:
-    """The time, in milliseconds, of the first record at or after each offset; None where none follows or it has no time.
+    """The time, in milliseconds, of the first record at or after each offset; None if there is no record or it has no time.
 
-    Only a record itself knows its time, so one batch of each partition is fetched.
+    The time is only in the record, so one batch of each partition is fetched.
     """
     if not offsets:
         return {}
     consumer = make_consumer(
         admin.settings,
-        isolation_level="read_uncommitted",  # an open transaction must not hide a record that is only asked for its time
+        isolation_level="read_uncommitted",  # an open transaction must not hide a record: only its time is read
         enable_partition_eof=True,
         auto_offset_reset="error",
         queued_min_messages=1,
@@ -145,7 +145,7 @@ def find_times_at(
 def _first_times(
     consumer: Consumer, waiting: set[TopicPartition], deadline: Deadline
 ) -> dict[TopicPartition, int | None]:
-    """What comes after the first record of a partition is let pass: taking the partition back would take far longer."""
+    """Later records of a partition are ignored: unassigning the partition would take far longer."""
     times: dict[TopicPartition, int | None] = {}
     while waiting:
         deadline.check("reading the times of records")

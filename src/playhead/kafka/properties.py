@@ -1,8 +1,8 @@
 """Java client properties -> librdkafka settings.
 
-A worker or client file is taken as it is. What has another name or form in librdkafka is translated, what has no meaning
-there is dropped, key stores it cannot read are refused with the command that converts them. From a worker file only the
-un-prefixed client settings count: those are what the worker itself uses for its internal topics (`producer.`, `consumer.`
+A worker or client file is accepted unchanged. Settings that have another name or form in librdkafka are translated. Settings
+without an equivalent are dropped. Key stores that librdkafka cannot read are refused with the command that converts them. From a
+worker file only the un-prefixed client settings are read: the worker uses those for its internal topics (`producer.`, `consumer.`
 and `admin.` are for connectors).
 """
 
@@ -47,7 +47,7 @@ RENAMED = {
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.truststore.certificates": "ssl.ca.pem",
 }
-# Handled together, because one store is described by several properties.
+# Translated together, because one store is described by several properties.
 STORES = frozenset(f"ssl.{s}store.{p}" for s in ("key", "trust") for p in ("location", "password", "type"))
 SPECIAL = frozenset({"sasl.jaas.config", "ssl.endpoint.identification.algorithm"}) | STORES
 PRODUCER = frozenset(
@@ -63,7 +63,7 @@ PRODUCER = frozenset(
     }
 )
 CONSUMER = frozenset({"fetch.max.bytes", "fetch.min.bytes", "isolation.level", "max.partition.fetch.bytes"})
-# Java-only: classes, JVM security settings, and settings Playhead decides itself.
+# Java-only: classes, JVM security settings, and settings that Playhead sets itself.
 DROPPED = re.compile(
     r"""ssl\.(enabled\.protocols|protocol|provider|cipher\.suites|engine\.factory\.class|secure\.random\.implementation
         |keymanager\.algorithm|trustmanager\.algorithm)
@@ -76,7 +76,7 @@ DROPPED = re.compile(
 )
 MAGIC = {b"\xfe\xed\xfe\xed": "JKS", b"\xce\xce\xce\xce": "JCEKS", b"\x30": "PKCS12"}
 LONGEST_TIMEOUT_MS = 300_000
-# Base64 only: an encrypted key of the old kind carries headers and is left as it is.
+# Base64 only: an encrypted key in the old format has headers and is not changed.
 _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----\s*")
 
 Values = dict[str, str | Secret]
@@ -84,7 +84,7 @@ Values = dict[str, str | Secret]
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """librdkafka settings by kind of client; `notes` are sentences the user should see."""
+    """librdkafka settings by kind of client; `notes` are messages for the user."""
 
     common: Values = field(default_factory=dict)
     producer: Values = field(default_factory=dict)
@@ -102,10 +102,10 @@ def client_settings(context: Context) -> ClientSettings:
 
 
 def client_properties(context: Context) -> dict[str, Setting]:
-    """Everything a context says about reaching Kafka, in Java's names, level by level: file, environment, flags.
+    """All Kafka client settings of a context, by their Java names, level by level: file, environment, flags.
 
-    Within a level later wins: worker file, client file, `[kafka]` table or `-X`, `bootstrap-servers`. A worker file says all
-    there is to say about its cluster, so one that is named on a higher level replaces what the lower ones said.
+    Within a level the later one wins: worker file, client file, `[kafka]` table or `-X`, `bootstrap-servers`. A worker file
+    describes its cluster completely, so a worker file on a higher level replaces everything from lower levels.
     """
     properties: dict[str, Setting] = {}
     for level in Level:
@@ -123,13 +123,13 @@ def client_properties(context: Context) -> dict[str, Setting]:
     if "bootstrap.servers" not in properties:
         raise Invalid(
             "no Kafka broker is named",
-            "give --bootstrap-server, --worker-config or a context; `playhead lab up` starts a local one",
+            "set --bootstrap-server, --worker-config or a context; `playhead lab up` starts a local one",
         )
     return properties
 
 
 def settings_at(context: Context, bootstrap: str) -> ClientSettings:
-    """The settings of a context for brokers named elsewhere, in the URI of a store for example."""
+    """The settings of a context for brokers that are named elsewhere, for example in the URI of a store."""
     named = {**context.settings, "bootstrap-servers": Setting(bootstrap, "--store")}
     return client_settings(Context(context.name, named))
 
@@ -140,9 +140,9 @@ def is_client_property(key: str) -> bool:
 
 
 def _from_file(path: Path, wanted: Callable[[str], bool]) -> dict[str, Setting]:
-    """The wanted properties, with the references resolved that this very file declares a provider for, as Kafka does.
+    """The wanted properties. References are resolved if the same file declares their provider, as in Kafka.
 
-    Only of the wanted ones: a vault that stands behind some other line is none of our business.
+    Other properties are not resolved: a vault that only they refer to is not queried.
     """
     entries = read_properties(path)
     providers = declared_providers({entry.key: entry.value for entry in entries})
@@ -164,11 +164,11 @@ def _sentence(error: Invalid) -> str:
 
 
 def translate(properties: Mapping[str, Setting]) -> ClientSettings:
-    """The whole table. Every fault is gathered before any is raised."""
+    """Translates all properties. All faults are collected before they are raised together."""
     run = _Translation(properties)
     for key, setting in properties.items():
         run.one(key, setting)
-    # Without TLS to the brokers the stores are somebody else's: a worker's REST listener uses the same names.
+    # Without TLS to the brokers the stores are for something else: a worker's REST listener uses the same names.
     if run.text("security.protocol").upper().endswith("SSL"):
         run.guarded("ssl.keystore.location", run.keystore)
         run.guarded("ssl.truststore.location", run.truststore)
@@ -209,14 +209,14 @@ class _Translation:
         elif key in STORES or DROPPED.fullmatch(key):
             return
         else:
-            self.put(key, _adjusted(key, text))  # same name on both sides, or already librdkafka's own name
+            self.put(key, _adjusted(key, text))  # same name in Java and librdkafka, or already a librdkafka name
 
     def jaas(self, text: str) -> None:
         for name, value in jaas_settings(text).items():
             self.put(name, value)
 
     def guarded(self, key: str, act: Callable[[], object]) -> None:
-        """Runs one translation; what it refuses becomes a fault at the line that set `key`."""
+        """Runs one translation; an error becomes a fault at the line that sets `key`."""
         try:
             act()
         except Invalid as error:
@@ -261,29 +261,29 @@ class _Translation:
         protocol = self.text("security.protocol").upper()
         mechanism = str(self.common.get("sasl.mechanisms", "")).upper()
         if protocol == "SASL_PLAINTEXT" and (mechanism == "PLAIN" or mechanism.startswith("SCRAM")):
-            self.notes.append(f"{mechanism} without TLS: anyone on the network can take these credentials")
+            self.notes.append(f"{mechanism} without TLS: anyone on the network can read these credentials")
         if self.common.get("ssl.endpoint.identification.algorithm") == "none" and protocol.endswith("SSL"):
             self.notes.append("the broker's host name is not checked (ssl.endpoint.identification.algorithm is empty)")
 
 
 def _adjusted(key: str, text: str) -> str:
-    """Values that mean the same but are written otherwise, or that librdkafka would find too large."""
+    """Converts values that librdkafka writes differently, and lowers values that it would reject as too large."""
     if text.strip() == "-1" and (key.endswith("buffer.bytes") or key == "connections.max.idle.ms"):
-        return "0"  # as the system likes; never
+        return "0"  # the system's default; never closed when idle
     if key == "socket.timeout.ms" and text.strip().isdigit():
         return str(min(int(text), LONGEST_TIMEOUT_MS))
     return _PEM.sub(_wrapped, text) if key.endswith(".pem") else text
 
 
 def _wrapped(block: re.Match[str]) -> str:
-    """One PEM block with its line breaks. A property file often has none left; Java does not mind, OpenSSL does."""
+    """One PEM block with line breaks. In a property file they are often missing; Java accepts that, OpenSSL does not."""
     label, body = block.group(1), "".join(block.group(2).split())
     lines = [body[i : i + 64] for i in range(0, len(body), 64)]
     return "\n".join([f"-----BEGIN {label}-----", *lines, f"-----END {label}-----", ""])
 
 
 def store_kind(path: str, declared: str) -> str:
-    """What a key store really is, by its bytes: Java opens PKCS12 under the name JKS too, and text may precede PEM."""
+    """The real type of a key store, from its bytes: Java also opens PKCS12 declared as JKS, and text may precede PEM."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -297,5 +297,5 @@ def store_kind(path: str, declared: str) -> str:
 
 
 def shown(settings: Iterable[tuple[str, str | Secret]]) -> dict[str, str]:
-    """For display: secrets as `***`, by type and, once more, by name."""
+    """For display: secrets as `***`, detected by type and also by name."""
     return {key: "***" if isinstance(value, Secret) or is_sensitive(key) else value for key, value in settings}

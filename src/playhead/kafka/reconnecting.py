@@ -1,8 +1,8 @@
-"""An admin client for a long run, during which brokers fall over and come back.
+"""An admin client for a long run, during which brokers fail and come back.
 
-After a question without an answer the client is replaced: librdkafka 2.16 would abort the whole process when the broker
-comes back and finds that question (confluentinc/librdkafka#4605). Some questions that were asked while a broker was away it
-never answers; a new client is answered at once, so the question is put to that one, until the deadline.
+After a request without an answer the client is replaced: librdkafka 2.16 would abort the whole process when the broker comes
+back and the request is still open (confluentinc/librdkafka#4605). Some requests that were sent while a broker was down are
+never answered. A new client gets an answer at once, so the request is retried with it until the deadline.
 """
 
 import threading
@@ -21,7 +21,7 @@ _PAUSE_SECONDS = 0.2
 
 
 class ReconnectingAdmin:
-    """One client at a time, made when it is needed. May be shared by threads: a client is let go by the last one that uses it."""
+    """One client at a time, created when needed. May be shared by threads: the last thread that uses a client closes it."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
@@ -78,7 +78,7 @@ class ReconnectingAdmin:
                 admin.close()
 
     def _drop(self, admin: Admin | None) -> None:
-        """No new question goes to this client; it is closed here if no other thread waits for an answer of it."""
+        """Sends no new request to this client. Closes it if no other thread is waiting for an answer from it."""
         if admin is None or admin is not self._admin:
             return
         self._admin = None

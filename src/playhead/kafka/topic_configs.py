@@ -1,6 +1,6 @@
-"""The settings of topics as the broker sees them, defaults included, and changes to them.
+"""Reads the settings of topics from the broker, including defaults, and changes them.
 
-Changes go by IncrementalAlterConfigs: what is not named stays. The broker can check a change without making it.
+Changes use IncrementalAlterConfigs: settings that are not named do not change. The broker can check a change without applying it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -35,7 +35,7 @@ _SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class TopicSetting:
-    """`source`: topic, broker (dynamic), all brokers (dynamic), broker file or default. A sensitive one has no value."""
+    """`source`: topic, broker (dynamic), all brokers (dynamic), broker file or default. A sensitive setting has no value."""
 
     name: str
     value: str | None
@@ -54,7 +54,7 @@ TopicSettings = dict[str, TopicSetting]
 
 
 def get_topic_config(admin: Admin, topic: str, deadline: Deadline) -> dict[str, str | None]:
-    """Every setting by name. Needs the right to describe the topic's settings; a topic that is not there is `NotFound`."""
+    """Every setting by name. Needs DescribeConfigs on the topic. Raises `NotFound` if the topic does not exist."""
     return {name: setting.value for name, setting in get_topic_settings(admin, topic, deadline).items()}
 
 
@@ -67,7 +67,7 @@ def get_topic_settings(admin: Admin, topic: str, deadline: Deadline) -> TopicSet
 
 
 def list_topic_settings(admin: Admin, topics: Iterable[str], deadline: Deadline) -> dict[str, TopicSettings | None]:
-    """The settings of several topics, asked together. A topic that is not there is None."""
+    """The settings of several topics, in one request. None for a topic that does not exist."""
     names = list(dict.fromkeys(topics))
     return retried(lambda: _list(admin, names, deadline), deadline) if names else {}
 
@@ -79,7 +79,7 @@ def _list(admin: Admin, topics: Iterable[str], deadline: Deadline) -> dict[str, 
 
 
 def _settings(topic: str, future: "Future[Any]", deadline: Deadline) -> TopicSettings | None:
-    doing = f"asking for the settings of {topic}"
+    doing = f"reading the settings of {topic}"
     try:
         found = answer(future, doing, deadline)
     except KafkaException as error:
@@ -102,7 +102,7 @@ def alter_topic_config(
     *,
     validate_only: bool = False,
 ) -> None:
-    """Sets some settings and takes others back to what the broker gives. All or nothing, as the broker does it."""
+    """Sets some settings and removes others, so that the broker's default applies. The broker applies all or nothing."""
     entries = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in wanted.items()]
     entries += [ConfigEntry(n, None, incremental_operation=AlterConfigOpType.DELETE) for n in unset]
     if not entries:

@@ -1,7 +1,7 @@
-"""Topics: list, look up, create, widen, delete, and the offsets at their ends.
+"""Topics: list, describe, create, add partitions, delete, and read their start and end offsets.
 
-Looked up with DescribeTopics, never with a plain metadata request, which would create the topic it asks about on a broker
-with auto.create.topics.enable.
+Topics are described with DescribeTopics, never with a plain metadata request: on a broker with auto.create.topics.enable that
+would create the topic.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -74,7 +74,7 @@ def get_topic(admin: Admin, name: str, deadline: Deadline) -> Topic:
 
 
 def describe_topics(admin: Admin, names: Iterable[str], deadline: Deadline) -> dict[str, Topic | None]:
-    """Several topics, asked together. One that is not there, or whose name cannot be, is None."""
+    """Several topics, in one request. None for a topic that does not exist or whose name is invalid."""
     unique = list(dict.fromkeys(names))
     wanted = [name for name in unique if name]
     if not wanted:
@@ -113,7 +113,7 @@ def create_topic(
     config: Mapping[str, str] | None = None,
     validate_only: bool = False,
 ) -> None:
-    """`partitions` or `copies` -1: as the broker likes. Returns when the broker has created it, or only checked it."""
+    """`partitions` or `copies` -1: the broker's default. Returns when the broker has created the topic, or only checked it."""
     topic = NewTopic(name, num_partitions=partitions, replication_factor=copies, config=dict(config or {}))
     with translated(f"creating {name}"):
         futures = admin.raw.create_topics([topic], request_timeout=seconds(deadline), validate_only=validate_only)
@@ -121,7 +121,7 @@ def create_topic(
 
 
 def add_partitions(admin: Admin, name: str, total: int, deadline: Deadline, *, validate_only: bool = False) -> None:
-    """Widens the topic to `total` partitions; Kafka knows no way back."""
+    """Increases the topic to `total` partitions. Kafka cannot reverse this."""
     doing = f"adding partitions to {name}"
     with translated(doing):
         wanted = [NewPartitions(name, total)]
@@ -140,9 +140,9 @@ def topic_ends(admin: Admin, name: str, partitions: Iterable[int], deadline: Dea
 
 
 def partition_ends(admin: Admin, wanted: Sequence[TopicPartition], deadline: Deadline) -> dict[TopicPartition, Ends]:
-    """Start, stable end and high watermark. The watermark is asked first, so that stable < high means an open transaction.
+    """Start, stable end and high watermark. The watermark is read first, so that stable < high means an open transaction.
 
-    All together: a topic with a thousand partitions is three questions to each broker.
+    Partitions are requested together: a topic with a thousand partitions needs three requests to each broker.
     """
     start = list_offsets(admin, wanted, EARLIEST, deadline)
     high = list_offsets(admin, wanted, LATEST, deadline)
@@ -153,7 +153,7 @@ def partition_ends(admin: Admin, wanted: Sequence[TopicPartition], deadline: Dea
 def list_offsets(
     admin: Admin, wanted: Sequence[TopicPartition], spec: OffsetSpec, deadline: Deadline, *, committed: bool = False
 ) -> dict[TopicPartition, int]:
-    """One offset for every partition asked; the first partition that fails fails the call."""
+    """One offset for every wanted partition. The call fails if one partition fails."""
     return (
         retried(lambda: _list_offsets(admin, wanted, spec, deadline, committed=committed), deadline) if wanted else {}
     )
@@ -171,13 +171,13 @@ def _list_offsets(
     found: dict[TopicPartition, int] = {}
     for raw, future in futures.items():
         place = TopicPartition(raw.topic, raw.partition)
-        with translated(f"asking for the offsets of {place}"):
-            found[place] = answer(future, f"asking for the offsets of {place}", deadline).offset
+        with translated(f"reading the offsets of {place}"):
+            found[place] = answer(future, f"reading the offsets of {place}", deadline).offset
     return found
 
 
 def answer(future: "Future[Any]", doing: str, deadline: Deadline) -> Any:
-    """The result of an admin call; never waits longer than the deadline, whatever the library does."""
+    """The result of an admin call. Never waits longer than the deadline, even if the library does."""
     try:
         return future.result(timeout=deadline.remaining() + 1.0)
     except FutureTimeout:
@@ -185,5 +185,5 @@ def answer(future: "Future[Any]", doing: str, deadline: Deadline) -> Any:
 
 
 def seconds(deadline: Deadline) -> float:
-    """A request timeout librdkafka accepts: never 0, which would mean something else."""
+    """A request timeout that librdkafka accepts: never 0, which has another meaning."""
     return max(0.1, deadline.remaining())

@@ -1,7 +1,7 @@
-"""A transactional producer whose every step ends in one of three ways: done, failed and aborted, or unknown.
+"""A transactional producer. Every step ends in one of three ways: done, failed and aborted, or unknown.
 
-Initialising an id fences every older producer with the same id, which is how a direct edit or a Spark run keeps a zombie task
-of Connect from writing behind our back.
+Initialising an id fences every older producer with the same id. A direct edit or a Spark run uses this to keep a zombie task of
+Connect from writing at the same time.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ Delivered = Callable[[KafkaError | None, Message], None]
 
 
 class TransactionalProducer:
-    """Made and initialised: from here on older producers of `transactional_id` are fenced."""
+    """Initialised by the constructor: from then on older producers of `transactional_id` are fenced."""
 
     def __init__(
         self, settings: ClientSettings, transactional_id: str, deadline: Deadline, **own: str | int | bool
@@ -34,13 +34,13 @@ class TransactionalProducer:
         timeout_ms = max(1000, min(60_000, int(deadline.remaining() * 1000)))
         own = {"transaction_timeout_ms": timeout_ms, "linger_ms": 5, **own}
         self._producer: Producer = make_producer(settings, transactional_id=transactional_id, **own)
-        # A producer that has met its brokers finds its coordinator at once, not half a second later.
+        # A producer that is connected to its brokers finds its coordinator at once, not half a second later.
         with suppress(KafkaException):
             self._producer.list_topics("__transaction_state", timeout=min(5.0, deadline.remaining()))
         try:
             self._step("initialising", lambda: self._producer.init_transactions(deadline.remaining()))
         except BaseException:
-            del self._producer  # the error may be kept; the client must not be kept with it
+            del self._producer  # the caller may keep the error; it must not keep the client alive
             raise
 
     @contextmanager
@@ -67,7 +67,7 @@ class TransactionalProducer:
         headers: Headers | None = None,
         timestamp_ms: int = 0,
     ) -> None:
-        """Queues one record; a full queue is waited out. `partition` None: by murmur2 of the key."""
+        """Queues one record; waits while the queue is full. `partition` None: by murmur2 of the key."""
         more = {"timestamp": timestamp_ms, "headers": list(headers) if headers else None}
         self._queue(topic, key, value, -1 if partition is None else partition, self._delivered, **more)
         self._poll(0)
@@ -87,7 +87,7 @@ class TransactionalProducer:
 
     @contextmanager
     def _fatal_translated(self, doing: str) -> Iterator[None]:
-        """A fatal error is raised out of whatever serves callbacks; if a delivery report is served too, as a SystemError."""
+        """Any call that serves callbacks may raise a fatal error, as a SystemError if it also serves a delivery report."""
         try:
             yield
         except (KafkaException, SystemError) as error:
@@ -97,7 +97,7 @@ class TransactionalProducer:
             raise transaction_fault(code_of(cause), self.transactional_id, doing) from None
 
     def _fatal_cause(self) -> KafkaException | None:
-        """After a fatal error every call of a transaction fails with it."""
+        """After a fatal error every transactional call fails with this error."""
         try:
             self._producer.begin_transaction()
         except KafkaException as error:
@@ -117,11 +117,11 @@ class TransactionalProducer:
 
     def commit(self) -> None:
         self.flush()
-        # A commit that ran into its time limit may be asked for again: librdkafka keeps it one commit.
+        # A commit that timed out may be retried: librdkafka treats it as the same commit.
         self._step("committing", lambda: self._producer.commit_transaction(self._deadline.remaining()))
 
     def abort(self) -> None:
-        """As well as it can be done: a fenced or unreachable producer has nothing left that could become visible."""
+        """Best effort: records of a fenced or unreachable producer cannot become visible."""
         self._undelivered.clear()
         try:
             self._producer.abort_transaction(max(1.0, self._deadline.remaining()))
@@ -152,17 +152,17 @@ class TransactionalProducer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        del self._producer  # let go here and now, not by the collector in some thread of librdkafka (see Admin)
+        del self._producer  # freed in this thread, not by the garbage collector in a thread of librdkafka (see Admin)
 
 
 def fence(settings: ClientSettings, transactional_id: str, deadline: Deadline) -> None:
-    """Whoever used this id cannot commit any more; what he left open is aborted."""
+    """Fences all earlier producers of this id and aborts their open transaction."""
     with TransactionalProducer(settings, transactional_id, deadline):
         pass
 
 
 def queue_record(produce: Callable[[], None], poll: Callable[[float], object], deadline: Deadline, doing: str) -> None:
-    """Hands one record to librdkafka. A full queue is waited out; any other error leaves as it is."""
+    """Passes one record to librdkafka. Waits while the queue is full; any other error is raised unchanged."""
     while True:
         try:
             produce()
@@ -174,7 +174,7 @@ def queue_record(produce: Callable[[], None], poll: Callable[[float], object], d
 
 
 class PlainProducer:
-    """An idempotent producer without a transaction. Leaving the block without an error means: every record is acknowledged."""
+    """An idempotent producer without a transaction. If the block ends without an error, every record is acknowledged."""
 
     def __init__(self, settings: ClientSettings, deadline: Deadline) -> None:
         self._deadline = deadline

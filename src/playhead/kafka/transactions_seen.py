@@ -1,8 +1,8 @@
-"""Transactions that are open, and who holds them.
+"""Open transactions and their owners.
 
-librdkafka does not ask for this, so two small requests of our own do: ListTransactions and DescribeTransactions (KIP-664, brokers
-of 3.0 and later). Each broker tells about the ids it coordinates and that the user may see. A broker that wants SASL or a client
-certificate cannot be asked this way; then nothing is told here, and nobody may take that for "nobody holds it".
+librdkafka cannot request this, so we send two small requests of our own: ListTransactions and DescribeTransactions (KIP-664,
+brokers 3.0 and later). Each broker reports the ids that it coordinates and that the user may see. A broker that requires SASL or
+a client certificate cannot be queried this way. The result is then unknown; it does not mean that there is no owner.
 """
 
 import socket
@@ -21,7 +21,7 @@ _UNDECIDED = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """`state` in Kafka's words. `started_ms` by the coordinator's clock; after `timeout_ms` it aborts by itself."""
+    """`state` as Kafka names it. `started_ms` by the coordinator's clock; Kafka aborts the transaction after `timeout_ms`."""
 
     transactional_id: str
     state: str
@@ -32,29 +32,29 @@ class OpenTransaction:
 
 
 def list_open_transactions(admin: Admin, deadline: Deadline) -> list[OpenTransaction] | None:
-    """Every transaction that is neither committed nor aborted yet. None where a broker cannot be asked."""
-    found = ask_brokers(admin, deadline, _told_by)
+    """Every transaction that is neither committed nor aborted yet. None if a broker cannot be queried."""
+    found = ask_brokers(admin, deadline, _transactions_of)
     if found is None:
         return None
     return sorted(
-        (one for told in found.values() for one in told), key=lambda one: (one.started_ms, one.transactional_id)
+        (one for report in found.values() for one in report), key=lambda one: (one.started_ms, one.transactional_id)
     )
 
 
 def list_transactional_ids(admin: Admin, deadline: Deadline) -> set[str] | None:
-    """Every id that a coordinator remembers, with a transaction open or not. None where a broker cannot be asked."""
+    """Every id that a coordinator knows, with or without an open transaction. None if a broker cannot be queried."""
     found = ask_brokers(admin, deadline, _ids_of)
-    return None if found is None else {one for told in found.values() for one in told}
+    return None if found is None else {one for report in found.values() for one in report}
 
 
 def _ids_of(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[str]:
     with connected(settings, broker.host, broker.port, patience) as connection:
-        yield from _listed(_asked(connection, _LIST_TRANSACTIONS, _strings(()) + b"\1"))  # of any state and producer id
+        yield from _listed(_asked(connection, _LIST_TRANSACTIONS, _strings(()) + b"\1"))  # any state and producer id
 
 
-def _told_by(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[OpenTransaction]:
+def _transactions_of(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[OpenTransaction]:
     with connected(settings, broker.host, broker.port, patience) as connection:
-        ids = _listed(_asked(connection, _LIST_TRANSACTIONS, _strings(_UNDECIDED) + b"\1"))  # of any producer id
+        ids = _listed(_asked(connection, _LIST_TRANSACTIONS, _strings(_UNDECIDED) + b"\1"))  # any producer id
         if ids:
             yield from _described(_asked(connection, _DESCRIBE_TRANSACTIONS, _strings(ids)))
 
@@ -70,11 +70,11 @@ def _listed(answer: Reader) -> list[str]:
     if error:
         raise IndexError(f"the broker answered with error {error}")
     for _ in range(answer.varint() - 1):
-        answer.text()  # a state it does not know
+        answer.text()  # a state that the broker does not know
     ids = []
     for _ in range(answer.varint() - 1):
         ids.append(answer.text())
-        answer.take(8)  # producer id: told again below
+        answer.take(8)  # producer id: DescribeTransactions returns it too
         answer.text()
         answer.skip_tags()
     return ids
@@ -87,7 +87,7 @@ def _described(answer: Reader) -> Iterator[OpenTransaction]:
         timeout_ms, started_ms, producer_id, _epoch = struct.unpack(">iqqh", answer.take(22))
         partitions = frozenset(_partitions(answer))
         answer.skip_tags()
-        if not error and state in _UNDECIDED:  # it may have ended between the two questions
+        if not error and state in _UNDECIDED:  # it may have ended between the two requests
             yield OpenTransaction(transactional_id, state, producer_id, started_ms, timeout_ms, partitions)
 
 

@@ -1,8 +1,8 @@
 """Which release a broker runs.
 
-Kafka's protocol does not say it outright. It does tell the newest `metadata.version` a broker supports, and every release has
-its own; the table is that of `kafka-features version-mapping`. Asked with a plain ApiVersions request of our own, which a
-broker answers before any authentication, because librdkafka keeps the answer to itself.
+Kafka's protocol does not report the release. It reports the newest `metadata.version` that a broker supports, and every release
+has its own; the table is that of `kafka-features version-mapping`. We send a plain ApiVersions request of our own, because
+librdkafka does not expose its answer. A broker answers it before authentication.
 """
 
 import struct
@@ -35,7 +35,7 @@ def library_version() -> str:
 
 
 def broker_release(settings: ClientSettings, host: str, port: int, deadline: Deadline) -> str | None:
-    """Like `4.3`; None when the broker does not tell (before 3.3) or cannot be asked this way."""
+    """For example `4.3`; None if the broker does not report it (before 3.3) or cannot be queried this way."""
     try:
         features = _supported_features(settings, host, port, max(0.5, min(5.0, deadline.remaining())))
     except UNREADABLE:

@@ -1,7 +1,7 @@
-"""Requests of our own in Kafka's protocol, for the few questions that librdkafka does not ask.
+"""Sends our own requests in Kafka's protocol, for the few requests that librdkafka does not support.
 
-Flexible versions only (compact strings, tagged fields). TLS is spoken as far as a certificate authority is all it takes; where
-SASL or a client certificate is wanted, the caller does not come here.
+Flexible versions only (compact strings, tagged fields). TLS works if it needs only a certificate authority. SASL and client
+certificates are not supported; callers do not use this module then.
 """
 
 import socket
@@ -17,20 +17,20 @@ from playhead.model import Deadline
 
 T = TypeVar("T")
 
-UNREADABLE = (OSError, struct.error, IndexError, UnicodeDecodeError)  # what asking can end in
+UNREADABLE = (OSError, struct.error, IndexError, UnicodeDecodeError)  # the errors of a failed request
 _LARGEST_ANSWER = 64 << 20
 
 
 def ask_brokers(
-    admin: Admin, deadline: Deadline, told_by: Callable[[ClientSettings, Broker, float], Iterable[T]]
+    admin: Admin, deadline: Deadline, read_from: Callable[[ClientSettings, Broker, float], Iterable[T]]
 ) -> dict[int, list[T]] | None:
-    """Broker -> what `told_by` learns from it in the time it gets. None where one of them cannot be asked, or does not tell."""
+    """Broker -> what `read_from` reads from it within its timeout. None if a broker cannot be queried or returns an error."""
     if "SASL" in str(admin.settings.common.get("security.protocol", "")).upper():
         return None
     found: dict[int, list[T]] = {}
     try:
         for broker in admin.cluster.brokers:
-            found[broker.id] = list(told_by(admin.settings, broker, max(0.5, min(5.0, deadline.remaining()))))
+            found[broker.id] = list(read_from(admin.settings, broker, max(0.5, min(5.0, deadline.remaining()))))
     except UNREADABLE:
         return None
     return found
@@ -43,12 +43,12 @@ def connected(settings: ClientSettings, host: str, port: int, seconds: float) ->
 
 
 def ask(connection: socket.socket, api: int, version: int, body: bytes) -> "Reader":
-    """The answer, behind its correlation id. ApiVersions has no tags in its answer's header, all others do."""
+    """The answer, after its correlation id. The header of an ApiVersions answer has no tags, all others have."""
     request = struct.pack(">hhih", api, version, 1, -1) + b"\0" + body + b"\0"
     connection.sendall(struct.pack(">i", len(request)) + request)
     (size,) = struct.unpack(">i", _exactly(connection, 4))
     if not 0 < size < _LARGEST_ANSWER:
-        raise IndexError("this is not an answer of Kafka")
+        raise IndexError("this is not a Kafka response")
     answer = Reader(_exactly(connection, size))
     answer.take(4)
     if api != _API_VERSIONS:
@@ -60,7 +60,7 @@ _API_VERSIONS = 18
 
 
 class Reader:
-    """Walks an answer; one that is shorter than it says is an IndexError."""
+    """Reads an answer. Raises IndexError if it is shorter than its length fields say."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -102,6 +102,6 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
     while len(data) < size:
         part = connection.recv(size - len(data))
         if not part:
-            raise ConnectionError("the broker hung up")
+            raise ConnectionError("the broker closed the connection")
         data += part
     return bytes(data)

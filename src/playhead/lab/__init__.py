@@ -1,8 +1,8 @@
 """A real Kafka, Connect worker, PostgreSQL and S3 server on this machine, for the demo, the tests and your experiments.
 
-Started from pinned jars and wheels, on free loopback ports, with all state and logs in one folder. The truth about what runs
-is the process table, not a pid file: every process carries the folder and its own name on its command line, so that a lab
-whose starter crashed is found and adopted by the next command.
+Started from pinned jars and wheels, on free loopback ports, with all state and logs in one folder. Running parts are found in
+the process table, not in pid files: every process has the folder and its own name on its command line. If the command that
+started a lab crashed, the next command finds the lab and continues with it.
 """
 
 from playhead.lab.lab import Lab, PartStatus, default_folder

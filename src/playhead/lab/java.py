@@ -1,4 +1,4 @@
-"""How the lab runs Java: class path, logging, the mark on the command line, and Kafka's own tools as an oracle."""
+"""Runs Java for the lab: class path, logging, the mark on the command line, and Kafka's own tools for checks."""
 
 import os
 import subprocess
@@ -39,7 +39,7 @@ def server_command(
 
 
 def run_tool(folder: Path, main: str, arguments: Sequence[str], *, stdin: str = "", seconds: float = 60) -> str:
-    """Standard output of one of Kafka's own command-line classes. A failure carries what the tool said."""
+    """Standard output of one of Kafka's own command-line classes. A failure includes the tool's output."""
     command = java_command(fetch_jars("kafka"), main, arguments, logging=folder / "tool-log4j2.xml", heap="256m")
     # Short-lived: the quick compiler and the simple collector start fastest.
     command[1:1] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
@@ -48,11 +48,11 @@ def run_tool(folder: Path, main: str, arguments: Sequence[str], *, stdin: str = 
     except subprocess.TimeoutExpired:
         raise TimedOut(f"{main} did not finish within {seconds:g} s") from None
     if done.returncode:
-        told = _without_notes(done.stderr) or done.stdout.strip()
-        raise PlayheadError(f"{main} failed with {done.returncode}: {told[-2000:]}")
+        output = _without_notes(done.stderr) or done.stdout.strip()
+        raise PlayheadError(f"{main} failed with {done.returncode}: {output[-2000:]}")
     return done.stdout
 
 
 def _without_notes(stderr: str) -> str:
-    """Java says first which options it found in the environment."""
+    """Java first prints the options it found in the environment."""
     return "\n".join(line for line in stderr.splitlines() if not line.startswith("Picked up ")).strip()

@@ -9,7 +9,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from playhead.errors import Invalid, NotFound, PartFailed, Refused
 from playhead.lab import processes
@@ -20,12 +22,18 @@ from playhead.model import Deadline
 from playhead.pipeline.jars import Progress, check_java, fetch_jars
 
 Report = Callable[[str], None]
+
+
+class ToolRunner(Protocol):
+    def __call__(self, main: str, arguments: Sequence[str], *, stdin: str = "", seconds: float = 60) -> str: ...
+
+
 _SERIOUS = re.compile(r"\b(ERROR|FATAL)\b|^Exception in thread")
 
 
 @dataclass(frozen=True, slots=True)
 class PartStatus:
-    """`state`: up, starting (runs but does not answer yet), paused, down, adrift (runs, but its lab.json is gone)."""
+    """`state`: up, starting (runs but does not answer yet), paused, down, adrift (runs, but its lab.json is missing)."""
 
     name: str
     state: str
@@ -36,26 +44,30 @@ class PartStatus:
 
 
 def default_folder() -> Path:
-    """Root has no private home for services that may not run as root; others keep it in their state folder."""
+    """The user's state folder. For root /var/lib: parts that do not run as root could not enter root's home."""
     if os.geteuid() == 0:
         return Path("/var/lib/playhead/lab")
     try:
         return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "playhead" / "lab"
     except RuntimeError:
         raise Invalid(
-            "there is no home folder for the lab", "name a folder with --dir, or set XDG_STATE_HOME"
+            "there is no home folder for the lab", "choose a folder with --dir, or set XDG_STATE_HOME"
         ) from None
 
 
 class Lab:
-    def __init__(self, folder: Path | None = None) -> None:
-        # Resolved, because the folder's name on the command lines is what makes a process ours.
+    def __init__(self, folder: Path | None = None, tools: ToolRunner | None = None) -> None:
+        """`tools`: what runs Kafka's command-line classes; by default a JVM for each call."""
+        # Resolved: a process is ours if this path is on its command line.
         self.folder = (folder or default_folder()).resolve()
         if "," in str(self.folder):
-            raise Invalid(f"{self.folder} has a comma, at which Kafka would cut it", "choose another folder with --dir")
+            raise Invalid(
+                f"{self.folder} has a comma, which Kafka treats as a separator", "choose another folder with --dir"
+            )
         self._log_starts: dict[str, int] = {}
+        self._tools: ToolRunner = tools or partial(run_tool, self.folder)
 
-    # Life
+    # Start and stop
 
     def up(
         self,
@@ -65,7 +77,7 @@ class Lab:
         fetched: Progress = lambda done, total: None,
         seconds: float = 120,
     ) -> list[PartStatus]:
-        """Starts what does not run yet and waits until every part really answers. Without options: as last time."""
+        """Starts the parts that do not run and waits until every part answers. Without options: as last time."""
         check_java()
         with self._locked(report):
             lab = self._prepared(options)
@@ -84,11 +96,11 @@ class Lab:
             return self.status()
 
     def down(self, report: Report = lambda message: None) -> list[str]:
-        """Stops exactly what belongs to this lab; the data stays. Returns the names of what was stopped."""
+        """Stops only the processes of this lab; the data stays. Returns the names of the stopped parts."""
         if not self.folder.is_dir():
             return []
         with self._locked(report):
-            running = processes.find_processes(self.folder)  # all there is to know: works without a lab.json too
+            running = processes.find_processes(self.folder)  # works without a lab.json too
             for name in sorted(running, key=_stop_order):
                 report(f"stopping {name}")
                 processes.stop_process(running[name], _stop_signal(name), grace_seconds=20)
@@ -99,10 +111,10 @@ class Lab:
         return (self.folder / "lab.json").is_file()
 
     def status(self) -> list[PartStatus]:
-        """What runs, found in the process table, and whether it answers."""
+        """The state of each part, from the process table and its answer."""
         running = processes.find_processes(self.folder)
         if not self.exists:
-            lost = "lab.json is lost; `lab down` still stops it"
+            lost = "lab.json is missing; `lab down` still stops it"
             return [PartStatus(name, "adrift", process.pid, "", lost, "") for name, process in running.items()]
         return [self._status_of(part, running.get(part.name)) for part in self._all_parts()]
 
@@ -123,30 +135,30 @@ class Lab:
         processes.stop_process(self._process(name), _stop_signal(name), grace_seconds=20)
 
     def pause(self, name: str) -> None:
-        """SIGSTOP: the part keeps its connections and answers nobody."""
+        """SIGSTOP: the part keeps its connections and answers no request."""
         self._process(name).suspend()
 
     def resume(self, name: str) -> None:
         self._process(name).resume()
 
     def start(self, name: str, seconds: float = 60) -> None:
-        """One part that was stopped or killed, waited for."""
+        """Starts one part that was stopped or killed, and waits for it."""
         part = self._part(name)
         self._start(part, lambda message: None)
         self._await(part, Deadline(seconds), lambda message: None, announce=False)
 
     def tool(self, main: str, *arguments: str, stdin: str = "", seconds: float = 60) -> str:
-        """Standard output of a command-line class of Kafka, an oracle that is not us: `tool("kafka.tools...", ...)`."""
-        return run_tool(self.folder, main, arguments, stdin=stdin, seconds=seconds)
+        """Standard output of a command-line class of Kafka, for independent checks: `tool("kafka.tools...", ...)`."""
+        return self._tools(main, arguments, stdin=stdin, seconds=seconds)
 
     def psql(self, sql: str, database: str = "") -> str:
-        """What PostgreSQL's own client prints for one statement, unaligned and without headers."""
+        """The output of psql for one statement, unaligned and without headers."""
         url = f"{self.postgres_url.rpartition('/')[0]}/{database}" if database else self.postgres_url
         command = [str(postgres.postgres_programs() / "psql"), url, "-Atc", sql]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
 
     def make_bucket(self, name: str) -> None:
-        """To the S3 server a bucket is a folder."""
+        """Creates a bucket, which is a folder to the S3 server."""
         s3.make_bucket(self.folder, name)
 
     # Addresses
@@ -177,7 +189,7 @@ class Lab:
 
     @property
     def jdbc_url(self) -> str:
-        """The same database for Java, whose driver wants the user elsewhere."""
+        """The same database for the Java driver, which expects the user as a parameter."""
         user, _, place = self.postgres_url.removeprefix("postgresql://").partition("@")
         return f"jdbc:postgresql://{place}?user={user}"
 
@@ -196,7 +208,7 @@ class Lab:
         return s3.CREDENTIAL
 
     def environment(self) -> dict[str, str]:
-        """Variables that lead other programs here, for `eval "$(playhead lab env)"`."""
+        """Environment variables that point other programs to this lab, for `eval "$(playhead lab env)"`."""
         variables = {"PLAYHEAD_BOOTSTRAP_SERVERS": self.bootstrap_servers}
         if self.options.workers:
             variables["PLAYHEAD_CONNECT"] = ",".join(self.connect_urls)
@@ -218,13 +230,13 @@ class Lab:
         return variables
 
     def context(self) -> dict[str, str]:
-        """The settings of a context that leads here."""
+        """The settings of a context for this lab."""
         settings = {"bootstrap-servers": self.bootstrap_servers}
         if self.options.workers:
             settings |= {"connect": ",".join(self.connect_urls), "worker-config": str(self.worker_config)}
         return settings
 
-    # Inside
+    # Private
 
     @property
     def _file(self) -> LabFile:
@@ -257,20 +269,20 @@ class Lab:
         return running[name]
 
     def _prepared(self, options: LabOptions | None) -> LabFile:
-        """`lab.json` as wanted now, written before anything starts: a crash from here on is found by `status`."""
+        """The new `lab.json`. It is written before any part starts, so that `status` works after a crash."""
         lab = LabFile.load(self.folder)
         if lab is None:
-            if strangers := [path.name for path in self.folder.iterdir() if path.name != ".lock"]:
+            if unknown := [path.name for path in self.folder.iterdir() if path.name != ".lock"]:
                 raise Refused(
-                    f"{self.folder} is not a lab's folder and not empty: there is {strangers[0]}",
-                    "name an empty or a new folder with --dir",
+                    f"{self.folder} is not empty and not the folder of a lab: it contains {unknown[0]}",
+                    "choose an empty or a new folder with --dir",
                 )
             lab = LabFile.new((options or LabOptions()).checked())
         if options is not None:
             if options.brokers < lab.options.brokers:
                 raise Refused(
-                    f"this lab has {lab.options.brokers} brokers, and the data of the others would be lost",
-                    "make a smaller one in another folder with --dir",
+                    f"this lab has {lab.options.brokers} brokers; the data of the removed ones would be lost",
+                    "create a smaller lab in another folder with --dir",
                 )
             lab.options = options.checked()
         running = set(processes.find_processes(self.folder))
@@ -283,7 +295,7 @@ class Lab:
         return lab
 
     def _stop_leftovers(self, parts: Sequence[Part], report: Report) -> None:
-        """Workers of an earlier, larger lab."""
+        """Stops parts that the lab no longer has, e.g. workers of an earlier, larger lab."""
         wanted = {part.name for part in parts}
         for name, process in processes.find_processes(self.folder).items():
             if name not in wanted:
@@ -291,7 +303,7 @@ class Lab:
                 processes.stop_process(process, _stop_signal(name), grace_seconds=20)
 
     def _start(self, part: Part, report: Report) -> bool:
-        """Starts the part unless it runs with the configuration it should have. True if it was started now."""
+        """Starts the part unless it runs with the current configuration. True if it was started now."""
         running = processes.find_processes(self.folder).get(part.name)
         changed = [
             path for path, text in part.files.items() if not path.is_file() or path.read_bytes() != text.encode("ascii")
@@ -313,7 +325,7 @@ class Lab:
         return True
 
     def _await(self, part: Part, deadline: Deadline, report: Report, *, announce: bool) -> None:
-        missing: str | None = "it was not asked yet"
+        missing: str | None = "it was not queried yet"
 
         def answered() -> bool:
             nonlocal missing
@@ -321,7 +333,7 @@ class Lab:
             if missing is None:
                 return True
             if part.name not in processes.find_processes(self.folder):
-                raise self._failure(part, "ended by itself while starting")
+                raise self._failure(part, "exited while starting")
             if deadline.passed:
                 raise self._failure(part, f"does not answer after {deadline.seconds:g} s: {missing}")
             return False
@@ -345,29 +357,29 @@ class Lab:
 
     @contextmanager
     def _locked(self, report: Report) -> Iterator[None]:
-        """One `up` or `down` at a time per folder; the lock goes with the process that held it."""
+        """One `up` or `down` at a time per folder; the lock ends with the process that holds it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / ".lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                report("waiting for another command that works on this lab")
+                report("waiting for another command that holds the lock on this lab")
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
 
 def _stop_order(name: str) -> tuple[int, str]:
-    """Clients before the brokers they talk to."""
+    """Clients before their brokers."""
     return (1 if name.startswith("broker") else 0, name)
 
 
 def _stop_signal(name: str) -> signal.Signals:
-    """PostgreSQL takes SIGINT as a fast shutdown; at SIGTERM it would wait for every client to leave."""
+    """To PostgreSQL SIGINT is a fast shutdown; on SIGTERM it waits for every client to disconnect."""
     return signal.SIGINT if name == "postgres" else signal.SIGTERM
 
 
 def tail(path: Path, lines: int, since: int = 0) -> list[str]:
-    """The last lines of a log, of what was written after its first `since` bytes."""
+    """The last lines of a log, without its first `since` bytes."""
     try:
         with path.open("rb") as file:
             file.seek(since)
@@ -378,7 +390,7 @@ def tail(path: Path, lines: int, since: int = 0) -> list[str]:
 
 
 def failure_in(log: Path, since: int, lines: int = 20) -> list[str]:
-    """The lines that say why: from the first error of this run on, without stack frames; else the end of the log."""
+    """The lines from the first error of this run, without stack frames; else the end of the log."""
     recent = [line for line in tail(log, 400, since) if not line.startswith("\tat ")]
     errors = [i for i, line in enumerate(recent) if _SERIOUS.search(line)]
     return recent[errors[0] : errors[0] + lines] if errors else recent[-lines:]

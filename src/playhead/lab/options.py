@@ -1,4 +1,4 @@
-"""What a lab consists of, and what it keeps in `lab.json`: options, ports, cluster id. Nothing about running processes."""
+"""The options of a lab, and its `lab.json`: options, ports, cluster id. Running processes are not recorded."""
 
 import base64
 import random
@@ -15,7 +15,7 @@ from playhead.model import Deadline
 
 EXTRAS = ("s3", "debezium")
 DYING_SECONDS = 5.0
-_LOST = "`lab down` still stops what runs; start anew in another folder with --dir"
+_LOST = "`lab down` still stops what runs; start again in another folder with --dir"
 
 
 class LabOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,7 +26,7 @@ class LabOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     postgres: bool = True
     extras: tuple[str, ...] = ()
     plugin_path: tuple[str, ...] = ()
-    # For tests: properties laid over the generated broker and worker files.
+    # For tests: properties that override the generated broker and worker files.
     broker_overrides: dict[str, str] = {}
     worker_overrides: dict[str, str] = {}
 
@@ -35,7 +35,7 @@ class LabOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise Invalid("a lab has 1 to 9 brokers and 0 to 9 workers")
         for extra in self.extras:
             if extra not in EXTRAS:
-                raise Invalid(f"the lab has no part {extra!r}", f"there is: {', '.join(EXTRAS)}")
+                raise Invalid(f"unknown lab part {extra!r}", f"there is: {', '.join(EXTRAS)}")
         for folder in self.plugin_path:
             if not Path(folder).is_dir():
                 raise Invalid(f"the plugin path {folder} is not a folder")
@@ -78,10 +78,10 @@ class LabFile(msgspec.Struct):
         temporary.replace(folder / "lab.json")
 
     def choose_ports(self, in_use_by_us: Iterable[str]) -> None:
-        """A free port for everything that may need one. A known port is kept unless a stranger holds it now.
+        """A free port for everything that may need one. A known port is kept unless another process holds it.
 
-        A part that was killed a moment ago holds its own until all its threads have ended, and is not to be found any more:
-        whoever is asked for a known port is given a while.
+        A part that was just killed holds its port until all its threads have ended, but is no longer found as a process. So a
+        known port gets some time to become free.
         """
         ours = set(in_use_by_us)
         deadline = Deadline(DYING_SECONDS)
@@ -92,7 +92,7 @@ class LabFile(msgspec.Struct):
 
 
 def _new_cluster_id() -> str:
-    """As Kafka makes them, and like Kafka never one that begins with a dash: its own tool would take it for an option."""
+    """As Kafka creates them. Never starts with a dash, as in Kafka: its tool would parse it as an option."""
     while True:
         found = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not found.startswith("-"):
@@ -100,7 +100,7 @@ def _new_cluster_id() -> str:
 
 
 def _free_port(taken: set[int]) -> int:
-    """Below the range from which systems lend ports to outgoing connections: one of those could sit on ours at the next up."""
+    """Below the ephemeral port range: an outgoing connection could otherwise hold our port at the next up."""
     candidates = [port for port in range(20_000, 32_000) if port not in taken]
     random.shuffle(candidates)
     found = next((port for port in candidates if _is_free(port)), None)

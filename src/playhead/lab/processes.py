@@ -1,7 +1,7 @@
 """Processes of a lab: start, find, signal, stop.
 
-A process belongs to a part if its command line carries the part's mark. That survives a crash of whoever started it, needs no
-pid file that could go stale, and cannot hit a stranger that got the same pid.
+A process belongs to a part if its command line contains the part's mark. This survives a crash of the starting process, needs
+no pid file that could go stale, and never matches another process that got the same pid.
 """
 
 import os
@@ -25,12 +25,12 @@ _MARK = "playhead.part="
 
 
 def mark_of(folder: Path, part: str) -> str:
-    """The word that makes a process ours: a system property to Java, a setting of its own to PostgreSQL."""
+    """The mark on the command line: a system property to Java, a custom setting to PostgreSQL."""
     return f"{_MARK}{part}@{folder}"
 
 
 def find_processes(folder: Path) -> dict[str, Process]:
-    """Part name -> its living process, for every process that carries a mark of this folder."""
+    """Part name -> its running process, for every process with a mark of this folder."""
     found: dict[str, Process] = {}
     for process in psutil.process_iter(["cmdline", "status"]):
         if process.info["status"] == psutil.STATUS_ZOMBIE:
@@ -46,7 +46,7 @@ def find_processes(folder: Path) -> dict[str, Process]:
 
 
 def start_process(command: Sequence[str], log: Path, folder: Path) -> None:
-    """Starts detached, in a session of its own: it outlives us, and Ctrl-C in our terminal does not reach it."""
+    """Starts a detached process in its own session: it outlives this one and gets no Ctrl-C from our terminal."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         child = subprocess.Popen(
@@ -57,7 +57,7 @@ def start_process(command: Sequence[str], log: Path, folder: Path) -> None:
             cwd=folder,
             start_new_session=True,
         )
-    child.returncode = 0  # disowned: Popen would warn that it still runs, which is what it is for
+    child.returncode = 0  # disowned: otherwise Popen warns that it still runs
 
 
 def is_paused(process: psutil.Process) -> bool:
@@ -65,9 +65,9 @@ def is_paused(process: psutil.Process) -> bool:
 
 
 def stop_process(process: psutil.Process, how: signal.Signals, grace_seconds: float) -> None:
-    """Asks with `how`, insists with SIGKILL after the grace. Returns when the process is gone."""
+    """Sends `how`, then SIGKILL after the grace period. Returns when the process has ended."""
     try:
-        process.send_signal(signal.SIGCONT)  # a paused process cannot hear the request
+        process.send_signal(signal.SIGCONT)  # a paused process does not handle the signal
         process.send_signal(how)
     except psutil.NoSuchProcess:
         return
@@ -93,7 +93,7 @@ def gone_within(process: psutil.Process, seconds: float) -> bool:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """A zombie is dead; if it is our own child it is reaped here. One whose other threads are still ending holds its ports."""
+    """A zombie is dead; our own children are reaped here. A zombie with running threads still holds its ports."""
     try:
         if process.status() != psutil.STATUS_ZOMBIE or _has_threads(process):
             return bool(process.is_running())
@@ -106,7 +106,7 @@ def is_alive(process: psutil.Process) -> bool:
 def _has_threads(zombie: psutil.Process) -> bool:
     try:
         return bool(zombie.num_threads() > 1)
-    except psutil.ZombieProcess:  # on systems that do not tell
+    except psutil.ZombieProcess:  # on systems that do not report threads of zombies
         return False
 
 
@@ -118,8 +118,8 @@ def is_zombie(pid: int) -> bool:
 
 
 def end_orphans(folder: Path, program: str, grace_seconds: float) -> None:
-    """Ends what a killed part left behind: processes of this program that work in its folder. Most end by themselves within
-    the grace."""
+    """Ends orphans of a killed part: processes of this program that work in its folder. Most end by themselves within the
+    grace period."""
     grace = Deadline(grace_seconds)
     while left := _working_in(folder, program):
         if grace.passed:

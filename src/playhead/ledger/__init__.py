@@ -1,6 +1,6 @@
-"""The ledger: which run works for a pipeline, what its steps committed, and the consumer offsets kept in a database.
+"""The ledger: the current run of a pipeline, what its steps committed, and consumer offsets stored in a database.
 
-It is built on `sql`, which knows databases and not what they hold.
+It is built on `sql`, which handles databases but not their content.
 """
 
-import playhead.sql  # noqa: F401  without the extra, the answer is the install command
+import playhead.sql  # noqa: F401  without the extra, this raises the error with the install command

@@ -1,4 +1,4 @@
-"""What the transactions of sources moved, row by row. Positions and offsets are JSON text, so that any client can read them."""
+"""The rows of chunks that sources committed. Positions and offsets are JSON text, so that any client can read them."""
 
 import hashlib
 from typing import Any
@@ -15,7 +15,7 @@ _OFFSETS = msgspec.json.Decoder(dict[int, tuple[int, int]])
 
 
 def add_chunk(connection: Connection, claim: Claim, chunk: ChunkRow) -> bool:
-    """False: the same chunk is there already."""
+    """False: the same chunk exists already."""
     of_stream = _of_stream(claim.cluster, claim.pipeline, chunk.stream)
     seq = select(func.coalesce(func.max(CHUNKS.c.seq), 0) + 1).where(of_stream).scalar_subquery()
     values = {**_values(claim, chunk), "seq": seq, "committed_at": moment(connection)}
@@ -41,12 +41,12 @@ def load_chunks(
 
 def _of_stream(cluster: str, pipeline: str, stream: str | None) -> ColumnElement[bool]:
     c = CHUNKS.c
-    whole = and_(c.cluster == cluster, c.pipeline == pipeline)
-    return whole if stream is None else and_(whole, c.stream == stream)
+    of_pipeline = and_(c.cluster == cluster, c.pipeline == pipeline)
+    return of_pipeline if stream is None else and_(of_pipeline, c.stream == stream)
 
 
 def _values(claim: Claim, chunk: ChunkRow) -> dict[str, Any]:
-    """All columns but those that only the database knows: `seq` and `committed_at`."""
+    """All columns except those that the database fills: `seq` and `committed_at`."""
     offsets = {str(partition): list(ends) for partition, ends in sorted(chunk.offsets.items())}
     return {
         "cluster": claim.cluster,
@@ -68,7 +68,7 @@ def _values(claim: Claim, chunk: ChunkRow) -> dict[str, Any]:
 
 
 def _chunk_of(row: Row[Any]) -> RecordedChunk:
-    found = row._mapping  # a row is a tuple, and `count` a method of it
+    found = row._mapping  # a row is a tuple, and `count` is one of its methods
     chunk = ChunkRow(
         stream=row.stream,
         source_range=row.source_range,

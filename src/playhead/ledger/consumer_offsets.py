@@ -2,16 +2,16 @@
 
     owner        the consumer group
     topic, partition
-    topic_id     the incarnation of the topic that was read; empty after an edit by hand: whatever is there will do
+    topic_id     the id of the topic that was read; empty after an operator's edit: any topic id is accepted
     next_offset
-    epoch        goes up with every taking over and every edit: whoever still holds an older one can move nothing
-    holder       the consumer that reads this partition now; null when it let go, or when the row was edited
-    held_until   the holder's last sign of life plus LEASE_SECONDS
+    epoch        increased by every claim and every edit: a consumer with an older epoch cannot move the row
+    holder       the consumer that reads this partition now; null after a release or an edit
+    held_until   the holder's last heartbeat plus LEASE_SECONDS
     written, written_by
 
-A move is a compare-and-set on holder, epoch and next_offset, in the transaction that also holds the application's rows. The
-lease only warns people who want to edit (`is_live`); it protects nothing. Times are of the server's clock on PostgreSQL. The
-table is made by whoever writes first, never by a reader; one of another shape is refused with words.
+A move is a compare-and-set on holder, epoch and next_offset, in the same transaction as the application's rows. The lease only
+warns operators before an edit (`is_live`); it protects nothing. On PostgreSQL times are from the server's clock. The first writer
+creates the table, a reader never does. A table with other columns or another key is refused.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -46,7 +46,7 @@ from playhead.sql.address import TableName
 from playhead.sql.times import Utc
 
 LEASE_SECONDS = 30.0
-_CREATION_LOCK = 0x706C6179  # any number, the same for everybody who makes such a table
+_CREATION_LOCK = 0x706C6179  # any number, the same for every process that creates such a table
 
 
 class OffsetRow(NamedTuple):
@@ -69,14 +69,14 @@ class OffsetRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """What to write for a partition that has no row yet; `next_offset` None: nothing, it stays without one."""
+    """What to write for a partition that has no row yet. `next_offset` None: no row is written."""
 
     topic_id: str
     next_offset: int | None
 
 
 class OffsetMove(NamedTuple):
-    """The holder's step from `before` to `after`, valid only under this `epoch`."""
+    """A move by the holder from `before` to `after`, valid only with this `epoch`."""
 
     place: TopicPartition
     epoch: int
@@ -105,7 +105,7 @@ class OffsetsTable:
     # The table itself
 
     def exists(self, connection: Connection) -> bool:
-        """Whether it is there. A table of that name which is not ours is an error."""
+        """Whether the table exists. A table with that name that is not Playhead's is an error."""
         found = inspect(connection)
         if not found.has_table(self.name.name, schema=self.name.schema):
             return False
@@ -115,12 +115,12 @@ class OffsetsTable:
         if missing or set(key) != {column.name for column in self._table.primary_key}:
             what = f"has no column {missing[0]!r}" if missing else "has another primary key"
             raise Invalid(
-                f"the table {self.name} {what}: it is not one of Playhead's", "name another one with ?table=NAME"
+                f"the table {self.name} {what}: it is not one of Playhead's", "use another one with ?table=NAME"
             )
         return True
 
     def ensure(self, connection: Connection) -> None:
-        """Makes it unless it is there. Two at once: one makes it, the other waits and finds it."""
+        """Creates the table unless it exists. Of two concurrent callers, one creates it and the other waits."""
         if self.exists(connection):
             return
         if connection.dialect.name == "postgresql":
@@ -139,17 +139,17 @@ class OffsetsTable:
     def locked(
         self, connection: Connection, owner: str, places: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetRow]:
-        """The rows of these partitions, held against every other writer until the transaction ends."""
+        """The rows of these partitions, locked against other writers until the transaction ends."""
         c = self._table.c
         wanted = (
             self._select(connection)
             .where(c.owner == owner, tuple_(c.topic, c.partition).in_([tuple(place) for place in places]))
-            .order_by(c.topic, c.partition)  # one order for everybody: two can wait for each other, but not in a circle
+            .order_by(c.topic, c.partition)  # the same order for every writer: no deadlocks
             .with_for_update()
         )
         return {row.place: row for row in _rows(connection, wanted)}
 
-    # The consumer's steps
+    # Called by a consumer
 
     def claim(
         self,
@@ -160,10 +160,10 @@ class OffsetsTable:
         *,
         polite: bool = False,
     ) -> dict[TopicPartition, OffsetRow]:
-        """Makes `holder` the one who may move these rows; whoever held them before can no longer.
+        """Makes `holder` the owner of these rows; the previous owner can no longer move them.
 
-        Polite: a row that another live consumer holds is left to it and is missing in the answer. A row without which there is
-        nowhere to begin (`Begin.next_offset` None) is missing too. `topic_id` in the answer is what was stored before.
+        `polite`: a row that another live consumer holds is skipped and is missing in the result. A partition without a row and
+        without a start (`Begin.next_offset` None) is missing too. `topic_id` in the result is the value stored before.
         """
         self._insert_missing(connection, owner, wanted)
         found = self.locked(connection, owner, wanted)
@@ -185,7 +185,7 @@ class OffsetsTable:
     def advance(
         self, connection: Connection, owner: str, holder: str, moves: Sequence[OffsetMove]
     ) -> TopicPartition | None:
-        """Makes all moves, or names the first partition that is no longer ours to move: then roll back."""
+        """Makes all moves. Returns the first partition that is no longer ours; the caller must then roll back."""
         for move in sorted(moves):
             values = {
                 "next_offset": move.after,
@@ -205,22 +205,22 @@ class OffsetsTable:
         return None
 
     def beat(self, connection: Connection, owner: str, holder: str) -> dict[TopicPartition, OffsetRow]:
-        """A sign of life. Returns what the holder still holds."""
+        """Writes a heartbeat. Returns the rows that the holder still holds."""
         c = self._table.c
         mine = and_(c.owner == owner, c.holder == holder)
         connection.execute(update(self._table).where(mine).values(held_until=_moment(connection, LEASE_SECONDS)))
         return {row.place: row for row in _rows(connection, self._select(connection).where(mine))}
 
     def release(self, connection: Connection, owner: str, holder: str, places: Collection[TopicPartition]) -> None:
-        """Lets go of what is still held, so that an edit need not wait for the lease to lapse."""
+        """Releases the rows that are still held, so that an edit need not wait until the lease expires."""
         for place in sorted(places):
             mine = and_(self._at(owner, place), self._table.c.holder == holder)
             connection.execute(update(self._table).where(mine).values(holder=None, held_until=None))
 
-    # The operator's steps
+    # Called by an operator
 
     def put(self, connection: Connection, owner: str, place: TopicPartition, next_offset: int, written_by: str) -> bool:
-        """Sets a position and takes it away from whoever holds it. False: the row appeared meanwhile; roll back."""
+        """Sets a position and removes its holder. False: another process created the row meanwhile; roll back."""
         values = {
             "topic_id": "",
             "next_offset": next_offset,
@@ -248,15 +248,15 @@ class OffsetsTable:
                     "next_offset": begin.next_offset,
                     "epoch": 0,
                     "written": _moment(connection),
-                    "written_by": "where the group began",
+                    "written_by": "initial position of the group",
                 }
                 self._insert(connection, {**_key(owner, place), **values})
 
     def _insert(self, connection: Connection, values: Mapping[str, Any]) -> bool:
-        """False when somebody else's row is there already."""
+        """False if a row exists already."""
         make = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
         wanted = make(self._table).values(**values).on_conflict_do_nothing()
-        # SQLAlchemy does not count inserted rows unless it is asked to.
+        # SQLAlchemy does not count inserted rows by default.
         return connection.execute(wanted, execution_options={"preserve_rowcount": True}).rowcount == 1
 
     def _select(self, connection: Connection) -> Select[Any]:
@@ -274,7 +274,7 @@ def _key(owner: str, place: TopicPartition) -> dict[str, str | int]:
 
 
 def _moment(connection: Connection, later_seconds: float = 0) -> Any:
-    """Now by the clock that all who use this database share."""
+    """The current time by the clock of the database (SQLite: of this machine)."""
     later = timedelta(seconds=later_seconds)
     if connection.dialect.name == "postgresql":
         return func.clock_timestamp() + later
@@ -282,5 +282,5 @@ def _moment(connection: Connection, later_seconds: float = 0) -> Any:
 
 
 def _rows(connection: Connection, wanted: Select[Any]) -> list[OffsetRow]:
-    """By position: extra columns that somebody added to the table are not asked for."""
+    """By position: columns that were added to the table are not selected."""
     return [OffsetRow._make([*found[:-1], bool(found[-1])]) for found in connection.execute(wanted)]

@@ -1,7 +1,7 @@
-"""The values of a ledger. A pipeline is a connector of one Kafka cluster, named by the cluster's id.
+"""The values of a ledger. A pipeline is a connector of one Kafka cluster, identified by the cluster's id.
 
-Sources record chunks, sinks claim and close ranges of offsets. A claim is stored before the work begins and is always
-finished as it was claimed: any process that does it, any number of times, writes the same bytes under the same names.
+Sources record chunks, sinks claim and close ranges of offsets. A claim is stored before the work begins and is always finished
+as it was claimed: every process that finishes it, however often, writes the same bytes under the same names.
 """
 
 import os
@@ -18,9 +18,9 @@ from playhead.model.host import user_name
 from playhead.model.ranges import Log, OffsetRange
 from playhead.model.times import in_words
 
-SILENT_SECONDS = 60.0  # without a sign of life for so long, a run is shown as silent
-BEAT_SECONDS = 3.0  # how often a run writes one, and looks whether it is asked to stop
-RANGES_AT = "ranges"  # among the settings of a run
+SILENT_SECONDS = 60.0  # without a heartbeat for this long, a run is shown as silent
+BEAT_SECONDS = 3.0  # how often a run writes a heartbeat and checks for a stop request
+RANGES_AT = "ranges"  # a key in the settings of a run
 
 
 class RunState(StrEnum):
@@ -32,7 +32,7 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A process: where it runs and who started it."""
+    """A process: its host, pid and user."""
 
     name: str
     pid: int
@@ -48,7 +48,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to write for a pipeline, until somebody claims it again under a higher epoch."""
+    """The right to write for a pipeline, until another run claims it with a higher epoch."""
 
     cluster: str
     pipeline: str
@@ -63,7 +63,7 @@ class StopRequest:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The newest run of a pipeline. `records`: written by this run. `settings`: of the engine, `master` among them."""
+    """The newest run of a pipeline. `records`: written by this run. `settings`: of the engine, including `master`."""
 
     cluster: str
     pipeline: str
@@ -72,7 +72,7 @@ class Run:
     started: datetime
     heartbeat: datetime
     silent_seconds: float
-    """By the ledger's own clock. Below 0: the clock that wrote the heartbeat was ahead, or was set back since."""
+    """By the ledger's clock. Negative: the clock that wrote the heartbeat was ahead, or was set back since."""
     state: RunState
     detail: str
     stop: StopRequest | None
@@ -84,12 +84,12 @@ class Run:
 
     @property
     def ranges_at(self) -> str | None:
-        """Of a sink whose ranges are in the database that it fills: where that is, without a password."""
+        """For a sink whose ranges are in its target database: the URL of that database, without a password."""
         return self.settings.get(RANGES_AT)
 
     @property
     def is_running(self) -> bool:
-        """As far as it says itself; a killed one says so for ever."""
+        """The state that the run recorded; a killed run stays in this state."""
         return self.state is RunState.RUNNING
 
     @property
@@ -98,27 +98,27 @@ class Run:
 
     @property
     def is_alive(self) -> bool:
-        """It says that it runs, and said so just now."""
+        """Running, with a recent heartbeat."""
         return self.is_running and not self.is_silent
 
     @property
     def words(self) -> str:
-        """The state for people. What a run says of itself is believed only while it speaks."""
+        """The state for people. `running` is shown only with a recent heartbeat."""
         if not self.is_running:
             return self.state.value
-        said = "stopping" if self.stop else "running"
+        words = "stopping" if self.stop else "running"
         if self.is_silent:
-            said = f"silent for {in_words(int(self.silent_seconds))}" + (", asked to stop" if self.stop else "")
+            words = f"silent for {in_words(int(self.silent_seconds))}" + (", stop requested" if self.stop else "")
         if self.silent_seconds < -1:
-            said += f" (its clock is {in_words(int(-self.silent_seconds))} ahead)"
-        return said
+            words += f" (its clock is {in_words(int(-self.silent_seconds))} ahead)"
+        return words
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkRow:
     """What one transaction moved. `offsets`: partition -> first and last offset of its records in the topic.
 
-    `hash_xor` and `hash_sum` are over the hashes of the records, as signed 64-bit numbers; the sum wraps around.
+    `hash_xor` and `hash_sum` combine the hashes of the records, as signed 64-bit numbers; the sum wraps around.
     """
 
     stream: str
@@ -135,7 +135,7 @@ class ChunkRow:
 
 @dataclass(frozen=True, slots=True)
 class RecordedChunk:
-    """`seq` grows by one per stream. `epoch` is that of the run which wrote it."""
+    """`seq` grows by one per stream. `epoch`: of the run that wrote it."""
 
     cluster: str
     pipeline: str
@@ -147,28 +147,28 @@ class RecordedChunk:
 
 
 class RunTakenOver(Fenced):
-    """The ledger's own fencing: caught together with that of the broker."""
+    """Fenced by the ledger. Callers catch it together with the fencing of the broker."""
 
     def __init__(self, claim: Claim, by: Run | None) -> None:
         if by is None:
-            what = f"{claim.pipeline}: the ledger has no row of this run any more"
+            what = f"{claim.pipeline}: the ledger no longer has a row for this run"
         else:
             what = f"{claim.pipeline}: run {by.epoch} by {by.host} took over from run {claim.epoch}"
-        Refused.__init__(self, what, "nothing more of this run is recorded; `playhead runs show` tells who runs it now")
+        Refused.__init__(self, what, "nothing more of this run is recorded; `playhead runs show` shows the current run")
 
 
 class RangeState(StrEnum):
     COMMITTED = "committed"
     SUPERSEDED = "superseded"
-    SKIPPED = "skipped"  # a person moved the position over it: nothing of it was delivered
+    SKIPPED = "skipped"  # an operator moved the position past it: nothing of it was delivered
 
 
 @dataclass(frozen=True, slots=True)
 class RangeClaim:
-    """Offsets that one task reads in order. `closes`: what is left behind the last full cut is written, too.
+    """Offsets that one task reads in order. `closes`: the rest after the last full cut is written, too.
 
-    `shape` is a digest of the options that shape the output. `made_ms` is when the claim was made: whatever goes by the clock
-    goes by this one, so that doing it again gives the same.
+    `shape` is a digest of the options that shape the output. `made_ms` is when the claim was created: everything that depends on
+    the clock uses this time, so that a retry gives the same result.
     """
 
     range: OffsetRange
@@ -179,23 +179,23 @@ class RangeClaim:
 
 
 class OutputKind(StrEnum):
-    OBJECT = "object"  # has the name of its first record: one that is cut the same way again takes its place
-    FILE = "file"  # grows: what is delivered again is appended
+    OBJECT = "object"  # named after its first record: a new object with the same cut replaces it
+    FILE = "file"  # append-only: a repeated delivery is appended
     TABLE = "table"
 
 
 class Output(NamedTuple):
-    """Where records of the range went, and how many. `size` is in bytes, 0 where there is none."""
+    """Where records of the range were written, and how many. `size` is in bytes, 0 if there is none."""
 
     name: str
-    count: int  # type: ignore[assignment]  # hides a method of tuples that nobody needs
+    count: int  # type: ignore[assignment]  # hides an unused method of tuple
     size: int = 0
     kind: OutputKind = OutputKind.OBJECT
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedRange:
-    """Written and durable. `count` and the digests are over the records that were delivered; `rejected` ones are not in them."""
+    """Written and durable. `count` and the digests cover the delivered records, without the `rejected` ones."""
 
     range: OffsetRange
     count: int
@@ -208,20 +208,20 @@ class ClosedRange:
 
 
 Done = tuple[RangeClaim, Sequence[ClosedRange]]
-"""A claim, and what became of it: ranges that follow each other from its start."""
+"""A claim and its closed ranges, consecutive from its start."""
 
 
 def learnt_key(topic: str) -> str:
-    """Under this the ledger keeps the schema that was learnt from a topic's records, for as long as the topic has a position."""
+    """The ledger's key for the schema inferred from a topic's records. It is kept as long as the topic has a position."""
     return f"schema/{topic}"
 
 
 @dataclass(frozen=True, slots=True)
 class SinkPosition:
-    """Where a sink stands in one topic partition.
+    """The position of a sink in one topic partition.
 
-    `published_offset`: what the consumer group was last told; None before the first time. `generation`: of what will be delivered
-    from here on. A claim has to carry it.
+    `published_offset`: the last offset committed to the consumer group; None before the first commit. `generation`: of everything
+    delivered from here on. A claim must have the same generation.
     """
 
     next_offset: int
@@ -234,10 +234,10 @@ class SinkPosition:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRange:
-    """`closed` holds what was delivered. `seq` tells the order in which ranges were written; those of one commit share it.
+    """`closed`: what was delivered. `seq`: the order in which ranges were written; the ranges of one commit share it.
 
-    Of a skipped range `shape` and `made_ms` are None, and `note` says who skipped it. `superseded_by`: the generation that is
-    delivered instead.
+    For a skipped range `shape` and `made_ms` are None, and `note` names the user who skipped it. `superseded_by`: the generation
+    that is delivered instead.
     """
 
     cluster: str
@@ -256,7 +256,7 @@ class RecordedRange:
 
 @dataclass(frozen=True, slots=True)
 class RangeSums:
-    """Over the ranges of one log that count: delivered, or skipped on purpose. Superseded ones are not in it.
+    """Sums over the valid ranges of one log: delivered, or skipped on purpose. Superseded ranges are not included.
 
     `skipped` is in offsets, `count` and `rejected` in records. The digests are signed 64-bit numbers; the sum wraps around.
     """
@@ -273,9 +273,9 @@ class RangeSums:
 
 @dataclass(frozen=True, slots=True)
 class SinkMove:
-    """A person's edit of one position. `before` None: the log had no position; `after` None: it is to have none.
+    """An operator's edit of one position. `before` None: the log had no position; `after` None: remove the position.
 
-    A topic id that is not the stored one says that the topic was made again; an empty one stands for the stored one.
+    A topic id other than the stored one means that the topic was recreated; an empty one means the stored one.
     """
 
     log: Log
@@ -285,11 +285,11 @@ class SinkMove:
 
 @dataclass(frozen=True, slots=True)
 class SinkMoved:
-    """What became of a move. `changed` is False when the position was there already and nothing was written.
+    """The result of a move. `changed` is False if the position was already at `after` and nothing was written.
 
-    `abandoned`: the open claim that was removed; what a killed run wrote of it may lie in the target. `superseded`: so many
-    ranges will be delivered again. `restored`: so many, superseded before and not delivered again since, count again.
-    `skipped`: nobody will deliver it.
+    `abandoned`: the open claim that was removed; the target may contain what a killed run wrote of it. `superseded`: number of
+    ranges that will be delivered again. `restored`: number of ranges that were superseded, were not delivered again since, and
+    are valid again. `skipped`: will not be delivered.
     """
 
     move: SinkMove

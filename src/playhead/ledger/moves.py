@@ -1,9 +1,8 @@
-"""What becomes of the ranges when a position is set by hand, and when a log gets its first one.
+"""Updates the ranges when a position is set by an operator, and when a log gets its first position.
 
-Offsets that will be delivered again are of a higher generation, unless nothing of the present one was delivered or begun there.
-A delivered range is superseded as a whole or not at all: its digests cannot be split, and neither can a file. Ranges that a
-move back superseded are as they were until a claim of the new generation begins; a move forward over them, such as an undo,
-restores them.
+Offsets that will be delivered again get a higher generation, unless nothing of the current one was delivered or begun there.
+A delivered range is superseded completely or not at all: its digests cannot be split, and neither can a file. Ranges that a move
+back superseded stay intact until a claim of the new generation begins. A move forward over them, such as an undo, restores them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -36,7 +35,7 @@ _SUPERSEDED = RangeState.SUPERSEDED.value
 def move_positions(
     connection: Connection, cluster: str, pipeline: str, moves: Sequence[SinkMove], who: Host
 ) -> list[SinkMoved]:
-    """The run's row is locked first, as by everybody who writes positions."""
+    """Locks the run's row first, like every writer of positions."""
     epoch = _take_epoch(connection, cluster, pipeline, who)
     logs = [move.log for move in moves]
     positions = rows.load_positions(connection, cluster, pipeline, logs, lock=True)
@@ -48,7 +47,7 @@ def move_positions(
         found = None if position is None else position.next_offset
         if found not in (move.before, move.after):
             what = f"{move.log.place} was at {_shown(move.before)} and is at {_shown(found)} now"
-            raise Refused(what, "it moved since the plan was made; plan again")
+            raise Refused(what, "it moved after the plan was created; plan again")
         done.append(_moved(hand, move, position, opened))
     hand.forget_learnt({move.log.topic for move in moves if move.after is None})
     return done
@@ -61,22 +60,22 @@ def _moved(hand: "Hand", move: SinkMove, position: SinkPosition | None, opened: 
         return SinkMoved(move, changed=False)
     if opened is not None:
         hand.remove(CLAIMS, move.log)
-    told = SinkMoved(move, changed=True, abandoned=opened)
+    result = SinkMoved(move, changed=True, abandoned=opened)
     if move.after is None:
         hand.remove(POSITIONS, move.log)
-        return told
+        return result
     if position is None or not same:
         hand.remove(POSITIONS, move.log)
-        return replace(told, superseded=hand.begin(move.log, move.after))
+        return replace(result, superseded=hand.begin(move.log, move.after))
     log = move.log._replace(topic_id=position.topic_id)
     if move.after > position.next_offset:
         restored, skipped = hand.forward(log, position, move.after, opened)
-        return replace(told, restored=restored, skipped=skipped)
-    return replace(told, superseded=hand.back(log, position, move.after, opened))
+        return replace(result, restored=restored, skipped=skipped)
+    return replace(result, superseded=hand.back(log, position, move.after, opened))
 
 
 def _take_epoch(connection: Connection, cluster: str, pipeline: str, who: Host) -> int:
-    """0 for a pipeline that never ran: there is nobody to fence."""
+    """0 for a pipeline that never ran: there is no run to fence."""
     wanted = run_at(cluster, pipeline)
     row = connection.execute(select(RUNS).where(wanted).with_for_update()).first()
     if row is None:
@@ -86,16 +85,16 @@ def _take_epoch(connection: Connection, cluster: str, pipeline: str, who: Host) 
         raise Refused(f"{pipeline} is {run.words}, by {run.host}", f"playhead runs stop {pipeline} --execute")
     values: dict[str, Any] = {"epoch": run.epoch + 1}
     if run.is_running:
-        said = f"{who.user}@{who.name} moved its position while it was silent"
+        detail = f"{who.user}@{who.name} moved its position while it was silent"
         values |= {"host": who.name, "pid": who.pid, "username": who.user}
-        values |= {"state": RunState.STOPPED.value, "detail": said, "heartbeat": moment(connection)}
+        values |= {"state": RunState.STOPPED.value, "detail": detail, "heartbeat": moment(connection)}
     connection.execute(update(RUNS).where(wanted).values(**values))
     return run.epoch + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """Sets positions of one pipeline, by the name `by`, with all that follows for the ranges."""
+    """Sets positions of one pipeline and updates its ranges. `by`: the name of the writer."""
 
     connection: Connection
     cluster: str
@@ -104,17 +103,17 @@ class Hand:
     by: str
 
     def adopt(self, starts: Mapping[Log, int]) -> None:
-        """Of logs without a position. Nearly always nothing is known of them, and one statement does for all."""
-        whole = rows.of_pipeline(RANGES, self.cluster, self.pipeline, starts)
+        """For logs without a position. Usually the ledger has no ranges of them, and one statement is enough for all."""
+        wanted = rows.of_pipeline(RANGES, self.cluster, self.pipeline, starts)
         names = (RANGES.c.topic, RANGES.c.topic_id, RANGES.c.partition)
-        known = {Log(*row) for row in self.connection.execute(select(*names).where(whole).distinct())}
+        known = {Log(*row) for row in self.connection.execute(select(*names).where(wanted).distinct())}
         fresh = {log: start for log, start in starts.items() if log not in known}
         rows.add_positions(self.connection, self.cluster, self.pipeline, fresh, self.by)
         for log in starts.keys() & known:
             self.begin(log, starts[log])
 
     def begin(self, log: Log, start: int) -> int:
-        """A position for a log that has none, but may have had one. Answers how many ranges it supersedes."""
+        """Adds a position for a log that has none, but may have had one. Returns how many ranges it supersedes."""
         c = RANGES.c
         highest = select(func.max(c.generation), func.max(c.superseded_by)).where(self._of(log))
         used = [number or 0 for number in self.connection.execute(highest).one()]
@@ -124,7 +123,7 @@ class Hand:
         return superseded
 
     def back(self, log: Log, position: SinkPosition, start: int, opened: RangeClaim | None) -> int:
-        """Answers how many ranges will be delivered again."""
+        """Returns how many ranges will be delivered again."""
         c = RANGES.c
         used = select(c.start_offset).where(self._of(log), c.end_offset > start, c.generation == position.generation)
         is_used = opened is not None or self.connection.execute(used.limit(1)).first() is not None
@@ -136,10 +135,10 @@ class Hand:
     def forward(
         self, log: Log, position: SinkPosition, end: int, opened: RangeClaim | None
     ) -> tuple[int, OffsetRange | None]:
-        """Answers how many ranges count again, and what nobody will deliver."""
+        """Returns how many ranges are restored, and which offsets will not be delivered."""
         start = position.next_offset
         restored = 0
-        # A claim of this generation was begun: what it was to replace may be overwritten already.
+        # With an open claim of this generation, the outputs of superseded ranges may be overwritten already.
         for row in [] if opened is not None else self._untouched(log, position, end):
             if row.start_offset != start:
                 break
@@ -155,8 +154,8 @@ class Hand:
         self.connection.execute(delete(table).where(rows.of_log(table, self.cluster, self.pipeline, log)))
 
     def forget_learnt(self, topics: Collection[str]) -> None:
-        """What was learnt from the records of a topic goes with its last position: whoever begins anew learns anew. What else
-        is kept stays: the ledger's own id is in the group, and the end of a file is still that of the file."""
+        """Deletes the schema inferred from a topic together with the topic's last position: a new start infers it again. Other
+        kept values stay: the ledger's id is stored in the group, and the end of a file is still the end of that file."""
         if not topics:
             return
         left = {place.topic for place in rows.load_positions(self.connection, self.cluster, self.pipeline)}
@@ -174,7 +173,7 @@ class Hand:
         cut = self.connection.execute(select(RANGES).where(*live, c.start_offset < start)).first()
         if cut is not None and cut.state == RangeState.COMMITTED.value:
             raise Refused(
-                f"{log.place}: {start} lies inside of [{cut.start_offset},{cut.end_offset}), which was delivered in one piece",
+                f"{log.place}: {start} is inside [{cut.start_offset},{cut.end_offset}), which was delivered in one piece",
                 f"move to {cut.start_offset}, or to {cut.end_offset}",
             )
         values = {"state": _SUPERSEDED, "superseded_by": generation}

@@ -1,4 +1,4 @@
-"""Rows of positions, claims and ranges <-> values. Outputs are JSON text, so that any client of the database can read them."""
+"""Reads and writes the rows of positions, claims and ranges. Outputs are JSON text, so that any database client can read them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ _OUTPUTS = msgspec.json.Decoder(list[dict[str, str | int]])
 
 
 def of_pipeline(table: Table, cluster: str, pipeline: str, logs: Iterable[Log] | None = None) -> ColumnElement[bool]:
-    """`logs` narrow it down to their topics and partitions: it can hold others, too."""
+    """`logs` limit the rows to their topics and partitions; other combinations of those may match, too."""
     c = table.c
     wanted = and_(c.cluster == cluster, c.pipeline == pipeline)
     if logs is None:
@@ -84,12 +84,12 @@ def load_claims(
 def load_recorded(
     connection: Connection, cluster: str, pipeline: str, done: Sequence[RangeClaim]
 ) -> dict[Log, list[tuple[int, ClosedRange]]]:
-    """Generation and content of what is recorded where these claims are, in the order of the offsets."""
+    """Generation and content of the ranges recorded within these claims, in the order of the offsets."""
     starts, ends = [one.range.start for one in done], [one.range.end for one in done]
-    whole = of_pipeline(RANGES, cluster, pipeline, [one.range.log for one in done])
+    of_logs = of_pipeline(RANGES, cluster, pipeline, [one.range.log for one in done])
     c = RANGES.c
     wanted = select(RANGES).where(
-        whole, c.start_offset >= min(starts, default=0), c.start_offset < max(ends, default=0)
+        of_logs, c.start_offset >= min(starts, default=0), c.start_offset < max(ends, default=0)
     )
     recorded: dict[Log, list[tuple[int, ClosedRange]]] = defaultdict(list)
     for row in connection.execute(wanted.order_by(c.start_offset)):
@@ -101,9 +101,10 @@ def list_ranges(
     connection: Connection, cluster: str, pipeline: str, log: Log | None, newest: int | None
 ) -> list[RecordedRange]:
     c = RANGES.c
-    whole = of_pipeline(RANGES, cluster, pipeline) if log is None else of_log(RANGES, cluster, pipeline, log)
+    listed = of_pipeline(RANGES, cluster, pipeline) if log is None else of_log(RANGES, cluster, pipeline, log)
     order = (c.seq.desc(), c.topic.desc(), c.partition.desc(), c.start_offset.desc(), c.generation.desc())
-    return [_recorded_of(row) for row in connection.execute(select(RANGES).where(whole).order_by(*order).limit(newest))]
+    wanted = select(RANGES).where(listed).order_by(*order).limit(newest)
+    return [_recorded_of(row) for row in connection.execute(wanted)]
 
 
 def load_pipelines(connection: Connection, cluster: str) -> list[str]:
@@ -112,7 +113,7 @@ def load_pipelines(connection: Connection, cluster: str) -> list[str]:
 
 
 def load_sinks(connection: Connection) -> list[tuple[str, str]]:
-    """Cluster and pipeline of all that have a position, or had one and keep something."""
+    """Cluster and pipeline of all that have a position, or had one and still have kept values."""
     named = (select(table.c.cluster, table.c.pipeline) for table in (POSITIONS, KEPT))
     return sorted((cluster, pipeline) for cluster, pipeline in connection.execute(union(*named)))
 
@@ -154,7 +155,7 @@ def add_claims(connection: Connection, claim: Claim, new: Sequence[RangeClaim]) 
 
 
 def close_claims(connection: Connection, claim: Claim, done: Sequence[Done]) -> None:
-    """The claims go, their ranges come, the positions move: each from where its claim begins, or all of it is refused."""
+    """Removes the claims, adds their ranges and moves the positions. Refused if a position is not where its claim begins."""
     places = [_bound(claim.cluster, claim.pipeline, one.range.log) for one, _ in done]
     gone = connection.execute(delete(CLAIMS).where(_at_bound(CLAIMS)), places).rowcount
     steps = [
@@ -199,7 +200,7 @@ def set_published(connection: Connection, claim: Claim, offsets: Mapping[Log, in
 def add_positions(
     connection: Connection, cluster: str, pipeline: str, starts: Mapping[Log, int], by: str, generation: int = 1
 ) -> None:
-    """The first generation is of logs of which the ledger knows nothing at all."""
+    """Generation 1 is only for logs that have no ranges in the ledger."""
     if not starts:
         return
     rows = [
@@ -210,7 +211,7 @@ def add_positions(
     connection.execute(wanted, rows)
 
 
-# Between the two
+# Conversion
 
 
 def range_values(
@@ -265,7 +266,7 @@ def _recorded_of(row: Row[Any]) -> RecordedRange:
 def _closed_of(row: Row[Any]) -> ClosedRange:
     return ClosedRange(
         range=_range_of(row),
-        count=row._mapping["count"],  # a row is a tuple, and `count` a method of it
+        count=row._mapping["count"],  # a row is a tuple, and `count` is one of its methods
         hash_xor=row.hash_xor,
         hash_sum=row.hash_sum,
         outputs=tuple(Output(**output) for output in _OUTPUTS.decode(row.outputs)),  # type: ignore[arg-type]
@@ -288,13 +289,13 @@ def _bound(cluster: str, pipeline: str, log: Log) -> dict[str, Any]:
 
 
 def _at_bound(table: Table) -> ColumnElement[bool]:
-    """One topic partition, named when the statement is executed."""
+    """One topic partition, bound when the statement is executed."""
     names = ("cluster", "pipeline", "topic", "partition")
     return and_(*(table.c[name] == bindparam(f"b_{name}") for name in names))
 
 
-# Sums over the ranges of a log, to be compared with the topic and with the target. Digests are combined here and not by the
-# database: SQLite has no xor, and fails on a sum beyond 64 bits.
+# Sums over the ranges of a log, for comparison with the topic and the target. Digests are combined here and not in the
+# database: SQLite has no xor, and fails on a sum of more than 64 bits.
 
 _ROWS_AT_ONCE = 10_000
 
@@ -311,7 +312,7 @@ def load_sums(connection: Connection, cluster: str, pipeline: str) -> dict[Log, 
 
 
 def _summed(rows: Iterable[tuple[str, str, int, str, int, int, int, int, int, int]]) -> dict[Log, RangeSums]:
-    """Plain lists while it goes on: a ledger can hold millions of ranges."""
+    """Uses plain lists for speed: a ledger can hold millions of ranges."""
     sums: dict[Log, list[int]] = {}
     for topic, topic_id, partition, state, start, end, count, rejected, hash_xor, hash_sum in rows:
         log = Log(topic, topic_id, partition)

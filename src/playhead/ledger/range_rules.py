@@ -1,7 +1,7 @@
-"""What may be claimed, committed and moved.
+"""Checks what may be claimed, committed and moved.
 
-Nothing here asks the database: each check compares what is wanted with what was read. A refusal says which offsets would be
-delivered twice, or by nobody.
+Nothing here queries the database: each check compares the request with what was read. A refusal names the offsets that would be
+delivered twice or not at all.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,10 +17,10 @@ Positions = Mapping[TopicPartition, SinkPosition]
 Claims = Mapping[TopicPartition, RangeClaim]
 Recorded = Mapping[Log, Sequence[tuple[int, ClosedRange]]]
 _PLAN_AGAIN = "read the positions again and plan from there"
-_MADE_AGAIN = "move its position to where the new topic is to be read from: `playhead offsets set`"
+_RECREATED = "set the position at which to start reading the new topic: `playhead offsets set`"
 
 
-# Before anything is asked
+# Without stored values
 
 
 def check_offsets(offsets: Mapping[Log, int]) -> None:
@@ -35,7 +35,7 @@ def check_wanted(wanted: Sequence[RangeClaim]) -> list[Log]:
     _once(logs)
     for one in wanted:
         if one.range.end > INT64_MAX:
-            raise Invalid(f"{one.range} ends beyond the last offset there can be")
+            raise Invalid(f"{one.range} ends after the largest possible offset")
     return logs
 
 
@@ -48,7 +48,7 @@ def check_moves(moves: Sequence[SinkMove]) -> None:
 
 
 def check_done(done: Sequence[Done]) -> None:
-    """The ranges of each claim: from its start, without a hole, inside, and to its end if it closes."""
+    """The ranges of each claim must begin at its start, have no gap, stay inside it, and reach its end if it closes."""
     _once(one.range.log for one, _ in done)
     for one, closed in done:
         for each in closed:
@@ -56,22 +56,24 @@ def check_done(done: Sequence[Done]) -> None:
         ends = [one.range.start, *(each.range.end for each in closed)]
         for end, each in zip(ends, closed, strict=False):
             if each.range.start != end:
-                raise Refused(f"{each.range} does not begin at {end}, where what is closed so far ends", _PLAN_AGAIN)
+                raise Refused(
+                    f"{each.range} does not begin at {end}, the end of the previous closed range", _PLAN_AGAIN
+                )
         if one.closes and ends[-1] != one.range.end:
             raise Refused(
-                f"{one.range} was claimed to its end, and is closed to {ends[-1]} only",
+                f"{one.range} was claimed to its end, but is closed only to {ends[-1]}",
                 "an open claim is finished as it was claimed",
             )
 
 
 def _check_closed(one: RangeClaim, closed: ClosedRange) -> None:
     if closed.range.log != one.range.log or closed.range.end > one.range.end:
-        raise Refused(f"{closed.range} is not inside of what was claimed, {one.range}", _PLAN_AGAIN)
+        raise Refused(f"{closed.range} is not inside the claim {one.range}", _PLAN_AGAIN)
     if closed.count < 0 or closed.rejected < 0 or closed.count + closed.rejected > len(closed.range):
         raise Invalid(f"{closed.range} cannot hold {closed.count} records and {closed.rejected} rejected ones")
     for digest in (closed.hash_xor, closed.hash_sum):
         if not INT64_MIN <= digest <= INT64_MAX:
-            raise Invalid(f"{closed.range}: {digest} is not a digest of 64 bits with a sign")
+            raise Invalid(f"{closed.range}: {digest} is not a signed 64-bit digest")
 
 
 def _once(logs: Iterable[Log]) -> None:
@@ -81,11 +83,11 @@ def _once(logs: Iterable[Log]) -> None:
             raise Invalid(f"{one} is named twice")
 
 
-# Against what is stored
+# Against stored values
 
 
 def unknown(starts: Mapping[Log, int], found: Positions) -> list[Log]:
-    """The logs without a position. One with another position than this is refused."""
+    """The logs without a position. A log with a different position is refused."""
     known = {log: found.get(log.place) for log in starts}
     for log, position in known.items():
         if position is None:
@@ -93,8 +95,8 @@ def unknown(starts: Mapping[Log, int], found: Positions) -> list[Log]:
         _check_incarnation(log, position)
         if position.next_offset != starts[log]:
             raise Refused(
-                f"{log.place} stands at {position.next_offset} in the ledger, not at {starts[log]}",
-                "the ledger is the truth of a sink; only a move changes it",
+                f"{log.place} is at {position.next_offset} in the ledger, not at {starts[log]}",
+                "the ledger is authoritative for a sink; only a move changes it",
             )
     return [log for log, position in known.items() if position is None]
 
@@ -105,7 +107,7 @@ def check_known(offsets: Mapping[Log, int], found: Positions) -> None:
 
 
 def is_new(one: RangeClaim, positions: Positions, claims: Claims) -> bool:
-    """False: this very claim is open already."""
+    """False: the same claim is open already."""
     opened = claims.get(one.range.place)
     if opened == one:
         return False
@@ -113,7 +115,7 @@ def is_new(one: RangeClaim, positions: Positions, claims: Claims) -> bool:
     if opened is not None:
         raise Refused(
             f"{opened.range} is claimed and not finished, so {one.range} cannot be claimed"
-            + ("" if opened.range != one.range else " in another way"),
+            + ("" if opened.range != one.range else " differently"),
             "finish the open claim as it was claimed, or move the position",
         )
     return True
@@ -122,14 +124,14 @@ def is_new(one: RangeClaim, positions: Positions, claims: Claims) -> bool:
 def check_position(one: RangeClaim, positions: Positions) -> None:
     position = _position_of(one.range.log, positions)
     _check_incarnation(one.range.log, position)
-    stands = f"the position is {position.next_offset}"
+    where = f"the position is {position.next_offset}"
     if one.range.start > position.next_offset:
-        raise Refused(f"{one.range} would leave a hole: {stands}", _PLAN_AGAIN)
+        raise Refused(f"{one.range} would leave a gap: {where}", _PLAN_AGAIN)
     if one.range.start < position.next_offset:
         how = "was delivered already" if one.range.end <= position.next_offset else "was delivered in part"
-        raise Refused(f"{one.range} {how}: {stands}", _PLAN_AGAIN)
+        raise Refused(f"{one.range} {how}: {where}", _PLAN_AGAIN)
     if one.generation != position.generation:
-        what = f"{one.range} is of generation {one.generation}, and generation {position.generation} is to be delivered"
+        what = f"{one.range} has generation {one.generation}, but generation {position.generation} is expected"
         raise Refused(what, _PLAN_AGAIN)
 
 
@@ -138,13 +140,13 @@ def are_open(done: Sequence[RangeClaim], claims: Claims) -> bool:
 
 
 def check_recorded(done: Sequence[Done], claims: Claims, recorded: Recorded) -> None:
-    """Not all of them are open. Then all of them must be committed, just like this: it is told a second time."""
+    """Called when not all claims are open. Then this must be a retry: all of them must be committed with the same content."""
     for one, closed in done:
         opened = claims.get(one.range.place)
         if opened == one:
-            raise Refused(f"{one.range} is open, but others of this commit are not", _PLAN_AGAIN)
+            raise Refused(f"{one.range} is open, but other claims of this commit are not", _PLAN_AGAIN)
         if opened is not None and opened.range.start <= one.range.start:
-            raise Refused(f"{one.range} is not what is claimed: {opened.range}", _PLAN_AGAIN)
+            raise Refused(f"{one.range} is not the open claim: {opened.range}", _PLAN_AGAIN)
         inside = [
             found
             for generation, found in recorded.get(one.range.log, ())
@@ -152,8 +154,8 @@ def check_recorded(done: Sequence[Done], claims: Claims, recorded: Recorded) -> 
         ]
         if [_content(each) for each in inside] != [_content(each) for each in closed]:
             raise Refused(
-                f"{one.range} is not claimed, and what is recorded of it is not what is to be committed",
-                "playhead runs show tells what was delivered",
+                f"{one.range} is not claimed, and its recorded ranges differ from those to be committed",
+                "playhead runs show lists what was delivered",
             )
 
 
@@ -172,7 +174,7 @@ def _position_of(log: Log, found: Positions) -> SinkPosition:
 def _check_incarnation(log: Log, position: SinkPosition) -> None:
     if log.topic_id != position.topic_id:
         raise Refused(
-            f"{log.topic} was deleted and made again: the ledger knows the topic id {position.topic_id or '(none)'}, "
+            f"{log.topic} was deleted and recreated: the ledger has the topic id {position.topic_id or '(none)'}, "
             f"and the topic has {log.topic_id or '(none)'}",
-            _MADE_AGAIN,
+            _RECREATED,
         )

@@ -1,10 +1,10 @@
-"""The part of a ledger that sinks use: how far each topic partition is delivered, what is being delivered, what was.
+"""The part of a ledger that sinks use: the position of each topic partition, open claims, and delivered ranges.
 
-The ledger is the truth of a sink, not the consumer group. A claim is stored before the work begins and stays open until all
-of it is committed; the next run finishes it as it was claimed. So there is at most one open claim per topic partition, it
-begins at the stored position, and a commit moves the position in the transaction that records the ranges. What would leave a
-hole, deliver twice or mix two incarnations of a topic is refused. Every write of a run checks its epoch like those of
-`Ledger`, and repeating a write changes nothing.
+For a sink the ledger is authoritative, not the consumer group. A claim is stored before the work begins and stays open until it
+is committed; the next run finishes it as it was claimed. There is at most one open claim per topic partition. It begins at the
+stored position, and a commit moves the position in the transaction that records the ranges. Writes that would leave a gap,
+deliver twice or mix a topic with its recreated successor are refused. Every write of a run checks its epoch like those of
+`Ledger`. Writes are idempotent.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ _NO_CLAIM: dict[TopicPartition, RangeClaim] = {}
 
 
 class RangeLedger:
-    """Over an open ledger, which stays its owner's to close. May be shared by threads; they write one after the other."""
+    """Uses an open ledger, which the caller closes. May be shared by threads; writes are serialized."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -52,9 +52,9 @@ class RangeLedger:
     # What a run writes
 
     def adopt(self, claim: Claim, starts: Mapping[Log, int]) -> None:
-        """The first positions of logs that have none. One that has a position must have this one, else nothing is written.
+        """Writes the first positions of logs that have none. A log that has another position is refused; then nothing is written.
 
-        Ranges from there on that were delivered before the position was forgotten are superseded.
+        Later ranges that were delivered before the position was deleted are superseded.
         """
         checks.check_offsets(starts)
 
@@ -67,7 +67,7 @@ class RangeLedger:
         self._write(act)
 
     def open_claims(self, claim: Claim) -> list[RangeClaim]:
-        """What an earlier run, or this one, has claimed and not committed: to be finished first, as it was claimed."""
+        """Claims of an earlier run, or of this one, that are not committed. They must be finished first, as they were claimed."""
 
         def act(connection: Connection) -> list[RangeClaim]:
             self.ledger.own(connection, claim)
@@ -77,8 +77,8 @@ class RangeLedger:
         return self._write(act)
 
     def plan(self, claim: Claim, wanted: Sequence[RangeClaim]) -> None:
-        """All of them or none. Each begins at the stored position, of the same topic id and generation, and no other one is open
-        on its log. The same claim again is left as it is."""
+        """Stores all claims or none. Each must begin at the stored position, with the same topic id and generation, and its log
+        must have no other open claim. A claim that is already open is not changed."""
         logs = checks.check_wanted(wanted)
 
         def act(connection: Connection) -> None:
@@ -92,8 +92,8 @@ class RangeLedger:
         self._write(act)
 
     def give_up(self, claim: Claim, unwritten: Sequence[RangeClaim]) -> None:
-        """Removes open claims of which nothing can be in the target, because it is committed with the ledger: their offsets may
-        be claimed in another way, of the same generation. One that is not open any more is left as it is."""
+        """Removes open claims of which nothing can be in the target, because the target commits together with the ledger. Their
+        offsets may be claimed differently, with the same generation. A claim that is no longer open is ignored."""
 
         def act(connection: Connection) -> None:
             self.ledger.own(connection, claim)
@@ -103,19 +103,19 @@ class RangeLedger:
         self._write(act)
 
     def commit_all(self, claim: Claim, done: Sequence[Done], also: Also | None = None) -> bool:
-        """Closes the claims, writes down their ranges and moves the positions, all in one transaction with `also`.
+        """Closes the claims, records their ranges and moves the positions, all in one transaction with `also`.
 
-        The ranges of a claim follow each other without a hole from its start. They end where it ends if it `closes`; else they
-        may end before, and the next claim begins there; without any range the position stays. False: all of it was committed
-        before, and `also` was not called. `also` works on the ledger's own database and must not commit. It holds the run's
-        row: whoever asks the run to stop has to wait. PostgreSQL ends it after ten idle seconds between two statements.
+        The ranges of a claim are consecutive, without a gap, from its start. They must reach its end if it `closes`. Otherwise
+        they may end earlier, and the next claim begins there; without any range the position does not move. False: all of it was
+        committed before, and `also` was not called. `also` uses the ledger's database and must not commit. It holds the lock of
+        the run's row: a stop request has to wait. PostgreSQL ends it after ten idle seconds between two statements.
         """
         return self._write(lambda connection: self.commit_within(connection, claim, done, also)) if done else False
 
     def commit_within(
         self, connection: Connection, claim: Claim, done: Sequence[Done], also: Also | None = None
     ) -> bool:
-        """As `commit_all`, in a transaction of the same database that somebody else ends."""
+        """Like `commit_all`, in a transaction of the same database that the caller ends."""
         checks.check_done(done)
         run = self.ledger.own(connection, claim)
         logs = [one.range.log for one, _ in done]
@@ -134,7 +134,7 @@ class RangeLedger:
         return True
 
     def published(self, claim: Claim, offsets: Mapping[Log, int]) -> None:
-        """What the consumer group was told. Logs without a position are refused."""
+        """Records the offsets that were committed to the consumer group. Logs without a position are refused."""
         checks.check_offsets(offsets)
 
         def act(connection: Connection) -> None:
@@ -146,7 +146,7 @@ class RangeLedger:
         self._write(act)
 
     def remember(self, claim: Claim, key: str, text: str) -> str:
-        """Keeps `text` for this pipeline, unless something is kept under this key: then that is the answer."""
+        """Stores `text` for this pipeline unless the key exists. Returns the stored value."""
         at = {"cluster": claim.cluster, "pipeline": claim.pipeline, "key": key}
 
         def act(connection: Connection) -> str:
@@ -160,13 +160,13 @@ class RangeLedger:
     # What an operator writes
 
     def move(self, cluster: str, pipeline: str, moves: Sequence[SinkMove], who: Host) -> list[SinkMoved]:
-        """All of them or none; refused while a run is alive, and where a position is not what `before` says.
+        """Makes all moves or none. Refused while a run is alive, or if a position differs from `before`.
 
-        It takes the epoch: a run that was only asleep writes nothing more. An open claim is removed. A move back supersedes what
-        was delivered from there on and raises the generation; it must not end inside a delivered range (`find_range_around` tells
-        which). A move forward leaves a range that says who skipped it, except for ranges that a move back superseded and that
-        nobody touched since: they count again. Ranges of another topic id stay as they are. With the last position of a topic
-        goes the schema that was learnt from it.
+        It increases the epoch: a run that was only suspended cannot write any more. An open claim is removed. A move back
+        supersedes everything delivered from there on and raises the generation. It must not end inside a delivered range
+        (`find_range_around` returns it). A move forward records a skipped range with the name of the user. Ranges that a move
+        back superseded and that were not delivered again since are restored instead. Ranges of another topic id are not changed.
+        The schema inferred from a topic is deleted with the topic's last position.
         """
         checks.check_moves(moves)
         if not moves:
@@ -180,15 +180,15 @@ class RangeLedger:
         return {Log(at.topic, position.topic_id, at.partition): position for at, position in found.items()}
 
     def list_pipelines(self, cluster: str) -> list[str]:
-        """Those with a position."""
+        """Pipelines that have a position."""
         return self._read(lambda connection: rows.load_pipelines(connection, cluster), [])
 
     def list_sinks(self) -> list[tuple[str, str]]:
-        """Cluster and pipeline of every sink that has a position, or had one and keeps something."""
+        """Cluster and pipeline of every sink that has a position, or had one and still has kept values."""
         return self._read(rows.load_sinks, [])
 
     def list_claims(self, cluster: str, pipeline: str) -> list[RangeClaim]:
-        """The open ones, for those who only look."""
+        """The open claims. Needs no run, unlike `open_claims`."""
         found = self._read(lambda connection: rows.load_claims(connection, cluster, pipeline), _NO_CLAIM)
         return sorted(found.values(), key=lambda one: one.range)
 
@@ -212,20 +212,20 @@ class RangeLedger:
     # Inside
 
     def _write(self, act: Callable[[Connection], T]) -> T:
-        def made(connection: Connection) -> T:
+        def with_tables(connection: Connection) -> T:
             tables.create_range_tables(connection, self.ledger.place)
             return act(connection)
 
-        return self.ledger.write(made)
+        return self.ledger.write(with_tables)
 
     def _read(self, act: Callable[[Connection], T], nothing: T) -> T:
-        def seen(connection: Connection) -> T:
+        def if_tables(connection: Connection) -> T:
             return act(connection) if tables.range_tables_exist(connection, self.ledger.place) else nothing
 
-        return self.ledger.read(seen, nothing)
+        return self.ledger.read(if_tables, nothing)
 
     def _count(self, connection: Connection, run: Run, done: Sequence[Done]) -> None:
-        """For `runs list`: how much this run delivered, and the last place of it."""
+        """For `runs list`: how many records this run delivered, and its last position."""
         parts = [each for _, closed in done for each in closed]
         at = parts[-1].range if parts else None
         last = (f"{at.topic}-{at.partition}", Map({"kafka_offset": at.end})) if at else None
@@ -234,7 +234,7 @@ class RangeLedger:
 
 @contextmanager
 def open_ranges(ledger: Ledger, run: Run, seconds: float) -> Iterator[RangeLedger]:
-    """Where the ranges of a sink are: in the ledger that knows its run, or in the database that it fills."""
+    """Opens the ranges of a sink: in the ledger of its run, or in its target database."""
     if (url := run.ranges_at) is None:
         yield RangeLedger(ledger)
         return
@@ -243,14 +243,12 @@ def open_ranges(ledger: Ledger, run: Run, seconds: float) -> Iterator[RangeLedge
 
 
 def swap_kept(key: str, before: str, after: str) -> Also:
-    """Compare and set. `before` is unique by itself (it carries a random part), so it need not be said whose row it is."""
+    """Compare and set. `before` contains a random part and is unique, so cluster and pipeline are not needed."""
 
     def swap(connection: Connection) -> None:
         wanted = update(KEPT).where(KEPT.c.key == key, KEPT.c.value == before)
         changed = connection.execute(wanted.values(value=after, kept_at=moment(connection))).rowcount
         if changed != 1:
-            raise Refused(
-                f"what the ledger keeps as the {key} was changed by somebody else", "nothing of this step is committed"
-            )
+            raise Refused(f"another process changed the value {key} in the ledger", "nothing of this step is committed")
 
     return swap

@@ -1,9 +1,9 @@
-"""The ledger: which run works for a pipeline, and what its transactions moved. SQLite for one machine, PostgreSQL for many.
+"""The ledger: the current run of a pipeline, and what its transactions moved. SQLite for one machine, PostgreSQL for many.
 
-One writer per pipeline. To run is to claim: the epoch goes up, and whoever claimed before learns at its next word that it was
-taken over; nothing that it still says is written. Every write checks the epoch under the lock of the run's row, in the same
-transaction. Writing twice is the same as writing once, so a write whose outcome is unknown is simply made again. Times are of
-the database's clock (SQLite: of this machine). Settings and details are stored as they are given: they must hold no secret.
+One writer per pipeline. A run begins with a claim, which increases the epoch. From then on every write of the previous run fails
+and reports that another run took over. Every write checks the epoch under the lock of the run's row, in the same transaction.
+Writes are idempotent, so a write whose outcome is unknown is retried. Times are from the database's clock (SQLite: this
+machine's). Settings and details are stored unchanged: they must not contain secrets.
 """
 
 import os
@@ -32,26 +32,26 @@ T = TypeVar("T")
 
 
 def open_ledger(url: str, seconds: float) -> "Ledger":
-    """Nothing is asked or made yet. `seconds`: for one question or one write, waiting for others included."""
+    """Does not connect or create anything yet. `seconds`: for one read or write, including waiting for locks."""
     address = parse_address(url)
     if str(address.table) != DEFAULT_TABLE:
-        raise Invalid("the tables of a ledger have names of their own", "leave table= out of its URL")
+        raise Invalid("the table names of a ledger cannot be changed", "remove table= from its URL")
     return Ledger(address, seconds)
 
 
 def open_context_ledger(context: Context, seconds: float) -> "Ledger":
-    """The ledger that flag, environment or context name, else the user's own file."""
+    """The ledger named by flag, environment or context, else the file of the user."""
     return open_ledger(ledger_url(context), seconds)
 
 
 class Ledger:
-    """May be shared by threads; they write one after the other."""
+    """May be shared by threads; writes are serialized."""
 
     def __init__(self, address: Address, seconds: float) -> None:
         self.address = address
         self.seconds = seconds
         self.place = f"the ledger {address.shown.removeprefix('sql+')}"
-        # An SQLite file is opened anew each time: a kept one would go on taking rows after the file was deleted.
+        # An SQLite file is opened again each time: an open one would still accept rows after the file was deleted.
         self._database = Database(address, seconds, keep=not address.is_sqlite)
         self._turn = threading.Lock()
 
@@ -72,7 +72,7 @@ class Ledger:
     # What a run writes
 
     def claim(self, cluster: str, pipeline: str, who: Host, settings: Mapping[str, str]) -> Claim:
-        """The pipeline is ours from now on, under an epoch that nobody had before."""
+        """Takes over the pipeline with a new, higher epoch."""
 
         def act(connection: Connection) -> Claim:
             at = moment(connection)
@@ -99,7 +99,7 @@ class Ledger:
         return self.write(act)
 
     def beat(self, claim: Claim) -> bool:
-        """A sign of life. True: somebody asked this run to stop."""
+        """Writes a heartbeat. True: an operator requested a stop."""
 
         def act(connection: Connection) -> bool:
             run = self.own(connection, claim)
@@ -111,13 +111,13 @@ class Ledger:
     def finish(self, claim: Claim, state: RunState, detail: str = "") -> None:
         def act(connection: Connection) -> None:
             self.own(connection, claim)
-            said = storable(detail)
-            self.update_run(connection, claim, heartbeat=moment(connection), state=state.value, detail=said)
+            text = storable(detail)
+            self.update_run(connection, claim, heartbeat=moment(connection), state=state.value, detail=text)
 
         self.write(act)
 
     def set_ids(self, claim: Claim, count: int) -> None:
-        """How many transactional ids this run uses. Say it before the first of them is used: the next run fences so many."""
+        """Records how many transactional ids this run uses. Call it before the first is used: the next run fences that many."""
 
         def act(connection: Connection) -> None:
             self.own(connection, claim)
@@ -126,7 +126,7 @@ class Ledger:
         self.write(act)
 
     def record(self, claim: Claim, chunks: Sequence[ChunkRow]) -> None:
-        """All of them or none. One that is there already, with the same positions and offsets, is left as it is."""
+        """Records all chunks or none. A chunk that exists already, with the same positions and offsets, is not changed."""
 
         def act(connection: Connection) -> None:
             run = self.own(connection, claim)
@@ -139,7 +139,7 @@ class Ledger:
         self.write(act)
 
     def count(self, claim: Claim, records: int, stream: str, position: Map | None) -> None:
-        """What a run delivered that keeps its ranges in another ledger."""
+        """Adds what a run delivered whose ranges are in another ledger."""
 
         def act(connection: Connection) -> None:
             run = self.own(connection, claim)
@@ -150,7 +150,7 @@ class Ledger:
     # What an operator writes
 
     def request_stop(self, cluster: str, pipeline: str, who: Host) -> Run:
-        """Asks the run to end at its next step; who asked first is remembered. Returns the run: one that ended stays as it is."""
+        """Requests a stop at the next step; the first requester is recorded. Returns the run: one that ended is not changed."""
 
         def act(connection: Connection) -> Run:
             self._get(connection, cluster, pipeline, lock=True)
@@ -176,11 +176,11 @@ class Ledger:
     def get_run(self, cluster: str, pipeline: str) -> Run:
         found = self.read(lambda connection: self._get(connection, cluster, pipeline), None)
         if found is None:
-            raise NotFound("run", pipeline, hint=f"{self.place} is empty: nothing ran with it yet")
+            raise NotFound("run", pipeline, hint=f"{self.place} is empty: no run has used it yet")
         return found
 
     def ids_used(self, cluster: str, pipeline: str) -> int:
-        """Of the last run; 0 when there was none."""
+        """Of the last run; 0 if there was none."""
         wanted = select(RUNS.c.transactional_ids).where(run_at(cluster, pipeline))
         return self.read(lambda connection: connection.execute(wanted).scalar() or 0, 0)
 
@@ -194,34 +194,34 @@ class Ledger:
         """Newest first."""
         return self.read(lambda connection: load_chunks(connection, cluster, pipeline, stream, limit), [])
 
-    # For whatever else is kept beside the runs
+    # For other tables in the same ledger
 
     def write(self, act: Callable[[Connection], T]) -> T:
-        """One transaction. It is made again when its outcome is unknown, so `act` must look for what it did already."""
+        """One transaction. It is retried once when its outcome is unknown, so `act` must be idempotent."""
         with self._turn:
-            self._make_file()
+            self._create_file()
             try:
                 return self._written(act)
             except OutcomeUnknown:
                 return self._written(act)
 
     def read(self, act: Callable[[Connection], T], nothing: T) -> T:
-        """`nothing`: the answer while nobody has written yet."""
-        if not self._is_made():
+        """`nothing`: the result before the first write."""
+        if not self._exists():
             return nothing
         try:
             return self._seen(act, nothing)
         except Unreachable:
             if not self._was_cut_off():
                 raise
-            # A writer was killed while committing. Only who may write can put the old rows back, and SQLite does it by itself.
+            # A writer was killed while committing. SQLite rolls back when the file is opened for writing.
             doing = f"reading {self.place} after a writer was killed"
             with self._turn, self._database.transaction(doing) as connection, translated(doing):
                 tables.tables_exist(connection, self.place)
             return self._seen(act, nothing)
 
     def own(self, connection: Connection, claim: Claim) -> Run:
-        """The run's row, locked until the transaction ends. It is no longer ours: nothing of this is written."""
+        """The run's row, locked until the transaction ends. Raises `RunTakenOver` if another run has claimed the pipeline."""
         row = connection.execute(select(RUNS).where(run_at(claim.cluster, claim.pipeline)).with_for_update()).first()
         run = None if row is None else run_of(row, row.heartbeat)
         if run is None or run.epoch != claim.epoch:
@@ -232,7 +232,7 @@ class Ledger:
         connection.execute(update(RUNS).where(run_at(of.cluster, of.pipeline)).values(**values))
 
     def tally(self, connection: Connection, run: Run, records: int, last: tuple[str, Map | None] | None) -> None:
-        """So many records more, and where the last of them are: the stream and its position. None: they stay what they were."""
+        """Adds `records` to the run and sets the last stream and its position. `last` None: they are not changed."""
         values: dict[str, Any] = {"heartbeat": moment(connection), "records": run.records + records}
         if last is not None:
             stream, position = last
@@ -246,7 +246,7 @@ class Ledger:
         row = connection.execute(wanted.with_for_update() if lock else wanted).first()
         if row is None:
             known = connection.execute(select(RUNS.c.pipeline).where(RUNS.c.cluster == cluster)).scalars().all()
-            raise NotFound("run", pipeline, known, None if known else f"nothing ran yet for the cluster {cluster}")
+            raise NotFound("run", pipeline, known, None if known else f"there is no run for the cluster {cluster} yet")
         return run_of(row, now(connection))
 
     def _written(self, act: Callable[[Connection], T]) -> T:
@@ -262,8 +262,8 @@ class Ledger:
     def _was_cut_off(self) -> bool:
         return self.address.is_sqlite and self.address.path.with_name(self.address.path.name + "-journal").exists()
 
-    def _is_made(self) -> bool:
-        """False for a file that nobody made yet; one that we may not even look for is not the same. A server is not asked."""
+    def _exists(self) -> bool:
+        """False for a file that does not exist. A file that may not be accessed is an error. A server is not queried."""
         try:
             return not self.address.is_sqlite or bool(self.address.path.stat())
         except (FileNotFoundError, NotADirectoryError):
@@ -271,19 +271,19 @@ class Ledger:
         except OSError as error:
             raise self._denied("opened", error) from None
 
-    def _make_file(self) -> None:
-        """Readable by its owner alone: positions can hold data of the source. SQLite's own would follow the umask."""
-        if self._is_made():
+    def _create_file(self) -> None:
+        """Readable by its owner only: positions can contain data of the source. SQLite itself would use the umask."""
+        if self._exists():
             return
         path = self.address.path
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         except OSError as error:
-            raise self._denied("made", error) from None
+            raise self._denied("created", error) from None
 
     def _denied(self, what: str, error: OSError) -> AccessDenied:
-        hint = "name another one with --ledger, or set XDG_STATE_HOME"
+        hint = "use another one with --ledger, or set XDG_STATE_HOME"
         return AccessDenied(f"{self.place} cannot be {what}: {error.strerror}", hint)
 
 

@@ -2,16 +2,16 @@
 
     playhead_ledger       the versions of the tables below; another version is refused
     playhead_runs         one row per pipeline: its newest run
-    playhead_chunks       one row per chunk that a run of a source committed; only `state` ever changes
+    playhead_chunks       one row per chunk that a run of a source committed; only `state` changes later
 
     playhead_positions    of sinks, one row per topic partition: the next offset to deliver
     playhead_claims       what is being delivered: at most one open claim per topic partition
-    playhead_ranges       what was delivered; only `state` and `superseded_by` ever change
+    playhead_ranges       what was delivered; only `state` and `superseded_by` change later
     playhead_kept         what a pipeline decided once, such as an inferred schema
 
-The first writer creates them in one transaction, a reader never does. Tables of these names without a version belong to
-another program and are refused. The tables of sinks have a version of their own, so a ledger in which only sources ran gets
-them when the first sink writes, and a Playhead that knows no sinks still reads the rest.
+The first writer creates them in one transaction; a reader never does. Tables of these names without a version belong to another
+program and are refused. The tables of sinks have their own version. A ledger that was used only by sources gets them when the
+first sink writes, and a Playhead without sinks can still read the rest.
 """
 
 from collections.abc import Callable
@@ -41,13 +41,13 @@ from playhead.sql.times import Utc
 
 VERSION = 1
 _NAME = "ledger"
-_CREATION_LOCK = 0x706C6C67  # any number, the same for everybody who makes these tables
+_CREATION_LOCK = 0x706C6C67  # any number, the same for every process that creates these tables
 LONGEST_DETAIL = 4000
 _METADATA = MetaData()
 
 
 def pipeline_key() -> list[Column[Any]]:
-    """The first columns of every table that is kept for pipelines. A column is of one table only: new ones each time."""
+    """The first columns of every table of pipelines. Creates new columns each time: a column belongs to one table."""
     return [Column("cluster", Text, primary_key=True), Column("pipeline", Text, primary_key=True)]
 
 
@@ -95,7 +95,7 @@ CHUNKS = Table(
     Column("hash_sum", BigInteger, nullable=False),
     Column("committed_at", Utc, nullable=False),
     Column("state", Text, nullable=False),
-    # A digest of positions, topic and offsets: what makes two chunks the same. Positions can be longer than an index takes.
+    # A digest of positions, topic and offsets: it identifies a chunk. Positions may be too long for an index.
     Column("identity", Text, nullable=False),
     UniqueConstraint("cluster", "pipeline", "stream", "identity", name="playhead_chunks_identity"),
     Index("playhead_chunks_newest", "cluster", "pipeline", "committed_at"),
@@ -103,7 +103,7 @@ CHUNKS = Table(
 
 
 def tables_exist(connection: Connection, place: str) -> bool:
-    """False when nobody wrote yet. `place` is named in what is raised for tables that cannot be used."""
+    """False before the first write. `place` is named in the error for tables that cannot be used."""
     if not inspect(connection).has_table(VERSIONS.name):
         return False
     columns = {column["name"] for column in inspect(connection).get_columns(VERSIONS.name)}
@@ -113,13 +113,13 @@ def tables_exist(connection: Connection, place: str) -> bool:
 
 
 def has_version(connection: Connection, name: str, known: int, place: str) -> bool:
-    """False when there is none of that name. Another one than we know is refused."""
+    """False if there is no version with that name. A version other than `known` is refused."""
     found = connection.execute(select(VERSIONS.c.version).where(VERSIONS.c.name == name)).scalar()
     if not isinstance(found, int):
         return False
     if found != known:
         raise Refused(
-            f"{place} is a ledger of version {found}, and this Playhead knows version {known}",
+            f"{place} is a ledger of version {found}, but this Playhead supports version {known}",
             "use the Playhead that wrote it, or another ledger",
         )
     return True
@@ -136,17 +136,17 @@ def create_once(
     metadata: MetaData,
     version: tuple[str, int],
 ) -> None:
-    """Makes them unless they are there. Two at once: one makes them, the other waits and finds them."""
+    """Creates the tables unless they exist. Of two concurrent callers, one creates them and the other waits."""
     if tables_exist(connection, place):
         return
-    if connection.dialect.name == "postgresql":  # on SQLite nobody else writes at all
+    if connection.dialect.name == "postgresql":  # SQLite has one writer at a time
         connection.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
     if not tables_exist(connection, place):
-        _make(connection, place, metadata, version)
+        _create(connection, place, metadata, version)
 
 
-def _make(connection: Connection, place: str, metadata: MetaData, version: tuple[str, int]) -> None:
-    """All of them, and the row that says whose they are. One that is there without such a row is somebody else's."""
+def _create(connection: Connection, place: str, metadata: MetaData, version: tuple[str, int]) -> None:
+    """Creates all tables and their version row. An existing table without a version belongs to another program."""
     for table in metadata.sorted_tables:
         if table is not VERSIONS and inspect(connection).has_table(table.name):
             raise _foreign(table.name, place)
@@ -204,7 +204,7 @@ RANGES = Table(
     Column("start_offset", BigInteger, primary_key=True, autoincrement=False),
     Column("generation", Integer, primary_key=True, autoincrement=False),
     Column("end_offset", BigInteger, nullable=False),
-    # The order in which they were written, whatever the clock said. Those of one transaction share it.
+    # The order in which ranges were written, independent of the clock. The ranges of one transaction share it.
     Column("seq", BigInteger, nullable=False),
     Column("state", Text, nullable=False),
     Column("superseded_by", Integer),
@@ -234,12 +234,12 @@ KEPT = Table(
 
 
 def range_tables_exist(connection: Connection, place: str) -> bool:
-    """Asked of a ledger that is there."""
+    """Only for a ledger that exists."""
     return has_version(connection, _RANGES_NAME, RANGES_VERSION, place)
 
 
 def create_range_tables(connection: Connection, place: str) -> None:
-    """Makes them in a ledger that is there, unless they are there, too."""
+    """Creates them in an existing ledger, unless they exist."""
     create_once(connection, place, range_tables_exist, _RANGES_METADATA, (_RANGES_NAME, RANGES_VERSION))
 
 
@@ -253,7 +253,7 @@ def to_json(value: Map | dict[str, str] | None) -> str | None:
 
 
 def storable(text: str) -> str:
-    """A foreign text in a form that databases take: PostgreSQL has no zero character, UTF-8 no half of a surrogate pair."""
+    """External text in a form that databases accept: PostgreSQL has no zero character, UTF-8 no half of a surrogate pair."""
     return text[:LONGEST_DETAIL].replace("\0", " ").encode("utf-8", "replace").decode()
 
 

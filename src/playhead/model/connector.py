@@ -1,6 +1,6 @@
-"""A connector as somebody wrote it down: what to move, on which engine, in which state, and who set each key.
+"""The specification of a connector: config, engine, wanted state, and the origin of each key.
 
-All values are text, as Connect keeps them. References like `${file:...}` stay references.
+All values are text, as Connect stores them. References like `${file:...}` stay references.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorSpec:
-    """`config` has no `name` in it. `state` None: as it is. `offsets`: where a new connector starts, None: wherever it likes."""
+    """`config` has no `name` in it. `state` None: unchanged. `offsets`: where a new connector starts; None: its default."""
 
     name: str
     config: Mapping[str, str]

@@ -1,6 +1,6 @@
 """One point in time by which a command must be done.
 
-Made once per command from `--timeout` and passed down, so that retries, waits and single calls share one budget. Monotonic:
+Created once per command from `--timeout` and passed down, so that retries, waits and single calls share one budget. Monotonic:
 a clock that is set back does not make a command hang.
 """
 
@@ -37,11 +37,11 @@ class Deadline:
         return Deadline(min(seconds, self.remaining()))
 
     def share(self) -> "Deadline":
-        """A part of the time, for asking somebody who may not answer: enough is left to go another way."""
+        """A part of the remaining time, for a server that may not answer. Enough is left for a fallback."""
         return Deadline(min(self.remaining(), max(2.0, self.remaining() / 4)))
 
     def wait_for(self, condition: Callable[[], T | None], doing: str, every: float = 0.1) -> T:
-        """The first truthy answer of `condition`, asked again and again; `TimedOut` when there is none in time."""
+        """Polls `condition` and returns its first truthy result. Raises `TimedOut` at the deadline."""
         while True:
             answer = condition()
             if answer:

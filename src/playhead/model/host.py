@@ -1,4 +1,4 @@
-"""Who runs this, for journals and ledgers."""
+"""The name of the current user, for journals and ledgers."""
 
 import getpass
 import os

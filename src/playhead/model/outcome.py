@@ -1,4 +1,4 @@
-"""What became of each change. Every change asked for gets an answer, and a refusal is never a success."""
+"""The result of each change. Every requested change gets a result, and a refusal is never a success."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""What will change, as a value and as a file.
+"""A plan of changes, as a value and as a file.
 
-A plan names every change with its before and after. The file is what a colleague reviews, so reading it is strict: a
-version or a field this program does not know is refused, never skipped.
+A plan lists every change with its old and new value. The file is meant for review, so parsing is strict: an unknown version
+or field is refused, never ignored.
 """
 
 import re
@@ -22,7 +22,7 @@ _ID = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`note` says what the reader should know: clamped, unknown field, falls before the log start, ..."""
+    """`note` is for the reviewer: clamped, unknown field, falls before the log start, ..."""
 
     owner: str
     partition: Map

@@ -1,4 +1,4 @@
-"""Where a pipeline is: `(owner, partition, offset)`, in the words of Kafka Connect.
+"""The position of a pipeline: `(owner, partition, offset)`, as Kafka Connect defines them.
 
 Partition and offset are flat JSON maps. Connect allows null, booleans, 64-bit integers, floats and strings as values and
 refuses nesting; so do we, before anything is sent. Two maps are equal when their JSON is equal field by field: `1`, `1.0`
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Scalar = None | bool | int | float | str
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-UNREADABLE = "(unreadable)"  # the one field of what stands for a stored value that Connect itself would not take
+UNREADABLE = "(unreadable)"  # the only field of the placeholder for a stored value that Connect would reject
 # The same rules as `Map`'s own, for a msgspec decoder.
 FIELDS = dict[str, bool | Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)] | float | str | None]
 
@@ -35,15 +35,15 @@ class Map(Mapping[str, Scalar]):
 
     @classmethod
     def decoded(cls, fields: dict[str, Scalar]) -> "Map":
-        """Of fields that a decoder with the type `FIELDS` has checked already. The dict is kept, not copied."""
-        made = cls.__new__(cls)
-        made._fields = fields
-        made._canonical = None
-        return made
+        """From fields that a decoder with the type `FIELDS` has already checked. The dict is not copied."""
+        created = cls.__new__(cls)
+        created._fields = fields
+        created._canonical = None
+        return created
 
     @property
     def fields(self) -> Mapping[str, Scalar]:
-        """The fields as they are, for encoding; `to_dict` gives a copy."""
+        """The fields without a copy, for encoding; `to_dict` returns a copy."""
         return self._fields
 
     def __getitem__(self, name: str) -> Scalar:
@@ -65,7 +65,7 @@ class Map(Mapping[str, Scalar]):
         return self._form() < other._form()
 
     def _form(self) -> bytes:
-        """What equal maps have in common; made when it is first needed."""
+        """Canonical JSON, equal for equal maps. Computed on first use."""
         if self._canonical is None:
             self._canonical = msgspec.json.encode(self._fields, order="sorted")
         return self._canonical
@@ -105,13 +105,13 @@ def _checked(name: object, value: object, path: str) -> Scalar:
 
 
 def _is_unicode(text: str) -> bool:
-    """Half of a surrogate pair, as a mangled argument or file name carries it, has no bytes in UTF-8."""
+    """Half of a surrogate pair, as a malformed argument or file name contains it, cannot be encoded in UTF-8."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """`offset` None means: forget it. A Kafka offset is always the *next* record to read."""
+    """`offset` None means: delete it. A Kafka offset is always the *next* record to read."""
 
     owner: str
     partition: Map
@@ -164,7 +164,7 @@ class Positions:
         return Positions(position for position in self if position.owner == owner)
 
     def diff(self, wanted: "Positions") -> "list[Change]":
-        """The changes that lead from here to `wanted`. A partition that `wanted` does not name is left alone."""
+        """The changes that lead from here to `wanted`. Partitions missing from `wanted` are not changed."""
         from playhead.model.plan import Change
 
         changes = []

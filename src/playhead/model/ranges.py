@@ -1,6 +1,6 @@
 """Topic partitions, and half-open ranges of Kafka offsets.
 
-`[start, end)`: `end` is the next offset to read, so ranges that follow each other share a number and nothing is off by one.
+`[start, end)`: `end` is the next offset to read, so adjacent ranges share a number.
 A topic that was deleted and created again has another topic id; ranges of the two never mix.
 """
 
@@ -21,7 +21,7 @@ class TopicPartition(NamedTuple):
 
 
 class Log(NamedTuple):
-    """One partition of one incarnation of a topic. `topic_id` is empty where the broker does not tell it."""
+    """One partition of one incarnation of a topic. `topic_id` is empty if the broker does not report it."""
 
     topic: str
     topic_id: str
@@ -102,14 +102,14 @@ class RangeSet:
 
     @property
     def offsets(self) -> int:
-        """How many offsets are covered in all."""
+        """The total number of offsets covered."""
         return sum(len(item) for item in self)
 
     def contains(self, log: Log, offset: int) -> bool:
         return any(start <= offset < end for start, end in self._spans.get(log, ()))
 
     def gaps(self) -> "RangeSet":
-        """What lies uncovered between the first and the last offset of each log."""
+        """The uncovered ranges between the first and the last offset of each log."""
         hull = RangeSet(OffsetRange(*log, spans[0][0], spans[-1][1]) for log, spans in self._spans.items())
         return hull - self
 
@@ -146,7 +146,7 @@ def _intersection(left: Spans, right: Spans) -> Spans:
 
 
 def _difference(left: Spans, right: Spans) -> Spans:
-    """One sweep: both lists are sorted, so a cut that ends before a span begins is behind all later spans too."""
+    """One sweep: both lists are sorted, so a cut that ends before a span begins ends before all later spans too."""
     rest: Spans = []
     j = 0
     for start, end in left:

@@ -1,7 +1,7 @@
 """A value that must never be shown.
 
-Its text leaves only through `reveal()`, called at the one place that hands it to a client library. Everything else, `repr`,
-`str`, f-strings, sees `***`; pickle and the JSON encoders refuse it.
+Only `reveal()` returns the text. It is called where the value is passed to a client library. `repr`, `str` and f-strings show
+`***`; pickle and the JSON encoders refuse it.
 """
 
 import hmac
@@ -34,4 +34,4 @@ class Secret:
         return hash(("Secret", self._text))
 
     def __reduce__(self) -> str:
-        raise TypeError("a Secret is not pickled: it would be written in clear")
+        raise TypeError("a Secret cannot be pickled: it would be written in clear text")

@@ -1,4 +1,4 @@
-"""Spans and points in time as text, for people and for files."""
+"""Durations and times as text."""
 
 from datetime import UTC, datetime
 

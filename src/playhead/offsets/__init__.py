@@ -1,1 +1,1 @@
-"""Positions: which store keeps them, what lies in it, and the one way to change it."""
+"""Positions: which store holds them, what is stored there, and the one way to change it."""

@@ -1,7 +1,7 @@
 """The one way a position is written: guard, compare, journal, write, read back.
 
-Nothing else calls `Store.write`. A refusal or a position that moved since the plan was made stops its owner whole, and only that
-owner. Outcomes come back in the order of the plan's changes, one for each.
+Nothing else calls `Store.write`. A refusal, or a position that moved since the plan was created, skips all changes of that owner
+and no other owner. Outcomes are returned in the order of the plan's changes, one for each.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ def apply_plan(
     permissions: Permissions = Permissions(),
     on_begin: Callable[[JournalEntry], None] = lambda entry: None,
 ) -> ApplyResult:
-    """Carries the plan out. Raises only while nothing was written. `on_begin` gets the journal's entry before that."""
+    """Applies the plan. Raises only while nothing was written. `on_begin` gets the journal entry before the write."""
     if plan.is_empty:
         return ApplyResult(Outcomes(), None)
     owners = list(dict.fromkeys(change.owner for change in plan.changes))
@@ -55,9 +55,9 @@ def apply_plan(
     if not wanted:
         return ApplyResult(Outcomes(outcomes[id(change)] for change in plan.changes), None, running=running)
     touched = {(change.owner, change.partition) for change in wanted}
-    # A store that cannot write all at once may lose what it only meant to keep: there, everything of the owner is saved.
-    whole = not store.capabilities.atomic
-    saved = [e for e in before.entries if whole or (e.position.owner, e.position.partition) in touched]
+    # A store without atomic writes may also lose entries that it does not change: all entries of the owner are saved.
+    save_all = not store.capabilities.atomic
+    saved = [e for e in before.entries if save_all or (e.position.owner, e.position.partition) in touched]
     entry = journal.begin(plan, saved, lifted, permissions.states)
     on_begin(entry)
     written = _written(store, wanted)
@@ -65,12 +65,12 @@ def apply_plan(
     result = Outcomes(outcomes[id(change)] for change in plan.changes)
     try:
         return ApplyResult(result, journal.finish(entry, result), running=running)
-    except Invalid as error:  # written all the same: the outcomes must be told, and the entry stands as not finished
+    except Invalid as error:  # the positions are written: report the outcomes; the entry stays "not finished"
         return ApplyResult(result, entry, f"the outcomes are not in the journal: {error.what}", running)
 
 
 def _guarded(refusals: Sequence[Refusal], permissions: Permissions) -> tuple[dict[str, str], list[str]]:
-    """Owner -> why not; and the guards that a flag lifted, for the journal."""
+    """Owner -> reason of the refusal; and the guards that a flag lifted, for the journal."""
     refused: dict[str, str] = {}
     lifted = []
     for refusal in refusals:
@@ -84,7 +84,7 @@ def _guarded(refusals: Sequence[Refusal], permissions: Permissions) -> tuple[dic
 
 
 def find_moved(now: Snapshot, changes: Sequence[Change]) -> dict[str, str]:
-    """Owners of which a position is no longer what the plan starts from, with a sentence."""
+    """Owners with a position that is no longer what the plan starts from, each with a message."""
     current = now.current()
     moved: dict[str, str] = {}
     for owner in dict.fromkeys(change.owner for change in changes):
@@ -105,7 +105,7 @@ def _written(store: Store, changes: Sequence[Change]) -> Outcomes:
 
 
 def _verified(store: Store, written: Outcomes) -> list[Outcome]:
-    """What the store shows afterwards decides; a store that cannot be read any more leaves a change unknown."""
+    """Compares with what the store shows after the write. If it cannot be read, the result of a change is unknown."""
     claimed = {Result.CHANGED, Result.UNCHANGED, Result.UNKNOWN}
     owners = {outcome.change.owner for outcome in written if outcome.result in claimed}
     if not owners:
@@ -128,7 +128,9 @@ def _judged(outcome: Outcome, positions: Mapping[tuple[str, Map], Map | None]) -
     found = positions.get((change.owner, change.partition))
     if found == change.after:
         result = Result.CHANGED if outcome.result is Result.UNKNOWN else outcome.result
-        detail = outcome.detail if outcome.result is not Result.UNKNOWN else "the answer was lost; read back as wanted"
+        detail = (
+            outcome.detail if outcome.result is not Result.UNKNOWN else "the answer was lost; read back as requested"
+        )
         return replace(outcome, result=result, detail=detail)
     if outcome.result is Result.UNKNOWN:
         state = "it is as before" if found == change.before else f"it is {shown(found)}"
@@ -138,14 +140,14 @@ def _judged(outcome: Outcome, positions: Mapping[tuple[str, Map], Map | None]) -
 
 
 def plan_undo(entry: JournalEntry, store: Store) -> Plan:
-    """The plan that puts back what an apply overwrote, seen from what the store holds now."""
+    """The plan that restores what an apply overwrote, starting from what the store holds now."""
     current = store.snapshot(entry.owners).current()
     changes, warnings = [], []
     for change in _perhaps_done(entry):
         found = current.get((change.owner, change.partition))
         offset = found.position.offset if found else None
         if change.before == change.after and entry.outcomes is not None and found is not None:
-            warnings.append(f"{change.owner} {change.partition} was not moved: nothing is put back there")
+            warnings.append(f"{change.owner} {change.partition} was not moved: nothing to restore there")
         elif offset == change.before:
             warnings.append(f"{change.owner} {change.partition} is as it was before: nothing to undo there")
         elif offset == change.after:
@@ -154,20 +156,20 @@ def plan_undo(entry: JournalEntry, store: Store) -> Plan:
             left = (
                 f"the apply had left {shown(change.after)}"
                 if entry.outcomes
-                else "the apply was cut off, perhaps before it"
+                else "the apply was interrupted, perhaps before this change"
             )
-            note = f"moved on since: {left}"
+            note = f"moved since then: {left}"
             changes.append(Change(change.owner, change.partition, offset, change.before, note))
     planned = {(change.owner, change.partition) for change in entry.plan.changes}
     for lost in entry.saved:
         place = (lost.owner, Map(lost.partition))
         if place not in planned and place not in current and lost.offset is not None:
-            changes.append(Change(*place, None, Map(lost.offset), "lost when the apply was cut off"))
+            changes.append(Change(*place, None, Map(lost.offset), "lost when the apply was interrupted"))
     return Plan.of(store.uri, changes, warnings)
 
 
 def _perhaps_done(entry: JournalEntry) -> list[Change]:
-    """All changes of an apply that was cut off; else those that were made, or may have been."""
+    """All changes of an apply that was interrupted; else those that were written, or may have been."""
     if entry.outcomes is None:
         return list(entry.plan.changes)
     return [o.change for o in entry.outcomes if o.result in (Result.CHANGED, Result.UNKNOWN)]

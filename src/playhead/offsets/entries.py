@@ -1,4 +1,4 @@
-"""What is stored, of all owners or of some, wherever each of them is kept: for `offsets list`, `history` and `export`."""
+"""The stored entries of all or some owners, from every store that holds them: for `offsets list`, `history` and `export`."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -7,11 +7,11 @@ from playhead.errors import PlayheadError, Unreachable
 from playhead.offsets.locate import GROUP, Locator
 from playhead.stores import Snapshot, Store, Stored
 
-ORPHAN = "an orphan: no connector of this name exists; a new one would go on from here"
+ORPHAN = "an orphan: no connector of this name exists; a new one would continue from here"
 
 
 def list_entries(locator: Locator, names: Sequence[str], *, history: bool = False) -> tuple[Snapshot, str]:
-    """What is stored, and where that is. `group:NAME` and connectors may be mixed."""
+    """The stored entries, and the stores that hold them. `group:NAME` and connectors may be mixed."""
     groups = [name.removeprefix(GROUP) for name in names if name.startswith(GROUP)]
     others = [name for name in names if not name.startswith(GROUP)]
     parts, places = [], []
@@ -44,7 +44,7 @@ def _as_group(entry: Stored) -> Stored:
 
 
 def _check_names(locator: Locator, names: Sequence[str], found: Collection[str]) -> None:
-    """A connector may have no position yet; a name that is known nowhere is a typo."""
+    """A connector may have no position yet. A name that is unknown everywhere is an error."""
     missing = [name for name in names if name not in found]
     if not missing or locator.uri:
         return
@@ -61,7 +61,7 @@ def _read(store: Store, owners: Collection[str] | None, *, history: bool) -> Sna
 
 
 def _read_sinks(locator: Locator, names: Sequence[str], *, history: bool) -> list[tuple[Store, list[str], Snapshot]]:
-    """By store the sinks that are kept there, and what it says of them; without names, of all sinks.
+    """Each store with its sinks and their entries. Without names: all sinks.
 
     A database that does not answer is an error if a sink in it was named, else a note.
     """
@@ -89,7 +89,7 @@ def _with_what_workers_know(
 ) -> list[Snapshot]:
     """Marks orphans, and adds the sink connectors, whose positions are in consumer groups. Only where workers are named.
 
-    `taken`: those that run on Spark, which are shown already.
+    `taken`: sinks that run on Spark, which are listed already.
     """
     if not locator.context.connect_urls:
         return [stored]

@@ -1,10 +1,11 @@
-"""The consumer group of a sink that runs on Spark, put back where its ledger is: `groups reset NAME --to-ledger`.
+"""Resets the consumer group of a sink that runs on Spark to the positions of its ledger: `groups reset NAME --to-ledger`.
 
-The ledger is the truth of such a sink and the group its copy. Whoever moves the copy stops the next run, which cannot tell what
-was delivered meanwhile. This writes the ledger's positions into the group again, under the mark that a run would leave, and notes
-in the ledger that they are published. A commit that a ledger once published, and that this one knows nothing of, is forgotten.
+The ledger is the source of truth of such a sink, and the group is a copy. If the copy is moved, the next run refuses to start,
+because what was delivered meanwhile is unknown. This writes the ledger's positions into the group again, with the mark that a run
+would leave, and records in the ledger that they are published. A commit that a ledger published is deleted if this ledger has no
+position for it.
 
-Refused while a run is alive or the group has a member. Partitions of a topic that is gone, or was made again, are left alone.
+Refused while a run is alive or the group has a member. Partitions of a topic that was deleted or recreated are skipped.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -62,7 +63,7 @@ def read_sinks(store: SinkLedgerStore, names: Iterable[str]) -> list[LedgerSink]
 
 
 def find_group(admin: Admin, sink: LedgerSink, connector: ConfiguredConnector | None, deadline: Deadline) -> str:
-    """Connect's own name for it, if Connect knows the connector; else the group with our mark; else what Connect would take."""
+    """Connect's name for it, if Connect has the connector; else the group with our mark; else the name Connect would use."""
     usual = connector.group if connector else f"connect-{sink.name}"
     if connector or sink.id is None or _is_marked(list_committed(admin, usual, deadline), sink.id):
         return usual
@@ -79,7 +80,7 @@ def _is_marked(commits: Commits, ledger: str) -> bool:
 def find_surprises(
     store: SinkLedgerStore, name: str, after: Mapping[TopicPartition, int | None], access: Access
 ) -> list[str]:
-    """Why a run would not start once these positions are set, by the rule that it goes by. Nothing when nobody can tell."""
+    """Why a run would refuse to start after these positions are set (see `find_fault`). Empty if the brokers do not answer."""
     [sink] = read_sinks(store, [name])
     if sink.id is None:
         return []
@@ -96,12 +97,12 @@ def find_surprises(
         else:
             held[tp] = Held(offset, held[tp].published if tp in held else None)
     faults = {tp: find_fault(found, held.get(tp), sink.id) for tp, found in sorted(commits.items()) if tp in after}
-    return [f"{tp} {said}" for tp, said in faults.items() if said]
+    return [f"{tp} {fault}" for tp, fault in faults.items() if fault]
 
 
 @dataclass(frozen=True)
 class LedgerGroups:
-    """The groups of sinks, as a store that commits under their mark and notes in the ledger what it published."""
+    """The groups of sinks, as a store that commits with their mark and records in the ledger what it published."""
 
     inner: GroupsStore
     ledger: SinkLedgerStore
@@ -150,13 +151,13 @@ class LedgerGroups:
         try:
             with open_ledger(self.ledger.url, self.ledger.deadline.remaining()) as ledger:
                 RangeLedger(ledger).published(claim, published)
-        except PlayheadError as error:  # the group is where the ledger is, and that is what a run looks at first
-            return f"not noted in the ledger: {error.what}"
+        except PlayheadError as error:  # the group equals the ledger, and a run checks that first
+            return f"not recorded in the ledger: {error.what}"
         return ""
 
 
 def find_connectors(access: Access) -> Mapping[str, ConfiguredConnector]:
-    """The sink connectors that Connect knows, for the names of their groups. None of them where nobody answers."""
+    """The sink connectors that Connect has, for the names of their groups. Empty if no worker answers."""
     try:
         found = know_connectors(access, deadline=access.deadline.share()).connectors or {}
     except PlayheadError:
@@ -171,7 +172,7 @@ def plan_to_ledger(
     access: Access,
     connectors: Mapping[str, ConfiguredConnector],
 ) -> tuple[LedgerGroups, Plan]:
-    """`words`: names of sinks, or of their groups. `connectors`: those that Connect knows, as far as it was asked."""
+    """`words`: names of sinks, or of their groups. `connectors`: from `find_connectors`, or empty."""
     found = Sinks(access)
     store, names = _open(found, words, access)
     with groups.session() as admin:
@@ -180,34 +181,34 @@ def plan_to_ledger(
         warnings: list[str] = []
         for group, sink in sinks.items():
             commits = list_committed(admin, group, access.deadline)
-            gone, said = _without_topic(admin, sink, access.deadline)
-            warnings += [f"{group} {tp} is left alone: {why}" for tp, why in gone.items() if scope.covers(tp)]
+            gone, notes = _without_topic(admin, sink, access.deadline)
+            warnings += [f"{group} {tp} is skipped: {why}" for tp, why in gone.items() if scope.covers(tp)]
             kept = {tp: held for tp, held in sink.held.items() if tp not in gone and scope.covers(tp)}
             changes += _moves(group, sink, kept, commits)
             others = {tp: one for tp, one in commits.items() if tp not in sink.held and scope.covers(tp)}
             forgotten = _forgotten(group, sink, others)
             changes += forgotten
-            warnings += said
+            warnings += notes
             if forgotten and FORGETTING_IS_TWO_STEPS not in warnings:
                 warnings.append(FORGETTING_IS_TWO_STEPS)
     return LedgerGroups(groups, store, sinks), Plan.of(groups.uri, changes, warnings)
 
 
 def _open(found: Sinks, words: Sequence[str], access: Access) -> tuple[SinkLedgerStore, list[str]]:
-    """The ledger that keeps them, and the sinks that it may be asked for: the context's, or the database that they fill."""
+    """The ledger that holds them (the context's, or in the database that they write to), and the names of its sinks."""
     named = [word if found.knows(word) else word.removeprefix("connect-") for word in words]
     if away := [name for name in named if name in found.elsewhere and name not in found.clusters]:
         places = {store.uri: store for store in map(found.find, away) if store is not None}
         if len(places) != 1 or len(away) < len(named):
-            raise Invalid("these sinks are not all in one ledger", "name those of one ledger at a time")
+            raise Invalid("these sinks are not all in one ledger", "name only sinks of one ledger")
         return next(iter(places.values())), away
     if not found.clusters:
         if found.why is not None:
             raise found.why
-        raise Invalid(f"{ledger_url(access.context)} knows no sink", "name the ledger of the run: --ledger URL")
+        raise Invalid(f"{ledger_url(access.context)} has no sink", "name the ledger of the run: --ledger URL")
     if found.cluster is None:
-        client_settings(access.context)  # says what is missing
-        raise Invalid("the brokers do not tell which cluster they are", "name the brokers: -b host:9092")
+        client_settings(access.context)  # raises with the setting that is missing
+        raise Invalid("the id of the Kafka cluster is unknown", "name the brokers: -b host:9092")
     return found.open(found.cluster), [name for name in found.names if name in found.clusters]
 
 
@@ -242,9 +243,11 @@ def _without_topic(admin: Admin, sink: LedgerSink, deadline: Deadline) -> tuple[
         if now is None:
             gone[tp] = f"topic {tp.topic} does not exist any more"
         elif now.id != log.topic_id:
-            gone[tp] = f"topic {tp.topic} was deleted and made again, and the ledger is in the old one"
-    said = [] if sink.held else [f"the ledger has no position of {sink.name}: what it published is forgotten"]
-    return gone, said
+            gone[tp] = f"topic {tp.topic} was deleted and recreated, and the ledger's position is in the old one"
+    notes = (
+        [] if sink.held else [f"the ledger has no position of {sink.name}: the commits that it published are deleted"]
+    )
+    return gone, notes
 
 
 def _moves(group: str, sink: LedgerSink, held: Mapping[TopicPartition, Held], commits: Commits) -> list[Change]:
@@ -257,7 +260,7 @@ def _moves(group: str, sink: LedgerSink, held: Mapping[TopicPartition, Held], co
             continue
         wanted = Position.of_kafka(group, *tp, at.position)
         before = Position.of_kafka(group, *tp, found.offset).offset if found else None
-        note = "the same offset, under the mark of the ledger" if before == wanted.offset else ""
+        note = "the same offset, with the mark of the ledger" if before == wanted.offset else ""
         changes.append(Change(group, wanted.partition, before, wanted.offset, note))
     return changes
 
@@ -267,7 +270,7 @@ def _forgotten(group: str, sink: LedgerSink, others: Commits) -> list[Change]:
     for tp, found in sorted(others.items()):
         if find_fault(found, None, sink.id or ""):
             there = Position.of_kafka(group, *tp, found.offset)
-            note = "published by a ledger, and this one has no position for it"
+            note = "published by a ledger, but this ledger has no position for it"
             changes.append(Change(group, there.partition, there.offset, None, note))
     return changes
 

@@ -1,9 +1,9 @@
-"""Consumer groups for operators: which there are, how far behind each is, and what deleting one would remove.
+"""Consumer groups for operators: the list of groups, the lag of each, and what a delete would remove.
 
-Lag in records is the log end less the commit, as Kafka's own tool counts it, never cut off at 0. Lag in time is that between
-the record at the commit and the newest record of its partition: how much of the topic's own time lies ahead of the group. It
-is unknown where the commit lies outside the log, and 0 at its end. A deleted topic, a partition without a leader and a group
-without commits are rows with a note, not errors.
+Lag in records is the log end minus the commit, as Kafka's own tool counts it. It is negative past the log end; only the sum of a
+group counts that as 0. Lag in time is the time between the record at the commit and the newest record of its partition. It is
+unknown if the commit is outside the log, and 0 at the log end. A deleted topic, a partition without a leader and a group without
+commits are rows with a note, not errors.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ _PATTERN = frozenset("*?[")
 
 
 def find_groups(store: GroupsStore, words: Sequence[str], *, must_exist: bool = False) -> list[str]:
-    """A pattern that matches nothing is an error; a name that no group has is one only with `must_exist`."""
+    """A pattern that matches nothing is an error. An unknown name is an error only with `must_exist`."""
     if "" in words:
         raise Invalid("a group needs a name")
     if not must_exist and not any(_PATTERN & set(word) for word in words):
@@ -74,7 +74,7 @@ def list_group_names(store: GroupsStore) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """`members` and `topics` are not known of groups that are no consumer groups; `lag` only when it was asked for."""
+    """`members` and `topics` are None for groups that are not consumer groups; `lag` is None unless requested."""
 
     group: str
     type: str
@@ -103,7 +103,7 @@ class LagRow:
 
 @dataclass(frozen=True, slots=True)
 class ShownGroup:
-    """`members` None: not known, for this is no consumer group."""
+    """`members` None: unknown, because this is not a consumer group."""
 
     group: str
     type: str
@@ -186,14 +186,14 @@ def _facts(admin: Admin, partitions: Iterable[TopicPartition], deadline: Deadlin
 def _lag_times(
     admin: Admin, commits: Commits, facts: _Facts, deadline: Deadline
 ) -> tuple[dict[TopicPartition, float], tuple[str, ...]]:
-    """Seconds behind, where they can be known."""
+    """The lag in seconds, where it is known; and notes."""
     inside = {tp: c.offset for tp, c in commits.items() if tp in facts.spans and c.offset >= facts.spans[tp].start}
     seconds = {tp: 0.0 for tp, offset in inside.items() if offset == facts.spans[tp].end}
     behind = {tp: offset for tp, offset in inside.items() if offset < facts.spans[tp].end}
     try:
         here, newest = find_times_at(admin, behind, deadline), find_newest_times(admin, list(behind), deadline)
     except AccessDenied as error:
-        return seconds, (f"lag in time is not known: {error.what}",)
+        return seconds, (f"lag in time is unknown: {error.what}",)
     for tp in behind:
         own, last = here.get(tp), newest.get(tp)
         if own is not None and last is not None:
@@ -228,15 +228,15 @@ def _lag_note(commit: Committed | None, span: Span) -> str:
     if commit.offset < span.start:
         return f"below the log start: {span.start - commit.offset} offset(s) are gone"
     if commit.offset > span.end:
-        return "past the log end: the topic may have been made anew"
+        return "past the log end: the topic may have been recreated"
     return ""
 
 
 def plan_group_delete(store: GroupsStore, groups: Sequence[str], scope: Scope) -> Plan:
-    """Forgets the groups, or their commits in the topics of `scope`.
+    """Deletes the groups, or their commits in the topics of `scope`.
 
-    Where some commits of a group stay, they are in the plan too, unchanged: they are deleted with the group and committed again,
-    and the journal must hold them in case that is cut short.
+    Commits of a group that stay are in the plan too, unchanged. They are deleted with the group and committed again, so the
+    journal must hold them in case that is interrupted.
     """
     snapshot = store.snapshot(groups).by_owner()
     changes: list[Change] = []

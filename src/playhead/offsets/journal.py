@@ -1,8 +1,8 @@
-"""What was done, by whom, and what it overwrote: one file per apply, written before the store is touched.
+"""The journal: what was changed, by whom, and what was overwritten. One file per apply, written before the store is changed.
 
-The file is for the person on call: it holds the plan, the entries as they were (with their bytes), the flags that lifted a guard,
-and afterwards the outcome of every change. A file without outcomes is an apply that was cut off; `undo` and `doctor` look at the
-store to tell what it had done. Files are readable by their owner only, as a position can hold data of the source.
+The file is for the person on call. It holds the plan, the entries before the change (with their bytes), the flags that lifted a
+guard, and afterwards the outcome of every change. A file without outcomes is an apply that was interrupted; `undo` and `doctor`
+read the store to find out what it changed. Files are readable by their owner only, because a position can hold source data.
 """
 
 import os
@@ -29,7 +29,7 @@ _ID = re.compile(r"[\w.-]+")
 
 
 class SavedEntry(msgspec.Struct, frozen=True):
-    """One entry as it was before. Key and value are the stored bytes (base64 in the file); value None: a removal."""
+    """One entry before the change. Key and value are the stored bytes (base64 in the file); value None: a tombstone."""
 
     owner: str
     partition: dict[str, Scalar]
@@ -60,7 +60,7 @@ class _EntryFile(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One apply. `outcomes` None: it was cut off, or is under way. `states`: what connectors were in before `--stop`."""
+    """One apply. `outcomes` None: it was interrupted, or still runs. `states`: of the connectors before `--stop`."""
 
     id: str
     who: str
@@ -81,11 +81,11 @@ class JournalEntry:
 
     @property
     def may_have_changed(self) -> bool:
-        """Whether there may be something to take back. False when every change was refused or failed, or moved nothing."""
+        """Whether there may be something to undo. False if every change was refused or failed, or moved nothing."""
         if self.outcomes is None:
             return True
-        made = (one.change for one in self.outcomes if one.result in (Result.CHANGED, Result.UNKNOWN))
-        return any(change.before != change.after for change in made)
+        written = (one.change for one in self.outcomes if one.result in (Result.CHANGED, Result.UNKNOWN))
+        return any(change.before != change.after for change in written)
 
     @property
     def owners(self) -> list[str]:
@@ -103,7 +103,7 @@ class Journal:
     def begin(
         self, plan: Plan, saved: Iterable[Stored], lifted: Sequence[str] = (), states: Mapping[str, str] | None = None
     ) -> JournalEntry:
-        """On disk when this returns: only then may the store be touched."""
+        """The entry is on disk when this returns. The store must not be changed before."""
         started = datetime.now(UTC)
         entry = JournalEntry(
             id=f"{started:%Y%m%dT%H%M%S}{started.microsecond // 1000:03d}-{plan.id[:8]}-{os.urandom(2).hex()}",
@@ -125,7 +125,7 @@ class Journal:
         return done
 
     def list(self) -> tuple[list[JournalEntry], list[str]]:
-        """Newest first, and a sentence about each file that cannot be read."""
+        """Entries, newest first; and a message for each file that cannot be read."""
         entries, faults = [], []
         for path in sorted(self.folder.glob("*.json"), reverse=True):
             try:
@@ -201,7 +201,7 @@ def _load(path: Path) -> JournalEntry:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_EntryFile)
         if found.playhead_journal != JOURNAL_VERSION:
-            raise Invalid(f"{path}: journal version {found.playhead_journal} is not known here")
+            raise Invalid(f"{path}: journal version {found.playhead_journal} is not supported")
         plan = Plan.from_json(bytes(found.plan), str(path))
         outcomes = None if found.outcomes is None else _outcomes(plan, found.outcomes)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, OSError) as error:

@@ -1,10 +1,10 @@
-"""Which store holds an owner's position, and by which way it is changed: decided by files and workers, never guessed.
+"""Which store holds an owner's position, and how it is changed. This is read from files and workers, never guessed.
 
-A connector goes through REST when a worker answers, the connector exists and its stored keys are in the order in which REST
-would write them; else straight to where the offsets are. A sink's position is in its consumer group, never in an offsets
-topic. A sink that runs on Spark is in the ledger, unless Connect runs it now: in that of the context, or in the database
-that it fills, which the run's own ledger names without its password (PGPASSWORD and ~/.pgpass have it). `group:NAME` is a
-consumer group. Any store can be named by its URI.
+A connector is edited by REST if a worker answers, the connector exists and its stored keys are in the order in which REST would
+write them. Otherwise its offsets topic or file is edited directly. A sink's position is in its consumer group, never in an
+offsets topic. The position of a sink that runs on Spark is in a ledger, unless Connect runs the sink now. That is the ledger of
+the context, or one in the database that the sink writes to. The run's own ledger names that database without its password
+(PGPASSWORD and ~/.pgpass have it). `group:NAME` is a consumer group. Any store can be named by its URI.
 """
 
 from dataclasses import dataclass, field, replace
@@ -30,7 +30,7 @@ REST, TOPIC = "rest", "topic"
 
 @dataclass(slots=True)
 class Location:
-    """An owner in its store. `connector` is None for what is not a connector, or not one that exists."""
+    """An owner in its store. `connector` None: the owner is not a connector, or the connector does not exist."""
 
     store: Store
     owner: str
@@ -40,7 +40,7 @@ class Location:
     _seen: Snapshot | None = field(default=None, repr=False)
 
     def now(self) -> Snapshot:
-        """What is stored of the owner, read once: a plan begins where its location was decided."""
+        """The stored entries of the owner, read once: a plan must start from the entries that decided the location."""
         if self._seen is None:
             self._seen = self.store.snapshot([self.owner])
         return self._seen
@@ -50,7 +50,7 @@ class Location:
 
 
 class Locator:
-    """Where to look, as the command line says: the context, `--store`, `--via`. Every answer is asked for once and kept."""
+    """Finds stores by the command line: the context, `--store`, `--via`. Answers are cached."""
 
     def __init__(self, access: Access, uri: str | None = None, via: str | None = None) -> None:
         self.access = access
@@ -88,14 +88,14 @@ class Locator:
 
     @cached_property
     def sinks(self) -> Sinks:
-        """Those that run on Spark."""
+        """The sinks that run on Spark."""
         return Sinks(self.access)
 
     # The connectors of the context
 
     @property
     def known(self) -> KnownConnectors:
-        """The connectors that exist. With `--via topic` the workers are not asked."""
+        """The connectors that exist. With `--via topic` the workers are not queried."""
         if isinstance(self._answer, Unreachable):
             raise self._answer
         return self._answer
@@ -108,7 +108,7 @@ class Locator:
             return error
 
     def look_up(self, name: str) -> tuple[ConfiguredConnector | None, Unreachable | None]:
-        """The connector that Connect has under this name; or the error of a worker that was asked."""
+        """The connector that Connect has under this name; or the error of the worker that was queried."""
         found = self._answer
         return (None, found) if isinstance(found, Unreachable) else ((found.connectors or {}).get(name), None)
 
@@ -116,10 +116,10 @@ class Locator:
         known = {*stored.by_owner(), *(self.known.connectors or ()), *self.sinks.names}
         return self.sinks.why or NotFound("owner", name, sorted(known))
 
-    # Where an owner is
+    # The store of an owner
 
     def any_store(self) -> Store:
-        """The store that shows most: the offsets themselves where the worker file is known, else what the workers answer."""
+        """The most complete store: the offsets topic or file if the worker file is named, else the REST API."""
         if self.uri:
             return open_store(self.uri, self.access)
         if self.via == REST or (self.via is None and self.worker is None and self.context.connect_urls):
@@ -127,10 +127,10 @@ class Locator:
         return self.direct
 
     def owner(self, name: str, *, may_be_new: bool = False) -> Location:
-        """Where `name` is kept, and how to reach it for a change.
+        """The store that holds `name`, for reading and writing.
 
-        A name that neither is a connector nor has a position is an error with near names, unless it `may_be_new`: then it is
-        written where source connectors without a worker are.
+        A name that is not a connector and has no position is an error with near names. With `may_be_new` it is written to the
+        store that holds source connectors when no worker answers.
         """
         if name.startswith(GROUP):
             return Location(self.groups(), name.removeprefix(GROUP), self.access)
@@ -145,11 +145,11 @@ class Locator:
         if connector is None and not any(entry.position.owner == found.owner for entry in found.now().entries):
             if not may_be_new:
                 raise self.not_found(name, found.store.snapshot(None))
-            found.notes = (*found.notes, f"{name} is neither a connector nor has it a position yet: check its name")
+            found.notes = (*found.notes, f"{name} is not a connector and has no position yet: check its name")
         return found
 
     def other(self, name: str, like: Location | None = None) -> Location:
-        """An owner, or the one owner of a store named by its URI. `like`: whose position it gets, so that it may be new."""
+        """An owner, or the one owner of a store named by its URI. `like`: the owner to copy from; then it may be new."""
         if is_store(name):
             store = open_store(name, self.access)
             owners = list(store.snapshot().by_owner())
@@ -161,16 +161,16 @@ class Locator:
         if like is None or name.startswith(GROUP):
             return self.owner(name)
         if like.connector is not None and like.connector.is_sink and name not in (self.known.connectors or {}):
-            note = f"the sink connector {name} does not exist yet: the group it will have is written"
+            note = f"the sink connector {name} does not exist yet: its future group is written"
             return Location(self.groups(like.connector.cluster), f"connect-{name}", self.access, notes=(note,))
         if as_sink_ledger(like.store) is not None and not self.sinks.knows(name):
             return Location(
-                like.store, name, self.access, notes=(f"the ledger has no sink {name} yet: it gets a position there",)
+                like.store, name, self.access, notes=(f"the ledger has no sink {name} yet: its position is created",)
             )
         return self.owner(name, may_be_new=True)
 
     def for_positions(self, wanted: Positions) -> list[tuple[Location, Positions]]:
-        """For every owner of `wanted` where it is written, and its positions under the name it has there."""
+        """For every owner of `wanted` the location to write to, and its positions under the owner's name there."""
         if not wanted.owners:
             raise Invalid("there is no position to import")
         found = []
@@ -186,29 +186,29 @@ class Locator:
         return found
 
     def of_plan(self, plan: Plan) -> Location:
-        """The store of a plan, which may come from another person: the context's credentials go to the context's servers only."""
+        """The store of a plan. A plan may be from another person: credentials are sent only to servers of the context."""
         if self.uri or self.via:
             return Location(self.any_store(), "", self.access)
         if not is_of_context(plan.store, self.context):
             raise Refused(
                 f"the plan is for {plan.store}, which is not a store of this context",
-                f"agree to it with --store '{plan.store}'",
+                f"to use it, add --store '{plan.store}'",
             )
         return Location(open_store(plan.store, self.access), "", self.access)
 
     def on_spark(self, name: str, connector: ConfiguredConnector | None) -> Location | None:
-        """In the ledger, with why it is that one. None: it is not there, or Connect runs it, or --via names another way."""
+        """The location in the ledger, with a note. None: it is not in a ledger, or Connect runs it, or --via excludes it."""
         if self.via is not None or (connector is not None and not connector.is_sink):
             return None
         store = self.sinks.find(name)
         if store is None:
             if self.sinks.why and self.worker is None and not self.context.connect_urls:
-                raise self.sinks.why  # there is nowhere else to look
+                raise self.sinks.why  # no other store is named
             return None
         if self._runs_in_connect(connector):
             return None
-        also = "" if connector is None else "; Connect knows it too, and does not run it"
-        note = f"{name} runs on Spark: its position is kept in the ledger, and its consumer group only shows it{also}"
+        also = "" if connector is None else "; Connect has it too, but does not run it"
+        note = f"{name} runs on Spark: its position is in the ledger, and its consumer group is a copy{also}"
         return Location(store, name, self.access, notes=(note,))
 
     def _runs_in_connect(self, connector: ConfiguredConnector | None) -> bool:
@@ -228,7 +228,8 @@ class Locator:
             return self._by_rest_or_direct(name, connector)
         if connector is not None and connector.cluster is not None:
             raise Refused(
-                f"the offsets of {name} are on another cluster ({connector.cluster})", "a worker has to be up for them"
+                f"the offsets of {name} are on another cluster ({connector.cluster})",
+                "start a worker: they are edited by REST",
             )
         if self.worker is None and answers:
             return Location(self.rest, name, at)
@@ -239,13 +240,13 @@ class Locator:
         if self.worker is None:
             return by_rest
         if connector.cluster is not None:
-            by_rest.notes = (f"its offsets are on another cluster ({connector.cluster}): the worker is asked",)
+            by_rest.notes = (f"its offsets are on another cluster ({connector.cluster}): they are edited by REST",)
             return by_rest
         direct = Location(self.direct, name, self.access, connector)
         if _is_in_order_of_rest(direct.now(), name):
             return by_rest
         direct.notes = (
-            "its keys are stored in an order that the workers' REST API would not find: the topic is written",
+            "its keys are stored in a field order that the workers' REST API does not find: the topic is written directly",
         )
         return direct
 
@@ -253,7 +254,7 @@ class Locator:
         if self.via == TOPIC:
             raise Invalid(
                 f"{connector.name} is a sink: its position is in the consumer group {connector.group}",
-                "leave --via out",
+                "omit --via",
             )
         notes = self._notes_on_ledger(connector.name)
         if self.known.answers:
@@ -261,14 +262,14 @@ class Locator:
         return Location(self.groups(connector.cluster), connector.group, self.access, connector, notes)
 
     def _notes_on_ledger(self, name: str) -> tuple[str, ...]:
-        """What an editor of a sink that is kept in its group should know about the ledger."""
+        """Notes about the ledger for an edit of a sink whose position is in its group."""
         if self.via is None and self.sinks.find(name) is not None:
-            return ("Connect runs it: its group is edited, and what the ledger has of its runs on Spark is left alone",)
-        return (f"whether it runs on Spark is not known: {self.sinks.why.what}",) if self.sinks.why else ()
+            return ("Connect runs it: its group is edited; the ledger of its runs on Spark is not changed",)
+        return (f"whether it runs on Spark is unknown: {self.sinks.why.what}",) if self.sinks.why else ()
 
 
 def locate_of_worker(path: Path, deadline: Deadline, progress: Progress = lambda done, total: None) -> Location:
-    """The store of the worker that this file starts. The file alone decides: a context would lead to another cluster."""
+    """The store of the worker with this properties file. No context is read: it could name another cluster."""
     worker = Worker.read(path)
     settings = {"worker-config": Setting(str(path), "--config"), "connect": Setting(worker.url, "--config")}
     access = Access(Context(None, settings), deadline, progress)
@@ -311,7 +312,7 @@ def _configured(access: Access, worker: Worker) -> list[ConfiguredConnector]:
 
 
 def _is_in_order_of_rest(stored: Snapshot, owner: str) -> bool:
-    """True when each stored key of the owner is what a worker would make of its JSON: fields as a Java HashMap orders them."""
+    """True if each stored key of the owner has the bytes that a worker would write: fields in the order of a Java HashMap."""
     return all(
         entry.raw is None or entry.raw.key == _as_rest_writes(OffsetKey(owner, entry.position.partition))
         for entry in stored.entries

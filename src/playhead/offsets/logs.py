@@ -1,4 +1,4 @@
-"""The logs that Kafka positions are in, as far as a broker is known and answers."""
+"""The logs of Kafka positions, if a broker is named and answers."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ from playhead.stores import Access, is_kafka_place
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """`leaders`: topic -> its partitions, None for a topic that is gone. `spans`: where the logs begin and end. `why`: what a
-    broker that was asked said instead; with it, or with nothing asked, nothing is known."""
+    """`leaders`: topic -> its partitions, None for a topic that does not exist. `spans`: start and end of the logs. `why`: the
+    error of the broker; then `leaders` and `spans` are empty."""
 
     leaders: Mapping[str, Leaders | None] = field(default_factory=dict)
     spans: Mapping[TopicPartition, Span] = field(default_factory=dict)
@@ -22,7 +22,7 @@ class Logs:
 
 
 def find_logs(access: Access, places: Collection[TopicPartition], cluster: str | None = None) -> Logs | None:
-    """None when there is nobody to ask. `cluster`: brokers of a connector that works elsewhere than its context."""
+    """None if there are no places or no broker is named. `cluster`: brokers of a connector that uses another cluster."""
     context, deadline = access.context, access.deadline
     known = cluster or any(context.get(key) for key in ("bootstrap-servers", "worker-config", "command-config"))
     if not places or not known:

@@ -1,6 +1,6 @@
-"""Plans of edits: what is stored now, what is wanted, checked before anything is shown.
+"""Plans of edits: the stored and the requested positions, checked before a plan is shown.
 
-A value that the connector cannot use, or a topic that does not exist, is refused with its path. What only looks strange
+A value that the connector cannot use, or a topic that does not exist, is refused with its path. A value that is only unusual
 becomes a note on its change or a warning of the plan.
 """
 
@@ -33,8 +33,8 @@ SOURCE_STORES = ("kafka:", "file:")
 
 
 def checked_plan(target: Location, now: Snapshot, changes: Sequence[Change], warnings: Iterable[str] = ()) -> Plan:
-    """The changes as a plan, with what should be known about each; refused whole if one of them cannot be right."""
-    said = [*warnings, *target.notes, *(sink_warnings(target.store) if changes else ())]
+    """The changes as a plan, with notes. If one change is invalid, the whole plan is refused."""
+    shown = [*warnings, *target.notes, *(sink_warnings(target.store) if changes else ())]
     counts = Counter((entry.position.owner, entry.position.partition) for entry in now.entries)
     fatal: list[str] = []
     unknown: set[str] = set()
@@ -45,18 +45,18 @@ def checked_plan(target: Location, now: Snapshot, changes: Sequence[Change], war
             unknown.add(change.owner)
         notes = [change.note, *_rules(target, change, dialect, fatal), *_stored_notes(change, counts)]
         checked.append(replace(change, note="; ".join(note for note in notes if note)))
-    checked = _in_the_log(target, checked, fatal, said)
+    checked = _check_logs(target, checked, fatal, shown)
     if fatal:
         raise Invalid("; ".join(dict.fromkeys(fatal)), "nothing was changed")
     if (ledger := as_sink_ledger(target.store)) is not None:
         checked = note_cuts(ledger, checked)
-        said += warn_of_next_start(ledger, checked, target.access)
-    said += _of_unknown_class(target, unknown)
-    return Plan.of(target.store.uri, checked, dict.fromkeys(said))
+        shown += warn_of_next_start(ledger, checked, target.access)
+    shown += _of_unknown_class(target, unknown)
+    return Plan.of(target.store.uri, checked, dict.fromkeys(shown))
 
 
 def review_plan(target: Location, plan: Plan) -> Plan:
-    """A plan from a file, as it stands now: checked like a new one, with what moved since noted on its owner's changes."""
+    """A plan from a file, checked like a new one. Changes of an owner that moved since then get a note."""
     owners = list(dict.fromkeys(change.owner for change in plan.changes))
     now = target.store.snapshot(owners)
     moved = find_moved(now, plan.changes)
@@ -66,7 +66,7 @@ def review_plan(target: Location, plan: Plan) -> Plan:
 
 
 def sink_warnings(store: Store) -> list[str]:
-    """What a move means for what comes after the store: the sinks of a Spark query."""
+    """What a move means for the sinks of a Spark query."""
     return store.sink_warnings() if isinstance(store, SparkCheckpoint) else []
 
 
@@ -84,7 +84,7 @@ def _stored_notes(change: Change, counts: Mapping[tuple[str, Map], int]) -> list
     stored = counts.get((change.owner, change.partition), 0)
     if stored > 1:
         return [
-            f"stored {stored} times, under other key bytes or in another place: all are changed, an undo makes them alike"
+            f"stored {stored} times, with other key bytes or in another place: all are changed, and an undo sets all to one value"
         ]
     if stored or change.after is None or is_kafka_place(change.partition):
         return []
@@ -92,7 +92,7 @@ def _stored_notes(change: Change, counts: Mapping[tuple[str, Map], int]) -> list
         return ["a new partition"]
     order = ", ".join(hash_map_order(list(change.partition)))
     return [
-        f"a new partition whose order of fields is not known: {order} as in a Java HashMap; check what the connector writes"
+        f"a new partition whose field order is unknown: {order} as in a Java HashMap; check what the connector writes"
     ]
 
 
@@ -104,23 +104,23 @@ def _of_unknown_class(target: Location, owners: Collection[str]) -> list[str]:
     ]
 
 
-def _in_the_log(target: Location, changes: list[Change], fatal: list[str], said: list[str]) -> list[Change]:
-    """Kafka positions beside the log they are in, where a broker is known: a topic that is gone, an offset outside."""
+def _check_logs(target: Location, changes: list[Change], fatal: list[str], warnings: list[str]) -> list[Change]:
+    """Compares Kafka positions with their logs, if a broker is named: a missing topic is fatal, an offset outside is noted."""
     places = {place for c in changes if c.after is not None and (place := place_of(c.partition)) is not None}
     cluster = target.connector.cluster if target.connector else None
     logs = find_logs(target.access, places, cluster)
     if logs is None:
         return changes
     if logs.why:
-        said.append(f"whether these offsets lie in their logs is not known: {logs.why}")
+        warnings.append(f"whether these offsets are inside their logs is unknown: {logs.why}")
         return changes
     otherwise = (
         "auto.offset.reset will decide" if as_sink_ledger(target.store) is None else "the next run will refuse it"
     )
-    return [_beside_its_log(change, logs, fatal, otherwise) for change in changes]
+    return [_check_log(change, logs, fatal, otherwise) for change in changes]
 
 
-def _beside_its_log(change: Change, logs: Logs, fatal: list[str], otherwise: str) -> Change:
+def _check_log(change: Change, logs: Logs, fatal: list[str], otherwise: str) -> Change:
     place = place_of(change.partition)
     offset = change.after.get("kafka_offset") if change.after else None
     if place is None or not isinstance(offset, int):
@@ -151,8 +151,8 @@ class Which:
 
 
 def plan_set(target: Location, texts: Mapping[str, str], which: Which, *, replace_all: bool = False) -> Plan:
-    """Sets fields of a position as typed; the others stay unless `replace_all`. One that is as wanted is a change only where it
-    gives up what was begun from there."""
+    """Sets fields of a position as typed. Other fields stay unless `replace_all`. A position that already has the requested
+    value is a change only if work that was begun there is given up."""
     now = target.now()
     current = _offsets(now, target.owner)
     given_up = {partition: e.gives_up for (name, partition), e in now.current().items() if name == target.owner}
@@ -169,7 +169,7 @@ def plan_set(target: Location, texts: Mapping[str, str], which: Which, *, replac
 
 
 def plan_delete(target: Location, which: Which) -> Plan:
-    """Forgets positions: the connector starts over there, or wherever it starts without one."""
+    """Deletes positions: the connector starts over there, or wherever it starts without a position."""
     now = target.now()
     current = _offsets(now, target.owner)
     chosen = _chosen(now, target.owner, which, may_be_new=False)
@@ -178,7 +178,7 @@ def plan_delete(target: Location, which: Which) -> Plan:
     for partition in chosen:
         dialect = target.dialect(partition, current[partition])
         for other in dialect.also_forget(partition, [o for o in current if o not in forgotten]) if dialect else ():
-            note = "the old form of the same table: left behind, it would bring the old position back"
+            note = "the old form of the same table: if it stays, it restores the old position"
             changes.append(Change(target.owner, other, current[other], None, note))
             forgotten.add(other)
     dialect = target.dialect(chosen[0], changes[0].before) if chosen else None
@@ -187,7 +187,7 @@ def plan_delete(target: Location, which: Which) -> Plan:
 
 
 def plan_reset_of(target: Location, words: ResetOf, context: Context, deadline: Deadline) -> Plan:
-    """The reset words for one owner, whatever keeps its position. A source connector can only start over."""
+    """The reset options for one owner in any store. A source connector can only start over."""
     reset = words(target.store, [target.owner])
     now = target.now()
     is_kafka = all("kafka_topic" in entry.position.partition for entry in now.entries)
@@ -196,7 +196,7 @@ def plan_reset_of(target: Location, words: ResetOf, context: Context, deadline: 
         if reset.to.word is not Word.EARLIEST:
             raise Invalid(
                 f"{target.owner} is a source: its position is not a Kafka offset",
-                "move it with `playhead offsets set`; --to-earliest forgets its positions, so that it starts over",
+                "move it with `playhead offsets set`; --to-earliest deletes its positions, so that it starts over",
             )
         return plan_delete(target, Which(all=True))
     elsewhere = connector.cluster if connector else None
@@ -205,14 +205,14 @@ def plan_reset_of(target: Location, words: ResetOf, context: Context, deadline: 
     planned = found.plan
     if (ledger := as_sink_ledger(target.store)) is not None:
         planned = at_edges(ledger, target.owner, found)
-        said = warn_of_next_start(ledger, planned.changes, target.access)
-        planned = replace(planned, warnings=(*planned.warnings, *said))
+        at_start = warn_of_next_start(ledger, planned.changes, target.access)
+        planned = replace(planned, warnings=(*planned.warnings, *at_start))
     warnings = (*target.notes, *planned.warnings, *(sink_warnings(target.store) if planned.changes else ()))
     return replace(planned, warnings=warnings)
 
 
 def plan_rewind(store: Store, batch: int) -> Plan:
-    """All sources of a Spark query back to where they were after one of its batches."""
+    """Moves all sources of a Spark query back to their positions after one of its batches."""
     if not isinstance(store, SparkCheckpoint):
         raise Invalid(f"{store.uri} has no batches", "--to-batch is for --store checkpoint:path")
     changes = store.rewind(batch)
@@ -220,14 +220,14 @@ def plan_rewind(store: Store, batch: int) -> Plan:
 
 
 def plan_positions(target: Location, wanted: Positions) -> Plan:
-    """The changes that make the store show `wanted`; what is not named stays."""
+    """The changes that set the store to `wanted`; positions that are not in it stay."""
     now = target.store.snapshot(wanted.owners)
     current = Positions(entry.position for entry in now.current().values())
     return checked_plan(target, now, current.diff(wanted), [])
 
 
 def plan_import(targets: Sequence[tuple[Location, Positions]]) -> list[tuple[Store, Plan]]:
-    """One plan for each store in which positions are wanted; each store is read once."""
+    """One plan for each store that gets positions; each store is read once."""
     by_store: dict[str, list[tuple[Location, Positions]]] = {}
     for target, wanted in targets:
         by_store.setdefault(target.store.uri, []).append((target, wanted))
@@ -243,7 +243,7 @@ def plan_import(targets: Sequence[tuple[Location, Positions]]) -> list[tuple[Sto
 
 
 def plan_copy(source: Location, target: Location, mapping: Mapping[str, str], which: Which = Which(all=True)) -> Plan:
-    """The position of one owner for another one, whose partitions may be named differently (`mapping`: old -> new)."""
+    """Copies the position of one owner to another, whose partitions may have other names (`mapping`: old -> new)."""
     there = source.store.snapshot([source.owner])
     current = _offsets(there, source.owner)
     wanted, warnings = [], []
@@ -281,34 +281,34 @@ def _chosen(now: Snapshot, owner: str, which: Which, *, may_be_new: bool) -> lis
         return there
     if there:
         raise Refused(
-            f"{owner} has {len(there)} partitions: {_listed(there)}", "name one with --partition, or take --all"
+            f"{owner} has {len(there)} partitions: {_listed(there)}", "name one with --partition, or use --all"
         )
     if may_be_new:
         raise Refused(
-            f"{owner} has no position yet", 'name the partition to make with --partition \'{"field": "value"}\''
+            f"{owner} has no position yet", 'name the partition to create with --partition \'{"field": "value"}\''
         )
     return []
 
 
-def _named(asked: Map, there: Sequence[Map], owner: str, *, may_be_new: bool) -> Map:
-    """The partition asked for: in full, or by enough of its fields. A new one must not look like a typo of a stored one."""
-    found = [asked] if asked in there else [partition for partition in there if _names(asked, partition)]
+def _named(given: Map, there: Sequence[Map], owner: str, *, may_be_new: bool) -> Map:
+    """The named partition: in full, or by enough of its fields. A new one must not look like a typo of a stored one."""
+    found = [given] if given in there else [partition for partition in there if _names(given, partition)]
     if len(found) > 1:
-        raise Refused(f"{asked} fits {len(found)} partitions of {owner}: {_listed(found)}", "name all of its fields")
+        raise Refused(f"{given} fits {len(found)} partitions of {owner}: {_listed(found)}", "name all of its fields")
     if found:
         return found[0]
     known = [partition.to_json() for partition in there]
-    near = get_close_matches(asked.to_json(), known, n=1, cutoff=0.8)
+    near = get_close_matches(given.to_json(), known, n=1, cutoff=0.8)
     if not may_be_new or near:
-        hint = f"to make a new one all the same, import it: {NEW_BY_IMPORT}" if may_be_new else None
-        missing = NotFound("partition", asked.to_json(), known)
-        raise NotFound("partition", asked.to_json(), known, f"{missing.hint}; {hint}" if hint else missing.hint)
-    return asked
+        hint = f"to create a new one anyway, import it: {NEW_BY_IMPORT}" if may_be_new else None
+        missing = NotFound("partition", given.to_json(), known)
+        raise NotFound("partition", given.to_json(), known, f"{missing.hint}; {hint}" if hint else missing.hint)
+    return given
 
 
-def _names(asked: Map, partition: Map) -> bool:
-    """All fields asked for are there with these values: `table=orders` is enough where it is clear."""
-    return all(name in partition and Map({name: partition[name]}) == Map({name: asked[name]}) for name in asked)
+def _names(given: Map, partition: Map) -> bool:
+    """The partition has all given fields with these values: `table=orders` is enough if only one partition has it."""
+    return all(name in partition and Map({name: partition[name]}) == Map({name: given[name]}) for name in given)
 
 
 def _listed(partitions: Sequence[Map]) -> str:
@@ -321,7 +321,7 @@ def _offsets(now: Snapshot, owner: str) -> dict[Map, Map | None]:
 
 
 def diff_positions(left: Positions, right: Positions) -> list[Change]:
-    """Every position in which two sets differ: `before` on the left, `after` on the right."""
+    """Every position that differs between two sets: `before` is left, `after` is right."""
     keys = {(p.owner, p.partition): None for p in (*left, *right)}
     changes = []
     for owner, partition in sorted(keys):
@@ -337,7 +337,7 @@ def positions_of(store: Store, owners: Sequence[str] | None = None) -> Positions
 
 
 def renamed_positions(positions: Positions, mapping: Mapping[str, str]) -> Positions:
-    """Other names for owners and for whole values inside partitions, e.g. topics."""
+    """Renames owners, and whole values inside partitions, e.g. topics."""
     return Positions(
         Position(mapping.get(p.owner, p.owner), PLAIN.renamed(p.partition, mapping), p.offset) for p in positions
     )

@@ -1,9 +1,9 @@
 """Plans a reset: one planner for everything whose positions are Kafka offsets.
 
-That is consumer groups, sink connectors, Spark checkpoints and the SQL store alike; what differs is only the store that is asked
-for the positions and, later, given the plan. The meaning of each word is that of Kafka's own tool, with its notes made true: a
-value outside the log is moved to its edge (or refused, as the caller likes) and said so; a time after the last record means the
-log end, which is not the same as an empty partition. Partitions that do not exist or have no leader are refused, not waited for.
+This covers consumer groups, sink connectors, Spark checkpoints and the SQL store. Only the store differs: positions are read from
+it, and the plan is applied to it. Each option means what it means in Kafka's own tool. A value outside the log is moved to its
+edge (or refused, if so requested) and this is reported. A time after the last record means the log end; an empty partition has
+its own note. Partitions that do not exist or have no leader are refused at once.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,14 +24,14 @@ from playhead.stores import Store, Stored
 from playhead.stores.groups import GroupsStore
 
 CLAMPED = "clamped"
-_CHECKED = (Word.OFFSET, Word.SHIFT, Word.FILE, Word.GROUP)  # the words whose value may lie outside the log
+_CHECKED = (Word.OFFSET, Word.SHIFT, Word.FILE, Word.GROUP)  # the options whose value may be outside the log
 Current = dict[str, dict[TopicPartition, Stored]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class ResetRow:
-    """One partition that was asked for, moved or not, beside the log it is in."""
+    """One requested partition, moved or not, with the start and end of its log."""
 
     owner: str
     topic: str
@@ -58,7 +58,7 @@ class ResetPlan:
 
 @dataclass(frozen=True, slots=True)
 class ResetLogs:
-    """What the cluster says about the partitions in question. `at_time`: the offset there, None where nothing follows."""
+    """The logs of the requested partitions. `at_time`: the offset at `moment`, None if no record follows."""
 
     spans: Mapping[TopicPartition, Span]
     at_time: Mapping[TopicPartition, int | None] = field(default_factory=dict)
@@ -68,9 +68,9 @@ class ResetLogs:
 def plan_reset(
     store: Store, owners: Sequence[str], reset: Reset, settings: ClientSettings, deadline: Deadline
 ) -> ResetPlan:
-    """The plan that resets `owners` of `store`; `settings` lead to the cluster their topics are on.
+    """The plan that resets `owners` of `store`. `settings`: the cluster that has their topics.
 
-    A partition that is where it should be is a row, but no change, unless something was begun from there that is given up.
+    A partition that is already at its target is a row, but no change, unless work that was begun there is given up.
     """
     owners = list(dict.fromkeys(owners))
     with _connection(store, settings, deadline) as admin:
@@ -86,26 +86,26 @@ def plan_reset(
     planned = [(row, current[row.owner].get(TopicPartition(row.topic, row.partition))) for row in rows]
     changes = [_change(row, entry) for row, entry in planned if row.before != row.after or (entry and entry.begun)]
     left = [(owner, tp) for owner in owners for tp in wanted[owner] if tp not in targets[owner]]
-    warnings = [f"{owner} {tp} is left alone: topic {tp.topic} does not exist any more" for owner, tp in left]
+    warnings = [f"{owner} {tp} is skipped: topic {tp.topic} does not exist any more" for owner, tp in left]
     warnings += _clamp_warning(changes)
     return ResetPlan(Plan.of(store.uri, changes, warnings), tuple(rows))
 
 
 def _clamp_warning(changes: Sequence[Change]) -> list[str]:
-    """Said once more for the whole: a clamp must not drown in a long table."""
+    """A summary of the clamps: they are easy to miss in a long table."""
     clamped = [change for change in changes if change.note.startswith(CLAMPED)]
     if not clamped:
         return []
     first = clamped[0]
     example = f"{first.owner} {kafka_partition(first.owner, first.partition)} {first.note}"
     return [
-        f"{len(clamped)} position(s) lie outside the log and go to its edge: {example}{', ...' if len(clamped) > 1 else ''}"
+        f"{len(clamped)} position(s) are outside the log and move to its edge: {example}{', ...' if len(clamped) > 1 else ''}"
     ]
 
 
 @contextmanager
 def _connection(store: Store, settings: ClientSettings, deadline: Deadline) -> Iterator[Admin]:
-    """The store's own, where it leads to the same cluster."""
+    """The store's own connection if it is to the same cluster, else a new one."""
     if isinstance(store, GroupsStore) and store.settings == settings:
         with store.session() as admin:
             yield admin
@@ -126,7 +126,7 @@ def kafka_partition(owner: str, partition: Map) -> TopicPartition:
     if not isinstance(topic, str) or type(number) is not int:
         raise Invalid(
             f"{owner} has the position {partition}, which is not a partition of a topic",
-            "the reset words move Kafka offsets only; `playhead offsets set` moves any position",
+            "the reset options move Kafka offsets only; `playhead offsets set` moves any position",
         )
     return TopicPartition(topic, number)
 
@@ -171,7 +171,7 @@ def _check_partitions(partitions: Collection[TopicPartition], leaders: Mapping[s
             offline.append(str(tp))
     if offline:
         raise Refused(
-            f"{', '.join(offline)}: no leader, so nobody can say where the log begins and ends",
+            f"{', '.join(offline)}: no leader, so the start and the end of the log are unknown",
             "start the broker that holds it, or name other partitions with --topic t:0,1",
         )
 
@@ -185,13 +185,13 @@ def _logs(admin: Admin, partitions: set[TopicPartition], reset: Reset, deadline:
     return ResetLogs(spans, find_at_time(admin, partitions, milliseconds, deadline), moment)
 
 
-# Where to
+# The target offset
 
 
 def compute_rows(
     targets: Mapping[str, Sequence[TopicPartition]], current: Current, logs: ResetLogs, reset: Reset
 ) -> list[ResetRow]:
-    """Every target with its new offset and what is to be said about it. No I/O: everything asked is in `logs`."""
+    """Every target with its new offset and a note. No I/O: all that is needed is in `logs`."""
     rows: list[ResetRow] = []
     outside: list[str] = []
     for owner, partitions in targets.items():
@@ -219,7 +219,7 @@ def _check_shift(
     if without:
         raise Refused(
             f"{owner} has no commit for {', '.join(without)}, so there is nothing to shift",
-            "take --all-topics, which means the partitions with a commit, or name those",
+            "use --all-topics, which means the partitions with a commit, or name those",
         )
 
 
@@ -257,7 +257,9 @@ def _lost_metadata(entry: Stored | None) -> str:
     if not metadata:
         return ""
     if Mark.find(metadata) is not None:
-        return "a run on Spark published this: move its sink by `playhead offsets`, or it will refuse to start"
+        return (
+            "published by a run on Spark: move its sink with `playhead offsets`, or the next run will refuse to start"
+        )
     return "its commit metadata is dropped"
 
 
@@ -272,22 +274,20 @@ def _change(row: ResetRow, entry: Stored | None) -> Change:
     )
 
 
-# Positions that are given
+# Positions from a file or another group
 
 
 def reset_to_group(store: Store, other: str, owners: Sequence[str]) -> ResetTo:
-    """Each of `owners` to where `other` of the same store is."""
+    """Resets each of `owners` to the position of `other` in the same store."""
     current = _current(store, [other])[other]
     found = {tp: offset for tp, entry in current.items() if (offset := kafka_offset(entry)) is not None}
     if not found:
-        raise Refused(
-            f"{other} has no commit that could be copied", "`playhead groups list` shows the groups there are"
-        )
+        raise Refused(f"{other} has no commit that could be copied", "`playhead groups list` shows the existing groups")
     return ResetTo(Word.GROUP, dict.fromkeys(owners, found))
 
 
 def reset_to_file(data: bytes, where: str, owners: Sequence[str]) -> ResetTo:
-    """Each of `owners` to where the file says, in any form that `formats` knows: Kafka's CSV, rpk's, Yelp's, Connect's."""
+    """Resets each of `owners` to the positions in a file, in any form that `formats` reads: Kafka's CSV, rpk, Yelp, Connect."""
     from playhead.offsets.formats.forms import read_positions
 
     found: dict[str, dict[TopicPartition, int]] = {owner: {} for owner in owners}
@@ -298,7 +298,7 @@ def reset_to_file(data: bytes, where: str, owners: Sequence[str]) -> ResetTo:
             if offset is None or offset < 0:
                 raise Invalid(
                     f"{where}: {position.owner} {tp} has no offset of 0 or more",
-                    "a reset moves positions; `playhead groups delete` forgets them",
+                    "a reset moves positions; `playhead groups delete` deletes them",
                 )
             found[position.owner][tp] = offset
     if missing := [owner for owner, positions in found.items() if not positions]:

@@ -1,7 +1,7 @@
-"""The words of `kafka-consumer-groups --reset-offsets` as values: where to, and which partitions.
+"""The options of `kafka-consumer-groups --reset-offsets` as values: the target position, and which partitions.
 
-Times are read as Kafka's tool reads them (`2026-01-31T08:00:00.000`, no zone meaning UTC) and in plain ISO, with or without
-milliseconds and zone. A duration is `PnDTnHnMnS`, back from now. What cannot be meant is refused here, before anything is asked.
+Times are read as Kafka's tool reads them (`2026-01-31T08:00:00.000`, UTC without a zone) and in plain ISO, with or without
+milliseconds and zone. A duration is `PnDTnHnMnS`, back from now. Invalid values are refused here, before any server is queried.
 """
 
 import re
@@ -37,7 +37,7 @@ class Word(StrEnum):
     GROUP = "to-group"
 
 
-Given = Mapping[str, Mapping[TopicPartition, int]]  # owner -> where to, for the words that bring their positions along
+Given = Mapping[str, Mapping[TopicPartition, int]]  # owner -> target offsets, from a file or another group
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class ResetTo:
         return self.value if isinstance(self.value, int) else 0
 
     def moment(self, now: datetime) -> datetime | None:
-        """The time this leads to; None for the words that name no time."""
+        """The target time; None for the options without a time."""
         if isinstance(self.value, datetime):
             return self.value
         return now - self.value if isinstance(self.value, timedelta) else None
@@ -77,7 +77,7 @@ class Scope:
 
     @property
     def is_open(self) -> bool:
-        """Nothing was said: fine for the words that bring their positions along."""
+        """No partitions were named: valid only for the options that supply their positions."""
         return not self.topics and not self.all_topics
 
     def covers(self, tp: TopicPartition) -> bool:
@@ -89,7 +89,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """What is wanted. `out_of_range`: `clamp` to the edge of the log, or `error`."""
+    """A reset request. `out_of_range`: `clamp` to the edge of the log, or `error`."""
 
     to: ResetTo
     scope: Scope = Scope()
@@ -97,11 +97,11 @@ class Reset:
 
     def __post_init__(self) -> None:
         if self.scope.is_open and self.to.given is None:
-            raise Invalid("nothing says which partitions are meant", "give --topic t, --topic t:0,1 or --all-topics")
+            raise Invalid("no partitions are named", "give --topic t, --topic t:0,1 or --all-topics")
 
     @property
     def named_topics(self) -> list[str]:
-        """Those the user asked for; of others that are gone, a warning will do."""
+        """Topics that the user named. A missing one is an error; other missing topics are only a warning."""
         in_file = (self.to.given or {}) if self.to.word is Word.FILE else {}
         return sorted(
             {
@@ -112,7 +112,7 @@ class Reset:
 
 
 def parse_reset(word: Word, value: str | int | None = None) -> ResetTo:
-    """For the words that need no positions from elsewhere."""
+    """For the options that need no positions from a file or another group."""
     if word is Word.DATETIME:
         return ResetTo(word, parse_time(str(value)))
     if word is Word.DURATION:
@@ -123,7 +123,7 @@ def parse_reset(word: Word, value: str | int | None = None) -> ResetTo:
 def parse_scope(topics: Sequence[str], *, all_topics: bool = False) -> Scope:
     """Each of `topics` is `t` or `t:0,1`; a topic may come several times."""
     if topics and all_topics:
-        raise Invalid("--topic and --all-topics exclude each other", "name the topics, or take all that have a commit")
+        raise Invalid("--topic and --all-topics exclude each other", "name the topics, or use all that have a commit")
     chosen: dict[str, frozenset[int] | None] = {}
     for word in topics:
         topic, partitions = _parse_topic(word)
@@ -150,9 +150,9 @@ def parse_time(text: str) -> datetime:
             raise ValueError("not that form")
         found = datetime.fromisoformat(text.strip())
     except ValueError as error:
-        said = "" if str(error) == "not that form" else f" ({error})"
+        reason = "" if str(error) == "not that form" else f" ({error})"
         raise Invalid(
-            f"{text!r} is not a time{said}", "write it as 2026-01-31T08:00:00.000, in UTC or with a zone like +09:00"
+            f"{text!r} is not a time{reason}", "write it as 2026-01-31T08:00:00.000, in UTC or with a zone like +09:00"
         ) from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""The position of one owner for a person: in the words of its connector, with what starting over would mean."""
+"""The position of one owner in readable form: in the terms of its connector, with the effect of starting over."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from playhead.stores import Stored
 
 @dataclass(frozen=True, slots=True)
 class ShownPosition:
-    """`lag`: records between a Kafka position and the end of its log, where a broker can be asked."""
+    """`lag`: records between a Kafka position and the end of its log, if a broker is available."""
 
     entry: Stored
     readable: str
@@ -53,15 +53,15 @@ def show_owner(locator: Locator, name: str) -> ShownOwner:
         positions.append(ShownPosition(entry, readable, _lag(entry, logs)))
         if dialect is not None:
             about |= {"dialect": dialect.name, "start over": dialect.start_over, "skip one": dialect.skip_one}
-    said = (*target.notes, *found.notes, *_notes_on(logs))
-    return ShownOwner(target.owner, target.store.uri, about, tuple(positions), said)
+    notes = (*target.notes, *found.notes, *_notes_on(logs))
+    return ShownOwner(target.owner, target.store.uri, about, tuple(positions), notes)
 
 
 def _notes_on(logs: Logs | None) -> list[str]:
     if logs is None:
         return []
     if logs.why:
-        return [f"the lag is not known: {logs.why}"]
+        return [f"the lag is unknown: {logs.why}"]
     return [f"topic {topic} does not exist" for topic in sorted(logs.leaders) if logs.leaders[topic] is None]
 
 

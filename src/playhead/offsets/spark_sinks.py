@@ -1,7 +1,7 @@
-"""Sinks that run on Spark, as the ledger of the context knows them: their names, their place, how far each of them is.
+"""Sinks that run on Spark, from the ledger of the context: their names, their stores and their positions.
 
-A ledger that nobody made is not even looked for twice: the database client is loaded only where there is something to read. One
-that cannot be asked is no error by itself, since most owners are kept elsewhere; `why` tells whoever needed it.
+The database client is loaded only if a ledger may exist. A ledger that cannot be read is not an error by itself, because most
+owners are stored elsewhere; `why` holds the error for callers that need the ledger.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Sinks:
-    """Those of the context's ledger. What it finds out it keeps."""
+    """The sinks in the context's ledger. Answers are cached."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -32,38 +32,38 @@ class Sinks:
 
     @property
     def runs(self) -> frozenset[str]:
-        """Every connector that was run on Spark, sources too, by its name."""
-        return self._told.runs
+        """The names of all connectors that ran on Spark, sources too."""
+        return self._found.runs
 
     @property
     def clusters(self) -> Mapping[str, tuple[str, ...]]:
         """Sink -> ids of the Kafka clusters that it reads from."""
-        return self._told.clusters
+        return self._found.clusters
 
     @property
     def elsewhere(self) -> Mapping[str, Mapping[str, str]]:
-        """Sink -> cluster -> the database that it fills, where its positions are."""
-        return self._told.elsewhere
+        """Sink -> cluster -> the database that it writes to and that holds its positions."""
+        return self._found.elsewhere
 
     @cached_property
-    def _told(self) -> "_Told":
+    def _found(self) -> "_Found":
         if not may_hold_something(self.access.context):
-            return _Told()
+            return _Found()
         try:
             from playhead.ledger.ranges import RangeLedger
             from playhead.ledger.runs import open_context_ledger
 
             with open_context_ledger(self.access.context, self.access.deadline.share().remaining()) as ledger:
-                return _told_of(RangeLedger(ledger).list_sinks(), ledger.list_runs())
+                return _found_in(RangeLedger(ledger).list_sinks(), ledger.list_runs())
         except MissingExtra:
-            pass  # without SQLAlchemy nothing was ever run on Spark from here
+            pass  # without SQLAlchemy nothing was ever run on Spark from this installation
         except PlayheadError as error:
             self.why = error
-        return _Told()
+        return _Found()
 
     @cached_property
     def cluster(self) -> str | None:
-        """The cluster of the context's brokers; None when they are not named or do not answer."""
+        """The cluster of the context's brokers; None if no broker is named or none answers."""
         try:
             return describe_cluster(client_settings(self.access.context), self.access.deadline.share()).id
         except PlayheadError:
@@ -74,12 +74,12 @@ class Sinks:
 
     @property
     def names(self) -> list[str]:
-        """Of this cluster; where nobody tells which one that is, those that read from one cluster only."""
+        """The sinks of this cluster. If the cluster is unknown, the sinks that read from one cluster only."""
         known = {**self.elsewhere, **self.clusters}
         return [name for name, ids in known.items() if self.cluster in ids or self._only(ids)] if known else []
 
     def find(self, name: str) -> "SinkLedgerStore | None":
-        """The store that keeps this sink; None when the ledger does not know it, or only from another cluster."""
+        """The store that holds this sink; None if the ledger does not have it, or only for another cluster."""
         ids = tuple(self.clusters.get(name, ()) or self.elsewhere.get(name, ()))
         if not ids:
             return None
@@ -101,15 +101,15 @@ class Sinks:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """By the ledger of the context; see the properties of `Sinks`."""
+class _Found:
+    """Read from the ledger of the context; see the properties of `Sinks`."""
 
     runs: frozenset[str] = frozenset()
     clusters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     elsewhere: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def _told_of(sinks: Iterable[tuple[str, str]], runs: Collection["Run"]) -> _Told:
+def _found_in(sinks: Iterable[tuple[str, str]], runs: Collection["Run"]) -> _Found:
     clusters: dict[str, tuple[str, ...]] = {}
     for cluster, name in sinks:
         clusters[name] = (*clusters.get(name, ()), cluster)
@@ -117,11 +117,11 @@ def _told_of(sinks: Iterable[tuple[str, str]], runs: Collection["Run"]) -> _Told
     for run in runs:
         if run.ranges_at:
             elsewhere.setdefault(run.pipeline, {})[run.cluster] = run.ranges_at
-    return _Told(frozenset(run.pipeline for run in runs), clusters, elsewhere)
+    return _Found(frozenset(run.pipeline for run in runs), clusters, elsewhere)
 
 
 def as_sink_ledger(store: Store) -> "SinkLedgerStore | None":
-    """The store itself if it keeps sinks that run on Spark."""
+    """The store itself if it holds sinks that run on Spark."""
     if not store.uri.startswith(SINKS_SCHEME):
         return None
     from playhead.stores.sink_ledger import SinkLedgerStore
@@ -131,8 +131,8 @@ def as_sink_ledger(store: Store) -> "SinkLedgerStore | None":
 
 @dataclass(frozen=True, slots=True)
 class SinkRow:
-    """One topic partition. `end`, `lag`: as far as brokers tell. `ranges`, `count`, `rejected` and `skipped` (in offsets) are
-    of what counts as delivered. `claimed`: begun, and not finished yet."""
+    """One topic partition. `end`, `lag`: None if unknown. `ranges`, `count`, `rejected` and `skipped` (in offsets) are sums of
+    the delivered ranges. `claimed`: a range that was begun and is not finished yet."""
 
     topic: str
     partition: int
@@ -151,14 +151,14 @@ class SinkRow:
 
 @dataclass(frozen=True, slots=True)
 class SeenEnds:
-    """Where the logs are now. `why`: what cannot be told, and why not."""
+    """The current start and end of the logs. `why`: the reason why they are unknown."""
 
     spans: Mapping[TopicPartition, Span] = field(default_factory=dict)
     why: str = ""
 
 
 def find_ends(access: Access, cluster: str, places: Collection[TopicPartition]) -> SeenEnds:
-    """Asked of the context's brokers, if they are of this cluster."""
+    """Queries the context's brokers, if they are of this cluster."""
     try:
         settings = client_settings(access.context)
     except Invalid:
@@ -178,7 +178,7 @@ def find_ends(access: Access, cluster: str, places: Collection[TopicPartition]) 
 def list_sink_rows(
     sinks: "RangeLedger", cluster: str, name: str, access: Access | None = None
 ) -> tuple[list[SinkRow], str]:
-    """How far a sink is in every topic partition; and why its lag is not known, if so. Without `access` no broker is asked."""
+    """The position of a sink in every topic partition; and why its lag is unknown, if so. Without `access`, queries no broker."""
     positions = sinks.positions(cluster, name)
     claims = {one.range.log: one.range for one in sinks.list_claims(cluster, name)}
     sums = sinks.sums(cluster, name)

@@ -1,8 +1,8 @@
-"""Stop, and put back: the choreography around an edit of a connector that runs.
+"""Stops a running connector for an edit, and restores its state afterwards.
 
-Remember the state, stop, wait until no task and no group member is left; the edit happens then, on positions read after the stop.
-Afterwards the connector goes back into the state it was in, but only if the edit ended well: nothing may be run from a position
-that may be wrong. A connector that was stopped before stays stopped.
+The state is saved, the connector is stopped, and the stop is complete when no task and no group member is left. The edit then
+works on positions that are read after the stop. Afterwards the connector returns to its former state, but only if the edit
+succeeded: no connector may run from a position that may be wrong. A connector that was stopped before stays stopped.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,20 +20,20 @@ from playhead.offsets.workers import ConfiguredConnector
 from playhead.stores import Access
 
 STOPPED = "STOPPED"
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass
 class StoppedConnectors:
-    """`states`: what each connector was in. `may_restore`: nothing was written yet, or what was written is right."""
+    """`states`: the state of each connector before the stop. `may_restore`: nothing was written yet, or the write succeeded."""
 
     states: dict[str, str] = field(default_factory=dict)
     may_restore: bool = True
 
 
 @contextmanager
-def stopped(access: Access, names: Sequence[str], tell: Tell) -> Iterator[StoppedConnectors]:
-    """Connectors that are stopped inside the block. Whatever happens in it, `tell` hears in which state they are left."""
+def stopped(access: Access, names: Sequence[str], report: Report) -> Iterator[StoppedConnectors]:
+    """Connectors that are stopped inside the block. The state in which they are left is always reported."""
     held = StoppedConnectors()
     try:
         with access.rest() as rest:
@@ -48,12 +48,12 @@ def stopped(access: Access, names: Sequence[str], tell: Tell) -> Iterator[Stoppe
         if held.may_restore:
             try:
                 with access.rest(Deadline(max(10.0, access.deadline.remaining()))) as rest:
-                    _restore(rest, held, tell)
+                    _restore(rest, held, report)
             except PlayheadError:
-                _tell_left(held, tell)
+                _report_left_stopped(held, report)
                 raise
         else:
-            _tell_left(held, tell)
+            _report_left_stopped(held, report)
 
 
 def _state(rest: Rest, name: str) -> str:
@@ -87,17 +87,17 @@ def _await_stop(access: Access, rest: Rest, name: str) -> None:
             )
 
 
-def _restore(rest: Rest, held: StoppedConnectors, tell: Tell) -> None:
+def _restore(rest: Rest, held: StoppedConnectors, report: Report) -> None:
     for name, state in held.states.items():
         if state == "RUNNING":
             rest.resume(name)
-            tell(f"{name} was running: resumed")
+            report(f"{name} was running: resumed")
         elif state == "PAUSED":
             rest.pause(name)
-            tell(f"{name} was paused: paused again")
+            report(f"{name} was paused: paused again")
 
 
-def _tell_left(held: StoppedConnectors, tell: Tell) -> None:
+def _report_left_stopped(held: StoppedConnectors, report: Report) -> None:
     for name, state in held.states.items():
         if state != STOPPED:
-            tell(f"{name} was {state} and is left STOPPED: look at its position before you resume it")
+            report(f"{name} was {state} and is left STOPPED: check its position before you resume it")

@@ -1,6 +1,6 @@
-"""What a worker's own files and REST tell about its connectors: class, kind, own offsets topic, group, cluster.
+"""The connectors of a worker, from its properties file and REST: class, kind, own offsets topic, group, cluster.
 
-Asked of the workers when they answer, else read from their config topic; None where neither is to be had.
+Read by REST if the workers answer, else from their config topic; None if neither is available.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ Config = Mapping[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredConnector:
-    """What is needed of a connector's configuration to find its position; never the rest of it."""
+    """The part of a connector's configuration that is needed to find its position; never the rest of it."""
 
     name: str
     connector_class: str | None
@@ -44,7 +44,7 @@ class ConfiguredConnector:
 
 
 class Worker(dict[str, str]):
-    """The properties of a worker file, references resolved nowhere: only plain names are read from it."""
+    """The properties of a worker file. References are not resolved: only plain names are read from it."""
 
     @classmethod
     def read(cls, path: Path) -> "Worker":
@@ -76,7 +76,7 @@ def worker_of(context: Context) -> Worker | None:
 
 @dataclass(frozen=True, slots=True)
 class KnownConnectors:
-    """`connectors` None: unknown. `answers`: a worker listed them. `why`: the error of a worker that was asked."""
+    """`connectors` None: unknown. `answers`: a worker listed them. `why`: the error of the worker that was queried."""
 
     connectors: dict[str, ConfiguredConnector] | None
     answers: bool
@@ -84,7 +84,7 @@ class KnownConnectors:
 
 
 def know_connectors(access: Access, *, ask_workers: bool = True, deadline: Deadline | None = None) -> KnownConnectors:
-    """The workers get a part of the time: one that hangs must not keep us from the topic."""
+    """The workers get a part of the deadline: one that hangs must leave time to read the topic."""
     context, deadline = access.context, deadline or access.deadline
     worker = worker_of(context)
     topic = worker.get("config.storage.topic") if worker else None

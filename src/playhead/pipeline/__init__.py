@@ -1,5 +1,8 @@
-"""Pipelines on Spark: the connector file that a Connect worker runs, run here with the same records and the same position.
+"""Connectors on Spark. A connector file for a Kafka Connect worker runs here, with the same records and the same positions.
 
-`session.py` the one Spark session and its slots; `sources/` where rows come from and how far they may be read; `records/` rows ->
-the bytes Connect writes; `ingest.py` one exactly-once step; `run.py` the loop over many connectors; `jars.py` the pinned jars.
+`run.py` opens the Spark session and the ledger. `supervisor.py` runs every connector in a thread of its own and drives its steps
+(`step.py`). `ingest/` has the sources and `deliver/` the sinks, each with `steps.py` for the driver and `task.py` for the
+executors. `records/` converts between rows and bytes. `spec.py`, `classes.py` and `options.py` check connector files,
+`connect_home.py` reads the worker file. `spark.py` is the session, `slots.py` its slots, `jars.py` the pinned jars.
+`task_link.py` connects the tasks of a step with the driver. `stop.py` lists runs and requests a stop; it needs no Spark.
 """

@@ -1,4 +1,4 @@
-"""The connector classes of the Spark engine: which there are, what checks their options, what opens them.
+"""The connector classes of the Spark engine, with the functions that check their options and open them.
 
 Each kind is imported when it is used: checking the options of a file sink loads neither Spark nor a database client.
 """
@@ -76,7 +76,7 @@ def open_sink(kind: ConnectorKind, config: Config, worker: Config) -> "Sink":
 
 
 def target_ledger_url(kind: ConnectorKind, config: Config) -> str | None:
-    """Of a sink whose rows and ranges are one transaction: its own database. None: the ledger of the run."""
+    """The target database of a sink that commits rows and ranges in one transaction. None: the ledger of the run."""
     if kind is not ConnectorKind.JDBC_SINK:
         return None
     from playhead.pipeline.deliver.jdbc.options import ledger_url
@@ -85,7 +85,7 @@ def target_ledger_url(kind: ConnectorKind, config: Config) -> str | None:
 
 
 def needs_local_files(kind: ConnectorKind, config: Config) -> bool:
-    """Whether it reads or writes files of this machine, which the executors of a cluster do not have."""
+    """Whether the connector reads or writes files of this machine, which the executors of a cluster do not have."""
     if kind is ConnectorKind.FILES_SINK:
         return config.get("store.url", "").startswith("file:")
     if kind is ConnectorKind.JDBC_SINK:

@@ -1,6 +1,6 @@
 """What the worker file says about the connectors that would run on that worker.
 
-It names the offsets topic, the group that the transactional ids begin with, whether the workers run exactly once, and the client
+It has the offsets topic, the group.id at the start of the transactional ids, whether the workers run exactly once, and the client
 settings of their connectors. Spark keeps a source's position where those workers would. Nothing here is guessed.
 """
 
@@ -24,7 +24,7 @@ CATALOG_RELEASE = "10.9.4"
 
 @dataclass(frozen=True, slots=True)
 class ConnectHome:
-    """`group_id` and a connector's name make the transactional ids that Connect's own tasks would use."""
+    """`group_id` and the name of a connector give the transactional ids that Connect's own tasks would use."""
 
     settings: ClientSettings
     cluster_id: str
@@ -38,22 +38,22 @@ class ConnectHome:
         return transactional_id(self.group_id, connector, number)
 
     def producer_settings(self, config: Mapping[str, str]) -> ClientSettings:
-        """Of a connector's producers: what the worker file says with `producer.`, then the connector's own overrides."""
+        """The settings of a connector's producers: `producer.` of the worker file, then the connector's own overrides."""
         return laid_over(self.settings, PRODUCER, side_properties(PRODUCER, self.worker, config))
 
 
 def find_worker(context: Context) -> Worker:
-    """The worker file, which says everything about the place of positions. Nothing is asked over the network."""
+    """The worker file, which says where positions are kept. Sends no request over the network."""
     worker = worker_of(context)
     if worker is None:
         raise Invalid(
-            "the worker's properties file is not named, and so it is not known where positions are kept",
+            "no worker properties file is given, so it is unknown where positions are kept",
             "give --worker-config worker.properties, or worker-config in the context",
         )
     if not worker.get("offset.storage.topic") or not worker.get("group.id"):
         raise Invalid(
             "the worker file names no offset.storage.topic and group.id",
-            "Spark keeps positions where distributed workers do: name the file of one of those",
+            "Spark keeps positions where distributed workers do: give the file of a distributed worker",
         )
     return worker
 
@@ -74,8 +74,8 @@ def find_home(context: Context, deadline: Deadline) -> ConnectHome:
 
 
 def finds_with_catalog(context: Context, connector_class: str, deadline: Deadline) -> bool | None:
-    """Whether the plugin that the workers have installed looks for `db.schema.table`; only one release of Confluent's does.
-    None: no worker tells."""
+    """Whether the plugin installed on the workers searches for `db.schema.table`; only one release of Confluent's does. None:
+    unknown."""
     if not context.connect_urls:
         return None
     try:
@@ -91,7 +91,7 @@ def finds_with_catalog(context: Context, connector_class: str, deadline: Deadlin
 def check_not_in_connect(context: Context, spec: ConnectorSpec, home: ConnectHome, deadline: Deadline) -> None:
     """Refuses a connector that a Connect worker runs: one of the two engines would be fenced at its next commit.
 
-    Where nobody can be asked, fencing keeps the two apart; tasks of workers without exactly-once support are not fenced by it.
+    If no worker answers, fencing keeps the two engines apart. It does not fence tasks of workers without exactly-once support.
     """
     try:
         if not context.connect_urls:
@@ -105,11 +105,11 @@ def check_not_in_connect(context: Context, spec: ConnectorSpec, home: ConnectHom
         if home.exactly_once or CLASSES[spec.connector_class].is_sink:  # a sink's tasks are kept out of its group
             return
         raise Refused(
-            f"whether a worker without exactly-once support runs {spec.name} cannot be told: {error.what}",
-            "name a worker with --connect, or --force when you know that none runs it",
+            f"whether a worker without exactly-once support runs {spec.name} is unknown: {error.what}",
+            "name a worker with --connect, or use --force if you know that none runs it",
         ) from None
     if status is not None and (status.connector.state != "STOPPED" or tasks):
-        # Tasks of a sink are not fenced: they are members of its group, and a run does not join those.
+        # Tasks of a sink are not fenced: they are members of its group, and a run does not join a group with members.
         otherwise = "" if CLASSES[spec.connector_class].is_sink else ", or --force to fence its tasks"
         raise Refused(
             f"{spec.name} is {status.connector.state} in Connect with {tasks} task(s)",
@@ -121,15 +121,15 @@ PRODUCER, CONSUMER = "producer.", "consumer."
 
 
 def side_properties(side: str, worker: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
-    """Of the side PRODUCER or CONSUMER, in Java's names. The config's references are resolved already, the worker's by the
-    providers that its own file declares."""
+    """The properties of the side PRODUCER or CONSUMER, under Java's names. The config's references are resolved already; the
+    worker's are resolved here, by the providers that the worker file declares."""
     override, providers = f"{side}override.", declared_providers(worker)
     named = {key.removeprefix(side): resolve(value, providers) for key, value in worker.items() if key.startswith(side)}
     return named | {key.removeprefix(override): value for key, value in config.items() if key.startswith(override)}
 
 
 def laid_over(settings: ClientSettings, side: str, properties: Mapping[str, str]) -> ClientSettings:
-    """The settings with these properties in place of their own."""
+    """The settings with these properties added; a property replaces a setting of the same name."""
     translated = translate({key: Setting(value, side + key) for key, value in properties.items()})
     return replace(
         settings,

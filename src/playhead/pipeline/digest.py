@@ -1,4 +1,4 @@
-"""Whether many records are all there: their number, and the xor and the sum of their hashes.
+"""A digest that shows whether all records arrived: their number, and the xor and the sum of their hashes.
 
 Together they detect what each of them alone would not: one record lost and another doubled, a record three times.
 """
@@ -31,7 +31,7 @@ class Digest:
 
 
 def _wrapped(number: int) -> int:
-    """As 64 bits with a sign, the way Java and SQL count."""
+    """As a signed 64-bit number, with overflow as in Java and SQL."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 

@@ -1,9 +1,9 @@
-"""Pinned jars, fetched once through the Ivy that PySpark brings.
+"""Pinned jars, fetched once through the Ivy that is part of PySpark.
 
-`jar_lists/NAME.txt` names every jar of a set with its SHA-256; `tools/pin_jars.py` writes those files. A jar enters the cache
-only after its hash was right, by rename, so a file that is there is whole and the one we meant. A cut download goes on where
-it stopped: Ivy keeps what it had. Ivy's own settings decide the repository (Maven Central); `PLAYHEAD_IVY_SETTINGS` names
-another settings file for sites with a mirror.
+`jar_lists/NAME.txt` lists every jar of a set with its SHA-256; `tools/pin_jars.py` writes those files. A jar is renamed into the
+cache after its hash was checked, so a file in the cache is complete and the pinned one. An interrupted download continues where
+it stopped: Ivy keeps what it has fetched. Ivy's own settings decide the repository (Maven Central); `PLAYHEAD_IVY_SETTINGS`
+names another settings file for sites with a mirror.
 """
 
 import fcntl
@@ -106,23 +106,22 @@ def _download(jars: Sequence[Jar], folder: Path, progress: Progress) -> None:
 
 def _accept(jar: Jar, fetched: Path, folder: Path, output: Sequence[str]) -> None:
     if not fetched.is_file():
-        # Ivy repeats itself at length; its error lines are the ones that say why.
+        # Ivy's output is long and repeats itself; its error lines have the reason.
         why = "; ".join(line.strip() for line in output if "ERROR" in line or "not found" in line)[:300]
         raise Unreachable(
-            f"could not fetch {jar.file_name}{': ' + why if why else ''}", "run it again: it goes on there"
+            f"could not fetch {jar.file_name}{': ' + why if why else ''}",
+            "run it again: the download continues where it stopped",
         )
     if hashlib.sha256(fetched.read_bytes()).hexdigest() != jar.sha256:
-        shutil.rmtree(
-            folder / ".ivy", ignore_errors=True
-        )  # else the next run would take the same wrong file from there
+        shutil.rmtree(folder / ".ivy", ignore_errors=True)  # else the next run would use the same wrong file
         raise PlayheadError(
-            f"{jar.file_name} is not the file that was pinned: its SHA-256 differs", "a mirror or proxy may alter files"
+            f"{jar.file_name} is not the pinned file: its SHA-256 differs", "a mirror or proxy may alter files"
         )
     fetched.replace(folder / jar.file_name)
 
 
 def ivy_module(jars: Sequence[Jar]) -> str:
-    """An Ivy module that asks for exactly these files and nothing they depend on."""
+    """An Ivy module that requests exactly these files, without their dependencies."""
     lines = []
     for jar in jars:
         classifier = f" m:classifier={quoteattr(jar.classifier)}" if jar.classifier else ""
@@ -142,7 +141,7 @@ def ivy_module(jars: Sequence[Jar]) -> str:
 def run_ivy(
     module: Path, settings: str | None, cache: Path, target: str, fetched: Callable[[int], None] = lambda n: None
 ) -> list[str]:
-    """Ivy's output. `target` is the pattern of the files it leaves; what is missing there, Ivy could not get."""
+    """Returns Ivy's output. `target` is the pattern of the files it writes; a file missing there could not be fetched."""
     command = [java(), "-jar", str(ivy_jar()), "-cache", str(cache), "-ivy", str(module)]
     if settings:
         command += ["-settings", settings]
@@ -176,17 +175,17 @@ def java() -> str:
 
 
 def java_version() -> str | None:
-    """None when there is no Java, or it does not say."""
+    """None when there is no Java, or its version is unknown."""
     try:
-        told = subprocess.run([java(), "-version"], capture_output=True, text=True, check=False, timeout=20).stderr
+        output = subprocess.run([java(), "-version"], capture_output=True, text=True, check=False, timeout=20).stderr
     except (Invalid, OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "([^"]+)"', told)
+    found = re.search(r'version "([^"]+)"', output)
     return found.group(1) if found else None
 
 
 def check_java() -> None:
-    """Kafka 4 needs Java 17; an older one would fail with a class file version nobody understands."""
+    """Kafka 4 needs Java 17; an older one would fail with an obscure error about class file versions."""
     java()
     found = java_version() or "unknown"
     major = found.removeprefix("1.").split(".")[0].split("-")[0]

@@ -1,7 +1,7 @@
-"""Which properties of a JDBC URL are let through.
+"""Which properties of a JDBC URL are allowed.
 
-A driver loads classes, writes files or runs scripts for whoever writes its URL. For PostgreSQL and SQLite only properties that
-cannot do that are allowed; of other drivers the well-known dangerous ones are refused. The names are said, values never.
+The URL can make a driver load classes, write files or run scripts. For PostgreSQL and SQLite only properties that cannot do that
+are allowed. For other drivers the well-known dangerous ones are refused. Messages contain names, never values.
 """
 
 from collections.abc import Mapping
@@ -129,25 +129,25 @@ _DANGEROUS = frozenset(
 
 
 def refused_url(url: str) -> list[str]:
-    """What is wrong with the URL, in words that do not repeat it."""
+    """What is wrong with the URL. The messages do not repeat it."""
     if not url.lower().startswith("jdbc:"):
         return ["must start with jdbc:"]
     faults = []
     if _product(url) == "sqlite":
         path = url[len("jdbc:sqlite:") :]
         if path.startswith(":resource:"):
-            faults.append("must name a file: SQLite's :resource: would fetch one from elsewhere")
+            faults.append("must name a file: SQLite's :resource: would fetch it from elsewhere")
         if not path.partition("?")[0] or ":memory:" in path or "mode=memory" in path:
-            faults.append("must name a file: every reader would see a memory of its own")
+            faults.append("must name a file: every reader would have its own database in memory")
     return faults + [f"property {name}: {what}" for name, what in refused_properties(url, _properties(url)).items()]
 
 
 def refused_properties(url: str, properties: Mapping[str, str]) -> dict[str, str]:
-    """Property -> why it is not let through."""
+    """Property -> why it is refused."""
     allowed = {"postgresql": _POSTGRES, "sqlite": _SQLITE}.get(_product(url))
     if allowed is None:
-        return {name: "can run code or touch files here" for name in properties if name.lower() in _DANGEROUS}
-    return {name: "is not among those let through" for name in properties if name.lower() not in allowed}
+        return {name: "can run code or access files here" for name in properties if name.lower() in _DANGEROUS}
+    return {name: "is not an allowed property" for name in properties if name.lower() not in allowed}
 
 
 def _product(url: str) -> str:
@@ -156,7 +156,7 @@ def _product(url: str) -> str:
 
 
 def _properties(url: str) -> dict[str, str]:
-    """Properties in the URL: after `?`, parted by `&`; other drivers part them by `;` too."""
+    """Properties in the URL: after `?`, separated by `&`; other drivers separate them by `;` too."""
     head, _, tail = url.partition("?")
     parts = tail.split("&")
     if _product(url) not in ("postgresql", "sqlite"):

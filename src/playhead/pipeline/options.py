@@ -1,6 +1,6 @@
-"""One pass over a connector's config that keeps going after a fault: everything that is wrong is told at once.
+"""One pass over a connector's config that continues after a fault, so that all faults are reported together.
 
-Every option must be on one of the lists of its connector: Connect would ignore a typing mistake, to be found out late.
+Every option must be on one of the lists of its connector. Connect would ignore a typo.
 """
 
 import re
@@ -13,7 +13,7 @@ from playhead.errors import ConfigInvalid, Fault, near_names
 from playhead.model.position import INT64_MAX
 
 T = TypeVar("T")
-# Of every connector; without effect on Spark, or read by the run itself.
+# Options of every connector, without effect on Spark or read by the run itself.
 OF_EVERY = frozenset(
     ["name", "connector.class", "connector.plugin.version", "tasks.max", "tasks.max.enforce", "config.action.reload"]
 )
@@ -21,8 +21,8 @@ OF_EVERY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class KnownOptions:
-    """`names` and `prefixes`: honoured, or without effect here. `only`: may be there with one of these values, because any other
-    one would change what is done; `reasons` says what."""
+    """`names` and `prefixes`: honoured, or without effect here. `only`: allowed with these values only, because any other value
+    would change the result; `reasons` says how."""
 
     names: Collection[str]
     prefixes: tuple[str, ...]
@@ -32,7 +32,7 @@ class KnownOptions:
 
 
 class OptionReading(ABC, Generic[T]):
-    """`read` gives the options, as far as they can be read, and every fault of the config."""
+    """`read` returns the options, as far as they can be read, and every fault of the config."""
 
     def __init__(self, config: Mapping[str, str], worker: Mapping[str, str]) -> None:
         self.config = config
@@ -43,7 +43,7 @@ class OptionReading(ABC, Generic[T]):
     def read(self) -> tuple[T | None, list[Fault]]: ...
 
     def parsed(self) -> T:
-        """Without a fault, else ConfigInvalid."""
+        """The options. Raises ConfigInvalid if there is a fault."""
         options, faults = self.read()
         if options is None or faults:
             raise ConfigInvalid(faults)

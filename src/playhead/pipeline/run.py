@@ -1,4 +1,4 @@
-"""`playhead run`: connector files checked, a Spark session and a ledger opened, every connector handed to the supervisor."""
+"""`playhead run`: checks connector files, opens a Spark session and a ledger, hands every connector to the supervisor."""
 
 import threading
 import time
@@ -34,13 +34,13 @@ from playhead.pipeline.supervisor import Grant, Pace, Pipeline, Progress, Report
 from playhead.sql.address import parse_address
 
 T = TypeVar("T")
-STARTING = "starting"  # what the first progress is about: no connector yet
+STARTING = "starting"  # the name in progress reports before any connector has started
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """`interval_seconds` None: until caught up. `give_up_seconds`: how long such a run waits out an outage. `seconds`: for one
-    question to brokers, workers and the ledger."""
+    """`interval_seconds` None: run until caught up. `give_up_seconds`: how long such a run retries during an outage. `seconds`:
+    the deadline of one request to brokers, workers or the ledger."""
 
     spark: SparkOptions = field(default_factory=SparkOptions)
     interval_seconds: float | None = None
@@ -63,17 +63,17 @@ def run_connectors(
     options: RunOptions,
     report: Report = lambda progress: None,
 ) -> RunEnd:
-    """Every connector's end. Raises only what keeps all of them from starting."""
+    """Returns how every connector ended. Raises only errors that prevent all of them from starting."""
     worker = find_worker(context)
     ready = check_specs(specs, worker)
     if not ready:
         raise Invalid("there is no connector to run", "mark some with engine: spark, or name them with --engine spark")
-    home = _patiently(lambda: _checked_home(context, ready, options), options.pace, report)
+    home = _with_retries(lambda: _checked_home(context, ready, options), options.pace, report)
     with open_context_ledger(context, options.seconds) as ledger:
         if ledger.is_local and not options.spark.is_local:
             raise Refused(
-                f"an SQLite ledger is for one machine, and {options.spark.master} is not",
-                "give --ledger postgresql://USER@HOST/DB, which every host reaches",
+                f"an SQLite ledger works on one machine only, and {options.spark.master} is not local",
+                "give --ledger postgresql://USER@HOST/DB, which every host can reach",
             )
         log = new_log()
         with spark_session(replace(options.spark, log=log)) as spark:
@@ -93,12 +93,12 @@ def _checked_home(context: Context, ready: Sequence[Ready], options: RunOptions)
     return home
 
 
-def _patiently(ask: Callable[[], T], pace: Pace, report: Report) -> T:
-    """Waits out an outage, as the supervisor does once it has something to supervise."""
+def _with_retries(request: Callable[[], T], pace: Pace, report: Report) -> T:
+    """Retries during an outage, as the supervisor does for a connector that has started."""
     retries = Retries(pace)
     while True:
         try:
-            return ask()
+            return request()
         except PlayheadError as error:
             seconds = retries.pause_after(error)
             report(Progress(STARTING, waiting=f"{error.what}; next try in {seconds:g} s"))
@@ -106,10 +106,10 @@ def _patiently(ask: Callable[[], T], pace: Pace, report: Report) -> T:
 
 
 def _check_place(one: Ready, home: ConnectHome, options: RunOptions) -> None:
-    """Refuses what would read here and write there."""
+    """Refuses brokers other than the worker's, and local files without a local master."""
     if one.kind.is_sink:
         brokers = group_settings(one.name, one.config, home.worker, home.settings).client.bootstrap
-        reason = "a run and its consumer group are of one cluster: name a worker file of that cluster"
+        reason = "a run and its consumer group must be on one cluster: name a worker file of that cluster"
     else:
         brokers = home.producer_settings(one.config).bootstrap
         reason = "positions and records of a run are one transaction, so they must be on one cluster"
@@ -118,7 +118,8 @@ def _check_place(one: Ready, home: ConnectHome, options: RunOptions) -> None:
     if needs_local_files(one.kind, one.config) and not options.spark.is_local:
         verb = "writes" if one.kind.is_sink else "reads"
         raise Refused(
-            f"{one.name} {verb} files of this machine", f"{options.spark.master} has others: use a local master"
+            f"{one.name} {verb} files of this machine",
+            f"{options.spark.master} does not have them: use a local master",
         )
 
 

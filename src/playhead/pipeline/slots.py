@@ -1,8 +1,8 @@
 """The slots of a Spark session, shared by all connectors of a run: never more tasks in flight than can run at once.
 
-A step waits for all of its tasks before the first row, so it takes all its slots together: two steps that held half of
-theirs each would wait for each other. Requests are served in the order in which they came: a step that needs many slots is
-not overtaken for ever by small ones. A step is planned before it asks: a slot that waits for a plan does no work.
+A step waits for all of its tasks before the first row, so it gets all its slots together. Two steps that held half of theirs
+each would deadlock. Requests are served in order, so small steps do not starve a step that needs many slots. A step is planned
+before it requests slots: a slot held during planning does no work.
 """
 
 import threading
@@ -11,7 +11,7 @@ from typing import Self
 
 
 class Cancelled(Exception):
-    """The connector is to stop: it gets no more slots."""
+    """The connector must stop: it gets no more slots."""
 
 
 class Slots:
@@ -27,7 +27,7 @@ class Slots:
 
     @property
     def share(self) -> int:
-        """A fair part for one step, at least one."""
+        """The fair share of one step, at least one."""
         return max(1, self.total // max(1, self._users))
 
     def _add_user(self, count: int) -> None:
@@ -35,7 +35,7 @@ class Slots:
             self._users += count
 
     def _grant(self) -> None:
-        """Under the lock: serves requests from the head of the queue, as far as the free slots go."""
+        """Called with the lock held: serves requests from the head of the queue while free slots last."""
         while self._waiting and self._waiting[0].count <= self._free:
             ticket = self._waiting.popleft()
             self._free -= ticket.count
@@ -44,7 +44,7 @@ class Slots:
 
 
 class SlotUser:
-    """A connector that asks for slots again and again; use it in a `with` block. The shares go by the number of users."""
+    """A connector that requests slots repeatedly; use it in a `with` block. The number of users decides the share of each."""
 
     def __init__(self, slots: Slots) -> None:
         self._slots = slots
@@ -59,11 +59,11 @@ class SlotUser:
         return self._slots.share
 
     def request(self, count: int) -> "Ticket":
-        """A place in the queue for so many slots, at most all there are."""
+        """A place in the queue for `count` slots, at most the total."""
         return Ticket(self._slots, self, min(count, self._slots.total))
 
     def cancel(self) -> None:
-        """From any thread: what waits for slots now or later raises `Cancelled`. Slots that are held stay held."""
+        """From any thread: every wait for slots, now or later, raises `Cancelled`. Slots that are held stay held."""
         with self._slots._changed:
             self.is_cancelled = True
             self._slots._changed.notify_all()
@@ -77,7 +77,7 @@ class SlotUser:
 
 
 class Ticket:
-    """A request for slots; use it in a `with` block, which gives them back."""
+    """A request for slots; use it in a `with` block, which releases them."""
 
     def __init__(self, slots: Slots, user: SlotUser, count: int) -> None:
         self.count = count
@@ -86,7 +86,7 @@ class Ticket:
         self._user = user
 
     def wait(self, seconds: float | None = None) -> bool:
-        """True once the slots are ours; False when that takes longer than `seconds`."""
+        """True once the slots are granted; False after `seconds`."""
         with self._slots._changed:
             self._slots._changed.wait_for(lambda: self.is_granted or self._user.is_cancelled, seconds)
             if not self.is_granted and self._user.is_cancelled:

@@ -1,8 +1,8 @@
 """The one Spark session of a run, and its slots.
 
-Times are UTC in every JVM and in SQL: the databases' own zone is an option of the connector (`db.timezone`), not of the machine.
-Spark must not repeat a task by itself: a repeated task would write again what its first attempt may have committed, so the run's
-own loop plans anew instead. Executors that come and go would starve a barrier stage: dynamic allocation is refused.
+Times are UTC in every JVM and in SQL: a database's time zone is an option of the connector (`db.timezone`), not of the machine.
+Spark must not retry a task: the retry would write again what the first attempt may have committed. The run plans the step again
+instead. Dynamic allocation is refused: executors that come and go would starve a barrier stage.
 """
 
 import os
@@ -42,8 +42,8 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647b",  # any other limit is looked at after every single row
-    # Every step reads with consumers of its own. Kept for the next one, with all that they had fetched, they would fill the heap.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647b",  # any other limit is checked after every single row
+    # Every step has its own consumers. Cached for the next step, with the data they fetched, they would fill the heap.
     "spark.kafka.consumer.cache.capacity": "1",
     "spark.kafka.consumer.cache.timeout": "5s",
     "spark.kafka.consumer.cache.evictorThreadRunInterval": "5s",
@@ -56,8 +56,8 @@ _DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
-    """`settings`: Spark's own, as given by the user. `jars`: the user's, beside the pinned ones. `log`: for what the JVM and its
-    workers say; None: a file that is kept only if the block fails."""
+    """`settings`: Spark's own, as given by the user. `jars`: the user's, in addition to the pinned ones. `log`: the file for the
+    output of the JVM and its workers; None: a file that is kept only if the block fails."""
 
     master: str = "local[*]"
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -66,13 +66,13 @@ class SparkOptions:
 
     @property
     def is_local(self) -> bool:
-        """One machine: what lies in its files, an SQLite ledger say, is there for every task."""
+        """One machine: every task can use its files, for example an SQLite ledger."""
         return self.master.startswith("local") and not self.master.startswith("local-cluster")
 
 
 @contextmanager
 def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
-    """A session that ends with its JVM, so that nothing of it is inherited."""
+    """The JVM ends with the session, so the next session inherits nothing."""
     check_java()
     settings = {**_DEFAULTS, **options.settings}
     _refuse(settings)
@@ -82,7 +82,7 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
             raise Invalid(f"there is no jar {jar}")
     named = ",".join(map(str, jars))
     settings["spark.jars"] = ",".join(part for part in (settings.get("spark.jars", ""), named) if part)
-    # The driver asks databases itself, through the class path of its own JVM; executors get the jars with their tasks.
+    # The driver queries databases through the class path of its own JVM; executors get the jars with their tasks.
     settings["spark.driver.extraClassPath"] = os.pathsep.join(
         part for part in (settings.get("spark.driver.extraClassPath", ""), *map(str, jars)) if part
     )
@@ -94,7 +94,7 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
     builder = SparkSession.builder.master(options.master).appName("playhead")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with _talk_kept(options.log) as log, _signals_kept():
+    with _stderr_to_log(options.log) as log, _signals_kept():
         try:
             session = builder.getOrCreate()
         except (PySparkException, Py4JError) as error:
@@ -115,8 +115,8 @@ def new_log() -> Path:
 
 
 @contextmanager
-def _talk_kept(wanted: Path | None) -> Iterator[Path]:
-    """What the JVM and its workers say goes into a file: a JVM keeps the stderr it was born with."""
+def _stderr_to_log(wanted: Path | None) -> Iterator[Path]:
+    """The output of the JVM and its workers goes to a file: a JVM keeps the stderr that it was started with."""
     path = wanted or new_log()
     handle = os.open(path, os.O_WRONLY | os.O_APPEND)
     sys.stderr.flush()
@@ -132,7 +132,7 @@ def _talk_kept(wanted: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _signals_kept() -> Iterator[None]:
-    """PySpark would cancel every job at the first Ctrl-C; what it means is for the run to say."""
+    """PySpark would cancel every job at the first Ctrl-C. The run handles it instead."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -143,8 +143,8 @@ def _signals_kept() -> Iterator[None]:
 
 def _last_line(log: Path) -> str:
     lines = log.read_text("utf-8", "replace").split("\n")
-    said = [line.strip() for line in lines if "Exception" in line or "Error" in line]
-    return said[-1][:300] if said else ""
+    errors = [line.strip() for line in lines if "Exception" in line or "Error" in line]
+    return errors[-1][:300] if errors else ""
 
 
 def count_slots(session: SparkSession) -> int:
@@ -155,37 +155,37 @@ def count_slots(session: SparkSession) -> int:
     if context.isLocal():
         return max(1, slots)
     patience = Deadline(EXECUTOR_SECONDS)
-    while not patience.passed:  # executors of a cluster come one by one
+    while not patience.passed:  # executors of a cluster register one by one
         time.sleep(2)
         before, slots = slots, int(context.maxNumConcurrentTasks(profile))
         if slots and slots == before:
             return slots
     raise TimedOut(
-        f"no executor came within {EXECUTOR_SECONDS:g} s", "look at the cluster: has it free cores and memory?"
+        f"no executor registered within {EXECUTOR_SECONDS:g} s", "check that the cluster has free cores and memory"
     )
 
 
 def driver_host(session: SparkSession) -> str:
-    """Where executors reach this process."""
+    """The address at which executors reach this process."""
     if session.sparkContext._jsc.sc().isLocal():
         return "127.0.0.1"
     return str(session.conf.get("spark.driver.host"))
 
 
 def bind_address(session: SparkSession) -> str:
-    """Where this process listens: behind a translated address it is not where executors reach it."""
+    """The address at which this process listens. With address translation, executors reach it at another one."""
     return str(session.conf.get("spark.driver.bindAddress", "") or "")
 
 
 def _refuse(settings: Mapping[str, str]) -> None:
     if settings.get("spark.dynamicAllocation.enabled", "false").lower() == "true":
         raise Invalid(
-            "dynamic allocation lets executors go that a step is waiting for",
+            "dynamic allocation removes executors that a step is waiting for",
             "set spark.dynamicAllocation.enabled=false and a fixed spark.executor.instances",
         )
     for name, value in _FIXED.items():
         if settings.get(name, value) != value:
-            raise Invalid(f"{name} must be {value} here", "leave it out: the run plans a failed step anew by itself")
+            raise Invalid(f"{name} must be {value} here", "leave it out: the run itself retries a failed step")
 
 
 def _end_jvm() -> None:

@@ -1,7 +1,7 @@
-"""Errors that cross the border between Python, Spark's JVM and back: one sentence goes in, the same sentence comes out.
+"""Errors that cross the border between Python and Spark's JVM, and come back with the same message.
 
-Spark wraps an error of a task in its own words and traces. Ours carry a mark, and so do the sentences that `raise_error` gives
-inside of a query; what carries none is told by the last cause in its trace.
+Spark wraps the error of a task in text and traces of its own. Our errors carry a mark, and so do messages that `raise_error`
+raises inside a query. Of an error without a mark, the last cause in its trace is reported.
 """
 
 import json
@@ -17,18 +17,18 @@ from playhead import errors
 from playhead.errors import PlayheadError
 
 _MARK = "playhead-fault:"
-_MARKED = re.compile(re.escape(_MARK) + r"([A-Za-z0-9+/=]+):end")  # no escape of Java or Python spoils these
+_MARKED = re.compile(re.escape(_MARK) + r"([A-Za-z0-9+/=]+):end")  # Java and Python escape none of these characters
 _RAISED = re.compile(r"playhead: ([^\n]*)")
 _CAUSE = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ([^\n]+)", re.MULTILINE)
 
 
 class TaskFailed(PlayheadError):
-    """A step failed in a way that a new plan may cure: an executor, a broker or a database went away."""
+    """A step failed in a way that a new plan may fix: an executor, a broker or a database became unavailable."""
 
 
 def marked(error: PlayheadError) -> RuntimeError:
-    told = {"class": type(error).__name__, "what": error.what, "hint": error.hint}
-    return RuntimeError(f"{_MARK}{b64encode(json.dumps(told).encode()).decode()}:end")
+    fields = {"class": type(error).__name__, "what": error.what, "hint": error.hint}
+    return RuntimeError(f"{_MARK}{b64encode(json.dumps(fields).encode()).decode()}:end")
 
 
 @contextmanager
@@ -40,19 +40,19 @@ def spark_translated(doing: str) -> Iterator[None]:
 
 
 def fault_in(text: str, doing: str) -> PlayheadError:
-    """The error that a task raised, or the best sentence that Spark's text holds."""
+    """The error that a task raised, or the best message in Spark's text."""
     if found := _MARKED.search(text):
         return _unmarked(json.loads(b64decode(found[1])))
-    if said := _RAISED.search(text):
-        return errors.Rejected(f"{doing}: {said[1].strip()}")
+    if raised := _RAISED.search(text):
+        return errors.Rejected(f"{doing}: {raised[1].strip()}")
     causes = _CAUSE.findall(text)
-    said_last = causes[-1] if causes else text.strip().split("\n")[0]
-    return TaskFailed(f"{doing}: {said_last.strip()[:300]}")
+    cause = causes[-1] if causes else text.strip().split("\n")[0]
+    return TaskFailed(f"{doing}: {cause.strip()[:300]}")
 
 
-def _unmarked(told: dict[str, str | None]) -> PlayheadError:
-    """Of the same class, so that the run can tell what to do next; some classes take other arguments than a sentence."""
-    kind: type[PlayheadError] = getattr(errors, str(told["class"]), PlayheadError)
-    made = PlayheadError.__new__(kind)
-    PlayheadError.__init__(made, str(told["what"]), told["hint"])
-    return made
+def _unmarked(fields: dict[str, str | None]) -> PlayheadError:
+    """Of the same class, because the class decides what the run does next. Some classes take arguments other than a message."""
+    kind: type[PlayheadError] = getattr(errors, str(fields["class"]), PlayheadError)
+    error = PlayheadError.__new__(kind)
+    PlayheadError.__init__(error, str(fields["what"]), fields["hint"])
+    return error

@@ -1,6 +1,6 @@
-"""A connector file for the Spark engine: its references resolved, its class one we have, every option honoured or refused.
+"""A connector file for the Spark engine: references are resolved, the class must be known, every option is honoured or refused.
 
-Everything is looked at before anything starts, and all faults of all connectors are told at once.
+All files are checked before anything starts, and all faults of all connectors are reported together.
 """
 
 import re
@@ -19,7 +19,7 @@ _PROVIDER = re.compile(r"\$\{([^}:]+):[^}]*\}")
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A connector that can run here. `config` has its secrets in clear: for the clients it opens, never to be shown."""
+    """A connector that can run here. `config` has its secrets in clear text: pass it to clients, never print it."""
 
     spec: ConnectorSpec
     config: Mapping[str, str]
@@ -59,7 +59,7 @@ def _faults_of(spec: ConnectorSpec, worker: Mapping[str, str]) -> list[Fault]:
 
 
 def _task_faults(config: Mapping[str, str]) -> list[Fault]:
-    """Spark decides by itself how many tasks there are, but a file that Connect would refuse is refused here, too."""
+    """Spark decides the number of tasks, but a file that Connect would refuse is refused here too."""
     given = config.get(TASKS, "1").strip()
     if re.fullmatch(r"\+?[0-9]{1,10}", given) and 1 <= int(given) <= MOST_TASKS:
         return []
@@ -67,18 +67,18 @@ def _task_faults(config: Mapping[str, str]) -> list[Fault]:
 
 
 def _fault(spec: ConnectorSpec, key: str, what: str) -> Fault:
-    """At the line that set the key, where that is known."""
+    """With the line that set the key, if known."""
     origin = spec.origins.get(key, spec.origin)
     place = origin.where or spec.name
     return Fault(place, origin.line, f"{spec.name}: {key + ': ' if key else ''}{what}")
 
 
 def _resolved(spec: ConnectorSpec) -> dict[str, str]:
-    """With its name, as Connect has it."""
+    """The config with its references resolved and its name, as in Connect."""
     config = {"name": spec.name}
     for key, value in spec.config.items():
         for provider in _PROVIDER.findall(value):
             if provider not in PLAIN_PROVIDERS:
-                raise Invalid(f"{key}: only a Connect worker can resolve references to {provider!r}", "use ${{env:}}")
+                raise Invalid(f"{key}: only a Connect worker can resolve references to {provider!r}", "use ${env:NAME}")
         config[key] = resolve(value)
     return config

@@ -1,7 +1,7 @@
-"""What a supervisor drives: a connector, opened, as an iterator of committed steps.
+"""What a supervisor drives: an opened connector, as an iterator of committed steps.
 
-Control goes down only. The iterator knows nothing of the run: it reports what a step committed, or raises; whether there is
-a next step, a pause or an end is decided by the caller.
+The iterator knows nothing of the run. It reports what a step committed, or raises. The caller decides whether a next step, a
+pause or the end follows.
 """
 
 from collections.abc import Generator
@@ -14,9 +14,9 @@ from playhead.model import Map
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What one step committed, and where the stream stands now.
+    """What one step committed, and the position of the stream after it.
 
-    `rows` None: there was nothing to commit. `problem`: the rows are committed, and something that follows the commit failed.
+    `rows` None: there was nothing to commit. `problem`: the rows are committed, but something after the commit failed.
     """
 
     stream: str
@@ -27,18 +27,18 @@ class StepReport:
 
 
 class PlanAgain(Refused):
-    """What a step was planned from is no longer so: the position moved, or the group let go of us. Nothing of it is committed."""
+    """The plan of a step is out of date: the position moved, or the group removed this member. Nothing of it is committed."""
 
 
 class Work(Protocol):
-    """A connector, opened. Used by one thread at a time."""
+    """An opened connector. Used by one thread at a time."""
 
     def steps(self) -> Generator[StepReport, None, None]:
-        """One round: everything up to the end that is seen when the round begins. To stop between two steps, close it."""
+        """One round: everything up to the end as read when the round begins. To stop between two steps, close the iterator."""
         ...
 
     def keep_alive(self) -> None:
-        """Called every few seconds between two rounds. Raises if what was opened is lost."""
+        """Called every few seconds between two rounds. Raises if the connector must be opened again."""
         ...
 
     def close(self) -> None: ...

@@ -1,7 +1,7 @@
-"""Runs as the ledger knows them: which there are, what one did, and asking one to stop. Works without Spark and without Kafka.
+"""Lists the runs in the ledger, shows what one did, and requests a stop. Works without Spark and without Kafka.
 
-A run is asked, not killed: it looks into the ledger between its steps, ends after the step that is open, and says so there.
-Whether a run that has been silent for long is still alive cannot be told from here; it is asked all the same, in case it wakes.
+A stop is a request, not a kill: the run reads it with its next heartbeat, ends after the open step, and writes its end in the
+ledger. Whether a run without a recent heartbeat is alive is unknown here. The request is written anyway, in case it resumes.
 """
 
 import time
@@ -41,7 +41,7 @@ class StopOutcome:
 
 
 def find_run(ledger: Ledger, name: str, cluster: str | None = None) -> Run:
-    """By the name of its pipeline; `cluster` is needed where several clusters have one of that name."""
+    """Finds a run by the name of its pipeline; `cluster` is needed if several clusters have one of that name."""
     runs = ledger.list_runs()
     found = [run for run in runs if run.pipeline == name and cluster in (None, run.cluster)]
     if not found:
@@ -62,45 +62,45 @@ def plan_stop(run: Run) -> StopPlan:
     if not run.is_running:
         return StopPlan(run, "nothing", f"it is {run.state} already", idle=True)
     if run.stop is not None:
-        return StopPlan(run, "wait for it to end", f"{run.stop.who} asked it to stop already", idle=False)
-    note = "it gives no sign of life: if it is gone, nobody hears this" if run.is_silent else ""
-    return StopPlan(run, "ask it to stop after its open step", note, idle=False)
+        return StopPlan(run, "wait for it to end", f"{run.stop.who} requested a stop already", idle=False)
+    note = "it sends no heartbeats: if its process is gone, the request has no effect" if run.is_silent else ""
+    return StopPlan(run, "request a stop after its open step", note, idle=False)
 
 
 def stop_run(ledger: Ledger, plan: StopPlan, wait_seconds: float | None) -> StopOutcome:
-    """Asks, and waits until the run says that it ended; `wait_seconds` None: does not wait."""
+    """Requests a stop and waits until the run has ended; `wait_seconds` None: does not wait."""
     before = plan.run
     if plan.idle:
         return StopOutcome(before, before, Result.UNCHANGED, plan.note)
-    asked = ledger.request_stop(before.cluster, before.pipeline, Host.here())
-    if not asked.is_running:
-        return StopOutcome(before, asked, Result.UNCHANGED, "it ended before it was asked to")
+    requested = ledger.request_stop(before.cluster, before.pipeline, Host.here())
+    if not requested.is_running:
+        return StopOutcome(before, requested, Result.UNCHANGED, "it ended before the request")
     if wait_seconds is None:
-        return StopOutcome(before, asked, Result.CHANGED, "asked; not waited for")
-    return _awaited(ledger, before, asked, wait_seconds)
+        return StopOutcome(before, requested, Result.CHANGED, "requested; not waited for")
+    return _awaited(ledger, before, requested, wait_seconds)
 
 
-def _awaited(ledger: Ledger, before: Run, asked: Run, wait_seconds: float) -> StopOutcome:
+def _awaited(ledger: Ledger, before: Run, requested: Run, wait_seconds: float) -> StopOutcome:
     deadline = Deadline(wait_seconds)
-    seen = asked
+    seen = requested
     unread: Unreachable | None = None
-    while not deadline.passed and seen.is_running and seen.epoch == asked.epoch:
+    while not deadline.passed and seen.is_running and seen.epoch == requested.epoch:
         time.sleep(min(POLL_SECONDS, deadline.remaining()))
         try:
-            seen, unread = ledger.get_run(asked.cluster, asked.pipeline), None
-        except Unreachable as error:  # for a moment, maybe: the run needs the ledger too, and waits for it
+            seen, unread = ledger.get_run(requested.cluster, requested.pipeline), None
+        except Unreachable as error:  # may be temporary: the run needs the ledger too, and retries
             unread = error
-    return _verdict(before, seen, asked.epoch, unread, wait_seconds)
+    return _outcome(before, seen, requested.epoch, unread, wait_seconds)
 
 
-def _verdict(before: Run, seen: Run, epoch: int, unread: Unreachable | None, wait_seconds: float) -> StopOutcome:
+def _outcome(before: Run, seen: Run, epoch: int, unread: Unreachable | None, wait_seconds: float) -> StopOutcome:
     if unread is not None:
-        return StopOutcome(before, seen, Result.UNKNOWN, f"asked, but its state cannot be read: {unread.what}")
+        return StopOutcome(before, seen, Result.UNKNOWN, f"requested, but its state cannot be read: {unread.what}")
     if seen.epoch != epoch:
-        return StopOutcome(before, seen, Result.FAILED, f"run {seen.epoch} by {seen.host} took over and goes on")
+        return StopOutcome(before, seen, Result.FAILED, f"run {seen.epoch} by {seen.host} took over and continues")
     if seen.is_running:
-        last = f"its last sign of life was {seen.silent_seconds:.0f} s ago, from {seen.host}"
+        last = f"its last heartbeat was {seen.silent_seconds:.0f} s ago, from {seen.host}"
         return StopOutcome(
-            before, seen, Result.FAILED, f"asked, but it has not ended within {wait_seconds:g} s; {last}"
+            before, seen, Result.FAILED, f"requested, but it has not ended within {wait_seconds:g} s; {last}"
         )
     return StopOutcome(before, seen, Result.CHANGED, seen.detail)

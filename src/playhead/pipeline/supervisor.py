@@ -1,12 +1,11 @@
 """Runs many connectors, one thread each: claims, heartbeats, retries, stop requests, progress, and the end of each.
 
 The supervisor drives iterators of steps (`step.Work`) and decides everything that is not a step. A connector that fails does
-not stop the others. While its thread lives, a connector is claimed in every ledger concerned, and a heartbeat is written
-there; its end is written when it ends, not when the process does. After a failure the connector is opened again, after a
-pause that grows. The budget of failures is refilled by every good round, an empty one included: see `Retries`.
+not stop the others. While its thread runs, a connector is claimed in every ledger concerned, and heartbeats are written
+there. Its end is written when the connector ends, not when the process ends. After a failure the connector is opened again
+after a pause. The pauses grow. Every successful round resets the retries, even an empty one: see `Retries`.
 
-A first Ctrl-C (or SIGTERM) lets the open steps finish, a second one abandons them: what is not committed is as if it had
-never been.
+The first Ctrl-C (or SIGTERM) lets the open steps finish. A second one abandons them: nothing of them is committed.
 """
 
 import signal
@@ -38,14 +37,14 @@ from playhead.pipeline.step import PlanAgain, StepReport, Work
 MOST_NOTES = 10
 KEEP_ALIVE_SECONDS = 3.0
 ABANDON_SECONDS = 30.0
-LAST_WORD_SECONDS = 10.0
+LAST_BEAT_SECONDS = 10.0
 _OUTAGES = (Unreachable, Busy, OutcomeUnknown)
 _PERMANENT = (WrongProtocol, Untrusted, AccessDenied)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a connector has done so far. `state` None: it is running. `waiting`: why it waits, and until when it does nothing."""
+    """What a connector has done so far. `state` None: it is running. `waiting`: why it waits, and when the next try is."""
 
     name: str
     rows: int = 0
@@ -64,8 +63,8 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """`interval_seconds` None: each connector ends when it is caught up, and gives up after `give_up_seconds` without a good
-    round. Else it goes on for as long as the process lives, and outlives any outage."""
+    """`interval_seconds` None: each connector ends when it is caught up, or fails after `give_up_seconds` without a
+    successful round. Otherwise it runs until the process ends, and retries during any outage."""
 
     interval_seconds: float | None = None
     give_up_seconds: float = 120.0
@@ -76,7 +75,7 @@ class Pace:
 
 
 class HeldClaim(NamedTuple):
-    """A claim, and the ledger in which it is."""
+    """A claim, and the ledger that holds it."""
 
     ledger: Ledger
     claim: Claim
@@ -84,7 +83,7 @@ class HeldClaim(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a connector gets when it is opened. `ranges`: where a sink keeps its ranges, the run's own ledger or its target."""
+    """What a connector gets when it is opened. `ranges`: the ledger of a sink's ranges, the run's own or that in its target."""
 
     slots: SlotUser
     own: HeldClaim
@@ -94,9 +93,9 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A connector as the supervisor sees it. `settings` go into the ledger. `target_ledger`: the URL of a second ledger in
-    which it is claimed, that of a sink whose rows and ranges are one transaction. `open` closes what it opened if it fails.
-    `scrub` takes the connector's secrets out of a message."""
+    """A connector as the supervisor sees it. `settings` are stored in the ledger. `target_ledger`: the URL of a second ledger
+    in which it is claimed, for a sink that commits rows and ranges in one transaction. If `open` fails, it closes what it
+    opened. `scrub` removes the connector's secrets from a message."""
 
     name: str
     settings: Mapping[str, str]
@@ -107,7 +106,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """`log`: what Spark itself wrote, kept when a connector failed."""
+    """`log`: Spark's own log file, kept when a connector failed."""
 
     connectors: Sequence[Progress]
     interrupted: bool
@@ -115,7 +114,7 @@ class RunEnd:
 
     @property
     def exit_code(self) -> int:
-        """Of one connector its own; of several, 1 if any of them failed, and 5 if an outcome is unknown."""
+        """One connector: its own code. Several: 5 if an outcome is unknown, else 1 if any of them failed."""
         if self.interrupted:
             return 130
         codes = {one.error.exit_code for one in self.connectors if one.error is not None}
@@ -125,11 +124,11 @@ class RunEnd:
 
 
 class Retries:
-    """Whether a failure is worth another try, and after which pause.
+    """Whether a failure is retried, and after which pause.
 
-    An outage (a broker, database, ledger or worker does not answer) is waited out: for good in a continuous run, for
-    `give_up_seconds` in a run until caught up. A failure that a new plan may cure, or that nothing can, gets a few tries; if
-    the cause is an outage after all, the next try runs into it when it opens its connections.
+    An outage (a broker, database, ledger or worker does not answer) is retried without limit in a continuous run, and for
+    `give_up_seconds` in a run until caught up. A failure that a new plan may or may not fix gets a few tries. If its cause
+    is an outage, the next try reports the outage when it opens its connections.
     """
 
     FIRST_PAUSE_SECONDS = 0.5
@@ -142,7 +141,7 @@ class Retries:
         self.refill()
 
     def refill(self) -> None:
-        """A round was good."""
+        """Called after a successful round or step."""
         self._failures = self._doubtful = 0
         self._failing_since = self._doubtful_since = self._clock()
 
@@ -172,7 +171,7 @@ class Retries:
 
 
 class Supervisor:
-    """`cancel_jobs` ends what Spark is doing now: the open steps of all connectors."""
+    """`cancel_jobs` cancels all Spark jobs: the open steps of all connectors."""
 
     def __init__(
         self,
@@ -192,7 +191,7 @@ class Supervisor:
         self._reporting = threading.Lock()
 
     def run(self, pipelines: Sequence[Pipeline]) -> RunEnd:
-        """Until all of them have ended."""
+        """Runs until all of them have ended."""
         runners = [_Runner(self, one) for one in pipelines]
         threads = [threading.Thread(target=one.run, name=one.name, daemon=True) for one in runners]
         all_ended = threading.Event()
@@ -205,17 +204,17 @@ class Supervisor:
             finally:
                 self._abandon(threads, runners)
                 all_ended.set()
-                heartbeat.join(LAST_WORD_SECONDS)
+                heartbeat.join(LAST_BEAT_SECONDS)
         return RunEnd([one.progress for one in runners], interrupted=bool(signals))
 
     def update(self, runner: "_Runner", change: Callable[[Progress], Progress]) -> None:
-        """The one way progress changes: several threads know something about a connector, and reports come one at a time."""
+        """Every change of progress goes through here: several threads change it, and it is reported by one at a time."""
         with self._reporting:
             runner.progress = change(runner.progress)
             self._report(runner.progress)
 
     def _wait(self, threads: Sequence[threading.Thread], runners: "Sequence[_Runner]", signals: Sequence[int]) -> None:
-        """Until all threads have ended, or a second signal says not to wait for the open steps."""
+        """Until all threads have ended, or a second signal abandons the open steps."""
         is_stopping = False
         while any(thread.is_alive() for thread in threads) and len(signals) < 2:
             next((thread for thread in threads if thread.is_alive()), threads[0]).join(0.1)
@@ -225,7 +224,7 @@ class Supervisor:
                     one.stop("interrupted")
 
     def _abandon(self, threads: Sequence[threading.Thread], runners: "Sequence[_Runner]") -> None:
-        """Ends what still runs. A thread may be about to start a job, so jobs are cancelled again and again."""
+        """Stops what still runs. A thread may be about to start a job, so jobs are cancelled repeatedly."""
         patience = Deadline(ABANDON_SECONDS)
         while any(thread.is_alive() for thread in threads) and not patience.passed:
             for one in runners:
@@ -241,7 +240,7 @@ class Supervisor:
 
 
 class _Runner:
-    """One connector of a run, in a thread of its own. `run` ends in `progress.state`; it raises nothing."""
+    """One connector of a run, in a thread of its own. `run` raises nothing: the result is in `progress`."""
 
     def __init__(self, supervisor: Supervisor, pipeline: Pipeline) -> None:
         self.name = pipeline.name
@@ -261,7 +260,7 @@ class _Runner:
     # Called by other threads
 
     def stop(self, why: str) -> None:
-        """After the open step."""
+        """Stops after the open step."""
         self._why_stopped = self._why_stopped or why
         self._stop.set()
         self._slots.cancel()
@@ -271,16 +270,16 @@ class _Runner:
         self.stop("interrupted")
 
     def beat(self) -> None:
-        """A heartbeat in every ledger. It brings back a stop request, and the news that another run took over."""
+        """Writes a heartbeat in every ledger. The answer shows a stop request, or that another run took over."""
         with self._beating:
             for held in self._held:
                 try:
                     if held.ledger.beat(held.claim):
-                        self.stop("asked to stop")
+                        self.stop("stop requested")
                 except Fenced as error:
                     self._taken_over = error
                     self.stop("taken over")
-                except PlayheadError as error:  # the steps need the ledger, too: they wait for it, and say so
+                except PlayheadError as error:  # the steps need the ledger too: they retry, and report it
                     self._note(f"no heartbeat: {error.what}")
 
     # The thread
@@ -297,21 +296,21 @@ class _Runner:
         except PlayheadError as raised:
             raised.what = self._pipeline.scrub(raised.what)
             error = raised
-        except Exception as raised:  # noqa: BLE001  the end of a thread: what is not reported here is lost
+        except Exception as raised:  # noqa: BLE001  the end of a thread: an error not reported here is lost
             error = PlayheadError(f"a fault in Playhead itself: {self._pipeline.scrub(repr(raised))}")
             error.__cause__ = raised
         if self._is_abandoned and error is not None and not isinstance(error, Fenced):
-            # Cancelled jobs and a session that goes away fail in many ways; none of them is news.
+            # Cancelled jobs and a stopped session fail in many ways. All of them are expected.
             state, error = RunState.STOPPED, None
-            self._note("its open step was abandoned: nothing of it is committed")
+            self._note("the open step was abandoned: nothing of it is committed")
         self._end(state, error, time.perf_counter() - started)
 
     def _drive(self) -> None:
-        """Opens the connector and goes round; after a failure all of it again, for as long as the budget lasts."""
+        """Opens the connector and runs its rounds. After a failure it starts again, while there are retries left."""
         while not self._stop.is_set():
             try:
                 with closing(self._pipeline.open(self._claimed())) as work:
-                    self._go_round(work)
+                    self._run_rounds(work)
                     return
             except Cancelled:
                 return
@@ -320,8 +319,8 @@ class _Runner:
                     raise
                 self._pause(error)
 
-    def _go_round(self, work: Work) -> None:
-        """Until caught up, or until the connector is stopped."""
+    def _run_rounds(self, work: Work) -> None:
+        """Until the connector is caught up or stopped."""
         while not self._stop.is_set():
             with closing(work.steps()) as steps:
                 for done in steps:
@@ -342,12 +341,12 @@ class _Runner:
         self._check_claims()
         seconds = self._retries.pause_after(error)
         what = self._pipeline.scrub(error.what)
-        self._note(f"planned again after: {what}")
+        self._note(f"retried after: {what}")
         self._change(waiting=f"{what}; next try in {seconds:g} s")
         self._stop.wait(seconds)
 
     def _count(self, done: StepReport) -> None:
-        """A committed step is a good sign: what failed before it is over."""
+        """A committed step resets the retries."""
         if done.rows is None:
             self._change(stream=done.stream, position=done.position)
         else:
@@ -366,7 +365,7 @@ class _Runner:
             raise done.problem
 
     def _tally(self, rows: int, done: StepReport) -> None:
-        """Of a sink that keeps its ranges in its target: the run's own ledger shows how far it is."""
+        """For a sink that keeps its ranges in its target: writes its progress in the run's own ledger too."""
         if len(self._held) > 1:
             own = self._held[0]
             own.ledger.count(own.claim, rows, done.stream, done.position)
@@ -374,7 +373,7 @@ class _Runner:
     # Claims
 
     def _claimed(self) -> Grant:
-        """Claims what is not claimed yet. What is claimed stays so until the connector ends, however often it is opened."""
+        """Claims what is not claimed yet. A claim is held until the connector ends, however often it is opened."""
         pipeline, cluster = self._pipeline, self._supervisor._cluster_id
         if not self._held:
             ledger = self._supervisor._ledger
@@ -387,7 +386,7 @@ class _Runner:
         target = open_ledger(url, own.ledger.seconds)
         try:
             if any(_is_of(run, own.claim) for run in target.list_runs()):
-                target.close()  # both URLs lead to one ledger
+                target.close()  # both URLs name the same ledger
                 return
             settings = {key: value for key, value in self._pipeline.settings.items() if key == "master"}
             self._held = (own, HeldClaim(target, target.claim(own.claim.cluster, self.name, Host.here(), settings)))
@@ -396,23 +395,23 @@ class _Runner:
             raise
 
     def _check_claims(self) -> None:
-        """After a failure: if another run took over, that is the reason, and the end."""
+        """After a failure: raises if another run took over, because that is the cause."""
         self.beat()
         if self._taken_over is not None:
             raise self._taken_over
 
-    # Words
+    # Progress
 
-    def _note(self, words: str) -> None:
-        """The newest few: a run may go on for months."""
-        if words and words not in self.progress.notes:
-            self._supervisor.update(self, lambda now: replace(now, notes=(*now.notes[-(MOST_NOTES - 1) :], words)))
+    def _note(self, text: str) -> None:
+        """Keeps the newest few: a run may take months."""
+        if text and text not in self.progress.notes:
+            self._supervisor.update(self, lambda now: replace(now, notes=(*now.notes[-(MOST_NOTES - 1) :], text)))
 
     def _change(self, **values: object) -> None:
         self._supervisor.update(self, lambda now: replace(now, **values))  # type: ignore[arg-type]
 
     def _end(self, state: RunState, error: PlayheadError | None, seconds: float) -> None:
-        """Written in every ledger concerned, then reported."""
+        """Writes the end in every ledger concerned, then reports it."""
         detail = error.what if error is not None else self._why_stopped if state is RunState.STOPPED else ""
         with self._beating:
             held_last, self._held = self._held, ()
@@ -420,23 +419,23 @@ class _Runner:
             try:
                 held.ledger.finish(held.claim, state, detail)
             except Fenced:
-                pass  # the row is that of another run now
+                pass  # the row belongs to another run now
             except PlayheadError as problem:
-                self._note(f"its end is not in {held.ledger.place}: {problem.what}")
+                self._note(f"its end was not written in {held.ledger.place}: {problem.what}")
         for held in held_last[1:]:
             held.ledger.close()
         self._change(state=state, error=error, seconds=seconds, waiting="")
 
 
 def _is_of(run: Run, claim: Claim) -> bool:
-    """Only the run's own ledger says where the ranges are: a claim in the target can have the same epoch by chance."""
+    """Only the run's own ledger records where the ranges are: a claim in the target can have the same epoch by chance."""
     here = (run.cluster, run.pipeline, run.epoch) == (claim.cluster, claim.pipeline, claim.epoch)
     return here and run.ranges_at is not None and run.host == Host.here() and run.is_running
 
 
 @contextmanager
 def _counted_signals() -> Iterator[Sequence[int]]:
-    """SIGINT and SIGTERM as they came: the list grows. Nothing is raised, so no code is cut off in the middle."""
+    """Appends each SIGINT and SIGTERM to the list. Nothing is raised, so no code is interrupted halfway."""
     seen: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield seen

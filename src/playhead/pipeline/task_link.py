@@ -1,8 +1,8 @@
-"""How the tasks of a step and its driver talk: short lines of text over TCP, never data.
+"""The connection between the tasks of a step and its driver: short lines of text over TCP, never data.
 
-The driver listens on a port of its own, at the address under which the executors reach it anyway. Each task holds one
-connection and presents a token. Two servers are built on it: `CommitTurns` for ingest (all tasks have fenced before the first one
-commits, and they commit in turn) and `CommitGate` for sinks whose tasks commit themselves (each asks the driver first).
+The driver listens on a port of its own, at the address that executors use for it anyway. Each task holds one connection and
+presents a token. There are two servers: `CommitTurns` for ingest (all tasks have fenced before the first one commits, and they
+commit in turn) and `CommitGate` for sinks whose tasks commit themselves (each requests permission from the driver first).
 """
 
 import hmac
@@ -29,8 +29,8 @@ class DriverAddress:
 
 
 class TaskServer(ABC):
-    """`host` is where executors reach us, `bind` where we listen if that is another address. `error` is what a desk found out
-    while it was asked: tasks are told its words alone."""
+    """`host` is where executors reach us, `bind` where we listen if that is another address. `error`: what the check raised;
+    tasks get its message only."""
 
     def __init__(self, host: str = "127.0.0.1", bind: str = "", backlog: int = 128) -> None:
         self.error: PlayheadError | None = None
@@ -41,10 +41,10 @@ class TaskServer(ABC):
 
     @abstractmethod
     def _talk(self, number: int, lines: IO[str]) -> None:
-        """With one task, in a thread of its own, until its connection ends."""
+        """Serves one task, in a thread of its own, until its connection ends."""
 
-    def _left(self, number: int) -> None:  # noqa: B027  most desks do not mind
-        """The task went away."""
+    def _left(self, number: int) -> None:  # noqa: B027  not every server needs it
+        """The task closed its connection."""
 
     def close(self) -> None:
         with suppress(OSError):
@@ -76,35 +76,36 @@ class TaskServer(ABC):
 
 
 def answer(lines: IO[str], why: str | None) -> None:
-    """`why` None: go on."""
+    """`why` None: the task may continue."""
     lines.write(f"{STOP} {' '.join(why.split())}\n" if why else f"{GO}\n")
     lines.flush()
 
 
 class TaskConnection:
-    """A task's end of the line."""
+    """A task's end of the connection."""
 
     def __init__(self, lines: IO[str]) -> None:
         self._lines = lines
 
     def wait(self, word: str, late: str) -> None:
-        """Returns when this task may go on; `Refused` when the step was stopped. `late` is said when nobody answers."""
+        """Returns when this task may continue; `Refused` when the step was stopped. `late`: the message of a timeout."""
         self.tell(word)
         try:
-            said = self._lines.readline().strip()
+            reply = self._lines.readline().strip()
         except TimeoutError:
             raise TimedOut(late) from None
         except OSError:
-            raise _gone() from None
-        if said != GO:
-            raise Refused(said.removeprefix(STOP).strip() or _gone().what)
+            raise _disconnected() from None
+        if reply != GO:
+            raise Refused(reply.removeprefix(STOP).strip() or _disconnected().what)
 
     def tell(self, word: str) -> None:
+        """Sends a line; there is no reply."""
         try:
             self._lines.write(f"{word}\n")
             self._lines.flush()
         except OSError:
-            raise _gone() from None
+            raise _disconnected() from None
 
 
 @contextmanager
@@ -114,9 +115,9 @@ def connect_task(address: DriverAddress, number: int, seconds: float) -> Iterato
     except OSError as error:
         raise Refused(f"the driver does not answer at {address.host}:{address.port}: {error.strerror}") from None
     with connection, _lines_of(connection) as lines:
-        seat = TaskConnection(lines)
-        seat.tell(f"{address.token} {number}")
-        yield seat
+        task = TaskConnection(lines)
+        task.tell(f"{address.token} {number}")
+        yield task
 
 
 @contextmanager
@@ -125,16 +126,16 @@ def _lines_of(connection: socket.socket) -> Iterator[IO[str]]:
     try:
         yield lines
     finally:
-        with suppress(OSError):  # closing says what could not be said before, and fails again
+        with suppress(OSError):  # closing flushes the line that failed before, and fails again
             lines.close()
 
 
-def _gone() -> Refused:
-    return Refused("the driver of the step went away")
+def _disconnected() -> Refused:
+    return Refused("the connection to the driver was lost")
 
 
-# Spark's own barrier would do, but it checks only once a second whether all tasks have arrived: a small step would be nothing
-# but waiting. A broken connection ends the step for all tasks.
+# Spark's own barrier would work, but it checks only once a second whether all tasks have arrived: a small step would mostly
+# wait. A broken connection ends the step for all tasks.
 
 READY, PRODUCED, COMMITTED, ROWS = "ready", "produced", "committed", "rows"
 ARRIVAL_SECONDS = 60.0
@@ -142,7 +143,7 @@ LATE = "the other tasks of the step did not finish in time"
 
 
 class CommitTurns(TaskServer):
-    """`check` is asked once, when every task has fenced what was before it: a sentence stops the step, None lets it go on."""
+    """`check` is called once, when every task has fenced its predecessor: a message stops the step, None lets it continue."""
 
     def __init__(self, chunks: int, check: Callable[[], str | None], host: str = "127.0.0.1", bind: str = "") -> None:
         self._chunks = chunks
@@ -157,7 +158,7 @@ class CommitTurns(TaskServer):
 
     @property
     def committed(self) -> int:
-        """Chunks 0 to here are committed."""
+        """The number of committed chunks, from chunk 0 on."""
         return self._turn
 
     @property
@@ -165,7 +166,7 @@ class CommitTurns(TaskServer):
         return sum(self._rows.values())
 
     def stop(self, why: str) -> None:
-        """No task commits from here on; one that is committing right now is not held back."""
+        """No further task commits; one that is committing right now is not stopped."""
         with self._changed:
             self._stopped = self._stopped or why
             self._changed.notify_all()
@@ -190,20 +191,20 @@ class CommitTurns(TaskServer):
 
     def _left(self, number: int) -> None:
         if self._turn <= number:
-            self.stop(f"the task of chunk {number} went away")
+            self.stop(f"the task of chunk {number} ended before it committed")
 
     def _arrive(self, number: int) -> None:
         with self._changed:
             self._arrived.add(number)
             are_all = len(self._arrived) == self._chunks
         if are_all:
-            why = self._asked()
+            why = self._checked()
             with self._changed:
                 self._stopped = self._stopped or why
                 self._may_commit = True
                 self._changed.notify_all()
 
-    def _asked(self) -> str | None:
+    def _checked(self) -> str | None:
         try:
             return self._check()
         except PlayheadError as error:
@@ -213,22 +214,22 @@ class CommitTurns(TaskServer):
     def _wait_for_turn(self, number: int) -> str | None:
         with self._changed:
             if not self._changed.wait_for(lambda: self._may_commit or self._stopped, ARRIVAL_SECONDS):
-                self._stopped = f"{len(self._arrived)} of {self._chunks} tasks got a slot: something else uses them"
+                self._stopped = f"only {len(self._arrived)} of {self._chunks} tasks got a slot: other jobs use the rest"
                 self._changed.notify_all()
             self._changed.wait_for(lambda: self._turn == number or self._stopped)
             return self._stopped
 
 
-HOLDS_SECONDS = 0.2  # many tasks end at about the same time, and each answer costs questions to the brokers
+HOLDS_SECONDS = 0.2  # many tasks end at about the same time, and each check sends requests to the brokers
 WAIT_SECONDS = 120.0
 
 
 class CommitGate(TaskServer):
-    """`check` raises when nothing of this run must be committed any more; that is kept in `error`, and nobody may go on."""
+    """`check` raises when this run must not commit any more. Its error is kept in `error`, and no task may commit."""
 
     def __init__(self, check: Callable[[], None], host: str = "127.0.0.1", bind: str = "") -> None:
         self._check = check
-        self._asking = threading.Lock()
+        self._checking = threading.Lock()
         self._holds_until = 0.0
         super().__init__(host, bind)
 
@@ -236,12 +237,12 @@ class CommitGate(TaskServer):
     def permit(self) -> "GatePermit":
         return GatePermit(self.address)
 
-    def _talk(self, number: int, lines: IO[str]) -> None:  # noqa: ARG002  all tasks are alike
+    def _talk(self, number: int, lines: IO[str]) -> None:  # noqa: ARG002  all tasks are treated alike
         for _ in lines:
             answer(lines, self._refusal())
 
     def _refusal(self) -> str | None:
-        with self._asking:
+        with self._checking:
             if self.error is None and time.monotonic() >= self._holds_until:
                 try:
                     self._check()
@@ -259,6 +260,6 @@ class GatePermit:
     address: DriverAddress
 
     def ask(self) -> None:
-        """Returns when the task may commit, else `Refused`."""
-        with connect_task(self.address, 0, WAIT_SECONDS) as seat:
-            seat.wait("commit", "the driver did not say in time whether to commit, so nothing of the partition was")
+        """Returns when the task may commit, else raises `Refused`."""
+        with connect_task(self.address, 0, WAIT_SECONDS) as task:
+            task.wait("commit", "the driver did not permit the commit in time; nothing of the partition is committed")

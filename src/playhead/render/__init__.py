@@ -1,4 +1,4 @@
-"""How answers look: tables for people, JSON, YAML, CSV and names for programs. No I/O beyond the stream handed in."""
+"""Output formats: tables for people; JSON, YAML, CSV and names for programs. Writes only to the given stream."""
 
 from playhead.render.clean import clean
 from playhead.render.listing import Column, Details, Listing, Rows, plain, render, render_pieces

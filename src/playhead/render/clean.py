@@ -1,4 +1,4 @@
-r"""Text that may go to a terminal.
+r"""Text that is safe to print on a terminal.
 
 Names, traces and record keys come from outside. Control characters in them could move the cursor, rewrite what was printed
 before, or fake a prompt; characters that change the writing direction could make a name look like another. All are shown as
@@ -13,7 +13,7 @@ UNSAFE = re.compile(
 
 
 def clean(text: str, *, keep: str = "") -> str:
-    """`text` with everything unsafe made visible. `keep`: characters to let through, e.g. the line breaks of a trace."""
+    """`text` with unsafe characters escaped. `keep`: characters not to escape, e.g. the line breaks of a trace."""
 
     def shown(match: re.Match[str]) -> str:
         character = match.group(0)
@@ -26,9 +26,9 @@ def clean(text: str, *, keep: str = "") -> str:
 
 
 def clean_json(text: str) -> str:
-    r"""JSON whose strings cannot harm a terminal: the same data, with the unsafe characters as `\uXXXX`.
+    r"""JSON that is safe to print: the same data, with unsafe characters as `\uXXXX`.
 
-    JSON has escaped the lower control characters already, so of ASCII only DEL is left to look for.
+    JSON already escapes the lower control characters, so in ASCII only DEL remains.
     """
     if text.isascii() and "\x7f" not in text:
         return text

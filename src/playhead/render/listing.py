@@ -1,7 +1,7 @@
-"""Lists of like things, and one thing in detail, in every output format.
+"""Lists of objects, and one object in detail, in every output format.
 
-A row is a plain map of JSON values. `table` and `wide` choose columns and words for people; `json`, `yaml` and `csv` give every
-value as it is; `name` gives one name a line, for `xargs`.
+A row is a map of JSON values. `table` and `wide` select columns and format values for people; `json`, `yaml` and `csv` print
+every value unchanged; `name` prints one name per line, for `xargs`.
 """
 
 import csv
@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 
 
 def plain(value: object) -> str:
-    """A value in a table cell: nothing for None, compact JSON for what is nested."""
+    """A value in a table cell: `-` for None, compact JSON for nested values."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -34,7 +34,7 @@ def plain(value: object) -> str:
 def _json(value: object, indent: int = 0) -> str:
     try:
         text = msgspec.json.format(msgspec.json.encode(value), indent=indent or -1).decode()
-    except UnicodeEncodeError:  # a file name or argument that is not Unicode: only the standard library writes it
+    except UnicodeEncodeError:  # a file name or argument that is not Unicode: only the standard library can write it
         separators = None if indent else (",", ":")
         text = json.dumps(msgspec.to_builtins(value), indent=indent or None, separators=separators, ensure_ascii=False)
     return clean_json(text)
@@ -50,7 +50,7 @@ class Column:
 
 
 class Rows(Sequence[Row]):
-    """Rows that are made of their things when they are needed, and not kept."""
+    """Rows created on access from their objects, and not kept."""
 
     def __init__(self, things: Sequence[Any], row_of: Callable[[Any], Row]) -> None:
         self._things = things
@@ -79,14 +79,14 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """One thing. A section whose value is a Listing is printed as a table under its title."""
+    """One object. A field whose value is a Listing is printed as a table under its title."""
 
     fields: Mapping[str, Any]
     name: str = "name"
 
 
 def render_pieces(answer: Listing | Details, form: str) -> Iterator[str]:
-    """The text in pieces, so that a long list of rows does not stand in memory as text, too."""
+    """The text in pieces, so that the text of a long list is never in memory at once."""
     if form != "json" or not isinstance(answer, Listing) or not answer.rows:
         yield render(answer, form)
         return
@@ -125,7 +125,7 @@ def _yaml(data: object) -> str:
     from ruamel.yaml.representer import SafeRepresenter
 
     class Representer(SafeRepresenter):
-        """Only double quotes know escapes; in any other style some of these are written raw and read back as blanks."""
+        """Only double quotes allow escapes. In other styles some characters are written raw and read back as blanks."""
 
         def represent_str(self, text: str) -> ScalarNode:
             style = '"' if UNSAFE.search(text) else None
@@ -152,14 +152,14 @@ def _csv(answer: Listing | Details) -> str:
 
 
 def _csv_line(cells: Sequence[str]) -> str:
-    """Ends in a line feed as other text does, but quotes a carriage return too, which csv does only where it ends lines."""
+    """Ends in a line feed and quotes a carriage return, which csv quotes only if it is part of the line terminator."""
     stream = io.StringIO(newline="")
     csv.writer(stream, lineterminator="\r\n").writerow(cells)
     return stream.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _cell(value: object) -> str:
-    """As it is: words for people belong to tables."""
+    """The unformatted value: formatting for people is for tables only."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else plain(value)
@@ -190,7 +190,7 @@ def _text(answer: Listing | Details, *, wide: bool) -> str:
 
 
 def _lines(value: str, indent: int) -> str:
-    """A text of several lines, a trace for example, line under line; its tabs as blanks."""
+    """A text of several lines, e.g. a trace, indented; tabs become blanks."""
     lines = [clean(line) for line in value.rstrip("\n").expandtabs(4).split("\n")]
     return ("\n" + " " * indent).join(lines)
 

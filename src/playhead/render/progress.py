@@ -1,4 +1,4 @@
-"""One line that changes in place, on a terminal only. Elsewhere nothing: logs stay readable."""
+"""A progress line that is updated in place. Only on a terminal, to keep logs readable."""
 
 from typing import TextIO
 
@@ -16,7 +16,7 @@ class ProgressLine:
             self._width = len(text)
 
     def reading(self, done: int, total: int) -> None:
-        """`total` counts offsets, of which not every one holds a record."""
+        """`total` counts offsets. Not every offset has a record."""
         self.update(f"reading: {done} of at most {total} records")
 
     def clear(self) -> None:

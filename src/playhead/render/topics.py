@@ -1,4 +1,4 @@
-"""Topics, their plans and their records as tables, for the command line and the Python prompt alike."""
+"""Topics, their plans and their records as tables, for the command line and the Python prompt."""
 
 import base64
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def size(count: int | None) -> str:
-    """Bytes for people."""
+    """A number of bytes in readable units."""
     if count is None:
         return "-"
     number, unit = float(count), 0
@@ -92,7 +92,7 @@ def topic_listing(rows: "Sequence[TopicRow]") -> Listing:
 
 
 def topic_details(topic: "ShownTopic") -> Details:
-    """Parts that are empty or not known are left out of tables, and are there in data."""
+    """Tables omit parts that are empty or unknown; data formats include them."""
     fields: dict[str, Any] = {
         "name": topic.name,
         "id": topic.id,
@@ -118,7 +118,7 @@ def _listed(columns: Sequence[Column], found: Sequence[Any] | None) -> Listing |
 
 def plan_listing(plan: "TopicPlan") -> Listing:
     rows = [asdict(change) for change in plan.changes]
-    return Listing(PLAN_COLUMNS, rows, name="topic", empty="nothing to change: it is as wanted already")
+    return Listing(PLAN_COLUMNS, rows, name="topic", empty="nothing to change: already as requested")
 
 
 def outcome_listing(outcomes: "Sequence[TopicOutcome]") -> Listing:
@@ -132,7 +132,7 @@ def record_listing(records: "Sequence[TopicRecord]") -> Listing:
 
 
 def record_cells(record: "TopicRecord", longest: int | None = LONGEST) -> dict[str, Any]:
-    """A record for people: bytes that are no text as escapes, long ones cut."""
+    """A record as table cells: bytes that are not text are escaped, long values truncated."""
     return {
         "partition": record.partition,
         "offset": record.offset,
@@ -153,7 +153,7 @@ def _shown(data: bytes | None, longest: int | None, *, missing: str | None) -> s
 
 
 def encoded(data: bytes | None) -> str | dict[str, str] | None:
-    """In JSON: text where it is text, else `{"base64": ...}`."""
+    """The JSON value of bytes: a string if they are UTF-8, else `{"base64": ...}`."""
     if data is None:
         return None
     try:
@@ -163,14 +163,14 @@ def encoded(data: bytes | None) -> str | dict[str, str] | None:
 
 
 def time_of(timestamp_ms: int | None) -> str | None:
-    """In UTC. A number that no calendar has stays a number: producers may send any."""
+    """The time in UTC. Out of range stays a number: producers may send any."""
     if timestamp_ms is None:
         return None
     second = _second(timestamp_ms // 1000)
     return str(timestamp_ms) if second is None else f"{second}.{timestamp_ms % 1000:03d}Z"
 
 
-@lru_cache(maxsize=1024)  # the records of a topic come many to a second
+@lru_cache(maxsize=1024)  # many records share a second
 def _second(since_1970: int) -> str | None:
     try:
         return datetime.fromtimestamp(since_1970, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,6 +1,6 @@
 """SQL databases: the only place that imports SQLAlchemy and psycopg. SQLite and PostgreSQL, Core only.
 
-Nothing here is imported before a database is really asked for; without the extra the answer is the install command.
+Imported only when a database is used. Without the extra, the error message contains the install command.
 """
 
 from playhead.errors import MissingExtra

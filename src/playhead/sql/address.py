@@ -1,8 +1,8 @@
-"""Where a database is: `sqlite:///path` and `postgresql://user@host/db`, with or without `sql+` before it.
+"""The URL of a database: `sqlite:///path` and `postgresql://user@host/db`, with or without the prefix `sql+`.
 
-`?table=` names the table of offsets; other options go to libpq and must be on the list below, because some of libpq's own could
-lead elsewhere or carry a password. A password is used and never shown: what is shown has none, or the `${env:NAME}` reference
-that stood in its place. Table names are checked here and quoted wherever they are used.
+`?table=` names the table of offsets. Other options go to libpq and must be on the list below, because some libpq options could
+connect to another server or contain a password. A password is used but never shown: the shown URL has none, or the
+`${env:NAME}` reference that was given instead. Table names are checked here and always quoted.
 """
 
 import re
@@ -39,7 +39,7 @@ LIBPQ = (
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql", "postgresql+psycopg": "postgresql"}
 _IDENTIFIER = re.compile(r"[^\W\d][\w$]*")
 _FROM_ENVIRONMENT = re.compile(r"\$\{env:[^}]+\}")
-_LONGEST_IDENTIFIER_BYTES = 63  # PostgreSQL cuts the rest off without a word, and two names become one
+_LONGEST_IDENTIFIER_BYTES = 63  # PostgreSQL silently truncates longer names, and two names may become one
 _EXAMPLE = "write it like sqlite:///offsets.db or postgresql://user@host/database"
 
 
@@ -53,7 +53,7 @@ class TableName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """`url` holds the password, if there is one, and is for the engine alone; `shown` leads to the same place without it."""
+    """`url` contains the password, if there is one, and is only for the engine. `shown` is the same URL without it."""
 
     url: URL
     table: TableName
@@ -65,7 +65,7 @@ class Address:
 
     @property
     def path(self) -> Path:
-        """Of the file, for SQLite."""
+        """The SQLite file."""
         return Path(self.url.database or "")
 
     def __repr__(self) -> str:
@@ -99,13 +99,16 @@ def parse_table(text: str) -> TableName:
 def _sqlite(url: URL, table: TableName, options: dict[str, str]) -> Address:
     if url.host or url.username or not url.database or url.database == ":memory:":
         raise Invalid(
-            "an SQLite database of offsets is a file: in memory they would die with the process",
+            "an SQLite database of offsets must be a file: in memory they would be lost when the process ends",
             "write it like sqlite:///relative/path.db or sqlite:////absolute/path.db",
         )
     if options:
         raise Invalid(f"SQLite has no option {min(options)!r} here", "only table= may follow the question mark")
     if table.schema or table.name.lower().startswith("sqlite_"):
-        raise Invalid(f"{str(table)!r} cannot be a table of an SQLite database", "name it without a dot or sqlite_")
+        raise Invalid(
+            f"{str(table)!r} cannot be a table of an SQLite database",
+            "use a name without a dot and without the prefix sqlite_",
+        )
     path = Path(url.database).absolute()
     escaped = str(path).replace("%", "%25").replace("?", "%3F")
     shown = f"sql+sqlite:///{escaped}" + _query(table, {})
@@ -119,7 +122,7 @@ def _postgresql(url: URL, table: TableName, options: dict[str, str]) -> Address:
     password = url.password if url.password is None else str(url.password)
     reference = password if password and _FROM_ENVIRONMENT.fullmatch(password) else None
     if reference:
-        # From the environment alone: this text may come from a plan file, and must not be able to read our files.
+        # Only from the environment: this text may come from a plan file and must not be able to read our files.
         password = resolve(reference, {"env": "env"})
     full = URL.create("postgresql+psycopg", url.username, password, url.host, url.port, url.database, {**options})
     user = quote(url.username or "", safe="")

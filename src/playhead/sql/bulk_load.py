@@ -1,6 +1,6 @@
-"""Many rows at once into tables of a sink, inside of a transaction that is open already.
+"""Loads many rows into the tables of a sink, inside an open transaction.
 
-PostgreSQL takes rows as bytes of a binary COPY; SQLite takes them as values.
+PostgreSQL gets rows as bytes of a binary COPY, SQLite as values.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ _SECONDS, _LOCK_SECONDS, _LONGEST_SECONDS = 30.0, 300.0, 24 * 3600.0
 
 @contextmanager
 def copying(url: str, how: How) -> Iterator["Copying"]:
-    """One transaction, committed when the block ends. It lasts for as long as its rows take to come."""
+    """One transaction, committed when the block ends. It stays open until all rows have arrived."""
     doing = "loading rows"
     with (
         Database(parse_address(url), _SECONDS) as database,
@@ -34,7 +34,7 @@ def copying(url: str, how: How) -> Iterator["Copying"]:
 
 
 class Copying:
-    """Rows of one layout after the other, in the order of their records. `merge` makes them count."""
+    """Loads rows of one layout after another, in the order of their records. `merge` writes them to the target table."""
 
     def __init__(self, connection: Connection, how: How) -> None:
         self.connection = connection
@@ -44,12 +44,12 @@ class Copying:
         self._waiting: list[MergeLayout] = []
         self._copy: Any = None
         self._open = ExitStack()
-        # In which the texts are, whatever the database's is.
+        # The texts are UTF-8, whatever the database's encoding is.
         connection.execute(text("SET LOCAL client_encoding = 'UTF8'"))
 
     def begin(self, layout: MergeLayout) -> None:
-        """What is written from here on is of this layout. Where it comes back after others, all so far is merged first: the order
-        counts, and a table for every change would not end well."""
+        """The following rows have this layout. If it is used again after others, everything so far is merged first: the order
+        matters, and a new temporary table for every change would be too many."""
         self._end()
         if layout in self._waiting:
             self.merge()
@@ -65,7 +65,7 @@ class Copying:
             self._copy.write(COPY_HEAD)
 
     def write(self, octets: memoryview | bytes) -> None:
-        """Rows of a binary COPY, without its head and tail."""
+        """Writes rows of a binary COPY, without its header and trailer."""
         with self._refusing():
             self._copy.write(octets)
         self.size += len(octets)
@@ -77,8 +77,8 @@ class Copying:
         self._waiting.clear()
 
     def attempt(self, layout: MergeLayout, rows: Iterable[memoryview]) -> None:
-        """Loaded and merged at once. Where they are refused, all is as it was before."""
-        self._tables[layout] = self._prepared(layout)  # outlives the attempt
+        """Loads and merges rows at once. If they are refused, the attempt is rolled back."""
+        self._tables[layout] = self._prepared(layout)  # created outside the savepoint: it is kept after the attempt
         with self.connection.begin_nested():
             try:
                 self.begin(layout)
@@ -99,7 +99,7 @@ class Copying:
     def _abandon(self) -> None:
         self._copy = None
         self._waiting.clear()
-        with suppress(self._refusals):  # told already
+        with suppress(self._refusals):  # already reported
             self._open.close()
 
     def _end(self) -> None:
@@ -111,7 +111,7 @@ class Copying:
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
-        """What PostgreSQL does not take is told as what SQLAlchemy would make of it."""
+        """Translates errors of psycopg like those of SQLAlchemy."""
         with refusing(self._waiting[-1].table), _wrapped(self.connection):
             yield
 
@@ -121,7 +121,7 @@ class Copying:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(self._refusals):  # by a COPY that failed already; its first error is told
+        with suppress(self._refusals):  # by a COPY that failed already; its first error is reported
             self._open.__exit__(kind, error, trace)
 
     @property
@@ -132,7 +132,7 @@ class Copying:
 
 @contextmanager
 def trying(url: str, how: How) -> Iterator["Trying"]:
-    """A transaction of SQLite that is never committed. Nobody else writes until it ends; all can read."""
+    """A transaction of SQLite that is always rolled back. Until it ends, others can read but not write."""
     with (
         suppress(_Undone),
         Database(parse_address(url), _LOCK_SECONDS, in_memory=True) as database,
@@ -143,18 +143,18 @@ def trying(url: str, how: How) -> Iterator["Trying"]:
 
 
 class _Undone(Exception):
-    """Ends a transaction that was a trial."""
+    """Rolls back a trial transaction."""
 
 
 class Trying:
-    """Finds out whether a table takes rows, after those that it has taken in this trial."""
+    """Checks whether a table accepts rows, after those that it accepted in this trial."""
 
     def __init__(self, connection: Connection, how: How) -> None:
         self._connection = connection
         self._how = how
 
     def attempt(self, layout: MergeLayout, rows: Iterable[tuple[object, ...]]) -> None:
-        """Where they are refused, all is as it was before."""
+        """If they are refused, the attempt is rolled back."""
         trial = self._connection.begin_nested()
         try:
             insert(self._connection, layout, self._how, 0, rows)
@@ -170,7 +170,7 @@ class Trying:
 def insert(
     connection: Connection, layout: MergeLayout, how: How, number: int, rows: Iterable[tuple[object, ...]]
 ) -> None:
-    """Into SQLite: prepared, loaded and merged."""
+    """SQLite: prepares, loads and merges rows."""
     table, columns = prepare(connection, layout, how, number), loaded_columns(layout, how)
     marks = ", ".join("?" for _ in columns)
     statement = f"INSERT INTO {table} ({', '.join(quoted(name) for name in columns)}) VALUES ({marks})"  # noqa: S608
@@ -197,5 +197,5 @@ def _driver_of(connection: Connection) -> Any:
         raise MissingExtra("sql", "psycopg") from None
     driver = connection.connection.driver_connection
     if not isinstance(driver, psycopg.Connection):
-        raise Invalid("only PostgreSQL knows COPY")
+        raise Invalid("only PostgreSQL supports COPY")
     return driver

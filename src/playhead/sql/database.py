@@ -1,8 +1,8 @@
 """One database: transactions that end as committed, rolled back or unknown.
 
-SQLite transactions that write begin IMMEDIATE, so that two writers wait for each other instead of failing half-way; a reader
-opens the file read-only and never creates it. On PostgreSQL a writer that falls asleep inside a transaction is thrown out by
-the server after `idle_limit_seconds`: it would otherwise hold its locks for as long as it sleeps.
+SQLite transactions that write begin IMMEDIATE, so that two writers wait for each other instead of failing half-way. A reader
+opens the file read-only and never creates it. On PostgreSQL the server terminates a writer that is idle in a transaction for
+`idle_limit_seconds`: it would otherwise hold its locks all that time.
 """
 
 import sqlite3
@@ -24,8 +24,8 @@ _LONGEST_IDLE_SECONDS = 24 * 3600.0
 
 
 class Database:
-    """`keep`: hold the connection for the next transaction (a consumer) instead of letting it go (a command). `in_memory`: what
-    SQLite has not committed yet stays there, however much it is; else it goes to the file, and readers have to wait."""
+    """`keep`: keep the connection open for the next transaction (a consumer) instead of closing it (a command). `in_memory`:
+    SQLite keeps uncommitted data in memory, however much it is; otherwise it is written to the file, and readers have to wait."""
 
     def __init__(self, address: Address, seconds: float, *, keep: bool = False, in_memory: bool = False) -> None:
         self.address = address
@@ -36,12 +36,12 @@ class Database:
         self._reader: Engine | None = None
 
     def exists(self) -> bool:
-        """False for an SQLite file that nobody made yet. A server is not asked: the first question shows."""
+        """False for an SQLite file that does not exist. A server is not queried: the first statement will show it."""
         return not self.address.is_sqlite or self.address.path.exists()
 
     @contextmanager
     def reading(self, doing: str) -> Iterator[Connection]:
-        """Sees one state of the database and can change nothing in it."""
+        """A read-only transaction that sees one snapshot of the database."""
         if self._reader is None:
             self._reader = self._engine(writable=False)
         with translated(doing), self._reader.connect() as connection:
@@ -54,7 +54,7 @@ class Database:
     def transaction(
         self, doing: str, *, idle_limit_seconds: float = LOCK_SECONDS, lock_seconds: float | None = LOCK_SECONDS
     ) -> Iterator[Connection]:
-        """Commits when the block ends, rolls back when it raises. `OutcomeUnknown`: the server went away while committing."""
+        """Commits when the block ends, rolls back when it raises. `OutcomeUnknown`: the connection was lost during commit."""
         if self._writer is None:
             self._writer = self._engine(writable=True)
         with translated(doing):
@@ -104,11 +104,13 @@ class Database:
         name = f"file:{quote(str(self.address.path))}?mode={'rwc' if writable else 'ro'}"
 
         def connect() -> sqlite3.Connection:
-            # Without an isolation level of its own the module keeps its hands off BEGIN.
-            made = sqlite3.connect(name, uri=True, timeout=self.seconds, isolation_level=None, check_same_thread=False)
+            # Without an isolation level the module does not send BEGIN itself.
+            opened = sqlite3.connect(
+                name, uri=True, timeout=self.seconds, isolation_level=None, check_same_thread=False
+            )
             if self._in_memory:
-                made.execute("PRAGMA cache_spill = OFF")
-            return made
+                opened.execute("PRAGMA cache_spill = OFF")
+            return opened
 
         engine = create_engine(self.address.url, creator=connect, hide_parameters=True, **pool)
         begin = "BEGIN IMMEDIATE" if writable else "BEGIN"
@@ -117,9 +119,9 @@ class Database:
 
 
 def _limit(connection: Connection, **seconds: float) -> None:
-    """For this transaction only, so that a connection pooler between us and the server is not left with our limits."""
+    """For this transaction only, so that a connection pooler between us and the server does not keep our limits."""
     calls = ", ".join(f"set_config('{name}', :{name}, true)" for name in seconds)
-    limits = {name: str(max(1, int(value * 1000))) for name, value in seconds.items()}  # 0 would mean: for ever
+    limits = {name: str(max(1, int(value * 1000))) for name, value in seconds.items()}  # 0 would mean no limit
     connection.execute(text(f"SELECT {calls}"), limits)
 
 
@@ -127,7 +129,7 @@ def _commit(begun: RootTransaction, doing: str) -> None:
     if not begun.is_active:
         raise Refused(
             f"{doing}: the transaction was already ended inside its block",
-            "leave commit and rollback to the block; what was committed by hand has no offsets beside it",
+            "leave commit and rollback to the block; rows that were committed by hand were committed without their offsets",
         )
     try:
         begun.commit()

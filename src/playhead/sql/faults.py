@@ -1,6 +1,6 @@
-"""SQLAlchemy's errors -> ours, in one table: by SQLSTATE for PostgreSQL, by error name for SQLite.
+"""Maps SQLAlchemy's errors to Playhead's errors, in one table: by SQLSTATE for PostgreSQL, by error name for SQLite.
 
-Only the driver's own first line is told. SQLAlchemy's text would carry the statement and its values with it.
+Only the first line of the driver's message is used. SQLAlchemy's message would include the statement and its values.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,37 +14,37 @@ from playhead.errors import AccessDenied, Busy, Invalid, PlayheadError, Rejected
 Make = Callable[[str, str], PlayheadError]
 
 
-def _busy(doing: str, said: str) -> PlayheadError:
-    return Busy(f"{doing}: {said}", message=said, hint="somebody else works on the same rows; try again")
+def _busy(doing: str, message: str) -> PlayheadError:
+    return Busy(f"{doing}: {message}", message=message, hint="another process works on the same rows; retry")
 
 
-def _denied(doing: str, said: str) -> PlayheadError:
+def _denied(doing: str, message: str) -> PlayheadError:
     return AccessDenied(
-        f"{doing}: {said}", "check user and password (PGPASSWORD, ~/.pgpass) and the rights of this user"
+        f"{doing}: {message}", "check user and password (PGPASSWORD, ~/.pgpass) and the permissions of this user"
     )
 
 
-def _away(doing: str, said: str) -> PlayheadError:
-    return Unreachable(f"{doing}: {said}", "is the database running, and is this its address?")
+def _away(doing: str, message: str) -> PlayheadError:
+    return Unreachable(f"{doing}: {message}", "is the database running, and is this its address?")
 
 
-def _absent(doing: str, said: str) -> PlayheadError:
-    return Unreachable(f"{doing}: {said}", "create the database first")
+def _absent(doing: str, message: str) -> PlayheadError:
+    return Unreachable(f"{doing}: {message}", "create the database first")
 
 
-def _late(doing: str, said: str) -> PlayheadError:
-    return TimedOut(f"{doing}: {said}")
+def _late(doing: str, message: str) -> PlayheadError:
+    return TimedOut(f"{doing}: {message}")
 
 
-def _spoilt(doing: str, _said: str) -> PlayheadError:
+def _aborted(doing: str, _message: str) -> PlayheadError:
     return Rejected(
-        f"{doing}: an earlier statement of this transaction failed, so nothing of it can be committed",
-        hint="let its error leave the block, or put the statement into a savepoint: tx.connection.begin_nested()",
+        f"{doing}: an earlier statement of this transaction failed, so the transaction cannot be committed",
+        hint="let its error leave the block, or run the statement in a savepoint: tx.connection.begin_nested()",
     )
 
 
 _STATES: dict[str, Make] = {
-    "25P02": _spoilt,
+    "25P02": _aborted,
     "28": _denied,
     "3D": _absent,
     "40": _busy,
@@ -58,13 +58,15 @@ _STATES: dict[str, Make] = {
 _SQLITE: dict[str, Make] = {
     "SQLITE_BUSY": _busy,
     "SQLITE_LOCKED": _busy,
-    "SQLITE_CANTOPEN": lambda doing, said: Unreachable(f"{doing}: {said}", "is the folder there, and may we write it?"),
-    "SQLITE_NOTADB": lambda doing, said: Invalid(f"{doing}: {said}"),
-    "SQLITE_CORRUPT": lambda doing, said: Invalid(f"{doing}: {said}"),
+    "SQLITE_CANTOPEN": lambda doing, message: Unreachable(
+        f"{doing}: {message}", "check that the folder exists and is writable"
+    ),
+    "SQLITE_NOTADB": lambda doing, message: Invalid(f"{doing}: {message}"),
+    "SQLITE_CORRUPT": lambda doing, message: Invalid(f"{doing}: {message}"),
     "SQLITE_READONLY": _denied,
     "SQLITE_PERM": _denied,
 }
-# A connection that was never made has no SQLSTATE, only the server's words.
+# A connection that could not be opened has no SQLSTATE, only the server's message.
 _WORDS: tuple[tuple[str, Make], ...] = (
     ("authentication failed", _denied),
     ("no password supplied", _denied),
@@ -76,28 +78,28 @@ _WORDS: tuple[tuple[str, Make], ...] = (
 
 
 def fault_of(error: DBAPIError, doing: str) -> PlayheadError:
-    said = first_line(error)
+    message = first_line(error)
     name = getattr(error.orig, "sqlite_errorname", None)
     if isinstance(name, str):
         found = next((make for start, make in _SQLITE.items() if name.startswith(start)), None)
-        return found(doing, said) if found else Rejected(f"{doing}: {said} ({name})", message=said)
+        return found(doing, message) if found else Rejected(f"{doing}: {message} ({name})", message=message)
     state = getattr(error.orig, "sqlstate", None)
     if isinstance(state, str):
         found = next((make for start, make in _STATES.items() if state.startswith(start)), None)
-        return found(doing, said) if found else Rejected(f"{doing}: {said} ({state})", message=said)
-    return next((make(doing, said) for words, make in _WORDS if words in said), None) or _away(doing, said)
+        return found(doing, message) if found else Rejected(f"{doing}: {message} ({state})", message=message)
+    return next((make(doing, message) for words, make in _WORDS if words in message), None) or _away(doing, message)
 
 
 def first_line(error: DBAPIError) -> str:
-    """The line that says it. Several addresses were tried in vain: the last of them."""
+    """The line with the cause. If several addresses were tried, that of the last one."""
     lines = [line.strip().removeprefix("- ") for line in str(error.orig).splitlines() if line.strip()]
-    said = lines[-1] if len(lines) > 1 and lines[0].startswith("Multiple connection attempts") else lines[0]
-    return said.removeprefix("connection failed: ")
+    message = lines[-1] if len(lines) > 1 and lines[0].startswith("Multiple connection attempts") else lines[0]
+    return message.removeprefix("connection failed: ")
 
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """What SQLAlchemy raises inside leaves as one of ours."""
+    """Translates exceptions of SQLAlchemy into Playhead errors."""
     try:
         yield
     except DBAPIError as error:

@@ -1,8 +1,8 @@
-"""Rows -> the target table, by few statements for any number of rows.
+"""Merges rows into the target table, with few statements for any number of rows.
 
-Rows that are only added go straight into the table. Others go into a temporary table first, with the partition and the offset of
-each record: of several records with one key the last counts. Over partitions there is no order, in Connect neither. A key with a
-tombstone is deleted first, and what came after its last tombstone is written.
+Rows that are only inserted are loaded directly into the table. Others are loaded into a temporary table first, with the partition
+and offset of each record: of several records with the same key the last one counts. There is no order across partitions, as in
+Connect. A key with a tombstone is deleted first; then the records after its last tombstone are written.
 """
 
 import zlib
@@ -30,7 +30,7 @@ _OF_SQLITE = {
 
 @dataclass(frozen=True, slots=True)
 class MergeLayout:
-    """`kinds` are the types that the rows were made for, column by column."""
+    """`kinds`: the column types that the rows were encoded for."""
 
     table: TargetTableName
     columns: tuple[str, ...]
@@ -51,8 +51,8 @@ class How:
 
 
 def prepare(connection: Connection, layout: MergeLayout, how: How, number: int) -> str:
-    """The table that rows of this layout are loaded into, as SQL names it, in a transaction that somebody else ends. `number`
-    tells the layouts of one transaction apart; `loaded_columns` are what it takes."""
+    """The SQL name of the table that rows of this layout are loaded into. The caller ends the transaction. `number` distinguishes
+    the layouts of one transaction; `loaded_columns` are the columns of the table."""
     with refusing(layout.table):
         _check(connection, layout)
         if how.is_direct:
@@ -66,8 +66,8 @@ def loaded_columns(layout: MergeLayout, how: How) -> tuple[str, ...]:
 
 
 def merge(connection: Connection, layout: MergeLayout, how: How, number: int) -> None:
-    """What was loaded counts from here on. Transactions that do this to one table wait for each other: two of them with the same
-    keys in another order would block each other for ever."""
+    """Writes the loaded rows to the target table. Transactions that merge into the same table wait for each other: two of them
+    with the same keys in a different order would deadlock."""
     if how.is_direct:
         return
     with refusing(layout.table):
@@ -79,12 +79,12 @@ def merge(connection: Connection, layout: MergeLayout, how: How, number: int) ->
 
 
 def empty(connection: Connection, number: int) -> None:
-    """The temporary table of a layout whose rows are merged, for more of them."""
+    """Truncates the temporary table of a layout whose rows are merged, so that it can be loaded again."""
     connection.exec_driver_sql(f"TRUNCATE {_temporary(number)}")
 
 
 def drop(connection: Connection, how: How, number: int) -> None:
-    """For SQLite, which keeps such tables until the connection ends."""
+    """For SQLite, which keeps temporary tables until the connection is closed."""
     if not how.is_direct:
         connection.exec_driver_sql(f"DROP TABLE {_temporary(number)}")
 
@@ -98,18 +98,18 @@ def temporary_statement(layout: MergeLayout, dialect: str, number: int = 0) -> s
 
 
 def merge_statements(layout: MergeLayout, how: How, dialect: str, number: int = 0) -> list[str]:
-    """From the temporary table into the target."""
-    made, source = [], _temporary(number)
+    """The statements that merge the temporary table into the target."""
+    statements, source = [], _temporary(number)
     if how.deletes:
         keys = _list(layout.keys)
         gone = f"SELECT {keys} FROM {source} WHERE {DELETED}"  # noqa: S608
-        made.append(f"DELETE FROM {layout.table.sql} WHERE ({keys}) IN ({gone})")  # noqa: S608
+        statements.append(f"DELETE FROM {layout.table.sql} WHERE ({keys}) IN ({gone})")  # noqa: S608
     others = [column for column in layout.columns if column not in layout.keys]
     if how.mode == "update":
-        made += [_update(layout, others, source)] if others else []
+        statements += [_update(layout, others, source)] if others else []
     else:
-        made.append(_insert(layout, how, others, dialect, source))
-    return [_escaped(statement, dialect) for statement in made]
+        statements.append(_insert(layout, how, others, dialect, source))
+    return [_escaped(statement, dialect) for statement in statements]
 
 
 def _temporary(number: int) -> str:
@@ -123,7 +123,7 @@ def _insert(layout: MergeLayout, how: How, others: Sequence[str], dialect: str, 
     statement = (
         f"INSERT {'OR REPLACE ' if replaces else ''}INTO {layout.table.sql} ({columns}) SELECT {columns} FROM {chosen}"  # noqa: S608
     )
-    if replaces:  # to SQLite keys may be one that are two in the temporary table, which has no collations
+    if replaces:  # SQLite may treat keys as equal that differ in the temporary table, which has no collations
         statement += f" ORDER BY {PARTITION}, {OFFSET}"
     if how.mode != "upsert" or replaces:
         return statement
@@ -141,9 +141,9 @@ def _last(layout: MergeLayout, source: str) -> str:
     """The last record of each key, unless that is a tombstone."""
     keys, columns = _list(layout.keys), _list(layout.columns)
     window = f"row_number() OVER (PARTITION BY {keys} ORDER BY {PARTITION} DESC, {OFFSET} DESC) AS __playhead_place"
-    told = f"{columns}, {PARTITION}, {OFFSET}"
-    numbered = f"SELECT {told}, {DELETED}, {window} FROM {source}"  # noqa: S608
-    return f"(SELECT {told} FROM ({numbered}) AS numbered WHERE __playhead_place = 1 AND NOT {DELETED}) AS last"  # noqa: S608
+    wanted = f"{columns}, {PARTITION}, {OFFSET}"
+    numbered = f"SELECT {wanted}, {DELETED}, {window} FROM {source}"  # noqa: S608
+    return f"(SELECT {wanted} FROM ({numbered}) AS numbered WHERE __playhead_place = 1 AND NOT {DELETED}) AS last"  # noqa: S608
 
 
 def _after_deletion(layout: MergeLayout, source: str) -> str:
@@ -152,8 +152,8 @@ def _after_deletion(layout: MergeLayout, source: str) -> str:
     place = f"row_number() OVER (PARTITION BY {keys} ORDER BY {PARTITION}, {OFFSET}) AS __playhead_place"
     numbered = f"SELECT {columns}, {DELETED}, {place} FROM {source}"  # noqa: S608
     gone = f"max(CASE WHEN {DELETED} THEN __playhead_place ELSE 0 END) OVER (PARTITION BY {keys}) AS __playhead_gone"
-    told = f"SELECT {columns}, __playhead_place, {gone} FROM ({numbered}) AS numbered"  # noqa: S608
-    return f"(SELECT {columns} FROM ({told}) AS told WHERE __playhead_place > __playhead_gone) AS last"  # noqa: S608
+    marked = f"SELECT {columns}, __playhead_place, {gone} FROM ({numbered}) AS numbered"  # noqa: S608
+    return f"(SELECT {columns} FROM ({marked}) AS marked WHERE __playhead_place > __playhead_gone) AS last"  # noqa: S608
 
 
 def _list(names: Sequence[str]) -> str:
@@ -165,7 +165,7 @@ def _escaped(statement: str, dialect: str) -> str:
 
 
 def _check(connection: Connection, layout: MergeLayout) -> None:
-    """The bytes of a row mean something only for the types that they were made for."""
+    """The bytes of a row are valid only for the types that they were encoded for."""
     if connection.dialect.name == "postgresql":
         lock = f"LOCK TABLE {layout.table.sql} IN ROW EXCLUSIVE MODE"
         connection.exec_driver_sql(_escaped(lock, "postgresql"))
@@ -173,8 +173,8 @@ def _check(connection: Connection, layout: MergeLayout) -> None:
     columns = found.columns if found else {}
     kinds = tuple(columns[name].kind if name in columns else "" for name in layout.columns)
     if kinds != layout.kinds:
-        what = f"table {layout.table} was changed while rows were on their way into it"
-        raise Busy(what, hint="nothing was committed: the rows are made anew")
+        what = f"table {layout.table} was changed while rows were being loaded into it"
+        raise Busy(what, hint="nothing was committed; the rows are encoded again")
 
 
 @contextmanager
@@ -186,14 +186,14 @@ def refusing(table: TargetTableName) -> Iterator[None]:
 
 
 def refusal(error: DBAPIError, table: TargetTableName) -> PlayheadError:
-    """The database did not take the rows: its own first line, and the names of the constraint and of the column."""
+    """The error of a database that refused rows: the first line of its message, and the names of constraint and column."""
     state = str(getattr(error.orig, "sqlstate", "") or "")
     name = str(getattr(error.orig, "sqlite_errorname", "") or "")
     doing = f"merging rows into {table}"
     kind = _kind(state, name)
     if kind is None:
         return fault_of(error, doing)
-    said = str(error.orig).splitlines()[0]
+    message = str(error.orig).splitlines()[0]
     diagnosis = getattr(error.orig, "diag", None)
     named = [
         f"{word} {found}"
@@ -201,15 +201,15 @@ def refusal(error: DBAPIError, table: TargetTableName) -> PlayheadError:
             ("constraint", getattr(diagnosis, "constraint_name", None)),
             ("column", getattr(diagnosis, "column_name", None)),
         )
-        if found and found not in said
+        if found and found not in message
     ]
-    told = f"{said} ({', '.join([*named, state or name])})"
-    hint = "nothing of its partition was committed; mend the records or the table, then run again"
-    return kind(f"{doing}: {told}", message=told, hint=hint)
+    detail = f"{message} ({', '.join([*named, state or name])})"
+    hint = "nothing of its partition was committed; fix the records or the table, then run again"
+    return kind(f"{doing}: {detail}", message=detail, hint=hint)
 
 
 def _kind(state: str, name: str) -> type[Rejected] | None:
-    """None: it was no refusal."""
+    """None: not a refusal."""
     if state.startswith(_OF_ROWS):
         return RowsRefused
     if state.startswith(_OF_TABLE):

@@ -1,7 +1,7 @@
-"""Tables that a sink writes to: found, described, made. Names are quoted wherever they are used.
+"""Finds, describes and creates the tables that a sink writes to. Names are always quoted.
 
-A name with a dot is that of a schema and a table, as for the connector. With `quote.sql.identifiers=never` the database folds a
-name as it always does. A name that PostgreSQL would cut is refused: two topics could end up in one table.
+A name with a dot is a schema and a table, as in the connector. With `quote.sql.identifiers=never` the database folds a name to
+lower case as usual. A name that PostgreSQL would truncate is refused: two topics could be written to the same table.
 """
 
 import re
@@ -50,9 +50,9 @@ class TargetTableName:
 
 @dataclass(frozen=True, slots=True)
 class TargetColumn:
-    """`kind` is the database's own name of the type (`int4`), of SQLite's the declared one. `filled`: it has a value by itself.
+    """`kind`: the database's name of the type (`int4`); on SQLite the declared type. `filled`: the column has a default.
 
-    `length` is that of a text, `precision` and `scale` are a numeric's; None where there is no limit.
+    `length` of a text, `precision` and `scale` of a numeric; None if there is no limit.
     """
 
     name: str
@@ -75,19 +75,19 @@ class TargetTable:
 
 def quoted(name: str) -> str:
     if "\x00" in name:
-        raise Invalid("a name with the character U+0000 is none for a database")
+        raise Invalid("a name in a database cannot contain the character U+0000")
     return '"' + name.replace('"', '""') + '"'
 
 
 def column_name(name: str, *, quotes: bool) -> str:
-    """As the database will know it."""
+    """The name as the database stores it."""
     if len(name.encode()) > _LONGEST_BYTES:
-        raise Invalid(f"the name {name!r} is longer than {_LONGEST_BYTES} bytes, and PostgreSQL would cut it")
+        raise Invalid(f"the name {name!r} is longer than {_LONGEST_BYTES} bytes, and PostgreSQL would truncate it")
     return name if quotes else name.lower()
 
 
 def parse_table_name(text_: str, schema: str | None, *, quotes: bool) -> TargetTableName:
-    """`schema`: where a table without one is, None for where the database looks first."""
+    """`schema`: used for a name without a schema; None: the database's search path."""
     parts, at = [], 0
     while found := _PART.match(text_, at):
         parts.append((found[1] or "").replace('""', '"') or found[2] or found[3])
@@ -115,7 +115,7 @@ def find_table(connection: Connection, name: TargetTableName) -> TargetTable | N
 
 
 def create_table(connection: Connection, name: TargetTableName, rules: Mapping[str, str], keys: Sequence[str]) -> None:
-    """`rules`: what follows the name of each column. Two at once: one makes it, the other waits and finds it."""
+    """`rules`: the definition of each column, after its name. Of two concurrent calls, one creates it and the other waits."""
     statement = create_statement(name, rules, keys)
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})"))

@@ -1,4 +1,4 @@
-"""Times in a database: aware UTC in Python on both, and now by the clock that all who use the database share."""
+"""Times in a database: timezone-aware UTC in Python, and the current time by the clock of the database."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -8,7 +8,7 @@ from sqlalchemy.types import TypeDecorator
 
 
 class Utc(TypeDecorator[datetime]):
-    """SQLite keeps no zone and is given the time of Greenwich."""
+    """SQLite stores no time zone; it gets UTC."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -25,12 +25,12 @@ class Utc(TypeDecorator[datetime]):
 
 
 def moment(connection: Connection) -> Any:
-    """Now, to be written: PostgreSQL fills it in, so no question is asked first."""
+    """The current time, to be written. PostgreSQL fills it in, so no extra query is needed."""
     return func.clock_timestamp() if connection.dialect.name == "postgresql" else datetime.now(UTC)
 
 
 def now(connection: Connection) -> datetime:
-    """Now, to be compared with what was read."""
+    """The current time, to be compared with stored times."""
     if connection.dialect.name != "postgresql":
         return datetime.now(UTC)
     return connection.execute(select(func.clock_timestamp())).scalar_one().astimezone(UTC)  # type: ignore[no-any-return]

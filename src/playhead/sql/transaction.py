@@ -1,4 +1,4 @@
-"""What an application does inside the transaction that also moves its offsets."""
+"""The transaction that writes an application's rows together with its offsets."""
 
 from collections.abc import Mapping
 from typing import Any, overload
@@ -10,7 +10,7 @@ Many = list[dict[str, Any]] | list[tuple[Any, ...]]
 
 
 class Transaction:
-    """Open until its block ends. `connection` is SQLAlchemy's own, for everything `execute` does not do."""
+    """Open until its block ends. `connection` is SQLAlchemy's, for everything that `execute` does not support."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -20,10 +20,10 @@ class Transaction:
     @overload
     def execute(self, statement: str | Executable, parameters: Many) -> CursorResult[Any] | None: ...
     def execute(self, statement: str | Executable, parameters: One | Many | None = None) -> CursorResult[Any] | None:
-        """Runs one statement, or once for each element of a list; with an empty list not at all, and the answer is None.
+        """Runs one statement, or once for each element of a list. With an empty list it does nothing and returns None.
 
-        Text takes named parameters (`:id`) from dicts, or the driver's own marks (`%s` for PostgreSQL, `?` for SQLite) from
-        tuples. Errors of the statement are SQLAlchemy's, as its author expects them.
+        Text uses named parameters (`:id`) with dicts, or the driver's placeholders (`%s` for PostgreSQL, `?` for SQLite) with
+        tuples. Errors of the statement are raised as SQLAlchemy's exceptions.
         """
         if isinstance(parameters, list) and not parameters:
             return None

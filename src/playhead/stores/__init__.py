@@ -1,9 +1,8 @@
-"""Where positions are kept, each kind behind one protocol.
+"""The stores that hold positions. All kinds implement one protocol.
 
-A store shows what is stored, not what ought to be: entries that the worker would never find, keys that are not Connect's and ends
-that are not decided are shown or said, never dropped in silence. It writes only what a plan names, all or nothing per owner, and
-answers for every change. Asking before a write (the guard), the journal and the reading back are not its business but that of
-`offsets.apply`, which is the only caller of `write`.
+A store shows what is stored, also if it is wrong: entries that no worker finds, keys that are not Connect's and open transactions
+are shown or noted, never dropped silently. It writes only what a plan names, all or nothing per owner, and returns an outcome for
+every change. `offsets.apply` is the only caller of `write`: it calls the guard before, writes the journal and reads back.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ Progress = Callable[[int, int], None]
 
 
 class Raw(NamedTuple):
-    """The bytes of an entry as they lie in the store: what a restoration by hand would need."""
+    """The stored bytes of an entry, for a manual restore."""
 
     key: bytes
     value: bytes | None
@@ -30,9 +29,9 @@ class Raw(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One position as it lies in its store. `notes` are sentences about this one entry; `where` is the store's own address.
+    """One stored position. `notes`: messages about this entry. `where`: its place in the store.
 
-    `begun`: what was begun from here and not finished. A write gives it up, even one that leaves the position where it is.
+    `begun`: work that was begun at this position and not finished. A write gives it up, even one that does not move the position.
     """
 
     position: Position
@@ -43,13 +42,13 @@ class Stored:
 
     @property
     def gives_up(self) -> str:
-        """For the note of a change that is made for this alone."""
+        """The note of a change that gives up `begun`."""
         return f"gives up {self.begun}, which was begun and not finished" if self.begun else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was stored when we looked. `notes` are sentences about the whole: what was left out, what is not decided yet."""
+    """The entries of a store at the time of reading. `notes`: messages about the whole: skipped records, open transactions."""
 
     entries: tuple[Stored, ...]
     notes: tuple[str, ...] = ()
@@ -61,7 +60,7 @@ class Snapshot:
         return grouped
 
     def current(self) -> dict[tuple[str, Map], Stored]:
-        """The entry that counts for each owner and partition: of twins the one written last."""
+        """The entry that counts for each owner and partition: of several, the one written last."""
         newest: dict[tuple[str, Map], Stored] = {}
         for entry in self.entries:
             key = (entry.position.owner, entry.position.partition)
@@ -75,12 +74,12 @@ def _age(entry: Stored) -> str:
 
 
 def moved_since(changes: Iterable[Change], current: Mapping[Map, Map | None]) -> str | None:
-    """A sentence when a position is neither what the plan starts from nor already what it wants."""
+    """A message if a position is neither what the plan starts from nor already its target."""
     for change in changes:
         found = current.get(change.partition)
         if found not in (change.before, change.after):
             return (
-                f"{change.partition} moved since the plan was made: it was {shown(change.before)} and is {shown(found)}; "
+                f"{change.partition} moved since the plan was created: it was {shown(change.before)} and is {shown(found)}; "
                 "plan again"
             )
     return None
@@ -91,13 +90,13 @@ def shown(offset: Map | None) -> str:
 
 
 def is_kafka_place(partition: Map) -> bool:
-    """A partition of a topic, as groups, sink connectors and Spark queries have it."""
+    """True for a partition of a topic, as in groups, sink connectors and Spark queries."""
     return set(partition) == {"kafka_topic", "kafka_partition"}
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a store can do beyond being read. `atomic`: all changes of one owner happen together or not at all."""
+    """What a store can do apart from reading. `atomic`: all changes of one owner are written, or none."""
 
     write: bool = True
     history: bool = False
@@ -107,8 +106,8 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a write of this owner must not happen now. `lifted_by` is the flag that takes the risk; None: there is none.
-    `is_running`: because a connector runs, so that stopping it helps."""
+    """Why this owner must not be written now. `lifted_by`: the flag that overrides the refusal; None: no flag does.
+    `is_running`: a connector runs, and stopping it lifts the refusal."""
 
     owner: str
     what: str
@@ -120,7 +119,7 @@ class Refusal:
 class Store(Protocol):
     @property
     def uri(self) -> str:
-        """Opens the same store again, with what the context adds: never a secret, for it stands in plans and journals."""
+        """Opens the same store again, with the settings of the context. Never has a secret: plans and journals contain it."""
         ...
 
     @property
@@ -135,23 +134,22 @@ class Store(Protocol):
         ...
 
     def guard(self, owners: Collection[str]) -> list[Refusal]:
-        """Is anything alive that would overwrite or ignore an edit of these owners? Or can nobody tell?"""
+        """Refuses owners with a running process that would overwrite or ignore an edit, or if this is unknown."""
         ...
 
     def write(self, changes: Sequence[Change]) -> Outcomes:
-        """Makes each position what `after` says (None: forgets it), all or nothing per owner, an outcome for each change.
+        """Sets each position to `after` (None: deletes it), all or nothing per owner. Returns an outcome for each change.
 
-        Compares with `before` once more where it can do so in one step with the writing; a position that moved is REFUSED.
-        An error that is raised, not returned, means that nothing at all was written.
+        Compares with `before` again if the store can do that atomically with the write; a position that moved is REFUSED.
+        If an error is raised, nothing was written.
         """
         ...
 
 
 class Access:
-    """What opening a store needs besides its URI: the settings of the context, the time, where progress is shown.
+    """What a store needs to be opened, apart from its URI: the settings of the context, the deadline, a progress callback.
 
-    Everything that is asked of the workers goes through one HTTP client, made when it is first needed. Close it, or use it in a
-    `with` block.
+    All requests to the workers use one HTTP client, which is created on first use. Close it, or use it in a `with` block.
     """
 
     def __init__(self, context: Context, deadline: Deadline, progress: Progress = lambda done, total: None) -> None:
@@ -162,7 +160,7 @@ class Access:
 
     @contextmanager
     def rest(self, deadline: Deadline | None = None, urls: Sequence[str] | None = None) -> "Iterator[Rest]":
-        """The client, under the deadline of the command or a shorter one. `urls`: other workers than those of the context."""
+        """The client, with the deadline of the command or a shorter one. `urls`: other workers than those of the context."""
         from playhead.connect.rest import open_rest
 
         key = tuple(urls or self.context.connect_urls)

@@ -1,6 +1,6 @@
-"""Connector configurations as the workers keep them, read straight from their config topic: for when no worker is up.
+"""Connector configurations, read directly from the workers' config topic. Used if no worker answers.
 
-Values of a configuration may be secrets in clear; what leaves here is for looking up single keys, never for showing.
+Values of a configuration may be secrets in plain text. Use the result to look up single keys; never show it.
 """
 
 from typing import TypeVar
@@ -28,7 +28,7 @@ class _Tasks(msgspec.Struct):
 def read_connector_configs(
     settings: ClientSettings, topic: str, deadline: Deadline
 ) -> dict[str, dict[str, str | None]]:
-    """Connector name -> its configuration. A cluster whose config topic is not there has no connectors."""
+    """Connector name -> its configuration. Empty if the config topic does not exist."""
     found = _read(settings, topic, deadline, _CONNECTOR, _Properties)
     return {name: entry.properties for name, entry in found.items()}
 
@@ -51,6 +51,6 @@ def _read(settings: ClientSettings, topic: str, deadline: Deadline, prefix: byte
             try:
                 entry = msgspec.json.decode(record.value, type=kind)
             except (msgspec.MsgspecError, UnicodeDecodeError):
-                continue  # not what stands under this key: the workers skip it too
+                continue  # not a value for this key: the workers skip it too
             found[record.key.removeprefix(prefix).decode("utf-8", "replace")] = entry
     return found

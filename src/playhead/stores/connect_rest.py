@@ -1,8 +1,8 @@
-"""Offsets through a Connect worker (KIP-875): `connect+http://host:8083`, source and sink connectors alike.
+"""Offsets by the REST API of a Connect worker (KIP-875): `connect+http://host:8083`, for source and sink connectors.
 
-The worker knows what we need not: a connector's own offsets topic, another cluster, another group id, exactly-once. It writes
-only for a connector that is STOPPED and has no task left, and its comparison is ours: read after the stop, write, read back. What
-it cannot see: connectors that were deleted, and keys whose fields lie in another order than a Java HashMap gives them.
+The worker handles a connector's own offsets topic, another cluster, another group id and exactly-once. It writes only for a
+connector that is STOPPED and has no task left. It does not compare, so we do: read after the stop, write, read back. It does not
+see deleted connectors, and keys whose fields are in another order than in a Java HashMap.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -32,16 +32,16 @@ class ConnectRest:
         return Capabilities(history=False, atomic=False)
 
     def snapshot(self, owners: Collection[str] | None = None) -> Snapshot:
-        """An owner that does not exist is an error, as it is for the worker: a typo must not look like no offsets."""
+        """An unknown owner is an error, as for the worker: a typo must not look like an owner without offsets."""
         with self._rest() as rest:
             names = sorted(rest.list_connectors() if owners is None else set(owners))
             return Snapshot(tuple(_stored(name, entry) for name in names for entry in _offsets(rest, name)))
 
     def history(self, owners: Collection[str] | None = None) -> Snapshot:  # noqa: ARG002
-        raise Invalid("a worker tells no history", "read the offsets topic itself: --worker-config FILE --via topic")
+        raise Invalid("a worker has no history of offsets", "read the offsets topic: --worker-config FILE --via topic")
 
     def guard(self, owners: Collection[str]) -> list[Refusal]:
-        """STOPPED and without tasks, or the worker declines; no flag changes its mind."""
+        """The worker writes only if the connector is STOPPED and has no tasks. No flag overrides that."""
         refusals = []
         with self._rest() as rest:
             for owner in owners:
@@ -80,18 +80,18 @@ def _alter(rest: Rest, owner: str, changes: Sequence[Change]) -> tuple[Result, s
             return Result.REFUSED, moved
         forgotten = {change.partition for change in changes if change.after is None}
         if forgotten and len(forgotten) == len(changes) and forgotten >= set(current):
-            said = rest.delete_offsets(owner)
+            message = rest.delete_offsets(owner)
         else:
-            said = rest.alter_offsets(owner, [_entry(change) for change in changes])
+            message = rest.alter_offsets(owner, [_entry(change) for change in changes])
     except OutcomeUnknown as error:
         return Result.UNKNOWN, error.what
     except PlayheadError as error:
         return Result.FAILED, f"{error.what}; {error.hint}" if error.hint else error.what
-    return Result.CHANGED, _worth_saying(said)
+    return Result.CHANGED, _caveat(message)
 
 
-def _worth_saying(message: str) -> str:
-    """The worker's words about offsets that a connector keeps elsewhere; that it succeeded is seen anyway."""
+def _caveat(message: str) -> str:
+    """The worker's message about offsets that a connector stores elsewhere, without the report of success."""
     _, however, rest = message.partition("However, ")
     return f"the worker says: {however}{rest}" if however else ""
 

@@ -1,9 +1,9 @@
-"""The table in which `playhead.consume` keeps its offsets: `sql+sqlite:///path`, `sql+postgresql://user@host/db`.
+"""The table in which `playhead.consume` stores its offsets: `sql+sqlite:///path`, `sql+postgresql://user@host/db`.
 
-An owner is a consumer group. All changes of an owner are one SQL transaction, compared with `before` under the lock of the rows.
-An edit takes the row away from the consumer that holds it: its next commit fails, changes nothing, and it goes on from the
-edited position. A live consumer is refused all the same, unless forced. The table is made by the first write, never by a reader;
-where it is not there yet, there are no positions.
+An owner is a consumer group. All changes of an owner are one SQL transaction, and are compared with `before` while the rows are
+locked. An edit ends the lease of the consumer that holds the row: its next commit fails and changes nothing, and the consumer
+continues from the edited position. A live consumer is still refused, unless forced. The first write creates the table, never a
+reader. Without the table there are no positions.
 """
 
 import socket
@@ -44,10 +44,10 @@ class SqlStore:
 
     def history(self, owners: Collection[str] | None = None) -> Snapshot:
         found = self.snapshot(owners)
-        return Snapshot(found.entries, (*found.notes, "the table keeps the present only: there is no history in it"))
+        return Snapshot(found.entries, (*found.notes, "the table holds current positions only: it has no history"))
 
     def guard(self, owners: Collection[str]) -> list[Refusal]:
-        """A consumer counts as alive until its lease lapses; one that was killed blocks edits for that long."""
+        """A consumer counts as alive until its lease expires. One that was killed blocks edits until then."""
         live: dict[str, list[OffsetRow]] = {}
         for row in self._rows(owners) or ():
             if row.is_live:
@@ -56,7 +56,7 @@ class SqlStore:
             Refusal(
                 owner,
                 f"{owner} is being read by {', '.join(sorted({row.holder or '' for row in rows}))}",
-                f"stop it first; one that was killed is forgotten {LEASE_SECONDS:g} s after its last sign of life",
+                f"stop it first; the lease of one that was killed expires {LEASE_SECONDS:g} s after its last heartbeat",
                 lifted_by="--force",
             )
             for owner, rows in live.items()
@@ -86,11 +86,11 @@ class SqlStore:
                     elif step.before != step.after and not table.put(connection, owner, step.place, step.after, by):
                         raise _Moved(step.place, "it has a position now")
         except _Moved as moved:
-            return [(Result.REFUSED, f"{owner} moved since the plan was made: {moved}")] * len(steps)
+            return [(Result.REFUSED, f"{owner} moved since the plan was created: {moved}")] * len(steps)
         return [(Result.UNCHANGED if step.before == step.after else Result.CHANGED, "") for step in steps]
 
     def _rows(self, owners: Collection[str] | None) -> list[OffsetRow] | None:
-        """None: neither the table nor, for SQLite, the file is there."""
+        """None: the table, or the file of SQLite, does not exist."""
         with self._database() as database:
             if not database.exists():
                 return None
@@ -119,10 +119,10 @@ class _Moved(Exception):
 def _compare(step: KafkaChange, row: OffsetRow | None) -> None:
     now = None if row is None else row.next_offset
     if now != step.before:
-        raise _Moved(step.place, f"{_words(step.before)} was expected, {_words(now)} is there")
+        raise _Moved(step.place, f"expected {_shown(step.before)}, found {_shown(now)}")
 
 
-def _words(offset: int | None) -> str:
+def _shown(offset: int | None) -> str:
     return "no position" if offset is None else str(offset)
 
 

@@ -1,4 +1,4 @@
-"""Raw keys and values of Connect -> entries, the same for the topic and the file."""
+"""Decodes raw keys and values of Connect into entries, for the topic and the file."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from playhead.model import Map, Position
 from playhead.model.position import Scalar
 from playhead.stores import Raw, Stored
 
-LEGACY = "a legacy record with a schema envelope, written before Kafka 3.0: no worker reads it any more"
+LEGACY = "a legacy record with a schema envelope, written before Kafka 3.0: workers no longer read it"
 
 
 class RawPair(NamedTuple):
-    """`home`: the Kafka partition where the key belongs, if it lies elsewhere."""
+    """`home`: the Kafka partition where the key belongs, if it is in another one."""
 
     key: bytes | None
     value: bytes | None
@@ -35,7 +35,7 @@ def decode_pairs(
     removed: bool,
     notes_on: Callable[[bytes, OffsetKey, RawPair], tuple[str, ...]] = lambda raw, key, pair: (),
 ) -> Decoded:
-    """`removed`: keep pairs whose value is null. What is not Connect's is counted; what Connect would refuse is shown as such."""
+    """`removed`: keep tombstones. Keys that are not Connect's are counted. Values that Connect would refuse get a note."""
     entries: list[Stored] = []
     foreign = 0
     for pair in pairs:
@@ -47,24 +47,24 @@ def decode_pairs(
         if raw is None or key is None:
             foreign += 1
         elif (owners is None or key.connector in owners) and (removed or not _is_nothing(value)):
-            said = (LEGACY,) if legacy else notes_on(raw, key, pair)
+            remarks = (LEGACY,) if legacy else notes_on(raw, key, pair)
             offset, fault = _offset(value, legacy=legacy)
             position = Position(key.connector, key.partition, offset)
-            entries.append(Stored(position, where, (*said, fault) if fault else said, Raw(raw, value)))
-    notes = [f"{foreign} record(s) have a key that is not Connect's; left out"] if foreign else []
+            entries.append(Stored(position, where, (*remarks, fault) if fault else remarks, Raw(raw, value)))
+    notes = [f"{foreign} record(s) have a key that is not Connect's; skipped"] if foreign else []
     return Decoded(entries, notes)
 
 
 def _offset(value: bytes | None, *, legacy: bool) -> tuple[Map | None, str]:
-    """The offset, and a sentence if Connect would not take it; then it stands for itself, to be seen and removed."""
+    """The offset, and a message if Connect would refuse it. Such a value is shown as it is, so that it can be deleted."""
     if value is None or value == b"null":
         return None, ""
     try:
         return decode_value(without_envelope(value) if legacy else value), ""
     except Invalid as error:
-        return unreadable(value), f"no worker takes this value, the connector starts over there: {error.what}"
+        return unreadable(value), f"workers refuse this value, and the connector starts over there: {error.what}"
 
 
 def _is_nothing(value: bytes | None) -> bool:
-    """A removal, or a JSON null, which Connect reads as one."""
+    """A tombstone, or a JSON null, which Connect reads as one."""
     return value is None or value == b"null"

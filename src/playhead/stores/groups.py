@@ -1,11 +1,11 @@
 """Consumer groups of a cluster: `groups://broker:9092[,broker:9092]`, of both protocols, classic and consumer.
 
-Kafka takes commits from outside only while a group has no member, so a group must be empty, or unknown: then the commit makes
-it. No flag lifts that, for the broker itself would refuse. Share and streams groups keep their positions in other ways and are
-never edited.
+Kafka accepts commits from outside only while a group has no member, so a group must be empty, or not exist: then the commit
+creates it. No flag overrides that, because the broker would refuse the commit. Share and streams groups store their positions in
+other ways and are never edited.
 
-Several partitions of a group are committed by one request. A partition cannot be forgotten alone: the group is deleted and the
-rest committed again, with its metadata and leader epochs. Those are two steps, which a crash can part.
+Several partitions of a group are committed in one request. One partition cannot be deleted alone: the group is deleted and the
+rest committed again, with its metadata and leader epochs. These are two steps, and a crash can happen between them.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -36,10 +36,10 @@ from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
 
 SCHEME = "groups://"
 FORGETTING_IS_TWO_STEPS = (
-    "one partition of a group cannot be forgotten alone: the group is deleted and the rest committed again, "
-    "which are two steps and not one"
+    "one partition of a group cannot be deleted alone: the group is deleted and the rest committed again, "
+    "in two steps that are not atomic"
 )
-_TO_PUT_BACK_SECONDS = 10.0
+_COMMIT_AGAIN_SECONDS = 10.0
 
 
 @dataclass
@@ -58,7 +58,7 @@ class GroupsStore:
 
     @contextmanager
     def session(self) -> Iterator[Admin]:
-        """One connection for everything that is done inside. Outside of it every call makes its own."""
+        """One connection for all calls inside the block. Outside of it every call opens its own."""
         if self._admin is not None:
             yield self._admin
             return
@@ -81,7 +81,7 @@ class GroupsStore:
 
     def history(self, owners: Collection[str] | None = None) -> Snapshot:
         now = self.snapshot(owners)
-        return Snapshot(now.entries, (*now.notes, "a group keeps only its newest commit: this is all there is"))
+        return Snapshot(now.entries, (*now.notes, "a group holds only its newest commit: there is no history"))
 
     def guard(self, owners: Collection[str]) -> list[Refusal]:
         unnamed = [Refusal(owner, "a group needs a name") for owner in owners if not owner]
@@ -94,8 +94,7 @@ class GroupsStore:
         return self.write_marked(changes, {})
 
     def write_marked(self, changes: Sequence[Change], marks: Mapping[str, str]) -> Outcomes:
-        """`marks`: group -> the metadata of what is committed there. Where that is another one, the same offset is committed
-        again."""
+        """`marks`: group -> the metadata for its commits. An equal offset with other metadata is committed again."""
         with self.session() as admin:
             edits = [replace(edit, mark=marks.get(edit.group, "")) for edit in _edits(admin, changes, self.deadline)]
             outcomes = {id(outcome.change): outcome for edit in edits for outcome in edit.outcomes()}
@@ -103,7 +102,7 @@ class GroupsStore:
 
 
 def open_uri(uri: str, access: Access) -> GroupsStore:
-    """The brokers are those of the URI; how to speak to them is the context's."""
+    """The brokers are from the URI, the other client settings from the context."""
     servers = uri.removeprefix(SCHEME)
     if not uri.startswith(SCHEME) or "/" in servers or "@" in servers or not all(servers.split(",")):
         raise Invalid(
@@ -113,7 +112,7 @@ def open_uri(uri: str, access: Access) -> GroupsStore:
 
 
 def open_groups(context: Context, deadline: Deadline, servers: str | None = None) -> GroupsStore:
-    """The groups of the context's cluster, or of the one that `servers` leads to."""
+    """The groups of the context's cluster, or of the cluster of `servers`."""
     if servers is not None:
         context = Context(context.name, {**context.settings, "bootstrap-servers": Setting(servers, "--store")})
     return GroupsStore(client_settings(context), deadline)
@@ -135,9 +134,9 @@ def _other_types(admin: Admin, deadline: Deadline) -> dict[str, str]:
 
 
 def _notes_on_others(admin: Admin, deadline: Deadline) -> tuple[str, ...]:
-    """Connect's own workers are not mentioned: they form groups, but hold no positions in them."""
+    """Groups of Connect workers get no note: they hold no positions."""
     others = _other_types(admin, deadline)
-    return tuple(f"{name} is a {kind} group: left out" for name, kind in others.items() if kind != "connect")
+    return tuple(f"{name} is a {kind} group: skipped" for name, kind in others.items() if kind != "connect")
 
 
 def _refusal(group: Group, other_type: str | None) -> Refusal | None:
@@ -165,7 +164,7 @@ class _Target:
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """All changes of one group. `fault`: why none of them may be made."""
+    """All changes of one group. `fault`: why none of them may be written."""
 
     admin: Admin
     group: str
@@ -188,7 +187,7 @@ class _Edit:
             return self._all(Result.REFUSED, _sentence(error))
         except PlayheadError as error:
             if _answer_was_lost(error):
-                return self._all(Result.UNKNOWN, f"{error.what}; it may have happened")
+                return self._all(Result.UNKNOWN, f"{error.what}; it may have been written")
             return self._all(Result.FAILED, _sentence(error))
 
     def _commit(self, moved: Commits) -> list[Outcome]:
@@ -203,24 +202,24 @@ class _Edit:
         except Unreachable as error:
             if not _answer_was_lost(error):
                 raise
-            unanswered = error  # deleted or not: to commit the rest is right in both cases
-        if fault := self._put_back(rest):
+            unanswered = error  # deleted or not: committing the rest is right in both cases
+        if fault := self._commit_again(rest):
             lost = ", ".join(f"{tp} at {found.offset}" for tp, found in sorted(rest.items()))
-            said = f"the group is deleted, but the rest of it could not be committed again ({fault.what}): {lost}"
-            return self._all(Result.UNKNOWN if _answer_was_lost(fault) else Result.FAILED, said)
+            detail = f"the group is deleted, but the rest of it could not be committed again ({fault.what}): {lost}"
+            return self._all(Result.UNKNOWN if _answer_was_lost(fault) else Result.FAILED, detail)
         if unanswered:
             raise unanswered
-        said = f"in two steps: the group was deleted, {len(rest)} position(s) committed again"
-        said = said if rest else "the group is deleted"
-        return [self._done(target, said if target.after is None else "") for target in self.targets]
+        detail = f"in two steps: the group was deleted, {len(rest)} position(s) committed again"
+        detail = detail if rest else "the group is deleted"
+        return [self._done(target, detail if target.after is None else "") for target in self.targets]
 
-    def _put_back(self, rest: Commits) -> PlayheadError | None:
-        """Even if the time is up: a deleted group must not stay so because of a deadline."""
+    def _commit_again(self, rest: Commits) -> PlayheadError | None:
+        """Even after the deadline: a deadline must not leave the group deleted."""
         if not rest:
             return None
         try:
             verdicts = commit(
-                self.admin, self.group, rest, Deadline(max(_TO_PUT_BACK_SECONDS, self.deadline.remaining()))
+                self.admin, self.group, rest, Deadline(max(_COMMIT_AGAIN_SECONDS, self.deadline.remaining()))
             )
         except PlayheadError as error:
             return error
@@ -248,7 +247,7 @@ class _Edit:
 
 
 def _edits(admin: Admin, changes: Sequence[Change], deadline: Deadline) -> list[_Edit]:
-    """Everything that can be asked is asked for all groups before the first of them is touched."""
+    """Reads and checks all groups before the first one is changed."""
     by_group: dict[str, list[Change]] = {}
     for change in changes:
         by_group.setdefault(change.owner, []).append(change)
@@ -266,7 +265,7 @@ def _edits(admin: Admin, changes: Sequence[Change], deadline: Deadline) -> list[
 
 
 def _targets(group: str, changes: Sequence[Change]) -> list[_Target] | str:
-    """The changes in Kafka's terms, or why they cannot be."""
+    """The changes as Kafka partitions and offsets, or why they are invalid."""
     if not group:
         return "a group needs a name"
     try:
@@ -278,7 +277,7 @@ def _targets(group: str, changes: Sequence[Change]) -> list[_Target] | str:
 def _partition(found: Map) -> TopicPartition:
     topic, number = found.get("kafka_topic"), found.get("kafka_partition")
     if len(found) != 2 or not isinstance(topic, str) or not topic or type(number) is not int or number < 0:
-        raise Invalid(f'{found} is not a partition of a topic: {{"kafka_topic": "t", "kafka_partition": 0}} is wanted')
+        raise Invalid(f'{found} is not a partition of a topic: expected {{"kafka_topic": "t", "kafka_partition": 0}}')
     return TopicPartition(topic, number)
 
 
@@ -287,7 +286,7 @@ def _next_offset(found: Map | None) -> int | None:
         return None
     offset = found.get("kafka_offset")
     if len(found) != 1 or type(offset) is not int:
-        raise Invalid(f'{found} is not an offset of Kafka: {{"kafka_offset": 5}} is wanted')
+        raise Invalid(f'{found} is not a Kafka offset: expected {{"kafka_offset": 5}}')
     if offset < 0:
         raise Invalid(f"{offset} is negative: an offset is 0 or more")
     return offset
@@ -299,13 +298,13 @@ def _fault(targets: Sequence[_Target], now: Commits, leaders: Mapping[str, Leade
         offset = found.offset if found else None
         if offset not in (target.before, target.after):
             was, is_now = _shown(target.before), _shown(offset)
-            return f"{target.partition} moved since the plan was made: it was {was} and is {is_now}; plan again"
+            return f"{target.partition} moved since the plan was created: it was {was} and is {is_now}; plan again"
     forgotten = {target.partition for target in targets if target.after is None and target.partition in now}
     wanted = {target.partition for target in targets if target.after is not None}
     kept = set(now) - forgotten if forgotten else set()
     for tp in sorted(wanted | kept):
         if absent := _absence(tp, leaders.get(tp.topic)):
-            return absent if tp in wanted else f"{absent}, so its commit would be lost too: forget it as well"
+            return absent if tp in wanted else f"{absent}, so its commit would be lost too: delete it as well"
     return None
 
 
@@ -316,7 +315,7 @@ def _absence(tp: TopicPartition, leaders: Leaders | None) -> str | None:
 
 
 def _answer_was_lost(error: PlayheadError) -> bool:
-    """Nobody said no; an `AccessDenied`, which is `Unreachable` as well, did."""
+    """No answer arrived. The exact type is compared, because `AccessDenied` is an `Unreachable` too, but is an answer."""
     return type(error) in (Unreachable, TimedOut)
 
 

@@ -1,6 +1,6 @@
-"""Changes in Kafka's terms: a topic, a partition, and offsets that Kafka could have given. Anything else is refused in words.
+"""Changes as a topic, a partition and valid Kafka offsets. Anything else is refused with a message.
 
-A database takes the changes of one owner in one transaction, and those of the next one in another.
+In a database, the changes of each owner are one transaction.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ WriteOwner = Callable[[str, Sequence[KafkaChange]], Sequence[tuple[Result, str]]
 
 
 def by_owner(changes: Sequence[Change]) -> StepsByOwner:
-    """All of them are looked at before one is written."""
+    """Checks all changes, so that none is written if one is invalid."""
     steps: dict[str, list[KafkaChange]] = {}
     for change in changes:
         steps.setdefault(change.owner, []).append(kafka_change(change))
@@ -34,7 +34,7 @@ def by_owner(changes: Sequence[Change]) -> StepsByOwner:
 
 
 def write_owners(changes: Sequence[Change], steps: StepsByOwner, write: WriteOwner) -> Outcomes:
-    """What became of each change. An error before anything was written is raised; after that it is the outcome of its owner."""
+    """The outcome of each change. An error before the first write is raised; a later one is the outcome of its owner."""
     outcomes: dict[int, Outcome] = {}
     for owner, wanted in steps.items():
         try:
@@ -52,7 +52,7 @@ def write_owners(changes: Sequence[Change], steps: StepsByOwner, write: WriteOwn
 def kafka_change(change: Change) -> KafkaChange:
     topic, partition = change.partition.get("kafka_topic"), change.partition.get("kafka_partition")
     if set(change.partition) != {"kafka_topic", "kafka_partition"} or not isinstance(topic, str) or not topic:
-        raise Invalid(f"{change.owner} {change.partition}: its partition is kafka_topic and kafka_partition alone")
+        raise Invalid(f"{change.owner} {change.partition}: its partition must be kafka_topic and kafka_partition only")
     if type(partition) is not int or not 0 <= partition <= LARGEST_PARTITION:
         raise Invalid(f"{change.owner} {change.partition}: kafka_partition is not the number of a partition")
     place = TopicPartition(topic, partition)

@@ -1,4 +1,4 @@
-"""Positions in this process: the smallest honest store, for tests and examples. `memory:name`, the same for the same name."""
+"""Positions in this process: the smallest complete store, for tests and examples. `memory:name`; equal names share one store."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class MemoryStore:
         return Outcomes(self._refused(c) if c.owner in moved else self._written(c) for c in changes)
 
     def _refused(self, change: Change) -> Outcome:
-        return Outcome(change, Result.REFUSED, f"{change.owner} moved since the plan was made")
+        return Outcome(change, Result.REFUSED, f"{change.owner} moved since the plan was created")
 
     def _written(self, change: Change) -> Outcome:
         key = (change.owner, change.partition)

@@ -1,14 +1,14 @@
-"""The offsets topic of a Connect cluster, directly: `kafka://broker/connect-offsets`. No worker has to be up.
+"""The offsets topic of a Connect cluster, read and written directly: `kafka://broker/connect-offsets`. No worker is needed.
 
-Connect finds a position by the bytes of its key, in whatever partition they lie. So equal JSON in other bytes is another entry
-(a twin), and a key in a partition where Java would not put it survives beside its newer copy. Both are shown with a note, and an
-edit writes all of them: whichever the worker reads, it reads the new position. Stored key bytes and partitions are kept; bytes
-are made only for a partition that was never stored.
+Connect finds a position by the bytes of its key, in any partition. So equal JSON with other bytes is another entry (a twin), and
+a key in a partition that Java would not choose stays next to its newer copy. Both are shown with a note, and an edit writes all
+of them: the worker reads the new position from any of them. Stored key bytes and partitions are kept; new bytes are created only
+for a partition that was never stored.
 
-An edit is one transaction per connector under the id of the connector's first task, which fences that task should it still
-live: initialise, then read to the captured end, compare, produce, commit. A connector with its own offsets topic is written in
-Connect's order: removals to the worker's topic first, then everything to its own, then the rest to the worker's.
-Committed records only where the workers themselves read so, that is with exactly-once source support enabled.
+An edit is one transaction per connector with the transactional id of the connector's first task. This fences the task if it still
+runs: initialize, read to the captured end, compare, produce, commit. A connector with its own offsets topic is written in
+Connect's order: removals to the worker's topic first, then everything to its own topic, then the rest to the worker's.
+Only committed records are read if the workers do so too, that is with exactly-once source support enabled.
 """
 
 from collections import Counter
@@ -33,13 +33,13 @@ from playhead.stores.entries import RawPair, decode_pairs
 from playhead.stores.topic_writer import KeyPlaces, TopicWriter
 
 FORCE = "--force"
-STRANGERS = "name the workers of this cluster with --connect"
+NAME_WORKERS = "name the workers of this cluster with --connect"
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsTopic:
     """`group_id`: of the workers, needed to write. `own_topics`: connector -> its `offsets.storage.topic`. `configured`:
-    the connectors that the config topic knows."""
+    the connectors in the config topic."""
 
     settings: ClientSettings
     topic: str
@@ -79,15 +79,15 @@ class OffsetsTopic:
     def guard(self, owners: Collection[str]) -> list[Refusal]:
         if self.group_id is None:
             hint = "name the worker's properties with --worker-config, or add ?group.id=... to the URI"
-            what = "the group.id of the workers is not known, and with it not whom to fence"
+            what = "the group.id of the workers is unknown, so their tasks cannot be fenced"
             return [Refusal(owner, what, hint) for owner in owners]
         with Admin(self.settings, self.deadline) as admin:
-            told = self._asked_workers(self.access, admin.cluster.id, owners) if self.access else None
-            return told if told is not None else self._asked_group(admin, self.group_id, owners)
+            found = self._guard_by_workers(self.access, admin.cluster.id, owners) if self.access else None
+            return found if found is not None else self._guard_by_group(admin, self.group_id, owners)
 
     def write(self, changes: Sequence[Change]) -> Outcomes:
         if self.group_id is None:
-            raise Invalid("the group.id of the workers is not known")
+            raise Invalid("the group.id of the workers is unknown")
         owners = list(dict.fromkeys(change.owner for change in changes))
         with TopicWriter(self.settings, self.group_id, self.deadline) as writer:
             for owner in owners:
@@ -97,23 +97,26 @@ class OffsetsTopic:
             entries = _joined([found for _, found in read]).entries
             return writer.write(changes, entries, KeyPlaces(self.topic, self.own_topics, undecided))
 
-    def _asked_workers(self, access: Access, cluster_id: str, owners: Collection[str]) -> list[Refusal] | None:
-        """None when no worker of this cluster answers; whether one is up all the same, the broker knows."""
+    def _guard_by_workers(self, access: Access, cluster_id: str, owners: Collection[str]) -> list[Refusal] | None:
+        """None if no worker of this cluster answers; then the members of the workers' group are checked."""
         if not access.context.connect_urls:
             return None
         try:
             with access.rest(self.deadline.share()) as rest:
                 if rest.worker().kafka_cluster_id not in (None, cluster_id):
-                    return None  # workers of another cluster: what they do not know may well run here
-                return self._told_by(rest, owners)
+                    return None  # workers of another cluster: a connector that they do not have may run here
+                return self._refusals_from(rest, owners)
         except Unreachable:
             return None
 
-    def _told_by(self, rest: Rest, owners: Collection[str]) -> list[Refusal]:
+    def _refusals_from(self, rest: Rest, owners: Collection[str]) -> list[Refusal]:
         known = set(rest.list_connectors())
         refusals = [
             Refusal(
-                owner, f"the workers named by --connect do not know {owner}, the config topic does", STRANGERS, FORCE
+                owner,
+                f"the workers named by --connect do not have {owner}, but the config topic does",
+                NAME_WORKERS,
+                FORCE,
             )
             for owner in owners
             if owner not in known and owner in self.configured
@@ -126,16 +129,14 @@ class OffsetsTopic:
                 refusals.append(Refusal(owner, what, "stop it first", FORCE, is_running=True))
         return refusals
 
-    def _asked_group(self, admin: Admin, group_id: str, owners: Collection[str]) -> list[Refusal]:
+    def _guard_by_group(self, admin: Admin, group_id: str, owners: Collection[str]) -> list[Refusal]:
         members = count_members(admin, group_id, self.deadline)
-        what = (
-            f"{members} worker(s) of {group_id} are up, and whether they run this connector cannot be told without REST"
-        )
+        what = f"{members} worker(s) of {group_id} are up, and whether they run this connector is unknown without REST"
         hint = "give --connect URL, or stop the workers"
         return [Refusal(owner, what, hint, FORCE) for owner in owners] if members else []
 
     def _topics(self, owners: Collection[str] | None) -> list[str]:
-        """The worker's topic, then those that one of the owners has for itself."""
+        """The worker's topic, then the owners' own topics."""
         own = [topic for connector, topic in self.own_topics.items() if owners is None or connector in owners]
         return list(dict.fromkeys([self.topic, *own]))
 
@@ -145,7 +146,7 @@ class OffsetsTopic:
         return found if removed or len(parts) == 1 else replace(found, entries=tuple(self._overlaid(found.entries)))
 
     def _read_latest(self, owners: Collection[str] | None, *, removed: bool) -> list[tuple[Captured, Snapshot]]:
-        """Topic by topic: what was read, and to which ends."""
+        """For each topic the captured ends, and what was read."""
         read = []
         with Admin(self.settings, self.deadline) as admin:
             for topic in self._topics(owners):
@@ -155,7 +156,7 @@ class OffsetsTopic:
         return read
 
     def _overlaid(self, entries: Sequence[Stored]) -> Iterator[Stored]:
-        """A connector's own topic hides its copy in the worker's; what lies only in the worker's is shown as such."""
+        """A connector's own topic hides its copy in the worker's topic. An entry only in the worker's topic gets a note."""
         own = {
             (entry.position.owner, entry.position.partition)
             for entry in entries
@@ -177,7 +178,7 @@ class OffsetsTopic:
         placed = (_pair(record, named, home) for record, home in zip(records, homes, strict=True))
         decoded = decode_pairs(placed, owners, removed=removed, notes_on=_notes_on)
         open_ends = [
-            f"{tp} has an open transaction: what comes after offset {captured.end_of(tp.partition)} is not decided yet"
+            f"{tp} has an open transaction: records from offset {captured.end_of(tp.partition)} on are not committed yet"
             for tp in (captured.open_transactions if self.committed else ())
         ]
         return Snapshot(tuple(decoded.entries), (*decoded.notes, *open_ends))
@@ -186,7 +187,9 @@ class OffsetsTopic:
 def _notes_on(raw: bytes, key: OffsetKey, pair: RawPair) -> tuple[str, ...]:
     notes: tuple[str, ...] = ()
     if pair.home is not None:
-        notes = (f"Java would put this key into partition {pair.home}: the topic grew, or another client wrote it",)
+        notes = (
+            f"Java would write this key to partition {pair.home}: the topic got more partitions, or another client wrote it",
+        )
     if not is_as_connect_writes(raw, key):
         notes = (*notes, "these key bytes are not as Connect writes them: no worker will find them")
     return notes
@@ -215,7 +218,7 @@ def _with_twins_noted(entries: Sequence[Stored]) -> tuple[Stored, ...]:
     if not suspects:
         return tuple(entries)
     counts = Counter(_place(entry) for entry in entries if entry.position.owner in suspects)
-    twin = "this partition is stored more than once, under other key bytes or in another Kafka partition"
+    twin = "this partition is stored more than once, with other key bytes or in another Kafka partition"
     return tuple(
         replace(entry, notes=(*entry.notes, twin))
         if entry.position.owner in suspects and counts[_place(entry)] > 1
@@ -229,7 +232,7 @@ def _place(entry: Stored) -> tuple[str, Map]:
 
 
 def _suspects(entries: Sequence[Stored]) -> set[str]:
-    """Owners that may have twins: fields in two orders, a key in two places, or bytes that are not Connect's. Mostly none."""
+    """Owners that may have twins: fields in two orders, a key in two places, or bytes that are not Connect's. Usually empty."""
     orders: dict[str, tuple[str, ...]] = {}
     keys: set[bytes] = set()
     suspects = set()

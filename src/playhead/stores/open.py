@@ -1,4 +1,4 @@
-"""Any store by its URI. Each kind is imported when it is opened."""
+"""Opens any store by its URI. Each kind is imported on first use."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -56,7 +56,7 @@ def _address(url: str) -> str:
 
 
 def find_brokers(context: Context) -> "ClientSettings | None":
-    """None when nobody names them."""
+    """None if no broker is named."""
     from playhead.kafka.properties import client_settings
 
     try:

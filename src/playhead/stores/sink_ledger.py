@@ -1,12 +1,13 @@
 """The positions of sinks that run on Spark: `ledger+sqlite:///path#CLUSTER`, `ledger+postgresql://user@host/db#CLUSTER`.
 
-An owner is a pipeline, and CLUSTER the id of the Kafka cluster that it reads; left out, the brokers of the context are asked for
-theirs. The ledger, not the consumer group, is the truth of such a sink: the next run publishes to its group what was set here. A
-live run is refused, and no flag lifts that: it would go on with a claim that is gone. All changes of an owner are one SQL
-transaction, compared with `before` under the lock of the run's row; see `sql.range_ledger` for what becomes of the ranges.
+An owner is a pipeline. CLUSTER is the id of the Kafka cluster that it reads; by default, that of the context's brokers. The
+ledger, not the consumer group, is the source of truth of such a sink: the next run publishes to its group what was set here. A
+live run is refused, and no flag overrides that: the run would continue with a claim that no longer exists. All changes of an
+owner are one SQL transaction, and are compared with `before` while the run's row is locked. See `ledger.moves` for the effect on
+the ranges.
 
-To set a position, the topic has to be there: the ledger keeps its id with the position, and a topic that was made again is
-gone on with under its new one. Without brokers in the context, only what is kept already can be set, under the id it has.
+To set a position, the topic must exist: the ledger stores the topic id with the position. For a recreated topic the new id is
+stored. Without brokers in the context, only stored positions can be set, with their stored topic id.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -37,7 +38,7 @@ FindIds = Callable[[Collection[str]], Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class SinkLedgerStore:
-    """`find_ids`: topic -> its id now, without those that are not there; None when no broker can be asked."""
+    """`find_ids`: topic -> its current id, for topics that exist; None if no broker is named."""
 
     url: str
     cluster: str
@@ -72,7 +73,7 @@ class SinkLedgerStore:
         return Snapshot(tuple(entries))
 
     def history(self, owners: Collection[str] | None = None) -> Snapshot:
-        """Where each recorded range ended, and where each log stands."""
+        """The end of each recorded range, and the current positions."""
         entries: list[Stored] = []
         with self.open() as sinks:
             for owner in _named(sinks, self.cluster, owners):
@@ -99,7 +100,7 @@ class SinkLedgerStore:
             return write_owners(changes, steps, lambda owner, wanted: self._written(sinks, owner, wanted, ids))
 
     def find_cuts(self, owner: str, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetRange]:
-        """The delivered ranges that these offsets lie inside of: a position cannot be set there."""
+        """The delivered ranges that contain these offsets: a position cannot be set inside a range."""
         cuts: dict[TopicPartition, OffsetRange] = {}
         ids = self.find_ids({place.topic for place in wanted}) if self.find_ids and wanted else {}
         with self.open() as sinks:
@@ -116,11 +117,11 @@ class SinkLedgerStore:
         known = {log.place: log for log in sinks.positions(self.cluster, owner)}
         try:
             moves = [SinkMove(self._log(step, known, ids), step.before, step.after) for step in steps]
-            told = sinks.move(self.cluster, owner, moves, Host.here())
+            moved = sinks.move(self.cluster, owner, moves, Host.here())
         except Refused as error:
-            said = f"{error.what}; {error.hint}" if error.hint else error.what
-            return [(Result.REFUSED, said)] * len(steps)
-        return [(Result.CHANGED if one.changed else Result.UNCHANGED, _told(one)) for one in told]
+            refusal = f"{error.what}; {error.hint}" if error.hint else error.what
+            return [(Result.REFUSED, refusal)] * len(steps)
+        return [(Result.CHANGED if one.changed else Result.UNCHANGED, _effects(one)) for one in moved]
 
     def _log(self, step: KafkaChange, known: Mapping[TopicPartition, Log], ids: Mapping[str, str]) -> Log:
         stored = known.get(step.place, Log(step.place.topic, "", step.place.partition))
@@ -128,7 +129,7 @@ class SinkLedgerStore:
             return stored
         if self.find_ids is None:
             if not stored.topic_id:
-                raise Refused(f"nobody knows the id of the topic {stored.topic}", "name the brokers: -b host:9092")
+                raise Refused(f"the id of the topic {stored.topic} is unknown", "name the brokers: -b host:9092")
             return stored
         if stored.topic not in ids:
             raise Refused(f"topic {stored.topic} does not exist")
@@ -142,7 +143,7 @@ def open_uri(uri: str, access: Access) -> SinkLedgerStore:
 
 
 def is_ledger_of(uri: str, context: Context) -> bool:
-    """True when these are sinks of the ledger that the context names, or of a database that it knows to be filled by one."""
+    """True for sinks of the context's ledger, or of a database that a run in that ledger writes to."""
     url = _parted(uri)[0]
     if _is_same(url, ledger_url(context)):
         return True
@@ -153,13 +154,13 @@ def is_ledger_of(uri: str, context: Context) -> bool:
 
 
 def open_sinks(url: str, cluster: str, access: Access) -> SinkLedgerStore:
-    """Of the ledger at this URL. `cluster` empty: that of the context's brokers."""
+    """The sinks of the ledger at this URL. `cluster` empty: that of the context's brokers."""
     brokers = find_brokers(access.context)
     if not cluster and brokers is None:
         raise Invalid(
-            "a ledger can hold sinks of several clusters", "name the brokers, or write #CLUSTER-ID behind its URL"
+            "a ledger can hold sinks of several clusters", "name the brokers, or append #CLUSTER-ID to its URL"
         )
-    open_ledger(url, 1.0).close()  # a URL that is none is said now
+    open_ledger(url, 1.0).close()  # an invalid URL fails now
     if not cluster and brokers is not None:
         cluster = describe_cluster(brokers, access.deadline).id
     finder = None if brokers is None else _ids_of(brokers, cluster, access.deadline)
@@ -173,7 +174,7 @@ def _parted(uri: str) -> tuple[str, str]:
 
 
 def _is_same(url: str, own: str) -> bool:
-    """Whether both lead to one place; what is shown of a ledger has no password, and the context may have it."""
+    """Whether both are the same ledger. Passwords are not compared: a store URI has none, the context may have one."""
     try:
         return parse_address(url).shown == parse_address(own).shown
     except Invalid:
@@ -185,7 +186,7 @@ def _ids_of(brokers: ClientSettings, cluster: str, deadline: Deadline) -> FindId
         with Admin(brokers, deadline) as admin:
             if admin.cluster.id != cluster:
                 raise Refused(
-                    f"the sinks read the cluster {cluster}, and the brokers are of {admin.cluster.id}",
+                    f"the sinks read the cluster {cluster}, but the brokers are of {admin.cluster.id}",
                     "name the brokers of that cluster",
                 )
             found = describe_topics(admin, topics, deadline)
@@ -220,19 +221,19 @@ def _ended(owner: str, one: RecordedRange) -> Stored:
         "topic_id": at.topic_id,
         "generation": one.generation,
     }
-    said = one.note or f"{one.closed.count} record(s) delivered"
-    notes = (f"[{at.start},{at.end}) {said}" + (", superseded" if one.state is RangeState.SUPERSEDED else ""),)
+    result = one.note or f"{one.closed.count} record(s) delivered"
+    notes = (f"[{at.start},{at.end}) {result}" + (", superseded" if one.state is RangeState.SUPERSEDED else ""),)
     return Stored(Position.of_kafka(owner, at.topic, at.partition, at.end), where, notes)
 
 
-def _told(moved: SinkMoved) -> str:
-    said = []
+def _effects(moved: SinkMoved) -> str:
+    effects = []
     if moved.abandoned is not None:
-        said.append(f"{moved.abandoned.range} was claimed and not finished: what is written of it stays")
+        effects.append(f"{moved.abandoned.range} was claimed and not finished: what is already written stays")
     if moved.superseded:
-        said.append(f"{moved.superseded} range(s) will be delivered again")
+        effects.append(f"{moved.superseded} range(s) will be delivered again")
     if moved.restored:
-        said.append(f"{moved.restored} range(s) count as delivered again")
+        effects.append(f"{moved.restored} range(s) count as delivered again")
     if moved.skipped is not None:
-        said.append(f"{moved.skipped} will be delivered by nobody")
-    return "; ".join(said)
+        effects.append(f"{moved.skipped} is skipped and will not be delivered")
+    return "; ".join(effects)

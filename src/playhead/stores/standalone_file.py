@@ -1,9 +1,9 @@
 """The offset file of a standalone worker: `file:path`. Read and written without Java.
 
-A missing file holds no offsets, as for the worker itself. A truncated or damaged one is corrupt, never empty. A running
-worker holds the offsets in memory and rewrites the file at its next flush, so it must be down: its REST listener and the
-process table are checked; if neither gives an answer, the user has to say so. The file is replaced whole, with a copy kept
-beside it; a write that leads back to what a copy holds restores that copy byte for byte.
+A missing file holds no offsets, as for the worker. A truncated or damaged file is corrupt, never empty. A running worker holds
+the offsets in memory and rewrites the file at its next flush, so it must be down. Its REST listener and the process table are
+checked; if neither gives an answer, the user must confirm it with a flag. The file is replaced as a whole, and a copy of the old
+one is stored next to it. A write that results in the contents of a copy restores that copy byte for byte.
 """
 
 import os
@@ -27,7 +27,7 @@ from playhead.stores.entries import RawPair, decode_pairs
 FLAG = "--worker-is-down"
 MAIN_CLASS = b"org.apache.kafka.connect.cli.ConnectStandalone"
 _PROC = Path("/proc")
-TWICE = "the file holds this key twice, in equal bytes: which one the worker takes cannot be told"
+TWICE = "the file holds this key twice, in equal bytes: which one the worker uses is unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +39,20 @@ class StandaloneWorker:
 
 
 def list_standalone_workers() -> list[StandaloneWorker] | None:
-    """None where the system has no process table to read."""
+    """None if the system has no /proc."""
     if not (_PROC / "self" / "cmdline").exists():
         return None
-    return list(_worker_found())
+    return list(_find_workers())
 
 
-def _worker_found() -> Iterator[StandaloneWorker]:
+def _find_workers() -> Iterator[StandaloneWorker]:
     for folder in _PROC.iterdir():
         if not folder.name.isdigit():
             continue
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")
         except OSError:
-            continue  # it ended while we looked
+            continue  # the process ended in the meantime
         if MAIN_CLASS in words:
             yield StandaloneWorker(int(folder.name), _offset_file(folder, words[words.index(MAIN_CLASS) + 1 :]))
 
@@ -68,15 +68,15 @@ def _offset_file(folder: Path, arguments: list[bytes]) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class StandaloneFile:
-    """`listener`: where the worker of this file would answer, if its properties are known."""
+    """`listener`: the REST address of the worker of this file, if its properties are known."""
 
     path: Path
     listener: tuple[str, int] | None = None
 
     @property
     def uri(self) -> str:
-        asked = f"?listener={self.listener[0]}:{self.listener[1]}" if self.listener else ""
-        return f"file:{quote(str(self.path))}{asked}"
+        query = f"?listener={self.listener[0]}:{self.listener[1]}" if self.listener else ""
+        return f"file:{quote(str(self.path))}{query}"
 
     @property
     def capabilities(self) -> Capabilities:
@@ -86,7 +86,7 @@ class StandaloneFile:
         return self._read(owners, removed=False)
 
     def history(self, owners: Collection[str] | None = None) -> Snapshot:
-        """The file keeps no history but for the keys of positions that were removed."""
+        """The file has no history, except the keys of removed positions."""
         return self._read(owners, removed=True)
 
     def guard(self, owners: Collection[str]) -> list[Refusal]:
@@ -138,7 +138,7 @@ class StandaloneFile:
             raise Invalid(f"{self.path} cannot be read: {error.strerror}") from None
 
     def _alive(self) -> tuple[str, str, str | None] | None:
-        """What is alive, the way out, and the flag that goes over it; None: the worker is certainly down."""
+        """What runs or is unknown, a hint, and the flag that overrides it. None: the worker is certainly down."""
         workers = list_standalone_workers()
         ours = next((worker for worker in workers or () if _uses(worker, self.path)), None)
         if ours:
@@ -147,14 +147,14 @@ class StandaloneFile:
             return doubt, "stop the worker first", FLAG
         unclear = next((worker for worker in workers or () if worker.offset_file is None), None)
         if unclear:
-            what = f"a standalone worker runs (process {unclear.pid}), and whether it uses this file cannot be told"
+            what = f"a standalone worker runs (process {unclear.pid}), and whether it uses this file is unknown"
             return what, "stop it first", FLAG
         if self.listener is None or workers is None:
-            return "whether a worker uses this file cannot be told", "name its properties with --worker-config", FLAG
+            return "whether a worker uses this file is unknown", "name its properties with --worker-config", FLAG
         return None
 
     def _replace(self, entries: Sequence[FileEntry]) -> None:
-        """The old file is kept beside the new one; a copy that already holds exactly what is wanted is put back as it is."""
+        """Stores a copy of the old file next to the new one. A copy with exactly the requested entries is restored as it is."""
         wanted = encode_file(entries)
         for copy in sorted(self._copies(), reverse=True):
             try:
@@ -162,7 +162,7 @@ class StandaloneFile:
                     wanted = copy.read_bytes()
                     break
             except (CorruptFile, OSError, TypeError):
-                continue  # a damaged copy is not one to go back to
+                continue  # a damaged copy is ignored
         old = self._bytes()
         if old is not None:
             stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
@@ -174,7 +174,7 @@ class StandaloneFile:
 
 
 def _doubt_about(host: str, port: int) -> str | None:
-    """None when nothing listens there; a host that cannot be reached may well be up."""
+    """None if nothing listens there. A host that cannot be reached may still be up."""
     found = identify(host, port, 1.0)
     return (
         None
@@ -205,7 +205,7 @@ def _refusal(entries: Sequence[FileEntry], changes: Sequence[Change]) -> str | N
 
 
 def _put(entries: list[FileEntry], change: Change) -> None:
-    """In its place and under its bytes; a new one at the end. A forgotten one is dropped, which is the same to the worker."""
+    """Keeps the place and the key bytes; appends a new key. A deleted key is removed, which is the same to the worker."""
     places = _found(entries, change)
     if change.after is None:
         for place in reversed(places):
@@ -228,10 +228,10 @@ def open_uri(uri: str, _access: Access) -> StandaloneFile:
     path, _, query = uri.removeprefix("file:").partition("?")
     if path.startswith("///"):
         path = path[2:]
-    asked = parse_qs(query).get("listener")
-    if not asked:
+    listeners = parse_qs(query).get("listener")
+    if not listeners:
         return StandaloneFile(Path(unquote(path)).absolute())
-    host, _, port = asked[0].rpartition(":")
+    host, _, port = listeners[0].rpartition(":")
     if not port.isdigit():
         raise Invalid(f"{uri}: the listener must be host:port")
     return StandaloneFile(Path(unquote(path)).absolute(), (host, int(port)))

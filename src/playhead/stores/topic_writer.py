@@ -1,7 +1,7 @@
-"""Writes positions into an offsets topic as Connect itself would, one transaction per connector.
+"""Writes positions to an offsets topic as Connect does, in one transaction per connector.
 
-Made in three steps because the order is what keeps an edit from being lost or covered: `fence` (older producers of the task's
-transactional id are out from here on), then the caller reads to the end, then `write` compares and commits.
+The order of the three steps keeps an edit from being lost or overwritten. `fence` fences older producers of the task's
+transactional id. Then the caller reads to the end. Then `write` compares and commits.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ from playhead.stores import Snapshot, Stored, is_kafka_place, moved_since
 
 
 class Write(NamedTuple):
-    """`partition` None: where Java would put the key."""
+    """`partition` None: the partition that Java's partitioner chooses."""
 
     topic: str
     key: bytes
@@ -35,14 +35,14 @@ class Write(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeyPlaces:
-    """Where positions go: the workers' topic, connectors' own topics, and partitions whose end is not decided yet."""
+    """Where positions are written: the workers' topic, connectors' own topics; and partitions with an open transaction."""
 
     topic: str
     own_topics: Mapping[str, str]
     undecided: Collection[TopicPartition] = ()
 
     def hidden(self, writes: "Iterable[Write]") -> TopicPartition | None:
-        """A partition to be written whose newest records are behind an open transaction: what they hold cannot be compared."""
+        """A partition of `writes` whose newest records are hidden by an open transaction, so that they cannot be compared."""
         touched = (TopicPartition(write.topic, write.partition) for write in writes if write.partition is not None)
         return next((place for place in touched if place in self.undecided), None)
 
@@ -65,7 +65,7 @@ class TopicWriter:
         self._stack.close()
 
     def fence(self, owner: str) -> None:
-        """No right to the transactional id leaves a plain write; anything else that fails concerns this owner alone."""
+        """Without permission for the transactional id, the write is not fenced. Any other error fails this owner only."""
         first_task = transactional_id(self._group_id, owner, 0)
         try:
             producer = TransactionalProducer(self._settings, first_task, self._deadline)
@@ -77,7 +77,7 @@ class TopicWriter:
             self._producers[owner] = self._stack.enter_context(producer)
 
     def write(self, changes: Sequence[Change], entries: Sequence[Stored], places: KeyPlaces) -> Outcomes:
-        """`entries`: the latest of every key of these owners, removals included, as read after `fence`."""
+        """`entries`: the latest record of every key of these owners, with tombstones, read after `fence`."""
         done: dict[int, Outcome] = {}
         for owner in dict.fromkeys(change.owner for change in changes):
             own = [change for change in changes if change.owner == owner]
@@ -109,15 +109,15 @@ class TopicWriter:
     def _write_both(
         self, owner: str, changes: Sequence[Change], entries: Sequence[Stored], topic: str, own_topic: str
     ) -> str:
-        """Connect's own order (KAFKA-15018): an old value must not come back from the worker's topic."""
+        """Connect's order (KAFKA-15018): an old value must not be read again from the worker's topic."""
         removals = [change for change in changes if change.after is None]
         rest = [change for change in changes if change.after is not None]
         if removals:
-            self._plainly(_writes(removals, entries, topic))
+            self._write_unfenced(_writes(removals, entries, topic))
         detail = self._commit(owner, _writes(changes, entries, own_topic))
         if rest:
             try:
-                self._plainly(_writes(rest, entries, topic))
+                self._write_unfenced(_writes(rest, entries, topic))
             except PlayheadError as error:
                 copy = f"the copy in {topic} could not be written: {error.what}"
                 detail = f"{detail}; {copy}" if detail else copy
@@ -128,13 +128,13 @@ class TopicWriter:
             return ""
         producer = self._producers.get(owner)
         if producer is None:
-            self._plainly(writes)
+            self._write_unfenced(writes)
             return f"written without fencing: {self._unfenced[owner]}"
         with producer.transaction():
             _produce(producer.produce, writes)
         return ""
 
-    def _plainly(self, writes: Sequence[Write]) -> None:
+    def _write_unfenced(self, writes: Sequence[Write]) -> None:
         if writes:
             with PlainProducer(self._settings, self._deadline) as producer:
                 _produce(producer.produce, writes)
@@ -149,12 +149,12 @@ def _refusal(changes: Sequence[Change], current: Mapping[Map, Map | None], hidde
     if any(is_kafka_place(change.partition) for change in changes):
         return "a position in a Kafka topic belongs to a consumer group, not into an offsets topic"
     if hidden:
-        return f"{hidden} has an open transaction, which hides what was written since; try again later"
+        return f"{hidden} has an open transaction, which hides newer records; retry later"
     return moved_since(changes, current)
 
 
 def _current(owner: str, entries: Sequence[Stored], own_topic: str | None) -> dict[Map, Map | None]:
-    """What counts for each partition; where a connector has its own topic, that one wins over the worker's."""
+    """The offset that counts for each partition. A connector's own topic has priority over the worker's."""
     live = [entry for entry in entries if entry.position.offset is not None and entry.position.owner == owner]
     if own_topic is not None:
         in_own = {_place(entry) for entry in live if entry.where.get("topic") == own_topic}
@@ -171,7 +171,7 @@ def _writes(changes: Sequence[Change], entries: Sequence[Stored], topic: str) ->
 
 
 class _Copy(NamedTuple):
-    """One stored key of a partition: its bytes, where it lies, since when, and whether it holds a position now."""
+    """One stored key of a partition: its bytes, Kafka partition and time, and whether it holds a position now."""
 
     key: bytes
     partition: int
@@ -189,10 +189,10 @@ class _Copy(NamedTuple):
 
 
 def _writes_of(change: Change, entries: Sequence[Stored], topic: str) -> list[Write]:
-    """One record for each live key of the partition, to where it lies: whichever a worker reads, it reads the new position.
+    """One record for each live key of the partition, in its Kafka partition: the worker reads the new position from any of them.
 
-    Where no worker would find a live one, the newest that was removed comes back, else a new key is made. Bytes that get the
-    value get it in every Kafka partition, as a removal that is read last would hide it.
+    If no worker finds a live key, the newest removed key is written again, else a new key is created. A key that gets the value
+    gets it in every Kafka partition, because a tombstone that is read last would hide it.
     """
     copies = [copy for entry in entries if (copy := _copy(entry, change, topic)) is not None]
     if change.after is None:

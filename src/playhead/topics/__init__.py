@@ -1,1 +1,1 @@
-"""Topics: which there are, what is in them, who uses them, and how to make, change and delete them."""
+"""Topics: list, show, read their records, find their users, create, change and delete them."""

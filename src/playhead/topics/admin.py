@@ -1,8 +1,8 @@
-"""Plans to make, change and delete topics.
+"""Plans to create, change and delete topics.
 
 The broker checks every name, number and setting before anything happens (validate only), also for a plan that is only shown.
-Refused: fewer partitions, which Kafka cannot do. Objected to, unless forced: more partitions for topics of Kafka or Connect
-itself (a worker does not start with a config topic of two partitions), deleting those, and deleting what somebody alive uses.
+Refused: fewer partitions, which Kafka does not support. Refused unless forced: more partitions for topics of Kafka or Connect
+itself (a worker does not start with a config topic of two partitions), deleting those, and deleting topics in use.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,12 +20,12 @@ from playhead.topics.session import Session
 from playhead.topics.usage import Usage, find_users
 
 BY_BROKER = "(the broker decides)"
-_FORCE = "--force does it all the same"
+_FORCE = "--force overrides this"
 
 
 @dataclass(frozen=True, slots=True)
 class WantedTopic:
-    """What the user asks for. None: not said."""
+    """The requested topic. None: not specified."""
 
     name: str
     partitions: int | None = None
@@ -37,17 +37,17 @@ class WantedTopic:
         if not self.name:
             raise Invalid("a topic needs a name")
         if both := set(self.config) & set(self.unset):
-            raise Invalid(f"{sorted(both)[0]} cannot be set and taken back at once")
+            raise Invalid(f"{sorted(both)[0]} cannot be set and unset at once")
 
 
 def plan_create(session: Session, wanted: WantedTopic) -> TopicPlan:
-    """Empty where the topic is as wanted already; `AlreadyExists`, with the difference, where it is another."""
+    """Empty if the topic is already as wanted; `AlreadyExists`, with the difference, if it is not."""
     found = describe_topics(session.admin, [wanted.name], session.deadline)[wanted.name]
     if found is not None:
         return _existing(session, wanted, found)
     try:
         _create(session, wanted, validate_only=True)
-    except AlreadyExists:  # just now, by somebody else
+    except AlreadyExists:  # just now, by another client
         return _existing(session, wanted, get_topic(session.admin, wanted.name, session.deadline))
     except Rejected as error:
         raise _with_near_settings(session, error, [*wanted.config]) from None
@@ -73,7 +73,7 @@ def _create(session: Session, wanted: WantedTopic, *, validate_only: bool) -> No
 
 
 def _existing(session: Session, wanted: WantedTopic, found: Topic) -> TopicPlan:
-    """Only what was asked for is compared: the rest is left to whoever made the topic, and mentioned."""
+    """Compares only what was requested. Other settings are not changed, only reported."""
     settings = get_topic_settings(session.admin, wanted.name, session.deadline)
     differing = []
     if wanted.partitions is not None and wanted.partitions != len(found.partitions):
@@ -103,7 +103,7 @@ def _plan_configure(session: Session, topic: Topic, wanted: WantedTopic) -> Conf
     if not wanted.config and not wanted.unset:
         return None
     now = get_topic_settings(session.admin, topic.name, session.deadline)
-    for key in (*wanted.config, *wanted.unset):  # the broker itself lets an unknown name be taken back
+    for key in (*wanted.config, *wanted.unset):  # the broker itself accepts an unset of an unknown name
         if key not in now and not key.startswith("confluent."):
             raise Invalid(f"a topic has no setting {key!r}", near_names(key, list(now)))
     config = {key: value for key, value in wanted.config.items() if not _is_set_to(now, key, value)}
@@ -112,7 +112,9 @@ def _plan_configure(session: Session, topic: Topic, wanted: WantedTopic) -> Conf
         return None
     alter_topic_config(session.admin, topic.name, config, unset, session.deadline, validate_only=True)
     changes = [TopicChange(topic.name, key, _shown(now, key), value) for key, value in sorted(config.items())]
-    changes += [TopicChange(topic.name, key, _shown(now, key), None, "back to the broker's") for key in sorted(unset)]
+    changes += [
+        TopicChange(topic.name, key, _shown(now, key), None, "back to the broker's value") for key in sorted(unset)
+    ]
     return Configure(topic.name, topic.id, config, unset, tuple(changes))
 
 
@@ -121,7 +123,7 @@ def _is_set_to(now: TopicSettings, key: str, value: str) -> bool:
 
 
 def _shown(now: TopicSettings, key: str) -> str | None:
-    """A value that is not the topic's own says whose it is."""
+    """A value that is not the topic's own is shown with its source."""
     setting = now.get(key)
     if setting is None:
         return None
@@ -136,8 +138,8 @@ def _plan_widen(
         return None, (), ()
     if wanted < now:
         raise Refused(
-            f"{topic.name} has {now} partitions and cannot have {wanted}: Kafka removes no partition",
-            "`playhead topics shrink` will copy it into fewer, positions included; it is not there yet",
+            f"{topic.name} has {now} partitions and cannot have {wanted}: Kafka cannot remove partitions",
+            "`playhead topics shrink` will copy it into fewer, positions included; it is not implemented yet",
         )
     add_partitions(session.admin, topic.name, wanted, session.deadline, validate_only=True)
     internal = why_internal(topic.name, topics_of_connect(session.context))
@@ -150,32 +152,32 @@ def _plan_widen(
 def _warnings_of_widening(session: Session, topic: Topic, wanted: int) -> tuple[str, ...]:
     now = len(topic.partitions)
     share = moved_share(now, wanted)
-    said = [
+    found = [
         f"about {share:.0%} of the keys go to another partition from then on (murmur2 of the key modulo {wanted}, not {now}): "
         "a key's new records are not in order with its old ones"
     ]
     try:
         settings = get_topic_settings(session.admin, topic.name, session.deadline)
         if "compact" in (settings["cleanup.policy"].value or ""):
-            said.append("the topic is compacted: the old value of a key that moves stays in its old partition")
+            found.append("the topic is compacted: the old value of a key that moves stays in its old partition")
     except PlayheadError as error:
-        said.append(f"whether the topic is compacted is not known: {error.what}")
+        found.append(f"whether the topic is compacted is not known: {error.what}")
     users = find_users(session, [topic.name])
     if groups := users.by_topic[topic.name].groups:
         names = ", ".join(use.group for use in groups)
-        said.append(
-            f"what reaches a new partition before these groups see it is skipped where auto.offset.reset is latest: {names}"
+        found.append(
+            f"records written to a new partition before these groups see it are skipped if auto.offset.reset is latest: {names}"
         )
-    return (*said, *users.notes)
+    return (*found, *users.notes)
 
 
 def moved_share(now: int, wanted: int) -> float:
-    """The share of all keys whose hash leads to another partition: of lcm(n, m) remainders, n lead to the same one."""
+    """The share of all keys whose hash maps to another partition: of lcm(n, m) remainders, n map to the same one."""
     return 1 - min(now, wanted) / lcm(now, wanted)
 
 
 def plan_delete(session: Session, words: Sequence[str]) -> TopicPlan:
-    """Names and patterns. Who uses the topics is in the notes; who is alive is an objection."""
+    """Accepts names and patterns. The notes list the users of the topics. Live users are an objection."""
     names = find_topics(list_topic_names(session), words)
     topics = [topic for topic in describe_topics(session.admin, names, session.deadline).values() if topic is not None]
     if not topics:
@@ -189,7 +191,7 @@ def plan_delete(session: Session, words: Sequence[str]) -> TopicPlan:
         change = TopicChange(topic.name, "topic", before, None, "; ".join([*usage.alive, *usage.idle]))
         steps.append(Delete(topic.name, topic.id, (change,)))
         objections += _objections_to_delete(topic.name, usage)
-    warning = "what is deleted is gone: there is no undo, and no journal holds the records"
+    warning = "a delete is final: there is no undo, and no journal holds the records"
     return TopicPlan(tuple(steps), (warning, *users.notes), tuple(objections))
 
 
@@ -203,7 +205,7 @@ def _objections_to_delete(name: str, usage: Usage) -> list[Objection]:
 
 
 def _offsets_of(session: Session, topics: Sequence[Topic]) -> dict[str, int | str]:
-    """`?` where a partition has no leader to tell."""
+    """`?` if a partition has no leader."""
     spans = find_spans(session.admin, led_partitions(topics), session.deadline)
     found: dict[str, int | str] = {}
     for topic in topics:
@@ -213,7 +215,7 @@ def _offsets_of(session: Session, topics: Sequence[Topic]) -> dict[str, int | st
 
 
 def _with_near_settings(session: Session, error: Rejected, keys: Sequence[str]) -> PlayheadError:
-    """The broker names the setting it does not know; the names it does know are those of any topic."""
+    """The broker names the unknown setting. The known names are read from any topic."""
     known = list_topic_names(session)
     unknown = next((key for key in keys if error.message.endswith(f": {key}")), None)
     if unknown is None or not known:

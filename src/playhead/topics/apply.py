@@ -1,7 +1,7 @@
-"""Carries a plan out step by step, waits until the cluster shows each, and says for each what became of it.
+"""Applies a plan step by step, waits until the cluster shows each step, and reports a result for each.
 
-A topic that was made anew since the plan is left alone. A step without an answer is looked up: what the cluster shows decides,
-else its outcome is unknown.
+A step for a topic that was recreated since the plan is refused. After a step without an answer the cluster is queried: if it
+does not show the change, the outcome is unknown.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _LEAST_SECONDS = 5.0
 
 
 def apply_plan(session: Session, plan: TopicPlan, *, force: bool = False) -> TopicOutcomes:
-    """Raises `Refused`, before anything is done, where something speaks against it and it is not forced."""
+    """Raises `Refused` before anything is done, if there are objections and `force` is not set."""
     if plan.objections and not force:
         what = "\n".join(objection.what for objection in plan.objections)
         raise Refused(what, plan.objections[0].hint)
@@ -47,7 +47,7 @@ def _check_same(session: Session, step: Step) -> None:
         return
     found = describe_topics(session.admin, [step.topic], session.deadline)[step.topic]
     if found is None or found.id != step.id:
-        raise Refused(f"{step.topic} was deleted or made anew since the plan")
+        raise Refused(f"{step.topic} was deleted or recreated since the plan")
 
 
 def _act(session: Session, step: Step) -> None:
@@ -69,12 +69,12 @@ def _answer_was_lost(error: PlayheadError) -> bool:
 
 
 def _seen(session: Session, step: Step, otherwise: str) -> tuple[Result, str]:
-    """Brokers learn of a change a moment after the controller made it."""
+    """Brokers see a change a moment after the controller made it."""
     patience = Deadline(max(_LEAST_SECONDS, session.deadline.remaining()))
     try:
         patience.wait_for(_condition(session, step, patience), f"seeing the change of {step.topic}", every=0.05)
     except TimedOut:
-        return Result.UNKNOWN, f"{otherwise}; look with: playhead topics show {step.topic}"
+        return Result.UNKNOWN, f"{otherwise}; check with: playhead topics show {step.topic}"
     except PlayheadError as error:
         return Result.UNKNOWN, f"it was accepted, but could not be read back: {error.what}"
     return Result.CHANGED, ""
@@ -105,7 +105,7 @@ def _condition(session: Session, step: Step, deadline: Deadline) -> Callable[[],
 
 
 def _has_shape(session: Session, name: str, partitions: int | None, deadline: Deadline) -> bool:
-    """All partitions are there, each with a leader. The broker that is asked may know less than the controller."""
+    """True if all partitions exist, each with a leader. The queried broker may know less than the controller."""
     found = describe_topics(session.admin, [name], deadline)[name]
     if found is None or any(partition.is_offline for partition in found.partitions):
         return False

@@ -1,7 +1,7 @@
-"""Every topic in one line: partitions, replicas, how well it is, how much is in it.
+"""One row per topic: partitions, replicas, state, size.
 
-`offsets` is the sum of log end less log start. Not every offset holds a record (compaction, transaction markers), so it is never
-called a number of records. What a user may not ask, or a broker does not tell, is None and has a note.
+`offsets` is the sum of log end minus log start. Not every offset holds a record (compaction, transaction markers), so it is never
+called a number of records. What a user may not read, or a broker does not report, is None and has a note.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +22,7 @@ MIN_ISR = "min.insync.replicas"
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """`log`: what the leaders hold, so the data once. `disk`: all replicas together."""
+    """`log`: the size on the leaders, one copy of the data. `disk`: all replicas together."""
 
     log: int | None = None
     disk: int | None = None
@@ -51,7 +51,7 @@ class TopicRows:
 
 
 def list_topic_rows(session: Session, words: Sequence[str] = (), *, internal: bool = False) -> TopicRows:
-    """All topics or those meant by `words`. Kafka's own are left out unless they are named or `internal`."""
+    """All topics, or those that match `words`. Kafka's own are omitted unless they are named or `internal`."""
     known = list_topic_names(session)
     names = find_topics(known, words) if words else [name for name in known if internal or not is_kafkas(name)]
     topics, spans = _with_spans(session, names)
@@ -63,7 +63,7 @@ def list_topic_rows(session: Session, words: Sequence[str] = (), *, internal: bo
 
 
 def _with_spans(session: Session, names: Sequence[str]) -> tuple[dict[str, Topic], Mapping[TopicPartition, Span]]:
-    """A topic that is deleted while we look is left out, and fails nothing."""
+    """A topic that is deleted in the meantime is skipped, without an error."""
     while True:
         described = describe_topics(session.admin, names, session.deadline)
         topics = {name: topic for name, topic in described.items() if topic is not None}
@@ -77,7 +77,7 @@ def _with_spans(session: Session, names: Sequence[str]) -> tuple[dict[str, Topic
 
 
 def led_partitions(topics: Collection[Topic]) -> list[TopicPartition]:
-    """Only a leader tells offsets; to ask for those of a partition without one would wait until the deadline."""
+    """Only a leader reports offsets. A request for a partition without one would wait until the deadline."""
     return [TopicPartition(topic.name, p.id) for topic in topics for p in topic.partitions if not p.is_offline]
 
 
@@ -87,7 +87,7 @@ def _settings(session: Session, names: Sequence[str], notes: list[str]) -> Mappi
     except AccessDenied as error:
         notes.append(f"{MIN_ISR} is not known, so partitions below it are not marked ({error.what})")
     except PlayheadError as error:
-        notes.append(f"the settings of the topics could not be asked for: {error.what}")
+        notes.append(f"the settings of the topics are unknown: {error.what}")
     return {}
 
 
@@ -96,18 +96,18 @@ def min_isr_of(settings: TopicSettings | None) -> int | None:
     return int(setting.value) if setting is not None and setting.value else None
 
 
-def sizes_of(topics: Collection[Topic], told: Mapping[int, Sequence[Replica]] | None) -> dict[str, Sizes]:
-    """Unknown where a broker that has to tell did not."""
-    if told is None:
+def sizes_of(topics: Collection[Topic], reported: Mapping[int, Sequence[Replica]] | None) -> dict[str, Sizes]:
+    """Unknown if a broker that holds a replica did not report it."""
+    if reported is None:
         return {topic.name: Sizes() for topic in topics}
     held = {
         (broker, replica.partition): replica.size
-        for broker, replicas in told.items()
+        for broker, replicas in reported.items()
         for replica in replicas
         if not replica.is_future
     }
     moving: dict[str, int] = {}
-    for replicas in told.values():
+    for replicas in reported.values():
         for replica in replicas:
             if replica.is_future:
                 moving[replica.partition.topic] = moving.get(replica.partition.topic, 0) + replica.size
@@ -146,5 +146,5 @@ def _row(topic: Topic, settings: TopicSettings | None, spans: Mapping[TopicParti
 
 
 def replication_of(topic: Topic) -> int:
-    """Of the partition with the most; a reassignment that is under way adds some for a while."""
+    """The highest of all partitions. A running reassignment adds replicas for a while."""
     return max((len(p.replicas) for p in topic.partitions), default=0)

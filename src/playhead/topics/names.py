@@ -1,7 +1,7 @@
-"""Which topics a word means, and which topics belong to Kafka or Connect itself.
+"""Resolves words to topics, and finds the topics that belong to Kafka or Connect itself.
 
-A word is a name as it is, or a pattern like `shop-*`. Kafka's own topics start with two underscores; those of a Connect cluster
-are told by its worker file only, because any name will do for them.
+A word is an exact name, or a pattern like `shop-*`. Kafka's own topics start with two underscores. Those of a Connect cluster are
+known only from its worker file, because they may have any name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,9 +25,9 @@ def list_topic_names(session: Session) -> list[str]:
 
 
 def find_topics(known: Sequence[str], words: Sequence[str]) -> list[str]:
-    """The topics meant, each once. A name that is not there, or a pattern that matches nothing, is `NotFound`.
+    """The matching topics, each once. A name that does not exist, or a pattern without a match, is `NotFound`.
 
-    A pattern leaves Kafka's own topics out unless it starts with an underscore itself.
+    A pattern skips Kafka's own topics unless it starts with an underscore itself.
     """
     found: dict[str, None] = {}
     for word in words:
@@ -50,7 +50,7 @@ def is_kafkas(name: str) -> bool:
 
 
 def topics_of_connect(context: Context) -> dict[str, str]:
-    """Topic -> what the Connect cluster of the context's worker file keeps in it. Empty without such a file."""
+    """Topic -> what the Connect cluster of the context's worker file stores in it. Empty without such a file."""
     path = context.path("worker-config")
     if path is None:
         return {}
@@ -59,7 +59,7 @@ def topics_of_connect(context: Context) -> dict[str, str]:
 
 
 def why_internal(name: str, of_connect: Mapping[str, str]) -> str | None:
-    """What makes this topic one that people should leave alone; None for all others."""
+    """Why users should not change this topic; None for all others."""
     if is_kafkas(name):
         return "a topic of Kafka itself"
     return of_connect.get(name)

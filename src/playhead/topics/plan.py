@@ -1,7 +1,7 @@
-"""A change to topics as a value: what would be done, what to know before, what speaks against it.
+"""A plan of topic changes: steps, warnings and objections.
 
-Making, widening, configuring and deleting are each one request to the broker, which is all or nothing; a plan is a row of such
-steps, and each gets its own outcome. There is no undo: partitions cannot be removed, and deleted records are gone.
+Create, widen, configure and delete are each one atomic request to the broker. A plan is a list of such steps, and each gets its
+own outcome. There is no undo: partitions cannot be removed, and deleted records are lost.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class TopicChange:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """`partitions` or `copies` None: as the broker likes."""
+    """`partitions` or `copies` None: the broker's default."""
 
     topic: str
     partitions: int | None
@@ -63,7 +63,7 @@ Step = Create | Widen | Configure | Delete
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """Why a plan should not be carried out; `--force` overrules it."""
+    """Why a plan should not be applied; `--force` overrides it."""
 
     topic: str
     what: str

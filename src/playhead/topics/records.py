@@ -1,9 +1,9 @@
-"""The records of a topic: from where to where, which of them, and on as they arrive.
+"""Reads the records of a topic: a range, filters, and new records as they arrive.
 
-A reading ends where the topic ended when it began, unless it follows. Nothing is committed and no group is joined. Times mean
-positions, as everywhere in Kafka: from the first record of that time or later, to before the first record of the other; where
-producers set their own times, records out of order are read where they lie. The time limit of a command counts from the last
-record on: it ends a reading that hangs, not one that is long or whose reader is slow.
+A read ends at the end offsets captured at its start, unless it follows. Nothing is committed and no group is joined. A time means
+a position, as in Kafka: from the first record of that time or later, to before the first record of the other. If producers set
+their own times, records out of order are read at their offsets. The timeout of a command restarts with every record: it ends a
+read that hangs, not one that is long or whose reader is slow.
 """
 
 import heapq
@@ -32,7 +32,7 @@ Ranges = dict[int, tuple[int, int]]
 
 
 class TopicRecord(NamedTuple):
-    """`time_type`: create (the producer's) or append (the broker's); None, as `timestamp_ms`, where a record has no time."""
+    """`time_type`: create (the producer's) or append (the broker's); None, like `timestamp_ms`, if a record has no time."""
 
     partition: int
     offset: int
@@ -45,7 +45,7 @@ class TopicRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which records. `to_offset` and `to_time` are where it stops: not read any more. `last`: the newest of all that match."""
+    """Selects records. `to_offset` and `to_time` are exclusive. `last`: the newest of all that match."""
 
     topic: str
     partitions: tuple[int, ...] = ()
@@ -63,14 +63,14 @@ class Query:
     def __post_init__(self) -> None:
         for name in ("last", "limit"):
             if (number := getattr(self, name)) is not None and number < 1:
-                raise Invalid(f"{number} is no number of records: at least 1 is wanted")
+                raise Invalid(f"{number} is not a number of records: it must be at least 1")
         starts = [name for name in ("from_offset", "from_time", "last") if getattr(self, name) is not None]
         ends = [name for name in ("to_offset", "to_time") if getattr(self, name) is not None]
         for given in (starts, ends):
             if len(given) > 1:
                 raise Invalid(f"{_flag(given[0])} and {_flag(given[1])} exclude each other")
         if self.follow and ends:
-            raise Invalid(f"--follow has no end, and {_flag(ends[0])} is one", "leave one of them out")
+            raise Invalid(f"--follow has no end, but {_flag(ends[0])} sets one", "leave one of them out")
 
     @property
     def has_filter(self) -> bool:
@@ -97,7 +97,7 @@ def compile_grep(pattern: str) -> re.Pattern[str]:
 
 
 class _Patience(Deadline):
-    """A deadline that starts again whenever something has happened."""
+    """A deadline that can be restarted."""
 
     def restart(self) -> None:
         self._end = time.monotonic() + self.seconds
@@ -105,7 +105,7 @@ class _Patience(Deadline):
 
 @dataclass(frozen=True, slots=True)
 class RecordReading:
-    """What will be read: `ranges` by partition, each to before its second offset. `notes` are for the user to see first."""
+    """A planned read. `ranges`: by partition, the second offset is exclusive. `notes`: to show before the records."""
 
     session: Session
     query: Query
@@ -120,8 +120,8 @@ class RecordReading:
     def batches(self, idle: Callable[[], None] = lambda: None) -> Generator[list[TopicRecord]]:
         """Records in batches, in offset order within each partition; `last` in the order of time. Never an empty batch.
 
-        `idle` is called now and then while nothing arrives, and may end the reading by what it raises. Close what you do not
-        read to its end.
+        `idle` is called from time to time while nothing arrives, and may raise to end the read. Close the generator if you do
+        not read it to its end.
         """
         left = self.query.limit
         with closing(self._all()) as source:
@@ -160,7 +160,7 @@ class RecordReading:
         return list(filter(self.query.matches, records)) if self.query.has_filter else list(records)
 
     def _last(self, count: int) -> list[TopicRecord]:
-        """Backwards in growing steps, because nobody knows how many offsets hold a record that is wanted."""
+        """Reads backwards in growing steps, because it is unknown how many offsets hold a matching record."""
         found: dict[int, deque[TopicRecord]] = {partition: deque() for partition in self.ranges}
         edges = {partition: end for partition, (_, end) in self.ranges.items()}
         width = count
@@ -202,12 +202,12 @@ def record_of(message: RawMessage) -> TopicRecord:
 def _headers(message: RawMessage) -> tuple[tuple[str, bytes | None], ...]:
     try:
         return tuple(message.headers() or ())
-    except (SystemError, UnicodeDecodeError):  # the client library wants their names to be text, Kafka does not
+    except (SystemError, UnicodeDecodeError):  # the client library requires text as names, Kafka does not
         return ((UNREADABLE_HEADERS, None),)
 
 
 def open_reading(session: Session, query: Query) -> RecordReading:
-    """Captures the ends and finds where to begin. Nothing is read yet."""
+    """Captures the end offsets and finds the start offsets. Nothing is read yet."""
     notes: list[str] = []
     partitions = _partitions(session, query, notes)
     captured = capture(session.admin, query.topic, session.deadline, committed=query.committed, partitions=partitions)
@@ -215,11 +215,11 @@ def open_reading(session: Session, query: Query) -> RecordReading:
     hidden = sum(e.high - e.stable for e in captured.ends.values()) if query.committed else 0
     if hidden:
         notes.append(f"at most {hidden} record(s) of open transactions are not shown; --uncommitted shows them")
-    gone = [
+    truncated = [
         f"{query.topic}-{p} at {e.start}" for p, e in captured.ends.items() if e.start > (query.from_offset or e.start)
     ]
-    if gone:
-        notes.append(f"records before the start of the log are gone; it starts: {', '.join(gone)}")
+    if truncated:
+        notes.append(f"records before the start of the log were deleted; it starts: {', '.join(truncated)}")
     return RecordReading(session, query, captured, ranges, tuple(notes))
 
 
@@ -241,7 +241,7 @@ def _partitions(session: Session, query: Query, notes: list[str]) -> list[int]:
 
 
 def _ranges(session: Session, query: Query, captured: Captured) -> Ranges:
-    """A range that would end before it starts is empty. One that starts beyond the end waits there for who follows."""
+    """A range that would end before it starts is empty. With `follow`, one that starts after the end waits there."""
     begins = _found_at(session, query.from_time, captured)
     stops = _found_at(session, query.to_time, captured)
     ranges: Ranges = {}
@@ -255,7 +255,7 @@ def _ranges(session: Session, query: Query, captured: Captured) -> Ranges:
 
 
 def _found_at(session: Session, moment: datetime | None, captured: Captured) -> dict[int, int]:
-    """Partition -> its first offset of that time or later, its end where there is none. Empty where no time is asked for."""
+    """Partition -> its first offset of that time or later, its end if there is none. Empty if no time is given."""
     if moment is None:
         return {}
     places = [TopicPartition(captured.topic.name, partition) for partition in captured.ends]

@@ -1,4 +1,4 @@
-"""One connection to the cluster of a context, for everything that is asked or done about topics."""
+"""One connection to the cluster of a context, for all operations on topics."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from playhead.model import Deadline
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """`notes`: what the settings of the client have to say."""
+    """`notes`: notes about the client settings."""
 
     admin: Admin
     context: Context

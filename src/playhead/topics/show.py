@@ -1,4 +1,4 @@
-"""One topic in full. Each part that cannot be told becomes a note; the rest is shown all the same."""
+"""One topic with all details. A part that is unknown becomes a note; the rest is still shown."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Times = tuple[datetime | None, datetime | None]
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """`begin`: the first offset that is there. `end`: the next one to be written. Both None without a leader."""
+    """`begin`: the first existing offset. `end`: the next one to be written. Both None without a leader."""
 
     partition: int
     leader: int | None
@@ -36,7 +36,7 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True)
 class ShownTopic:
-    """`settings`: those that differ from Kafka's default. What is None is not known; `notes` say why."""
+    """`settings`: those that differ from Kafka's default. What is None is unknown; `notes` say why."""
 
     name: str
     id: str
@@ -55,15 +55,15 @@ class ShownTopic:
     notes: tuple[str, ...] = ()
 
 
-class _Asking:
-    """Asks for one part after the other and keeps the reasons why some were not answered."""
+class _Parts:
+    """Reads one part after the other and collects the reasons for missing ones."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
 
-    def part(self, ask: Callable[[], T], otherwise: T, what: str) -> T:
+    def part(self, read: Callable[[], T], otherwise: T, what: str) -> T:
         try:
-            return ask()
+            return read()
         except PlayheadError as error:
             self.notes.append(f"{what}: {error.what}")
             return otherwise
@@ -72,18 +72,18 @@ class _Asking:
 def show_topic(session: Session, name: str) -> ShownTopic:
     admin, deadline = session.admin, session.deadline
     topic = get_topic(admin, name, deadline)
-    asking = _Asking()
-    settings: TopicSettings | None = asking.part(
+    parts = _Parts()
+    settings: TopicSettings | None = parts.part(
         lambda: get_topic_settings(admin, name, deadline), None, "its settings are not known"
     )
-    spans: Mapping[TopicPartition, Span] = asking.part(
+    spans: Mapping[TopicPartition, Span] = parts.part(
         lambda: find_spans(admin, led_partitions([topic]), deadline), {}, "its offsets are not known"
     )
     unknown: Times = (None, None)
-    times = asking.part(lambda: _times(session, spans), unknown, "the times of its records are not known")
+    times = parts.part(lambda: _times(session, spans), unknown, "the times of its records are not known")
     sizes = sizes_of([topic], list_replicas(admin, deadline, [name]))[name]
     users = find_users(session, [name])
-    is_whole = len(spans) == len(topic.partitions)
+    is_complete = len(spans) == len(topic.partitions)
     return ShownTopic(
         name,
         topic.id,
@@ -92,13 +92,13 @@ def show_topic(session: Session, name: str) -> ShownTopic:
         replication_of(topic),
         _rows(topic, spans, min_isr_of(settings)),
         None if settings is None else tuple(settings[key] for key in sorted(settings) if not settings[key].is_default),
-        sum(span.end - span.start for span in spans.values()) if is_whole else None,
+        sum(span.end - span.start for span in spans.values()) if is_complete else None,
         sizes.log,
         sizes.disk,
         *times,
         users.by_topic[name].groups,
         users.by_topic[name].connectors,
-        (*asking.notes, *users.notes),
+        (*parts.notes, *users.notes),
     )
 
 
@@ -113,7 +113,7 @@ def _rows(topic: Topic, spans: Mapping[TopicPartition, Span], min_isr: int | Non
 
 
 def _times(session: Session, spans: Mapping[TopicPartition, Span]) -> Times:
-    """The oldest time of those records that are first in their partitions, and the largest time of all."""
+    """The oldest time of the first records of all partitions, and the newest time of all records."""
     begins = {place: span.start for place, span in spans.items() if span.start < span.end}
     newest = find_newest_times(session.admin, list(begins), session.deadline)
     first = find_times_at(session.admin, begins, session.deadline)
@@ -124,7 +124,7 @@ def _times(session: Session, spans: Mapping[TopicPartition, Span]) -> Times:
 
 
 def to_time(timestamp_ms: int | None) -> datetime | None:
-    """None also for a time that no calendar has: a producer may send any number."""
+    """None also for a time outside the calendar: a producer may send any number."""
     if timestamp_ms is None:
         return None
     try:

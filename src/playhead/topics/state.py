@@ -1,7 +1,7 @@
-"""How well a topic is: partitions without a leader, below `min.insync.replicas`, or with replicas that lag behind.
+"""The state of a topic: partitions without a leader, below `min.insync.replicas`, or with replicas out of sync.
 
-A partition below its minimum takes no record of a producer that wants all acknowledgements, and so nothing of Connect. That is
-also so where a topic has fewer replicas than the minimum asks for, though nothing has failed.
+A partition below its minimum rejects records of producers with acks=all, so also those of Connect. The same applies if a topic
+has fewer replicas than the minimum, even if nothing has failed.
 """
 
 from collections.abc import Iterable
@@ -12,14 +12,14 @@ from playhead.kafka.topics import Partition
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """How many partitions are in each state; one partition may count in several. `under_min_isr` None: not known."""
+    """How many partitions are in each state; one partition may count in several. `under_min_isr` None: unknown."""
 
     offline: int = 0
     under_min_isr: int | None = 0
     under_replicated: int = 0
 
     def __str__(self) -> str:
-        said = [
+        parts = [
             f"{count} {what}"
             for count, what in (
                 (self.offline, "offline"),
@@ -28,7 +28,7 @@ class TopicState:
             )
             if count
         ]
-        return ", ".join(said) or "ok"
+        return ", ".join(parts) or "ok"
 
 
 def state_of_topic(partitions: Iterable[Partition], min_isr: int | None) -> TopicState:
@@ -41,14 +41,14 @@ def state_of_topic(partitions: Iterable[Partition], min_isr: int | None) -> Topi
 
 
 def state_of_partition(partition: Partition, min_isr: int | None) -> str:
-    said = []
+    parts = []
     if partition.is_offline:
-        said.append("offline")
+        parts.append("offline")
     if min_isr is not None and is_under_min_isr(partition, min_isr):
-        said.append("under min ISR")
+        parts.append("under min ISR")
     if partition.is_under_replicated:
-        said.append("under-replicated")
-    return ", ".join(said) or "ok"
+        parts.append("under-replicated")
+    return ", ".join(parts) or "ok"
 
 
 def is_under_min_isr(partition: Partition, min_isr: int) -> bool:

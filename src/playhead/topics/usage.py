@@ -1,7 +1,7 @@
-"""Who uses topics: groups with commits or live members, connectors by their config and by what the worker saw them touch.
+"""The users of topics: groups with commits or live members, connectors by their config and by the worker's records.
 
-Kafka does not know who writes to a topic, nor who reads it without a group; share and streams groups keep their positions
-elsewhere. So "nobody" means: nobody who can be seen. What cannot be asked is a note, never "nobody".
+Kafka does not know who writes to a topic, nor who reads it without a group. Share and streams groups keep their positions
+elsewhere. So "no users" means: no visible users. What cannot be queried becomes a note, never "no users".
 """
 
 import re
@@ -32,7 +32,7 @@ class GroupUse:
 
     @property
     def is_alive(self) -> bool:
-        """While a group rebalances nobody holds anything, so its commits must do."""
+        """During a rebalance no member holds a partition, so the commits decide."""
         return self.reading > 0 or (self.members > 0 and self.state not in (*IDLE, "stable") and self.committed > 0)
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class GroupUse:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorUse:
-    """`how`: reads, writes or reads (by what the worker saw), dead letter queue, its offsets topic."""
+    """`how`: reads it or writes to it (by config or the worker's records), dead letter queue, its offsets topic."""
 
     connector: str
     type: str
@@ -50,7 +50,7 @@ class ConnectorUse:
 
     @property
     def is_alive(self) -> bool:
-        """A paused connector keeps its tasks and goes on when it is resumed; only a stopped one has let go."""
+        """A paused connector keeps its tasks and continues when it is resumed. Only a stopped one has no tasks."""
         return self.state != "stopped"
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ class ConnectorUse:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """`groups` or `connectors` None: nobody could tell. `internal`: whose own topic this is."""
+    """`groups` or `connectors` None: unknown. `internal`: what this topic is, if it belongs to Kafka or Connect."""
 
     groups: tuple[GroupUse, ...] | None = ()
     connectors: tuple[ConnectorUse, ...] | None = ()
@@ -78,7 +78,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Users:
-    """`notes`: what could not be asked, in sentences."""
+    """`notes`: what could not be queried, in sentences."""
 
     by_topic: Mapping[str, Usage]
     notes: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ def find_users(session: Session, topics: Collection[str]) -> Users:
 
 
 def _half(deadline: Deadline) -> Deadline:
-    """A broker or worker that is away must not take the time of all other questions."""
+    """An unavailable broker or worker must not use up the time of all other requests."""
     return deadline.within(deadline.remaining() / 2)
 
 
@@ -118,10 +118,10 @@ def _groups(session: Session, topics: Collection[str], notes: list[str]) -> dict
         committed = list_committed_of(admin, names, deadline)
         others = [group for group in list_other_groups(admin, deadline) if group.type != "connect"]
     except PlayheadError as error:
-        notes.append(f"which groups use it could not be asked: {error.what}")
+        notes.append(f"which groups use it is unknown: {error.what}")
         return None
     if others:
-        notes.append(f"{len(others)} share or streams group(s) are not looked into")
+        notes.append(f"{len(others)} share or streams group(s) are not checked")
     return {topic: _of_topic(topic, described, committed) for topic in topics}
 
 
@@ -139,7 +139,7 @@ def _of_topic(topic: str, described: Mapping[str, Group], committed: Mapping[str
 
 
 def _connectors(session: Session, topics: Collection[str], notes: list[str]) -> dict[str, list[ConnectorUse]] | None:
-    """None also where no Connect is known: then nothing is said about connectors."""
+    """None also without a Connect URL: then connectors are not mentioned."""
     if not session.context.connect_urls:
         return None
     try:
@@ -147,13 +147,13 @@ def _connectors(session: Session, topics: Collection[str], notes: list[str]) -> 
             found = _expanded(rest)
             touched = _touched(rest, list(found), notes)
     except PlayheadError as error:
-        notes.append(f"which connectors use it could not be asked: {error.what}")
+        notes.append(f"which connectors use it is unknown: {error.what}")
         return None
     return {topic: _users_of(topic, found, touched, notes) for topic in topics}
 
 
 def _expanded(rest: Rest) -> dict[str, Expanded]:
-    """With those that have no status yet, which the one call for all leaves out."""
+    """Includes connectors without a status yet, which the expanded list omits."""
     found = rest.expand_connectors()
     for name in set(rest.list_connectors()) - set(found):
         found[name] = Expanded(rest.get_connector(name), rest.find_status(name))
@@ -166,8 +166,8 @@ def _touched(rest: Rest, names: Sequence[str], notes: list[str]) -> dict[str, fr
         try:
             found[name] = frozenset(rest.get_active_topics(name))
         except PlayheadError as error:
-            notes.append(f"which topics {name} has touched could not be asked: {error.what}")
-            break  # tracking is switched off, or the worker is away: the next would not be told either
+            notes.append(f"which topics {name} has used is unknown: {error.what}")
+            break  # tracking is disabled, or the worker is unavailable: the next request would fail too
     return found
 
 
@@ -197,6 +197,6 @@ def _by_config(name: str, topic: str, config: Mapping[str, str | None], notes: l
                 return "reads it"
         except re.error:
             notes.append(
-                f"whether topics.regex of {name} means this topic cannot be told: it is a pattern of Java's own"
+                f"whether topics.regex of {name} matches this topic is unknown: the pattern uses Java's own syntax"
             )
     return next((what for key, what in _NAMED_BY.items() if config.get(key) == topic), None)

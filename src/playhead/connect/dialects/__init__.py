@@ -1,7 +1,7 @@
-"""What Playhead knows about the offset maps of real connectors, one small file per family.
+"""The offset maps of known connectors, one small file per family.
 
-`find_dialect` finds the right one by the class of the connector, written in any way Connect accepts, or, where no class is known,
-by maps that can only be that connector's. A connector without a dialect is still editable, with `PLAIN`.
+`find_dialect` selects a dialect by the connector class, in any spelling that Connect accepts. If the class is unknown, it selects
+by maps that only one connector writes. A connector without a dialect can still be edited, with `PLAIN`.
 """
 
 from playhead.connect.dialects.base import Completed, Dialect, Field, Problem, ValueKind, parse_literal
@@ -47,23 +47,23 @@ DIALECTS: tuple[Dialect, ...] = (
 )
 
 
-# Any flat map is fine: nothing is known that could be wrong with it.
+# Accepts any flat map: no rules are known for it.
 PLAIN = Dialect(
     name="a connector without a dialect",
     classes=(),
     shapes=(),
     fields=(),
-    start_over="Forget the position: most connectors then read everything again. What this one does is not known here.",
-    skip_one="What this connector's offsets mean is not known here; its documentation may say.",
+    start_over="Delete the position: most connectors then read everything again. The behaviour of this one is unknown.",
+    skip_one="The meaning of this connector's offsets is unknown; see its documentation.",
 )
 
 
 def find_dialect(
     connector_class: str | None, partition: Map | None = None, offset: Map | None = None
 ) -> Dialect | None:
-    """By class; without one, by the maps as they are stored now (not as they shall be: a mistake there would hide the dialect).
+    """By class; without one, by the maps as stored now (not the new ones: a mistake there would hide the dialect).
 
-    The position of a sink looks the same for every class, so its form alone tells it.
+    The position of a sink has the same form for every class, so the form identifies it.
     """
     known = _BY_CLASS.get(connector_class.strip()) if connector_class else None
     if known is not None or partition is None:
@@ -76,7 +76,7 @@ def find_dialect(
 
 
 def _aliases(full: str) -> set[str]:
-    """Connect also takes the class without its package, and that without the word Connector at its end."""
+    """Connect also accepts the class without its package, and that without the suffix Connector."""
     simple = full.rpartition(".")[2]
     return {full, simple, simple.removesuffix("Connector")}
 

@@ -1,10 +1,10 @@
-"""What a dialect is: the offset maps of one connector, as a table of fields and a few rules.
+"""A dialect: the offset maps of one connector, as a table of fields and a few rules.
 
 Most connectors accept any flat map through Connect's REST interface and fail later, in the task, with a ClassCastException: they
-cast hard, so `5.0` or `"5"` where a Long is wanted is fatal. A dialect says so before the write. An unknown field is a warning,
-because the next version of the connector may know it.
+cast strictly, so `5.0` or `"5"` in place of a Long is fatal. A dialect reports that before the write. An unknown field is a
+warning, because the next version of the connector may know it.
 
-Adding a connector is one small file with one `Dialect`, and one line in the registry of this package.
+A new connector needs one small file with one `Dialect`, and one line in the registry of this package.
 """
 
 import json
@@ -31,7 +31,7 @@ class ValueKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a map. `only`: the one value there is. `prefix`: a family of names. `lenient`: the connector converts."""
+    """One field of a map. `only`: the only allowed value. `prefix`: a family of names. `lenient`: the connector converts."""
 
     name: str
     kind: ValueKind = ValueKind.TEXT
@@ -45,7 +45,7 @@ class Field:
 
 
 class Problem(NamedTuple):
-    """`path` is where in the pair of maps, e.g. `$.offset.position`. Fatal: the connector would fail, or never find it."""
+    """`path`: the place in the pair of maps, e.g. `$.offset.position`. Fatal: the connector would fail, or never find it."""
 
     path: str
     what: str
@@ -56,7 +56,7 @@ class Problem(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """An offset ready to be written, and what was changed beside the fields asked for, as sentences."""
+    """An offset to write, and notes on changes to other fields than the requested ones."""
 
     offset: Map
     notes: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Completed(NamedTuple):
 class Dialect:
     """`shapes` are the forms of a partition, each with its fields in the order in which the connector writes them.
 
-    `marks` are fields of the offset that no other connector has: one of them beside a known form of partition tells this one.
+    `marks` are fields of the offset that no other connector has: one of them with a known form of partition identifies it.
     """
 
     name: str
@@ -78,20 +78,20 @@ class Dialect:
     marks: tuple[str, ...] = ()
 
     def matches(self, partition: Map, offset: Map | None) -> bool:
-        """True when these maps can only be this connector's. Used when its class is not known."""
+        """True when only this connector writes such maps. Used when its class is unknown."""
         return self.field_order(partition) is not None and any(name in (offset or ()) for name in self.marks)
 
     def field_order(self, partition_fields: Iterable[str]) -> tuple[str, ...] | None:
-        """The names in the order of the connector's own key bytes; None when this is no partition of this connector."""
-        asked = set(partition_fields)
+        """The names in the order of the connector's own key bytes; None if this is not a partition of this connector."""
+        given_names = set(partition_fields)
         for shape in self.shapes:
             order = tuple(field.name for field in shape)
-            if asked == set(order):
+            if given_names == set(order):
                 return order
         return None
 
     def check(self, partition: Map, offset: Map | None) -> list[Problem]:
-        """What is wrong with this pair. Connect accepts a tombstone for anything, and so do we."""
+        """The problems of this pair. Connect accepts a tombstone for anything, and so does Playhead."""
         if offset is None or not self.fields:
             return []
         shape = self.shape_of(partition)
@@ -99,13 +99,13 @@ class Dialect:
         return [*wrong, *_fields(offset, self.fields, "$.offset"), *self.rules(offset)]
 
     def rules(self, offset: Map) -> list[Problem]:
-        """What the table of fields cannot say."""
+        """Checks beyond the table of fields."""
         if any(field.required for field in self.fields) or any(value is not None for value in offset.values()):
             return []
-        return [Problem("$.offset", "says nothing: the connector starts over", False)]
+        return [Problem("$.offset", "is empty: the connector starts over", False)]
 
     def shape_of(self, partition: Map) -> tuple[Field, ...] | None:
-        """The fullest form all of whose fields this partition has."""
+        """The largest form whose fields are all in this partition."""
         fitting = [shape for shape in self.shapes if all(field.name in partition for field in shape)]
         return max(fitting, key=len, default=None)
 
@@ -119,7 +119,7 @@ class Dialect:
         )
 
     def parse_field(self, name: str, text: str) -> Scalar:
-        """The value of what somebody typed as `name=text`."""
+        """The value of a `name=text` argument."""
         field = find_field(self.fields, name)
         if text == "null":
             return None
@@ -134,15 +134,15 @@ class Dialect:
         raise Invalid(f"{name}: {text!r} is not a whole number")
 
     def parse_fields(self, texts: Mapping[str, str], current: Map | None) -> Completed:
-        """What `offsets set` does: the texts as values, merged into what is stored."""
+        """For `offsets set`: parses the texts and merges them into the stored offset."""
         return self.completed(current, {name: self.parse_field(name, text) for name, text in texts.items()})
 
     def completed(self, current: Map | None, fields: Mapping[str, Scalar]) -> Completed:
-        """`fields` merged into `current`, and what depends on them kept consistent."""
+        """`fields` merged into `current`. Dependent fields are kept consistent."""
         return Completed(merged(current, fields))
 
     def readable(self, partition: Map, offset: Map | None) -> str:
-        """One line for people."""
+        """One line for display."""
         what = "nothing stored, starts over" if offset is None else self.offset_in_words(offset) or "an empty position"
         return _one_line(f"{self.title(partition)}: {what}")
 
@@ -159,11 +159,11 @@ class Dialect:
         return field.notation.show(number)
 
     def compare(self, a: Map, b: Map) -> int | None:
-        """-1, 0 or 1 as `a` lies before, at or after `b`; None when that cannot be told."""
+        """-1, 0 or 1 if `a` is before, at or after `b`; None if that is unknown."""
         return 0 if a == b else None
 
     def also_forget(self, partition: Map, others: Iterable[Map]) -> list[Map]:  # noqa: ARG002
-        """Which of the other stored partitions would bring the position back if only this one were forgotten."""
+        """The other stored partitions that would restore the position if only this one were deleted."""
         return []
 
     def renamed(self, partition: Map, mapping: Mapping[str, str]) -> Map:
@@ -174,7 +174,7 @@ class Dialect:
 
 
 def hashed(*fields: Field) -> tuple[Field, ...]:
-    """A partition that the connector keeps in a Java HashMap: its fields in the order in which that gives them out."""
+    """A partition that the connector keeps in a Java HashMap: its fields in the iteration order of that map."""
     by_name = {field.name: field for field in fields}
     return tuple(by_name[name] for name in hash_map_order(by_name))
 
@@ -197,10 +197,10 @@ def find_field(fields: Sequence[Field], name: str) -> Field | None:
 
 
 def parse_literal(text: str) -> Scalar:
-    """JSON if it is a scalar of JSON, else the text itself. What is nested is refused: Connect would refuse it, too."""
+    """A JSON scalar, else the text itself. A nested value is refused, as in Connect."""
     value: Scalar | list[object] | dict[str, object] = _parsed(text)
     if isinstance(value, list | dict):
-        raise Invalid(f"{text}: a nested value is not allowed; Connect takes only flat ones", "a text stands in quotes")
+        raise Invalid(f"{text}: a nested value is not allowed; Connect accepts only flat ones", "put text in quotes")
     return value
 
 
@@ -235,7 +235,7 @@ def _names(fields: Iterable[str]) -> str:
 
 def _fields(given: Map, fields: Sequence[Field], path: str) -> list[Problem]:
     problems = [
-        Problem(f"{path}.{needed.name}", "is needed and not given", True)
+        Problem(f"{path}.{needed.name}", "is required, but missing", True)
         for needed in fields
         if needed.required and given.get(needed.name) is None
     ]
@@ -247,7 +247,7 @@ def _fields(given: Map, fields: Sequence[Field], path: str) -> list[Problem]:
             problems.append(
                 Problem(
                     f"{path}.{name}",
-                    "is not a field this connector is known to use" + (f"; {near}" if near else ""),
+                    "is not a known field of this connector" + (f"; {near}" if near else ""),
                     False,
                 )
             )
@@ -276,7 +276,7 @@ def _value(field: Field, value: Scalar, path: str) -> list[Problem]:
             return [Problem(path, f"is {shown}; the connector writes {field.kind} itself", False)]
         return [Problem(path, f"must be {field.kind}, not {shown}: the task would fail on it", True)]
     if field.only is not None and value != field.only:
-        return [Problem(path, f'must be "{field.only}", the only value there is, not {json.dumps(value)}', True)]
+        return [Problem(path, f'must be "{field.only}", the only allowed value, not {json.dumps(value)}', True)]
     if isinstance(value, int) and not field.low <= value <= field.high:
         bound = f"below {field.low}" if value < field.low else f"above {field.high}"
         return [Problem(path, f"{value} is {bound}", True)]

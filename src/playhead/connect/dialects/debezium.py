@@ -1,8 +1,8 @@
-"""What all Debezium connectors share, and those of them whose offsets need no more than a table.
+"""Common rules of all Debezium connectors, and the connectors that need only a table of fields.
 
 No Debezium connector checks an offset before it is stored: Connect accepts anything and the task fails at its next start. The
-markers of a running snapshot are the same everywhere. Forgetting an offset touches neither the replication slot nor the schema
-history topic nor the capture tables of the database; every `start_over` says what is left.
+markers of a running snapshot are the same for all. Deleting an offset changes neither the replication slot nor the schema
+history topic nor the capture tables of the database. Every `start_over` says what is left.
 """
 
 import json
@@ -38,8 +38,8 @@ COMMON = (
     Field("incremental_snapshot_correlation_id"),
 )
 HISTORY = (
-    "Forget the offset: a new snapshot is taken, if snapshot.mode allows one. The schema history topic stays as it is; "
-    "empty it or name another one if the tables changed meanwhile."
+    "Delete the offset: a new snapshot is taken, if snapshot.mode allows one. The schema history topic is not changed; "
+    "empty it or name another one if the tables have changed since."
 )
 _SNAPSHOTS = ("INITIAL", "BLOCKING", "INCREMENTAL")
 _LSN = re.compile(r"NULL|[0-9A-Fa-f]{8}:[0-9A-Fa-f]{8}:[0-9A-Fa-f]{4}", re.ASCII)
@@ -53,7 +53,7 @@ class Debezium(Dialect):
 
 
 def snapshot_rules(offset: Map) -> list[Problem]:
-    """Newer connectors write the kind of snapshot, older ones true; anything else stops the task at its start."""
+    """Newer connectors write the kind of snapshot, older ones true; any other value makes the task fail at its start."""
     kind, path = offset.get("snapshot"), "$.offset.snapshot"
     if kind is None:
         return []
@@ -63,18 +63,18 @@ def snapshot_rules(offset: Map) -> list[Problem]:
         what = f"must be one of {', '.join(_SNAPSHOTS)}, not {json.dumps(kind)}: the task would fail on it"
         return [Problem(path, what, True)]
     if kind != "INCREMENTAL" and offset.get("snapshot_completed") not in (True, "true"):
-        return [Problem(path, "a snapshot was under way: the connector takes it again when it starts", False)]
+        return [Problem(path, "a snapshot was running: the connector takes it again when it starts", False)]
     return []
 
 
 @dataclass(frozen=True)
 class LogSequence(Debezium):
-    """SQL Server and its relatives: log sequence numbers as text, one of the transaction and one of the change in it."""
+    """SQL Server, Db2 and Informix: log sequence numbers as text, one of the transaction and one of the change in it."""
 
     strict: bool = False
 
     def matches(self, partition: Map, offset: Map | None) -> bool:
-        """Under `server` alone it could be Db2's as well as that of SQL Server before version 2."""
+        """A partition with only `server` may be of Db2 or of SQL Server before version 2."""
         return set(partition) != {"server"} and super().matches(partition, offset)
 
     def rules(self, offset: Map) -> list[Problem]:
@@ -82,19 +82,19 @@ class LogSequence(Debezium):
         for name in ("commit_lsn", "change_lsn"):
             value = offset.get(name)
             if self.strict and isinstance(value, str) and not _LSN.fullmatch(value):
-                what = f'must look like 00000025:00000448:0003 or be the word NULL, not "{value}"'
+                what = f'must look like 00000025:00000448:0003 or be NULL, not "{value}"'
                 problems.append(Problem(f"$.offset.{name}", what, True))
         return problems
 
     def completed(self, current: Map | None, fields: Mapping[str, Scalar]) -> Completed:
-        """The change and its number belong to the transaction: another transaction, another place in it."""
+        """The change and its number belong to the transaction. A new transaction resets them."""
         after = merged(current, fields)
         if "commit_lsn" not in fields or "change_lsn" in fields or stored(current, "commit_lsn") == after["commit_lsn"]:
             return Completed(after)
         reset: dict[str, Scalar] = {"change_lsn": "NULL"}
         if "event_serial_no" in (current or ()) and "event_serial_no" not in fields:
             reset["event_serial_no"] = 0
-        note = f"{' and '.join(reset)} set back: they belonged to the former transaction, this one is read from its beginning"
+        note = f"{' and '.join(reset)} reset: they belonged to the previous transaction, the new one is read from its beginning"
         return Completed(merged(after, reset), (note,))
 
     def compare(self, a: Map, b: Map) -> int | None:
@@ -115,12 +115,12 @@ class MongoCdc(Debezium):
         after = merged(current, fields)
         moved = [name for name in ("sec", "ord") if name in fields]
         if moved and "resume_token" not in fields and after.get("resume_token") is not None:
-            note = f"{' and '.join(moved)} will not move the connector: resume_token is there, and it decides"
+            note = f"{' and '.join(moved)} will not move the connector: resume_token is set, and it decides"
             return Completed(after, (note,))
         return Completed(after)
 
     def compare(self, a: Map, b: Map) -> int | None:
-        """A resume token cannot be compared from outside the server; without one, time and number in it can."""
+        """Resume tokens cannot be compared outside the server. Without one, the time and the number in it can."""
         if a == b:
             return 0
         if "resume_token" in a or "resume_token" in b:
@@ -161,7 +161,7 @@ def _moment(offset: Map) -> int | None:
 
 
 _COMMIT, _CHANGE = Field("commit_lsn"), Field("change_lsn")
-_NEXT_LSN = "Set commit_lsn to that of the next transaction; change_lsn and event_serial_no are set back with it."
+_NEXT_LSN = "Set commit_lsn to that of the next transaction; change_lsn and event_serial_no are reset with it."
 SQL_SERVER = LogSequence(
     name="Debezium SQL Server",
     classes=("io.debezium.connector.sqlserver.SqlServerConnector",),
@@ -208,7 +208,7 @@ MONGODB = MongoCdc(
         Field("stxnid"),
         *COMMON,
     ),
-    start_over="Forget the offset: a new snapshot is taken, if snapshot.mode allows one, and a new change stream is opened.",
+    start_over="Delete the offset: a new snapshot is taken, if snapshot.mode allows one, and a new change stream is opened.",
     skip_one="Set resume_token to a later token of the same change stream; sec and ord alone do not move it.",
     marks=("resume_token", "sec"),
 )
@@ -217,7 +217,7 @@ VITESS = Vitess(
     classes=("io.debezium.connector.vitess.VitessConnector",),
     shapes=((SERVER,), hashed(SERVER, Field("task_key", required=True))),
     fields=(Field("vgtid", required=True), *COMMON),
-    start_over="Forget the offset: the connector begins as snapshot.mode says, with a copy or at the current position.",
+    start_over="Delete the offset: snapshot.mode decides whether the connector starts with a copy or at the current position.",
     skip_one="Set vgtid to a newer one of the same keyspace and shards.",
     marks=("vgtid",),
 )
@@ -226,8 +226,8 @@ SPANNER = Spanner(
     classes=("io.debezium.connector.spanner.SpannerConnector",),
     shapes=((Field("partitionToken", required=True),),),
     fields=(Field("offset"), Field("startTime"), Field("queryStartedAt"), *COMMON),
-    start_over="Use a new connector name or a new change stream: partition tokens change over time and cannot be begun again.",
-    skip_one="Not by hand: the partitions of a change stream depend on each other.",
+    start_over="Use a new connector name or a new change stream: partition tokens change over time and cannot be restarted.",
+    skip_one="Not possible by hand: the partitions of a change stream depend on each other.",
     marks=("startTime", "queryStartedAt"),
 )
 OTHERS = (SQL_SERVER, DB2, INFORMIX, MONGODB, VITESS, SPANNER)

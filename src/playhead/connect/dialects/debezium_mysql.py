@@ -1,7 +1,7 @@
-"""Debezium's MySQL and MariaDB connectors: a place in the binary log, and with GTIDs the set of transactions done.
+"""Debezium's MySQL and MariaDB connectors: a position in the binary log, and with GTIDs the set of executed transactions.
 
-Where the server uses GTIDs, `gtids` decides and `file` and `pos` are only kept beside it. `event` and `row` count what to skip
-after `pos` inside an open transaction; at any other place they are wrong, so moving drops them.
+If the server uses GTIDs, `gtids` decides, and `file` and `pos` are only stored with it. `event` and `row` count what to skip
+after `pos` inside an open transaction. At any other position they are wrong, so a move removes them.
 """
 
 import re
@@ -39,13 +39,13 @@ class Binlog(Debezium):
         if "file" in fields and "pos" not in fields and stored(current, "file") != fields["file"]:
             moved["pos"] = _FIRST_EVENT
             notes.append(f"pos becomes {_FIRST_EVENT}, the first event of {fields['file']}")
-        gone = [name for name in _INSIDE if name in after and name not in fields]
-        if gone:
-            notes.append(f"{' and '.join(gone)} dropped: they count what to skip at the former place")
+        dropped = [name for name in _INSIDE if name in after and name not in fields]
+        if dropped:
+            notes.append(f"{' and '.join(dropped)} removed: they count what to skip at the previous position")
         if after.get("gtids") is not None:
-            stays = "gtids is set" if "gtids" in fields else "gtids stays as it is"
-            notes.append(f"{stays}, and where the server uses GTIDs it decides, not file and pos")
-        return Completed(merged(after, moved, drop=gone), tuple(notes))
+            gtids_note = "gtids is set" if "gtids" in fields else "gtids is not changed"
+            notes.append(f"{gtids_note}, and if the server uses GTIDs it decides, not file and pos")
+        return Completed(merged(after, moved, drop=dropped), tuple(notes))
 
     def offset_in_words(self, offset: Map) -> str:
         shown = [f"{offset['file']}:{offset.get('pos', 0)}"] if "file" in offset else []
@@ -89,7 +89,7 @@ def parse_gtids(text: str) -> Gtids | None:
             if match:
                 found.setdefault(name, []).append((int(match[1]), int(match[2] or match[1])))
             else:
-                name = f"{source.lower()}:{interval.lower()}"  # a tag, as MySQL knows them from 8.3 on
+                name = f"{source.lower()}:{interval.lower()}"  # a tag, which MySQL supports since 8.3
     return {name: _joined(spans) for name, spans in found.items()}
 
 
@@ -144,8 +144,8 @@ MYSQL = Binlog(
     ),
     start_over=HISTORY + " The binary log of the server is not touched.",
     skip_one=(
-        "Set pos to the beginning of the next event (SHOW BINLOG EVENTS tells it); with GTIDs add the transaction to gtids "
-        "instead. event and row are dropped, because they count inside the former transaction."
+        "Set pos to the beginning of the next event (see SHOW BINLOG EVENTS); with GTIDs add the transaction to gtids "
+        "instead. event and row are removed, because they count inside the previous transaction."
     ),
     marks=("file", "gtids"),
 )

@@ -1,7 +1,7 @@
 """Debezium's Oracle connector: system change numbers as text, because they outgrow 64 bits.
 
-With LogMiner, mining goes on after `scn`, and a transaction whose commit is not after `commit_scn` of its redo thread is left out
-as done. So going back needs a lower `commit_scn` too, or nothing comes again. With XStream the place is `lcr_position`.
+With LogMiner, mining continues after `scn`. A transaction whose commit is not after `commit_scn` of its redo thread is skipped as
+done. So a rewind needs a lower `commit_scn` too, or nothing is read again. With XStream the position is `lcr_position`.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Oracle(Debezium):
         problems += _scn_rules("commit_scn", offset.get("commit_scn"), entries=True)
         scn, commits = as_int(offset.get("scn")), parse_commit_scn(offset.get("commit_scn"))
         if scn is not None and commits and scn > min(commits.values()):
-            what = f"lies after commit_scn {min(commits.values())}: what was committed between the two is not read"
+            what = f"is after commit_scn {min(commits.values())}: what was committed between the two is not read"
             problems.append(Problem("$.offset.scn", what, False))
         return problems
 
@@ -40,11 +40,11 @@ class Oracle(Debezium):
             threads = sorted(parse_commit_scn(after.get("commit_scn")) or {})
             if threads:
                 moved["commit_scn"] = ",".join(f"{scn}:{thread}:" for thread in threads)
-                notes.append("commit_scn follows scn: transactions up to it would be left out as done")
-        gone = [name for name in _OF_THE_EVENT if name in after and name not in fields]
-        if gone:
-            notes.append(f"{' and '.join(gone)} dropped: they describe the event at the former place")
-        return Completed(merged(after, moved, drop=gone), tuple(notes))
+                notes.append("commit_scn is set with scn: transactions up to its old value would be skipped as done")
+        dropped = [name for name in _OF_THE_EVENT if name in after and name not in fields]
+        if dropped:
+            notes.append(f"{' and '.join(dropped)} removed: they describe the event at the previous position")
+        return Completed(merged(after, moved, drop=dropped), tuple(notes))
 
     def compare(self, a: Map, b: Map) -> int | None:
         if a == b:
@@ -63,7 +63,7 @@ class Oracle(Debezium):
 
 
 def parse_commit_scn(value: Scalar) -> dict[int, int] | None:
-    """Commit SCN by redo thread, in all forms Debezium still reads; None when it is none of them."""
+    """Commit SCN by redo thread, in all forms Debezium still reads; None for any other form."""
     if value is None:
         return {}
     found: dict[int, int] = {}
@@ -79,7 +79,7 @@ def parse_commit_scn(value: Scalar) -> dict[int, int] | None:
 
 def _scn_rules(name: str, value: Scalar, entries: bool = False) -> list[Problem]:
     path = f"$.offset.{name}"
-    if not isinstance(value, str):  # a number is what versions before 1.5 wrote
+    if not isinstance(value, str):  # versions before 1.5 wrote a number
         return []
     fits = parse_commit_scn(value) is not None if entries else as_int(value) is not None
     form = "SCN:thread:transactions for each redo thread" if entries else "a number as text"
@@ -108,6 +108,6 @@ ORACLE = Oracle(
         *COMMON,
     ),
     start_over=HISTORY + " Supplemental logging and the redo logs of the database are not touched.",
-    skip_one="Set scn to one after the commit of the transaction to skip; commit_scn of every redo thread moves with it.",
+    skip_one="Set scn to one after the commit of the transaction to skip; commit_scn of every redo thread is set with it.",
     marks=("scn", "lcr_position"),
 )

@@ -1,7 +1,7 @@
-"""Debezium's PostgreSQL connector: three places in the write-ahead log, each a 64-bit number that people write as `X/Y`.
+"""Debezium's PostgreSQL connector: three positions in the write-ahead log, each a 64-bit number, written as `X/Y`.
 
-`lsn` is the last event seen, `lsn_proc` the last one done with, `lsn_commit` the last commit; a start goes by the latter two. The
-replication slot in the database has a position of its own: it never goes back before its restart LSN, whatever the offset says.
+`lsn` is the last event received, `lsn_proc` the last one processed, `lsn_commit` the last commit. A start uses the latter two.
+The replication slot in the database has its own position: it never goes back before its restart LSN, whatever the offset is.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from playhead.model import Map
 from playhead.model.position import Scalar
 
 _FOLLOWERS = ("lsn_proc", "lsn_commit")
-_OF_THE_EVENT = ("messageType", "lsn_events_processed")  # describe the event at the former place
+_OF_THE_EVENT = ("messageType", "lsn_events_processed")  # describe the event at the previous position
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Postgres(Debezium):
     def rules(self, offset: Map) -> list[Problem]:
         problems = snapshot_rules(offset)
         if offset.get("lsn") is None:
-            what = "is missing: the connector goes on where the replication slot stands"
+            what = "is missing: the connector continues at the position of the replication slot"
             problems.append(Problem("$.offset.lsn", what, False))
         if offset.get("ts_usec") is None:
             problems.append(
@@ -35,18 +35,18 @@ class Postgres(Debezium):
         if fields.get("lsn") is None:
             return Completed(after)
         moved = {name: fields["lsn"] for name in _FOLLOWERS if name not in fields}
-        gone = [name for name in _OF_THE_EVENT if name in after and name not in fields]
-        notes = [f"{' and '.join(moved)} follow lsn, because a start goes by them"] if moved else []
-        if gone:
-            notes.append(f"{' and '.join(gone)} dropped: they describe the event at the former place")
+        dropped = [name for name in _OF_THE_EVENT if name in after and name not in fields]
+        notes = [f"{' and '.join(moved)} are set to lsn, because a start uses them"] if moved else []
+        if dropped:
+            notes.append(f"{' and '.join(dropped)} removed: they describe the event at the previous position")
         notes.append("the replication slot is not moved; it never goes back before its own restart LSN")
-        return Completed(merged(after, moved, drop=gone), tuple(notes))
+        return Completed(merged(after, moved, drop=dropped), tuple(notes))
 
     def offset_in_words(self, offset: Map) -> str:
         shown = [f"LSN {self.in_words('lsn', offset['lsn'])}"] if "lsn" in offset else []
         shown += [
             f"{words} {self.in_words(name, offset[name])}"
-            for name, words in (("lsn_proc", "done with"), ("lsn_commit", "last commit"))
+            for name, words in (("lsn_proc", "processed"), ("lsn_commit", "last commit"))
             if name in offset and offset[name] != offset.get("lsn")
         ]
         rest = [name for name in offset if name not in ("lsn", *_FOLLOWERS, "ts_usec")]
@@ -60,7 +60,7 @@ class Postgres(Debezium):
         keys = [tuple(n for n in _places(offset) if n is not None) for offset in (a, b)]
         if not keys[0] or not keys[1]:
             return None
-        if len(keys[0]) != len(keys[1]):  # a position after a snapshot knows no commit yet
+        if len(keys[0]) != len(keys[1]):  # a position after a snapshot has no commit yet
             keys = [key[-1:] for key in keys]
         return compare_keys(keys[0], keys[1])
 
@@ -90,11 +90,11 @@ POSTGRES = Postgres(
         *COMMON,
     ),
     start_over=(
-        "Forget the offset: a new snapshot is taken, if snapshot.mode allows one. The replication slot stays where it is; "
-        "drop it, or advance it, if the changes it still holds must not come again."
+        "Delete the offset: a new snapshot is taken, if snapshot.mode allows one. The replication slot is not moved; "
+        "drop it, or advance it, if the changes it still holds must not be read again."
     ),
     skip_one=(
-        "Set lsn to the LSN after the commit of the transaction to skip; lsn_proc and lsn_commit move with it. "
+        "Set lsn to the LSN after the commit of the transaction to skip; lsn_proc and lsn_commit are set with it. "
         "The slot itself is moved in the database with pg_replication_slot_advance."
     ),
     marks=("lsn", "lsn_proc"),

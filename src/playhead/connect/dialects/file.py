@@ -1,7 +1,7 @@
 """FileStreamSource, the example connector of Apache Kafka: one file, one position.
 
 The position counts characters while reading and bytes while skipping, so it drifts in files that are not ASCII. The connector
-checks an offset itself (`position` a Long of at least 0, under `filename`); so do we, with the same verdicts.
+checks an offset itself (`position` a Long of at least 0, under `filename`). Playhead makes the same checks.
 """
 
 from dataclasses import dataclass
@@ -31,6 +31,6 @@ FILE_STREAM = FileStream(
     classes=("org.apache.kafka.connect.file.FileStreamSourceConnector",),
     shapes=((Field("filename", required=True),),),
     fields=(Field("position", ValueKind.LONG, required=True, low=0),),
-    start_over="Forget the position, or set position=0: the whole file is read again.",
+    start_over="Delete the position, or set position=0: the whole file is read again.",
     skip_one="Set position to the byte after the next line break.",
 )

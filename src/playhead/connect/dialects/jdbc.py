@@ -1,11 +1,11 @@
 """The JDBC source connectors of Confluent and Aiven: same keys, same values.
 
-A table's position is kept under its name (V1, with `protocol`), older connectors kept it under the bare table name (V0) and newer
-ones still read that when they find no V1: forgetting a table means forgetting both. How the name is written depends on connector
-and driver version (`public.orders` or `shop.public.orders`), and only one form is looked up.
+A table's position is stored under its name (V1, with `protocol`). Older connectors stored it under the bare table name (V0), and
+newer ones still read that if there is no V1: to reset a table, delete both. The spelling of the name depends on connector and
+driver version (`public.orders` or `shop.public.orders`), and only one form is looked up.
 
-`timestamp` is in milliseconds, `timestamp_nanos` is the whole fraction of the same second. The connector lets the nanoseconds
-win, so the two must agree.
+`timestamp` is in milliseconds, `timestamp_nanos` is the whole fraction of the same second. In the connector the nanoseconds take
+precedence, so the two must agree.
 """
 
 from collections.abc import Iterable, Mapping
@@ -53,21 +53,21 @@ class Jdbc(Dialect):
         typed = texts.get("timestamp")
         if typed is not None and "timestamp_nanos" not in fields and fields["timestamp"] is not None:
             nanos = int(typed) * MILLI if WHOLE.fullmatch(typed) else parse_instant(typed)
-            fields["timestamp_nanos"] = nanos % SECOND  # digits below the millisecond are the user's, too
+            fields["timestamp_nanos"] = nanos % SECOND  # keeps the digits below the millisecond
             return Completed(self._ordered(merged(current, fields)), (_moved(nanos % SECOND),))
         return self.completed(current, fields)
 
     def completed(self, current: Map | None, fields: Mapping[str, Scalar]) -> Completed:
-        """The connector reads the fraction of the second from the nanoseconds: whichever is set, the other follows."""
+        """The connector reads the fraction of the second from the nanoseconds: if one is set, the other is adjusted."""
         after = merged(current, fields)
         timestamp, nanos = as_int(after.get("timestamp")), as_int(after.get("timestamp_nanos"))
-        asked = {"timestamp", "timestamp_nanos"} & set(fields)
-        if "timestamp" in fields and after["timestamp"] is None and asked == {"timestamp"}:
+        changed = {"timestamp", "timestamp_nanos"} & set(fields)
+        if "timestamp" in fields and after["timestamp"] is None and changed == {"timestamp"}:
             return Completed(self._ordered(merged(after, {}, drop=["timestamp_nanos"])))
-        if asked == {"timestamp"} and timestamp is not None:
+        if changed == {"timestamp"} and timestamp is not None:
             fraction = timestamp % 1000 * MILLI
             return Completed(self._ordered(merged(after, {"timestamp_nanos": fraction})), (_moved(fraction),))
-        if asked == {"timestamp_nanos"} and timestamp is not None and nanos is not None:
+        if changed == {"timestamp_nanos"} and timestamp is not None and nanos is not None:
             moved = timestamp // 1000 * 1000 + nanos // MILLI
             note = f"timestamp becomes {moved}, so that it agrees with timestamp_nanos"
             return Completed(self._ordered(merged(after, {"timestamp": moved})), (note,) if moved != timestamp else ())
@@ -90,7 +90,7 @@ class Jdbc(Dialect):
         return ", ".join(parts + [f"{name} {self.in_words(name, offset[name])}" for name in others])
 
     def also_forget(self, partition: Map, others: Iterable[Map]) -> list[Map]:
-        """V0 of the same table: it is read as soon as no V1 is found. Forgetting V0 alone leaves V1 as it is."""
+        """V0 of the same table: it is read if there is no V1. Deleting only V0 does not change V1."""
         return [] if is_v0(partition) else [other for other in others if is_v0(other) and same_table(other, partition)]
 
     def compare(self, a: Map, b: Map) -> int | None:
@@ -111,7 +111,7 @@ class Jdbc(Dialect):
         return compare_keys(left, right)
 
     def renamed(self, partition: Map, mapping: Mapping[str, str]) -> Map:
-        """`shop=shop2` turns `shop.public.orders` into `shop2.public.orders`. `protocol` and `query` are no names."""
+        """`shop=shop2` turns `shop.public.orders` into `shop2.public.orders`. `protocol` and `query` are not names."""
         table = table_of(partition)
         return partition if table is None else partition.merged({"table": _replaced(table, mapping)})
 
@@ -121,13 +121,13 @@ class Jdbc(Dialect):
 
 
 def table_of(partition: Map) -> str | None:
-    """The table whose position is kept here; None for a query."""
+    """The table whose position is stored here; None for a query."""
     table = partition.get("table")
     return table if isinstance(table, str) else None
 
 
 def is_v0(partition: Map) -> bool:
-    """True for the form of old connectors, which is read only where no V1 is found, and comes back when V1 is forgotten."""
+    """True for the form of old connectors. It is read only if there is no V1, so it is used again when V1 is deleted."""
     return table_of(partition) is not None and "protocol" not in partition
 
 
@@ -189,11 +189,11 @@ JDBC = Jdbc(
     shapes=((_V1, _TABLE), (_TABLE,), (_QUERY,)),
     fields=_FIELDS,
     start_over=(
-        "Forget the position of the table in both forms, V1 (protocol and table) and V0 (table alone): a V0 that is left behind "
-        "comes back. The whole table is read again, or from timestamp.initial on where that is set."
+        "Delete the position of the table in both forms, V1 (protocol and table) and V0 (table only): a V0 that is left "
+        "is used again. The whole table is read again, or from timestamp.initial on if that is set."
     ),
     skip_one=(
-        "Set incrementing to the id of the row to skip: reading goes on with the next higher one. "
-        "In timestamp mode set timestamp to that of the row; all rows with the very same timestamp are skipped with it."
+        "Set incrementing to the id of the row to skip: reading continues with the next higher one. "
+        "In timestamp mode set timestamp to that of the row; all rows with exactly this timestamp are skipped too."
     ),
 )

@@ -1,7 +1,7 @@
 """Sink connectors and consumer groups: the position is Kafka's own, the *next* record to read.
 
-Connect keeps it in the connector's consumer group and shows it as these two maps, for every sink class alike. The REST interface
-also takes the numbers as text; we do not, because a position has one form here.
+Connect stores it in the connector's consumer group and shows it as these two maps for every sink class. The REST interface also
+accepts the numbers as text. Playhead does not, because a position has one form here.
 """
 
 from dataclasses import dataclass
@@ -37,6 +37,6 @@ KAFKA = KafkaPosition(
     classes=(),
     shapes=((Field("kafka_topic", required=True), Field("kafka_partition", ValueKind.LONG, True, 0, 2**31 - 1)),),
     fields=(Field("kafka_offset", ValueKind.LONG, required=True, low=0),),
-    start_over="Forget the offset: auto.offset.reset decides, for a sink connector the earliest record unless it says otherwise.",
+    start_over="Delete the offset: auto.offset.reset decides; the default of a sink connector is the earliest record.",
     skip_one="Set kafka_offset one higher: it is the next record to read.",
 )

@@ -1,7 +1,7 @@
-"""The three connectors of MirrorMaker 2. Each checks an offset itself; the verdicts here are the same.
+"""The three connectors of MirrorMaker 2. Each checks an offset itself. Playhead makes the same checks.
 
-Only the source connector has a position that means something, and it is the *last* record replicated, not the next one. The other
-two write 0 and never read it.
+Only the source connector uses its position. It is the *last* replicated record, not the next one. The other two write 0 and never
+read it.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Mirror(Dialect):
 
 def _unused(what: str) -> tuple[str, str]:
     return (
-        f"Nothing starts over: the {what} connector writes 0 and never reads it.",
+        f"A reset has no effect: the {what} connector writes 0 and never reads it.",
         f"There is nothing to skip: the {what} connector keeps no position.",
     )
 
@@ -42,12 +42,12 @@ SOURCE = Mirror(
     shapes=(hashed(_TOPIC, _PARTITION, Field("cluster", required=True)),),
     fields=(Field("offset", ValueKind.LONG, required=True, low=0),),
     start_over=(
-        "Forget the position: the partition is replicated again from its beginning (auto.offset.reset of the source consumer), "
-        "and the records that were there already are there twice."
+        "Delete the position: the partition is replicated again from its beginning (auto.offset.reset of the source consumer), "
+        "and records that were already replicated are written twice."
     ),
     skip_one=(
-        "The offset is that of the last record replicated: to skip the next one add 1, and to go on with record X set X-1. "
-        "To begin with record 0 forget the position; -1 is refused."
+        "The offset is that of the last replicated record: to skip the next one add 1, to continue with record X set X-1. "
+        "To start with record 0 delete the position; -1 is refused."
     ),
 )
 CHECKPOINT = Mirror(

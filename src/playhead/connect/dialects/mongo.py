@@ -1,7 +1,7 @@
 """MongoDB's own source connector (mongo-kafka): a resume token of a change stream, kept as JSON text.
 
 All values are strings, the flags too: `"copy": "true"` while existing data is copied, `"HEARTBEAT": "true"` for a token that came
-from a heartbeat. Two tokens have no order that could be told from outside the server.
+from a heartbeat. The order of two tokens is unknown outside the server.
 """
 
 import json
@@ -60,8 +60,8 @@ MONGO = Mongo(
     shapes=((Field("ns", required=True),),),
     fields=(Field("_id", required=True), Field("copy"), Field("HEARTBEAT")),
     start_over=(
-        "Forget the position, or give the connector another offset.partition.name: the change stream starts as startup.mode "
-        "says, with a copy of the existing data under copy_existing."
+        "Delete the position, or give the connector another offset.partition.name: startup.mode decides where the change stream "
+        "starts; copy_existing copies the existing data first."
     ),
-    skip_one="Set _id to a newer resume token; tokens come from the server and cannot be counted on.",
+    skip_one="Set _id to a newer resume token; tokens come from the server and cannot be computed.",
 )

@@ -1,4 +1,4 @@
-"""How people write a point in time or in a log, and the numbers connectors keep for it.
+"""Text forms of a point in time or in a log, and the numbers that connectors store for it.
 
 Times are read as ISO 8601; without a zone they are UTC, as in Kafka's own tools. All arithmetic is on whole nanoseconds since the
 epoch: a float would lose the digits that decide between two rows.
@@ -49,7 +49,7 @@ def _minutes(text: str) -> int:
 
 
 def show_instant(nanos: int) -> str:
-    """As short as the value allows, milliseconds at least; a moment outside the calendar stays a number of seconds."""
+    """As short as the value allows, at least milliseconds. A moment outside the calendar is shown in seconds."""
     seconds, rest = divmod(nanos, SECOND)
     if not _FIRST <= seconds <= _LAST:
         return f"{seconds} s since 1970"
@@ -61,7 +61,7 @@ def show_instant(nanos: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Notation:
-    """The text of a number for people, both ways."""
+    """Reads and shows a number as text."""
 
     read: Callable[[str], int]
     show: Callable[[int], str]
@@ -84,7 +84,7 @@ def parse_lsn(text: str) -> int:
 
 
 def show_lsn(number: int) -> str:
-    """As PostgreSQL prints it. Java's long has a sign, an LSN has not."""
+    """As PostgreSQL prints it. Java's long is signed, an LSN is not."""
     unsigned = number % 2**64
     return f"{unsigned >> 32:X}/{unsigned & 0xFFFFFFFF:X}"
 
@@ -97,7 +97,7 @@ LSN = Notation(lambda text: _as_long(parse_lsn(text)), show_lsn)
 
 
 def as_int(value: Scalar) -> int | None:
-    """A whole number that is one, or a text of one; `true` is neither."""
+    """The value of a whole number, or of a text that is one; `true` is neither."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     return int(value) if isinstance(value, str) and WHOLE.fullmatch(value) else None

@@ -1,4 +1,4 @@
-"""Connector files: JSON, YAML, Java properties and Python in, one kind of value out; and back to YAML or JSON."""
+"""Connector files: reads JSON, YAML, Java properties and Python; writes YAML and JSON."""
 
 from playhead.connectors.files.read import read_specs
 from playhead.connectors.files.write import write_specs

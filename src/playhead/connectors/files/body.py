@@ -1,7 +1,7 @@
-"""The rules of one connector, whatever form it came in: text for every value, a usable name, a known engine and state.
+"""The rules for one connector in any file format: text for every value, a usable name, a known engine and state.
 
-Connect keeps text. A number stays as it was written, a boolean becomes `true` or `false`, a list becomes its items with commas
-between them. Refused: nested tables, a list item with a comma in it (it would become two), a name that Connect would change.
+Connect stores text. A number stays as written, a boolean becomes `true` or `false`, a list becomes its items separated by commas.
+Refused: nested tables, a list item with a comma in it (it would become two), a name that Connect would change.
 """
 
 import re
@@ -16,10 +16,10 @@ from playhead.model import ConnectorSpec, Engine, Origin, Positions, WantedState
 
 CLASS = "connector.class"
 BODY_KEYS = ("name", "config", "engine", "state", "offsets")
-# Connect's own words: what its POST takes beside, and what its GET answers beside, which says nothing about what is wanted.
+# Other keys of Connect: its POST accepts the first, its GET returns the rest. The rest does not describe what is wanted.
 CONNECT_KEYS = ("initial_state", "type", "tasks")
 _ITEM = re.compile(r"offsets\[(\d+)\]")
-_CUT_OFF = "".join(map(chr, range(0x21)))  # by Java's trim; a blank beyond ASCII is kept
+_CUT_OFF = "".join(map(chr, range(0x21)))  # by Java's trim, which keeps blanks beyond ASCII
 _Choice = TypeVar("_Choice", Engine, WantedState)
 
 
@@ -33,7 +33,7 @@ class BodySetting:
 
 @dataclass(frozen=True, slots=True)
 class SpecDraft:
-    """A connector as a file says it, shared keys already under its own."""
+    """A connector as in the file, with the shared keys merged in."""
 
     name: str
     origin: Origin
@@ -93,7 +93,7 @@ def _item(page: Page, key: str, item: Node, line: int | None) -> str | None:
 def without_nulls(
     page: Page, settings: Mapping[str, BodySetting], removable: Mapping[str, BodySetting]
 ) -> dict[str, BodySetting]:
-    """`removable` with `settings` over it. A null takes a shared key away; where there is none, it is a forgotten value."""
+    """`settings` merged over `removable`. A null removes a shared key. Without a shared key it is a missing value."""
     joined = {**removable, **settings}
     for key, setting in settings.items():
         if setting.text is not None:
@@ -105,7 +105,7 @@ def without_nulls(
 
 
 def read_body(page: Page, table: TableNode, part: str = "") -> SpecDraft | None:
-    """Connect's `{name, config}`, with our own `engine`, `state` and `offsets` allowed beside; or a plain config map."""
+    """Connect's `{name, config}`, optionally with our own `engine`, `state` and `offsets`; or a plain config map."""
     held = table.entries.get("config")
     if held is None or not isinstance(held.node, TableNode):
         return _plain_map(page, table, part)
@@ -154,7 +154,7 @@ def _state(page: Page, table: TableNode) -> KeyNode | None:
 
 
 def to_spec(page: Page, draft: SpecDraft) -> ConnectorSpec:
-    """Made even when something is wrong with it, so that what follows finds its faults too; the page knows."""
+    """Created even with faults, so that later checks report theirs too. The page holds the faults."""
     line = draft.origin.line
     for what in _name_faults(draft.name):
         page.fault(line, f"the connector name {draft.name!r} {what}")
@@ -189,17 +189,17 @@ def _name_faults(name: str) -> list[str]:
 
 
 def _choice(page: Page, entry: KeyNode | None, kind: type[_Choice]) -> _Choice | None:
-    """Connect shouts its states, we do not; both are understood."""
+    """Connect writes its states in upper case, we in lower case. Both are accepted."""
     if entry is None:
         return None
     words = [word.value for word in kind]
     written = entry.node.text if isinstance(entry.node, Leaf) and entry.node.value is not None else None
     if written is not None and written.lower() in words:
         return kind(written.lower())
-    told = kind_of(entry.node) if written is None else repr(written)
+    shown = kind_of(entry.node) if written is None else repr(written)
     field = "engine" if kind is Engine else "state"
     hint = near_names(written.lower() if written else "", words)
-    page.fault(entry.line, f"{field!r} is {told}, which there is not", hint)
+    page.fault(entry.line, f"{field!r} is {shown}, which is not supported", hint)
     return None
 
 

@@ -1,7 +1,7 @@
-"""What a parsed file says: the YAML document with `common` and `connectors`, bodies in a list, properties.
+"""Converts a parsed file to connectors: the YAML document with `common` and `connectors`, bodies in a list, properties.
 
-The rule of precedence, once: what stands at a connector wins over `common`. A key of `common` goes to every connector of its
-document, whether it makes sense there or not. `common` is no template: it is the same text for all.
+Precedence: a key of a connector overrides `common`. A key of `common` applies to every connector of its document, whether it
+makes sense there or not. `common` is not a template: it is the same text for all.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,7 +72,7 @@ class _Document:
     def _check_top(self, root: TableNode) -> None:
         if "config" in root.entries or "connector.class" in root.entries:
             hint = "in YAML write connectors: NAME: {config: {...}}, or save Connect's own body as .json"
-            self.page.fault(root.line, "this is a single connector without its place", hint)
+            self.page.fault(root.line, "this is a single connector without 'connectors' and a name", hint)
             return
         self.page.unknown_keys(root, TOP_KEYS)
         if "connectors" not in root.entries:
@@ -117,7 +117,7 @@ class _Document:
             self.page.fault(line, f"connector {name!r} has no 'config'")
 
     def _plain(self, name: str, line: int | None, table: TableNode, config: TableNode) -> ConnectorSpec:
-        """Without `for:` nothing is a template: braces in values are braces. In the name they are a forgotten `for:`."""
+        """Without `for:` nothing is a template: braces in values stay. Braces in the name mean a missing `for:`."""
         if fields := fields_of(name):
             hint = f"add for: {{{fields[0]}: [...]}}, or, if the braces belong to the name, for: {{}} and double them"
             self.page.fault(line, f"the name {name!r} has a field, but the connector has no 'for'", hint)

@@ -1,8 +1,8 @@
-"""Minimal edits of a YAML file of connectors: only the characters of the values that change are touched.
+"""Minimal edits of a YAML file of connectors: only the characters of changed values are replaced.
 
-Comments, order, quotes and blank lines of everything else stay, because they are never written again. A key of `common` is
-set in the connector's own block, and removed there with null. Refused, with its line: a connector or a config that stands
-elsewhere (an alias), values that others share by an anchor, keys that come in by `<<` and must go.
+Comments, order, quotes and blank lines of everything else stay, because they are not rewritten. A key of `common` is set in the
+connector's own block, and removed there with null. Refused, with the line: a connector or a config that is an alias, values that
+are shared by an anchor, keys from `<<` that must be removed.
 """
 
 import re
@@ -23,9 +23,9 @@ BLOCK_STYLES = ("|", ">")
 
 @dataclass(frozen=True, slots=True)
 class TextSpan:
-    """Of a scalar `style` is its quote, `|`, `>` or nothing, and `text` its value. `is_flow`: it has brackets or braces.
+    """For a scalar, `style` is its quote, `|`, `>` or empty, and `text` its value. `is_flow`: it has brackets or braces.
 
-    `end` of a block is that of its last value: comments and blank lines behind it belong to nobody.
+    `end` of a block is that of its last value: comments and blank lines after it are not part of it.
     """
 
     kind: Kind
@@ -42,7 +42,7 @@ class TextSpan:
 
     @property
     def is_empty(self) -> bool:
-        """A value that was left out: the parser puts it at the next token."""
+        """An omitted value: the parser puts it at the next token."""
         return self.kind == "scalar" and self.start == self.end
 
     def find(self, key: str) -> "TextSpan | None":
@@ -98,7 +98,7 @@ def end_of(entry: tuple[TextSpan, TextSpan]) -> int:
 
 
 def keyed_scalars(place: TextSpan) -> Iterator[tuple[str, TextSpan]]:
-    """Every key with the scalars that stand for it, however deep."""
+    """Every key with its scalars, at any depth."""
     for key, value in place.entries:
         for scalar in (value, *value.items):
             if scalar.kind == "scalar":
@@ -108,11 +108,11 @@ def keyed_scalars(place: TextSpan) -> Iterator[tuple[str, TextSpan]]:
         yield from keyed_scalars(item)
 
 
-# How a new value is written in the place of an old one: in the old one's quotes if they can hold it, bare only if it reads
-# back, else in double quotes, which can hold everything.
+# A new value keeps the quotes of the old one if they can hold it. It is bare only if it reads back. Otherwise it gets double
+# quotes, which can hold everything.
 
 NULL = "null"
-_MARKS = ("<<", "=")  # text to this reader, more to others
+_MARKS = ("<<", "=")  # text for this parser, special for others
 
 
 def spelled(text: str | None, style: str = "", *, in_flow: bool = False) -> str:
@@ -125,7 +125,7 @@ def spelled(text: str | None, style: str = "", *, in_flow: bool = False) -> str:
 
 
 def reads_bare(text: str, *, in_flow: bool = False) -> bool:
-    """Asked of the reader itself. Words that an older YAML takes for something else are never bare, true and false apart."""
+    """Checked with the parser. Words that an older YAML reads differently are never bare, except true and false."""
     if not text or text in _MARKS or (text.lower() in MANY_READINGS and text not in ("true", "false")):
         return False
     page = Page("")
@@ -141,7 +141,7 @@ def spelled_list(text: str) -> str:
 
 
 def spelled_block(text: str, source: str, old: TextSpan, newline: str) -> str | None:
-    """`text` as lines in the place of a block scalar, with the comment of its head; None where it cannot be written so."""
+    """`text` as a block scalar in place of `old`, with the comment of its head; None if it cannot be one."""
     lines = text.removesuffix("\n").split("\n")
     if old.style not in BLOCK_STYLES or not text.strip() or not lines[-1] or lines[0][:1] == " ":
         return None
@@ -166,7 +166,7 @@ _STEP = 2
 
 @dataclass(frozen=True, slots=True)
 class YamlEdit:
-    """What a connector of the file should say. `settings`: key -> text, None where the key must go. `state` None: as it is."""
+    """The edit of one connector. `settings`: key -> text, None to remove the key. `state` None: not changed."""
 
     name: str
     settings: Mapping[str, str | None]
@@ -181,7 +181,7 @@ class Splice:
 
 
 def edit_yaml(page: Page, text: str, edits: Sequence[YamlEdit], new: Sequence[ConnectorSpec] = ()) -> str:
-    """The text with these edits, and with the new connectors behind the last. What cannot be edited is a fault of the page."""
+    """The text with these edits, and with the new connectors after the last. What cannot be edited is a fault of the page."""
     newline = "\r\n" if "\r\n" in text else "\n"
     whole = text if text.endswith("\n") else text + newline
     documents = [
@@ -226,7 +226,7 @@ class _Document:
         config = block.find("config") if block else None
         if block is None or config is None or "alias" in (block.kind, config.kind) or block.anchor or config.anchor:
             line = (config or block or self.connectors).line
-            self.page.fault(line, f"the block of {edit.name!r} is shared by an anchor or an alias", "give it its own")
+            self.page.fault(line, f"the block of {edit.name!r} is shared by an anchor or an alias", "write it out")
             return
         if edit.state is not None and (state := block.find("state")) and (key := block.find_key("state")):
             self._value(key, state, edit.state, in_flow=block.is_flow)
@@ -241,7 +241,7 @@ class _Document:
             if text is None and name not in common:
                 if key is None or value is None:
                     self.page.fault(
-                        held.get(name, config.line), f"{name!r} of {edit.name!r} comes in by '<<'", "set it apart"
+                        held.get(name, config.line), f"{name!r} of {edit.name!r} comes from '<<'", "write it out"
                     )
                 elif self._is_free(name, value):
                     gone.add(name)
@@ -255,7 +255,7 @@ class _Document:
             self._empty(edit.name)
 
     def _held(self, name: str) -> dict[str, int]:
-        """The lines of all keys of a connector, also of those that come in by `<<`."""
+        """The lines of all keys of a connector, including keys from `<<`."""
         table: Node | None = self.node
         for key in ("connectors", name, "config"):
             entry = table.entries.get(key) if isinstance(table, TableNode) else None
@@ -265,7 +265,7 @@ class _Document:
     def _is_free(self, name: str, value: TextSpan) -> bool:
         shared = [place.anchor for place in (value, *value.items) if place.anchor]
         if shared:
-            self.page.fault(value.line, f"the value of {name!r} is shared by the anchor &{shared[0]}", "set it apart")
+            self.page.fault(value.line, f"the value of {name!r} is shared by the anchor &{shared[0]}", "write it out")
         return not shared
 
     def _value(self, key: TextSpan, value: TextSpan, text: str | None, *, in_flow: bool) -> None:
@@ -286,7 +286,7 @@ class _Document:
             self._items(value, text.split(","))
 
     def _items(self, held: TextSpan, wanted: list[str]) -> None:
-        """Line by line, so that what stays keeps its comment."""
+        """Edits line by line, so that unchanged items keep their comments."""
         old = [item.text if item.kind == "scalar" else None for item in held.items]
         for tag, a, b, c, d in SequenceMatcher(None, old, wanted, autojunk=False).get_opcodes():
             if tag == "replace" and b - a == d - c:
@@ -299,7 +299,7 @@ class _Document:
                 self._splice(at, end, "".join(lines))
 
     def _remove(self, config: TextSpan, gone: set[str]) -> None:
-        """From a block whole lines. From braces with the comma before, or with the one behind where a comment is between."""
+        """Removes whole lines of a block. In braces also the comma before, or the one after if a comment is between."""
         forward = True
         for at, (key, value) in enumerate(config.entries):
             if key.text not in gone:
@@ -317,7 +317,7 @@ class _Document:
                 self._splice(key.start, end if at + 1 == len(config.entries) else config.entries[at + 1][0].start, "")
 
     def _empty(self, name: str) -> None:
-        """A config without keys must say so: nothing at all would be no config."""
+        """A config without keys is written as {}: an empty value would be no config."""
         block = self.connectors.find(name)
         if block and (key := block.find_key("config")):
             after_colon = self.text.index(":", key.end) + 1
@@ -337,7 +337,7 @@ class _Document:
     def append(self, new: Sequence[ConnectorSpec]) -> None:
         held, key = self.connectors, self.root.find_key("connectors")
         if key is None or held.kind != "map" or held.anchor:
-            self.page.fault(held.line, "'connectors' is shared by an anchor or an alias", "give it its own")
+            self.page.fault(held.line, "'connectors' is shared by an anchor or an alias", "write it out")
             return
         if held.is_flow and (held.entries or self.root.is_flow):
             bodies = ", ".join(_flow_connector(spec, self._own(spec)) for spec in new)
@@ -351,7 +351,7 @@ class _Document:
         self._splice(at, at, "".join(f"{indent}{line}{self.newline}" for line in lines))
 
     def _own(self, spec: ConnectorSpec) -> dict[str, str | None]:
-        """What the block of a new connector has to say beside `common`, the class first."""
+        """The keys that a new connector needs in addition to `common`, the class first."""
         common = self.common
         own: dict[str, str | None] = {k: v for k, v in spec.config.items() if k not in common or common[k] != v}
         own |= {key: None for key in common if key not in spec.config}

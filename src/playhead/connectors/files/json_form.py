@@ -1,6 +1,6 @@
-"""JSON with its lines: the body Connect takes, a plain config map, or a list of those.
+"""JSON with line numbers: the body that Connect accepts, a plain config map, or a list of those.
 
-Read by the book: a key given twice and NaN are faults. Numbers keep their spelling, as they do on their way through a worker.
+Parsed strictly: a key given twice and NaN are faults. Numbers keep their spelling, as in a worker.
 """
 
 import json
@@ -18,7 +18,7 @@ def parse_json(page: Page, text: str) -> Node | None:
     try:
         node, end = reader.value(reader.blank(0), 0)
         if reader.blank(end) != len(text):
-            raise json.JSONDecodeError("Something follows the end of the JSON", text, reader.blank(end))
+            raise json.JSONDecodeError("Extra text after the end of the JSON", text, reader.blank(end))
     except json.JSONDecodeError as error:
         page.fault(error.lineno, f"this is not JSON: {error.msg} (column {error.colno})")
         return None
@@ -30,7 +30,7 @@ def _constant(text: str) -> object:
 
 
 class _Reader:
-    """Objects and lists are walked here, for their lines; everything smaller is left to the standard library."""
+    """Parses objects and lists, for their lines. The standard library parses all other values."""
 
     def __init__(self, page: Page, text: str) -> None:
         self.page = page
@@ -100,7 +100,7 @@ class _Reader:
         return key.text, self.blank(colon + 1)
 
     def _after(self, at: int, closing: str) -> tuple[int, bool]:
-        """Past the comma to the next one, or past the end."""
+        """The position after the comma, or after the end."""
         here = self.blank(at)
         found = self.text[here : here + 1]
         if found == closing:

@@ -1,7 +1,7 @@
-"""What a connector file holds before it means anything: leaves, lists and tables, each with its line.
+"""The syntax tree of a connector file: leaves, lists and tables, each with its line.
 
-Every form becomes this tree, so that the rules of connectors are written once. A leaf keeps its text as written beside its value:
-Connect wants text (`1.0` stays `1.0`), positions want values. Booleans are the exception: `True` is written `true`, as Java does.
+Every format becomes this tree, so that the rules of connectors are written once. A leaf keeps its value and its text as written:
+Connect needs text (`1.0` stays `1.0`), positions need values. Booleans are the exception: `True` is written `true`, as Java does.
 """
 
 import re
@@ -46,7 +46,7 @@ Node = Leaf | Items | TableNode
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One file (or stdin) and what is wrong with it. A fault never repeats a value: it may be a password."""
+    """One file (or stdin) and its faults. A fault never quotes a value: it may be a password."""
 
     where: str
     faults: list[Fault] = field(default_factory=list)
@@ -80,7 +80,7 @@ def parse_float(text: str) -> float | None:
 
 
 def is_unicode(text: str) -> bool:
-    """Half of a surrogate pair cannot be sent to anybody."""
+    """Half of a surrogate pair cannot be encoded."""
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 

@@ -1,10 +1,10 @@
 """A Python file with `connectors()`, and connectors as plain Python values: for what a template cannot express.
 
-A file runs, so it is read only when it is named. It may import its neighbours: its folder is on the path while it runs.
-Neither that path nor modules nor bytecode stay behind. What it prints goes to stderr, because stdout is data. Any error of
-it becomes one sentence with its line. Values follow the rules of every other form: dicts as Connect's REST takes them, dicts
-by name, and specs; numbers, booleans and lists become the text that Connect keeps. Refused: values whose text would be a
-guess, keys that are not text.
+A Python file is executed, so it is read only if it is named. It may import modules of its folder: the folder is on the path
+while it runs. The path, these modules and bytecode are removed afterwards. Its output goes to stderr, because stdout is data.
+Any error becomes one sentence with its line. Values follow the rules of all formats: dicts as Connect's REST accepts them, dicts
+by name, and specs; numbers, booleans and lists become the text that Connect stores. Refused: values without a defined text form,
+keys that are not text.
 """
 
 import importlib.util
@@ -22,13 +22,13 @@ from playhead.model import ConnectorSpec
 
 
 def read_values(page: Page, things: Iterable[object], part: str = "", line: int | None = None) -> list[ConnectorSpec]:
-    """`part` is what of the page gave them: a function of a file; nothing where the page itself is the giver."""
-    tables = [_table(page, thing, f"{part} gave" if part else "this is", line) for thing in things]
+    """`part`: the function of a file that returned them; empty if there is none."""
+    tables = [_table(page, thing, f"an item of {part} is" if part else "this is", line) for thing in things]
     return read_bodies(page, [table for table in tables if table], part)
 
 
 def bodies_of(given: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """One body, or those of a map name -> config. What holds nothing but tables, and no name, is such a map."""
+    """One body, or those of a map name -> config. A dict with only tables and no name is such a map."""
     if isinstance(given.get("name"), str) or not all(isinstance(inner, Mapping) for inner in given.values()):
         return [given]
     return [{"name": name, "config": config} for name, config in given.items()]
@@ -58,7 +58,7 @@ def _fields(spec: ConnectorSpec) -> dict[str, object]:
 
 
 def _node(page: Page, value: object, line: int | None, path: str) -> Node:
-    """Plain values of Python. A set has no order, and what another object would look like as text is anybody's guess."""
+    """Only plain Python values. A set has no order, and other objects have no defined text form."""
     if isinstance(value, str):
         return text_leaf(str.__str__(value), line)  # also of an enumeration
     if value is None or isinstance(value, bool | int | float):
@@ -74,7 +74,9 @@ def _node(page: Page, value: object, line: int | None, path: str) -> Node:
     if isinstance(value, list | tuple):
         return Items(line, tuple(_node(page, item, line, path) for item in value))
     page.fault(
-        line, f"{path}: {kind_of_value(value)} is no value for a connector", "use text, numbers, True, False or a list"
+        line,
+        f"{path}: {kind_of_value(value)} is not a value for a connector",
+        "use text, numbers, True, False or a list",
     )
     return text_leaf("", line)
 
@@ -85,10 +87,10 @@ FUNCTION = "connectors"
 def read_python(page: Page, path: Path) -> list[ConnectorSpec]:
     path = path.absolute()  # as the import system will name it in traces
     try:
-        with _visiting(path) as name, redirect_stdout(sys.stderr):
+        with _importable(path) as name, redirect_stdout(sys.stderr):
             module = _load(name, path)
             found, line = _call(page, module)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the code is the user's; whatever it raises is told in a sentence
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - user code: any exception is reported in one sentence
         page.fault(_line_in(error, path), _sentence(error))
         return []
     return read_values(page, found, f"{FUNCTION}()", line)
@@ -119,8 +121,8 @@ def _call(page: Page, module: ModuleType) -> tuple[list[object], int | None]:
 
 
 @contextmanager
-def _visiting(path: Path) -> Iterator[str]:
-    """The folder of the file is importable inside; afterwards the interpreter is as it was."""
+def _importable(path: Path) -> Iterator[str]:
+    """Makes the folder of the file importable. Restores the interpreter afterwards."""
     before, paths, silent = set(sys.modules), list(sys.path), sys.dont_write_bytecode
     name = "playhead_connector_file"
     sys.path.insert(0, str(path.parent))
@@ -137,7 +139,7 @@ def _visiting(path: Path) -> Iterator[str]:
 
 
 def _is_neighbour(module: str, folder: Path, before: set[str]) -> bool:
-    """Libraries stay loaded (some cannot be loaded twice). Neighbours go: the next file may have others of the same name."""
+    """Libraries stay loaded (some cannot be loaded twice). Neighbours are unloaded: the next file may have others."""
     return module not in before and ((folder / f"{module}.py").exists() or (folder / module).is_dir())
 
 
@@ -153,6 +155,6 @@ def _sentence(error: BaseException) -> str:
         return "the file ends the program instead of returning connectors"
     if isinstance(error, SyntaxError):
         return f"this is not Python: {error.msg}"
-    told = error.what if isinstance(error, PlayheadError) else str(error)
-    first = told.strip().split("\n")[0]
+    text = error.what if isinstance(error, PlayheadError) else str(error)
+    first = text.strip().split("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -1,7 +1,7 @@
-"""Paths to connectors: files, folders and stdin, with the faults of all of them together.
+"""Reads connectors from files, folders and stdin. Reports the faults of all of them together.
 
-A folder gives its connector files, by name, without its subfolders. Python is never taken from a folder: a file that runs
-has to be named. The suffix of a file decides its form; without a known one (a pipe of the shell, stdin) the first line does.
+A folder yields its connector files, sorted by name, without its subfolders. Python files of a folder are skipped: a file that is
+executed must be named. The suffix of a file decides its format. Without a known suffix (a shell pipe, stdin) the first line does.
 """
 
 import os
@@ -22,7 +22,7 @@ _PROPERTY = re.compile(r"(?:[^\s=:\\]|\\.)+\s*=")
 def read_specs(
     paths: Sequence[Path | str], *, stdin: bytes | None = None, shared_topics: bool = False
 ) -> list[ConnectorSpec]:
-    """The connectors of these files, in the order of the paths. `shared_topics` allows several sources to fill one topic."""
+    """The connectors of these files, in the order of the paths. `shared_topics` allows several sources to write to one topic."""
     faults: list[Fault] = []
     specs: list[ConnectorSpec] = []
     for path in _files(paths, faults):
@@ -104,7 +104,7 @@ def _text(page: Page, data: bytes) -> str | None:
 
 
 def form_of(text: str) -> str:
-    """By the first line that says something: `{` or `[` is JSON, `key=` is properties, anything else is read as YAML."""
+    """By the first line with content: `{` or `[` is JSON, `key=` is properties, anything else is read as YAML."""
     lines = (line.strip() for line in text.splitlines())
     first = next((line for line in lines if line and line[0] not in "#!"), "")
     if first[:1] in ("{", "["):
@@ -112,8 +112,8 @@ def form_of(text: str) -> str:
     return "properties" if _PROPERTY.match(first) else "yaml"
 
 
-# Faults between connectors that are each right: one name, one consumer group or one topic for two of them. A topic is known
-# only where the config says it: a file source, a JDBC source with its tables or its query, a data generator. With a
+# Conflicts between valid connectors: two of them with one name, one consumer group or one topic. A topic is known only if the
+# config names it: a file source, a JDBC source with its tables or its query, a data generator. With a
 # transform that may change the topic, or a list of tables that is a pattern, it is unknown, and nothing is reported.
 
 GROUP = "consumer.override.group.id"
@@ -134,9 +134,7 @@ def _names(specs: Sequence[ConnectorSpec]) -> Iterator[Fault]:
         if first is spec:
             continue
         if first.origin == spec.origin and spec.origin.part.startswith("template "):
-            what = (
-                f"the template makes the connector {spec.name!r} more than once; put every field of 'for' into its name"
-            )
+            what = f"the template creates the connector {spec.name!r} more than once; put every field of 'for' into its name"
         else:
             what = f"the connector {spec.name!r} is given twice, here and at {_place(first.origin)}"
         yield _fault(spec.origin, what)
@@ -166,7 +164,7 @@ def _topics(specs: Sequence[ConnectorSpec]) -> Iterator[Fault]:
 
 
 def topics_of(config: Mapping[str, str]) -> tuple[str, list[str]]:
-    """The key that decides, and the topics a source writes to as far as they can be known."""
+    """The key that decides, and the topics a source writes to, as far as they are known."""
     name = config.get("connector.class", "").rpartition(".")[2].removesuffix("Connector")
     known = _KNOWN.get(name)
     if known is None or not _keeps_topic(config):
@@ -176,7 +174,7 @@ def topics_of(config: Mapping[str, str]) -> tuple[str, list[str]]:
 
 
 def _keeps_topic(config: Mapping[str, str]) -> bool:
-    """Kafka's own transforms leave the topic alone, but for its routers; nobody knows about others."""
+    """Kafka's own transforms keep the topic, except its routers. The effect of others is unknown."""
     aliases = [alias.strip() for alias in config.get("transforms", "").split(",") if alias.strip()]
     kinds = [config.get(f"transforms.{alias}.type", "") for alias in aliases]
     return all(kind.startswith(_KAFKA_TRANSFORMS) and not kind.endswith("Router") for kind in kinds)
@@ -187,7 +185,7 @@ def _one(key: str) -> Callable[[Mapping[str, str]], list[str]]:
 
 
 def _jdbc(config: Mapping[str, str]) -> list[str]:
-    """`topic.prefix` and the bare name of the table; of a query the prefix alone."""
+    """`topic.prefix` and the bare table name; for a query only the prefix."""
     prefix = config.get("topic.prefix", "")
     if config.get("query", "").strip():
         return [prefix]

@@ -3,8 +3,8 @@
     for: {table: [login, chat]}                       every combination, the last field running fastest
     for: [{table: login, key: id}, {table: chat, key: no}]          exactly these rows
 
-`{{` and `}}` are braces that stay; `${...}` is a reference (or a word of the connector) and nothing inside it is touched. A field
-that is not there, and a single brace, are faults: a guess here would become somebody's topic.
+`{{` and `}}` are literal braces. `${...}` is a reference (or syntax of the connector) and is not changed. An unknown field and a
+single brace are faults: a wrong guess could become a topic name.
 """
 
 import re
@@ -25,7 +25,7 @@ _MOST_ROWS = 10_000
 
 
 def fill(text: str, row: Row) -> str:
-    """`text` for one row. It was checked before: every field is there."""
+    """`text` for one row. It was checked before: every field exists."""
 
     def filled(match: re.Match[str]) -> str:
         if match["field"]:
@@ -36,7 +36,7 @@ def fill(text: str, row: Row) -> str:
 
 
 def escape(text: str) -> str:
-    """The template that always gives `text`."""
+    """The template that always yields `text`."""
     return _TOKEN.sub(lambda match: match[0] if match["kept"] else re.sub(r"[{}]", r"\g<0>\g<0>", match[0]), text)
 
 
@@ -45,7 +45,7 @@ def fields_of(text: str) -> list[str]:
 
 
 def faults_in(text: str, fields: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """What is wrong with a template, each with its way out."""
+    """The faults of a template, each with a hint."""
     for match in _TOKEN.finditer(text):
         if match["field"] and match["field"] not in fields:
             yield f"there is no field {{{match['field']}}}", near_names(match["field"], fields) or "'for' names none"
@@ -78,7 +78,7 @@ def _combinations(page: Page, table: TableNode, line: int | None) -> list[Row] |
     for values in columns.values():
         count *= len(values)
     if count > _MOST_ROWS:
-        page.fault(line, f"'for' makes {count} connectors, which is more than {_MOST_ROWS}")
+        page.fault(line, f"'for' creates {count} connectors, which is more than {_MOST_ROWS}")
         return None
     return [dict(zip(columns, row, strict=True)) for row in product(*columns.values())]
 
@@ -88,7 +88,7 @@ def _column(page: Page, field: str, entry: KeyNode) -> list[Leaf] | None:
         page.fault(entry.line, f"the values of {field!r} must be a list, not {kind_of(entry.node)}", f"{field}: [a, b]")
         return None
     if not entry.node.items:
-        page.fault(entry.line, f"the list of {field!r} is empty, so there would be no connector", "take the whole out")
+        page.fault(entry.line, f"the list of {field!r} is empty, so there would be no connector", "remove the template")
         return None
     values = [_value(page, field, item, entry.line) for item in entry.node.items]
     texts = [value.text for value in values if value]
@@ -100,7 +100,7 @@ def _column(page: Page, field: str, entry: KeyNode) -> list[Leaf] | None:
 
 def _listed(page: Page, rows: Items, line: int | None) -> list[Row] | None:
     if not rows.items:
-        page.fault(line, "'for' has no rows, so there would be no connector", "take the whole out")
+        page.fault(line, "'for' has no rows, so there would be no connector", "remove the template")
         return None
     found = [_row(page, item, line) for item in rows.items]
     first = next((row for row in found if row), {})
@@ -136,7 +136,7 @@ def _is_field(page: Page, field: str, line: int | None) -> bool:
 
 
 def fill_node(node: Node, row: Row) -> Node:
-    """Every text below `node` filled. A text that is one field and nothing else becomes its value, so numbers stay numbers."""
+    """Fills every text below `node`. A text that is only one field becomes its value, so numbers stay numbers."""
     if isinstance(node, Items):
         return Items(node.line, tuple(fill_node(item, row) for item in node.items))
     if isinstance(node, TableNode):

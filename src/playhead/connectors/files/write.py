@@ -1,7 +1,7 @@
-"""Connectors as a file that reads back to the same connectors, whatever their values look like.
+"""Writes connectors to a file that reads back to the same connectors, whatever their values are.
 
-Text is left bare only where no reader of YAML, old or new, could take it for anything else; otherwise it stands in double quotes,
-in which every character can be escaped. Secrets are the caller's business: what is in the specs is in the text.
+Text is bare only if every YAML version reads it as this text. Otherwise it is in double quotes, in which every character can be
+escaped. Secrets are written as they are in the specs: the caller must replace them.
 """
 
 import json
@@ -54,7 +54,7 @@ def _yaml(specs: Sequence[ConnectorSpec]) -> str:
 
 
 def _connector(spec: ConnectorSpec) -> list[str]:
-    # A name with braces in it is written as a template without fields: no two names can then be written alike.
+    # A name with braces is written as a template without fields, so that no two names are written alike.
     is_template = "{" in spec.name or "}" in spec.name
     text = escape if is_template else str
     lines = [f"  {_key(text(spec.name), 2)}\n"]

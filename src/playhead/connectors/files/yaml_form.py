@@ -1,8 +1,8 @@
-"""YAML 1.2 with its lines, built from the parser's events, so that nothing is made of a file but text, lists and tables.
+"""YAML 1.2 with line numbers, built from the parser's events, so that a file yields only text, lists and tables.
 
-Only what YAML 1.2 calls a boolean or null is one: `yes`, `on` and `2024-01-01` are text. Refused in words: tags, YAML 1.1, a key
-given twice, an anchor inside itself. Anchors, aliases and `<<` are understood; an alias shares its node and is never copied, so
-a file cannot grow by them.
+Only YAML 1.2 booleans and nulls count: `yes`, `on` and `2024-01-01` are text. Refused with a message: tags, YAML 1.1, a key given
+twice, an anchor inside itself. Anchors, aliases and `<<` are supported. An alias shares its node and is never copied, so aliases
+cannot inflate a file.
 """
 
 import re
@@ -75,7 +75,7 @@ class _Builder:
             if kind == "DocumentStartEvent":
                 self.anchors = {}
                 if event.version not in (None, (1, 2)):
-                    self.page.fault(_line(event), "only YAML 1.2 is read here", "leave the %YAML line out")
+                    self.page.fault(_line(event), "only YAML 1.2 is supported", "leave the %YAML line out")
                 yield self.node(next(events), events, 0)
 
     def node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
@@ -85,15 +85,15 @@ class _Builder:
         if depth > _DEEPEST:
             raise _Unusable(_line(event), f"more than {_DEEPEST} levels")
         if event.ctag is not None:
-            self.page.fault(_line(event), "a YAML tag ('!...') is not read here", "write the plain value")
+            self.page.fault(_line(event), "a YAML tag ('!...') is not supported", "write the plain value")
         if event.anchor is not None:
             self.anchors[event.anchor] = None
-        made = self._made(kind, event, events, depth)
+        node = self._build(kind, event, events, depth)
         if event.anchor is not None:
-            self.anchors[event.anchor] = made
-        return made
+            self.anchors[event.anchor] = node
+        return node
 
-    def _made(self, kind: str, event: Any, events: Iterator[Any], depth: int) -> Node:
+    def _build(self, kind: str, event: Any, events: Iterator[Any], depth: int) -> Node:
         if kind == "ScalarEvent":
             plain = not event.style
             return value_leaf(scalar_of(event.value) if plain else event.value, _line(event), event.value)
@@ -124,7 +124,7 @@ class _Builder:
         return TableNode(_line(event), entries)
 
     def _merge(self, entries: dict[str, KeyNode], entry: KeyNode) -> None:
-        """What `<<` brings gives way to the table's own keys, and later ones to earlier ones."""
+        """The table's own keys override those of `<<`. Earlier ones override later ones."""
         tables = entry.node.items if isinstance(entry.node, Items) else (entry.node,)
         for table in tables:
             if not isinstance(table, TableNode):

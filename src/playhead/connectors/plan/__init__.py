@@ -1,1 +1,1 @@
-"""What an apply of connector files would do: made, checked, shown and kept."""
+"""Plans for connector files: create, check, show, save."""

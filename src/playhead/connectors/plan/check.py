@@ -1,7 +1,7 @@
-"""What is wrong with connector specs, before anything is sent: the worker's own validation, unknown keys, masks, names.
+"""Checks connector specs before anything is sent: the worker's own validation, unknown keys, masks, names.
 
-Many are validated at once. A validation changes nothing on the worker and nothing in the client, so threads may share one
-client. A worker that cannot be reached ends the whole check; one connector that cannot be checked is a finding.
+Several specs are validated in parallel. A validation changes nothing on the worker and nothing in the client, so threads may
+share one client. An unreachable worker ends the whole check. A connector that cannot be checked is a finding.
 """
 
 import re
@@ -21,12 +21,12 @@ from playhead.model.connector import ConnectorSpec, Engine
 Types = dict[str, str]
 CONVERTERS = ("key.converter", "value.converter", "header.converter")
 ENRICHED = ("transforms", "predicates")
-# Beside the plugin's own keys.
+# In addition to the plugin's own keys.
 ENRICHMENT = {"type": "CLASS", "plugin.version": "STRING", "predicate": "STRING", "negate": "BOOLEAN"}
 
 
 def validated_types(validation: Validation) -> Types:
-    """A client override that the worker does not know comes without a definition."""
+    """A client override that the worker does not know has no definition."""
     return {key.definition.name: key.definition.type for key in validation.configs if key.definition}
 
 
@@ -51,20 +51,20 @@ def nested_plugins(config: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 class PluginKeys:
-    """The key lists of a worker's plugins, each asked for once. May be used by several threads: at worst one is asked twice."""
+    """The key lists of a worker's plugins, cached. Several threads may use it: at worst a list is requested twice."""
 
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
         self._known: dict[str, Types] = {}
 
     def of(self, plugin: str) -> Types:
-        """Empty for a plugin that the worker does not know, or whose keys it does not tell."""
+        """Empty for a plugin that the worker does not know, or whose keys it does not return."""
         if plugin not in self._known:
-            self._known[plugin] = self._asked(plugin)
+            self._known[plugin] = self._requested(plugin)
         return self._known[plugin]
 
     def types_of(self, config: Mapping[str, str]) -> Types:
-        """Of every key that the plugins of a config define, under its full name."""
+        """The type of every key that the plugins of a config define, by its full name."""
         own = config.get("connector.class", "").strip()
         types = dict(self.of(own)) if own else {}
         for prefix, plugin in nested_plugins(config):
@@ -78,15 +78,15 @@ class PluginKeys:
         return {prefix + name: kind for name, kind in found.items()}
 
     def completed(self, types: Types, config: Mapping[str, str]) -> Types:
-        """What a validation answered, plus the keys of plugins of which it told none."""
+        """The types of a validation, plus the keys of plugins for which it returned none."""
         for prefix, plugin in nested_plugins(config):
-            told = [key for key in types if key.startswith(prefix) and key.removeprefix(prefix) not in ENRICHMENT]
+            defined = [key for key in types if key.startswith(prefix) and key.removeprefix(prefix) not in ENRICHMENT]
             used = [key for key in config if key.startswith(prefix) and key not in types]
-            if used and not told:
+            if used and not defined:
                 types = types | self.nested(prefix, plugin)
         return types
 
-    def _asked(self, plugin: str) -> Types:
+    def _requested(self, plugin: str) -> Types:
         try:
             return {key.name: key.type for key in self._rest.get_plugin_keys(plugin)}
         except (NotFound, Rejected):
@@ -94,14 +94,14 @@ class PluginKeys:
 
 
 def plugin_is_there(rest: Rest, plugin: str) -> tuple[bool, list[str]]:
-    """Whether the worker has this connector class, by its name or one of the short forms Connect takes; and what it has."""
+    """Whether the worker has this connector class, by its name or a short form that Connect accepts; and the classes it has."""
     known = [found.class_ for found in rest.list_plugins()]
     short = [name.rpartition(".")[2].rpartition("$")[2] for name in known]
     forms = {*known, *short, *(name.removesuffix("Connector") for name in short)}
     return plugin in forms, known
 
 
-# Keys that no part of a config reads. A worker never objects to them: a typo passes its validation and has no effect. A key
+# Lint: keys that nothing reads. A worker accepts them: a typo passes its validation and has no effect. A key
 # is known when the worker defines it for the connector or for a transform, predicate or converter that the config names, or
 # when it belongs to a family with open names: client overrides, topic creation groups. Connectors may pass keys on to a
 # driver, so an unknown key is never an error: a warning if it looks like a known one, else a note.
@@ -124,7 +124,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyFinding:
-    """One thing that is wrong, or may be. `refuses`: a guard of ours said so. `key` empty: it is about the whole connector."""
+    """A fault, or a possible one. `refuses`: a guard of Playhead found it. `key` empty: it is about the whole connector."""
 
     level: Severity
     key: str
@@ -137,15 +137,15 @@ class KeyFinding:
 
 
 def lint_keys(config: Mapping[str, str], types: Mapping[str, str], undefined: Collection[str] = ()) -> list[KeyFinding]:
-    """`undefined`: keys of which the worker itself said that it has no definition. Without any definition nothing can be said."""
+    """`undefined`: keys without a definition in the worker's answer. Without any definition nothing is reported."""
     if not types:
         return []
     overrides = [_override(key) for key in config if key in undefined and key.startswith(OVERRIDES)]
     unread = [key for key in config if key not in types and not key.startswith(OVERRIDES)]
-    return overrides + [finding for key in unread for finding in _look_at(key, config, types)]
+    return overrides + [finding for key in unread for finding in _lint_key(key, config, types)]
 
 
-def _look_at(key: str, config: Mapping[str, str], types: Mapping[str, str]) -> Iterator[KeyFinding]:
+def _lint_key(key: str, config: Mapping[str, str], types: Mapping[str, str]) -> Iterator[KeyFinding]:
     kind, _, rest = key.partition(".")
     converter = next((name for name in CONVERTERS if key.startswith(f"{name}.")), None)
     if kind in ENRICHED and rest:
@@ -166,8 +166,8 @@ def _enriched(key: str, kind: str, config: Mapping[str, str], types: Mapping[str
     alias = next((name for name in declared if key.startswith(f"{kind}.{name}.")), None)
     if alias is None:
         near = get_close_matches(key.split(".")[1], declared, n=1)
-        said = f"did you mean {near[0]}?" if near else f"there is: {', '.join(declared)}" if declared else "it is empty"
-        yield KeyFinding(Severity.WARNING, key, f"has no effect: {kind!r} does not name it; {said}")
+        hint = f"did you mean {near[0]}?" if near else f"it names: {', '.join(declared)}" if declared else "it is empty"
+        yield KeyFinding(Severity.WARNING, key, f"has no effect: {kind!r} does not name it; {hint}")
         return
     prefix = f"{kind}.{alias}."
     if any(name.startswith(prefix) and name.removeprefix(prefix) not in ENRICHMENT for name in types):
@@ -177,7 +177,7 @@ def _enriched(key: str, kind: str, config: Mapping[str, str], types: Mapping[str
 def _of_converter(
     key: str, converter: str, config: Mapping[str, str], types: Mapping[str, str]
 ) -> Iterator[KeyFinding]:
-    """A converter that is not named here is the worker's, with the settings of the worker."""
+    """Without a converter here, the worker's converter and its settings are used."""
     if not config.get(converter):
         what = f"has no effect: {converter} is not set here, so the worker's converter and its own settings are used"
         yield KeyFinding(Severity.WARNING, key, what)
@@ -186,7 +186,7 @@ def _of_converter(
 
 
 def _override(key: str) -> KeyFinding:
-    """Which settings its clients have the worker does not tell, only which one they have not."""
+    """The worker reports only that its clients lack a setting, not which settings they have."""
     prefix = next(start for start in OVERRIDES if key.startswith(start))
     near = get_close_matches(key.removeprefix(prefix), _CLIENT_NAMES, n=1, cutoff=0.7)
     if not near:  # an interceptor or a login module may read it
@@ -195,7 +195,7 @@ def _override(key: str) -> KeyFinding:
 
 
 def _creation(key: str, config: Mapping[str, str]) -> Iterator[KeyFinding]:
-    """What follows the group is one of four keys or any setting of a topic."""
+    """After the group comes one of four keys or any topic setting."""
     groups = ["default", *aliases(config, "topic.creation.groups")]
     group = next((name for name in groups if key.startswith(f"{_CREATION}{name}.")), None)
     if group is None:
@@ -215,8 +215,8 @@ def _unknown(key: str, known: Mapping[str, str] | list[str]) -> KeyFinding:
 
 
 AT_ONCE = 8
-# As `Rest.create_connector` refuses them.
-_UNASKABLE = re.compile(r"[/\\%;{}]|^\.{1,2}$")
+# The names that `Rest.create_connector` refuses.
+_NOT_ADDRESSABLE = re.compile(r"[/\\%;{}]|^\.{1,2}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ class Check:
 
 
 def check_specs(rest: Rest, specs: Sequence[ConnectorSpec], plugins: PluginKeys) -> dict[str, Check]:
-    """Name -> what was found. A connector of another engine is not the worker's to judge: only its masks are looked for."""
+    """Name -> findings. The worker cannot validate a connector of another engine: only masks are checked."""
     if not specs:
         return {}
     with ThreadPoolExecutor(min(AT_ONCE, len(specs)), "validate") as pool:
@@ -244,7 +244,7 @@ def _check(rest: Rest, spec: ConnectorSpec, plugins: PluginKeys) -> Check:
     if spec.engine is not Engine.CONNECT:
         return _finished(spec, Check())
     if not spec.connector_class.strip():
-        fault = KeyFinding(Severity.ERROR, "connector.class", "is missing: it names the plugin that does the work")
+        fault = KeyFinding(Severity.ERROR, "connector.class", "is missing: it names the plugin to run")
         return _finished(spec, Check((fault,)))
     try:
         answer = rest.validate(spec.connector_class.strip(), {**spec.config, "name": spec.name.strip()})
@@ -252,8 +252,8 @@ def _check(rest: Rest, spec: ConnectorSpec, plugins: PluginKeys) -> Check:
         fault = KeyFinding(Severity.WARNING, "", f"was not validated: {error.what}")
         return _finished(spec, Check((fault,), plugins.types_of(spec.config)))
     except (Rejected, NotFound) as error:
-        said = error.message if isinstance(error, Rejected) and error.message else error.what
-        return _finished(spec, Check((_not_validated(rest, spec, said),), plugins.types_of(spec.config)))
+        reason = error.message if isinstance(error, Rejected) and error.message else error.what
+        return _finished(spec, Check((_not_validated(rest, spec, reason),), plugins.types_of(spec.config)))
     return _finished(spec, _judged(spec, answer, plugins))
 
 
@@ -265,12 +265,12 @@ def _judged(spec: ConnectorSpec, answer: Validation, plugins: PluginKeys) -> Che
     return Check((*faults, *lint), types)
 
 
-def _not_validated(rest: Rest, spec: ConnectorSpec, said: str) -> KeyFinding:
-    """A class that the worker does not have is the commonest reason, and its own answer is a page of all that it has."""
+def _not_validated(rest: Rest, spec: ConnectorSpec, reason: str) -> KeyFinding:
+    """The most common reason is a missing class. The worker's own answer then lists every class it has."""
     plugin = spec.connector_class.strip()
     there, known = plugin_is_there(rest, plugin)
     if there:
-        return KeyFinding(Severity.ERROR, "", f"the worker could not validate it: {said}")
+        return KeyFinding(Severity.ERROR, "", f"the worker could not validate it: {reason}")
     hint = near_names(plugin, known)
     return KeyFinding(
         Severity.ERROR, "connector.class", f"plugin missing on the worker: {plugin}" + (f"; {hint}" if hint else "")
@@ -278,19 +278,19 @@ def _not_validated(rest: Rest, spec: ConnectorSpec, said: str) -> KeyFinding:
 
 
 def _finished(spec: ConnectorSpec, check: Check) -> Check:
-    """Our own guards first; then every finding with its place, and without the secrets of the config."""
+    """Adds our own guards first. Adds the origin to every finding and masks the secrets of the config."""
     scrub = Scrub(check.secrets.literals(spec.config))
     found = [*_guards(spec, check.secrets), *check.findings]
     return Check(tuple(_placed(finding, spec, scrub) for finding in found), check.types)
 
 
 def _guards(spec: ConnectorSpec, secrets: SecretKeys) -> Iterator[KeyFinding]:
-    if _UNASKABLE.search(spec.name.strip()) and spec.engine is Engine.CONNECT:
-        what = "this name could be created, but not be asked for again: choose one without / \\ % ; { }"
+    if _NOT_ADDRESSABLE.search(spec.name.strip()) and spec.engine is Engine.CONNECT:
+        what = "this name could be created, but not requested by REST afterwards: choose one without / \\ % ; { }"
         yield KeyFinding(Severity.ERROR, "", what, refuses=True)
     for key, value in spec.config.items():
         if secrets.is_masked(key, value):
-            what = "holds a mask in place of a value; sent, it would overwrite the real one: write a reference like ${file:...}"
+            what = "holds a mask in place of a value, which would overwrite the real one: write a reference like ${file:...}"
             yield KeyFinding(Severity.ERROR, key, what, refuses=True)
 
 

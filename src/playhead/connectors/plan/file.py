@@ -1,8 +1,8 @@
-"""A plan of connectors as a file: what was seen and what is wanted, to be reviewed now and applied later, or refused.
+"""A plan of connectors as a file, to review now and apply later. The apply is refused if the cluster has changed.
 
-What was seen is kept as a salted hash of the running config, slow to compute where that config holds a literal secret, so that it
-cannot be guessed from the file. What is wanted is kept as it is; a literal secret in it is refused: the file would be one more
-place to leak it. Write `${file:...}` or `${env:...}` instead.
+The running config is stored as a salted hash. The hash is slow to compute if that config holds a literal secret, so that the
+secret cannot be guessed from the file. The wanted config is stored as it is. A literal secret in it is refused, because the file
+could leak it. Write `${file:...}` or `${env:...}` instead.
 """
 
 import hashlib
@@ -80,7 +80,7 @@ class SavedPlan:
 
 
 def to_json(plan: ConnectorsPlan) -> bytes:
-    """Refused when a literal secret would have to be written."""
+    """Refused if the file would hold a literal secret."""
     _refuse_secrets(plan)
     salt = os.urandom(16)
     document = _PlanFile(
@@ -98,19 +98,21 @@ def from_json(data: bytes, where: str = "plan") -> SavedPlan:
     try:
         version = msgspec.json.decode(data, type=_VersionOnly).playhead_connectors_plan
         if version != PLAN_VERSION:
-            raise Invalid(f"{where}: plan version {version} is not known here", "use the Playhead that wrote it")
+            raise Invalid(f"{where}: plan version {version} is not supported", "use the Playhead version that wrote it")
         found = msgspec.json.decode(data, type=_PlanFile)
         salt = bytes.fromhex(found.salt)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        hint = "a plan is made with: playhead connectors plan -f FILE --save-plan plan.json; files are given with -f"
+        hint = (
+            "create a plan with: playhead connectors plan -f FILE --save-plan plan.json; pass connector files with -f"
+        )
         raise Invalid(f"{where}: {error}", hint) from None
     return SavedPlan(ClusterState(found.kafka_cluster_id, tuple(found.urls)), salt, tuple(found.connectors))
 
 
 def plan_again(context: Context, saved: SavedPlan, deadline: Deadline) -> ConnectorsPlan:
-    """The saved plan against the cluster as it is now. Refused as a whole when the cluster is another one, or has moved.
+    """The saved plan against the current cluster. Refused as a whole if it is another cluster, or if it has changed.
 
-    A connector that already is as wanted has not moved: a plan that was carried out in part can be applied again.
+    A connector that already is as wanted does not count as changed: a partly applied plan can be applied again.
     """
     now = plan_connectors(context, saved.specs, deadline, doomed=saved.doomed)
     if now.cluster.kafka_cluster_id != saved.cluster.kafka_cluster_id:
@@ -120,22 +122,24 @@ def plan_again(context: Context, saved: SavedPlan, deadline: Deadline) -> Connec
             "name the right workers with --connect or --context, or plan again here",
         )
     rows = {row.name: row for row in now.rows}
-    moved = [why for item in saved.connectors if (why := _moved(item, rows.get(item.name), saved.salt))]
-    if moved:
-        raise Refused("moved since the plan was made:\n  " + "\n  ".join(moved), "nothing was changed; plan again")
+    changed = [why for item in saved.connectors if (why := _changed(item, rows.get(item.name), saved.salt))]
+    if changed:
+        raise Refused(
+            "changed since the plan was created:\n  " + "\n  ".join(changed), "nothing was changed; plan again"
+        )
     return now
 
 
-def _moved(item: _Connector, row: PlanRow | None, salt: bytes) -> str | None:
+def _changed(item: _Connector, row: PlanRow | None, salt: bytes) -> str | None:
     running = row.running if row else None
     if row is not None and row.wanted is not None and row.action in (Action.SAME, Action.LEAVE):
         return None
     if item.seen is None:
-        return f"{item.name} was not there, and is now" if running else None
+        return f"{item.name} did not exist, and exists now" if running else None
     if running is None:
-        return f"{item.name} was there, and is gone" if item.wanted is not None else None
+        return f"{item.name} existed, and is deleted now" if item.wanted is not None else None
     if running.state is not item.seen.state:
-        return f"{item.name} was {item.seen.state}, and is {running.state}"
+        return f"{item.name} was {item.seen.state}, and is {running.state} now"
     if not _is_of(item.seen.hash, running.config, salt):
         return f"the config of {item.name} was changed"
     return None

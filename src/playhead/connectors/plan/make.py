@@ -1,7 +1,7 @@
-"""Makes the plan: the files against the running cluster, with the worker's validation and what each change brings about.
+"""Creates the plan: compares the files with the running cluster, with the worker's validation and the effect of each change.
 
-Nothing is changed. `engine: spark` means that Connect must not run the connector: there it is stopped or absent, and its config
-is left as it is.
+Nothing is changed. `engine: spark` means that Connect must not run the connector: in Connect it is stopped or absent, and its
+config is not changed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -32,7 +32,7 @@ from playhead.model.connector import ConnectorSpec, Engine, WantedState
 
 _STATES = {"PAUSED": WantedState.PAUSED, "STOPPED": WantedState.STOPPED}
 _STATE_EFFECTS = {
-    WantedState.RUNNING: "goes on where it was",
+    WantedState.RUNNING: "continues from its offsets",
     WantedState.PAUSED: "tasks pause; offsets kept",
     WantedState.STOPPED: "tasks end; offsets kept",
 }
@@ -46,8 +46,8 @@ def plan_connectors(
     prune: str | None = None,
     doomed: Collection[str] = (),
 ) -> ConnectorsPlan:
-    """`prune`: the pattern of names in whose scope a connector that no file names is deleted. `doomed`: names to delete."""
-    _refuse_twins(specs)
+    """`prune`: a connector that matches this pattern and is in no file is deleted. `doomed`: names to delete."""
+    _refuse_duplicates(specs)
     with open_rest(context, deadline) as rest:
         cluster = ClusterState(rest.worker().kafka_cluster_id or "", tuple(context.connect_urls))
         running = observe(rest, None if prune is not None else {spec.name.strip() for spec in specs} | set(doomed))
@@ -61,15 +61,15 @@ def plan_connectors(
 
 
 def check_connectors(context: Context, specs: Sequence[ConnectorSpec], deadline: Deadline) -> dict[str, Check]:
-    """Only what is wrong with them, whatever runs."""
-    _refuse_twins(specs)
+    """Only the findings, without a comparison with what runs."""
+    _refuse_duplicates(specs)
     with open_rest(context, deadline) as rest:
         rest.worker()
         return check_specs(rest, specs, PluginKeys(rest))
 
 
 def observe(rest: Rest, names: Collection[str] | None = None) -> dict[str, Running]:
-    """What the worker has, sorted by name. One so new that it has no status yet is missing in the expanded list."""
+    """The worker's connectors, sorted by name. A new one without a status is missing in the expanded list."""
     known = sorted(name for name in rest.list_connectors() if names is None or name in names)
     expanded = rest.expand_connectors() if known else {}
     found = {}
@@ -94,13 +94,13 @@ def _running(info: ConnectorInfo, status: ConnectorStatus | None) -> Running:
     return Running(info.name, normalised(info.config), state, status)
 
 
-def _refuse_twins(specs: Sequence[ConnectorSpec]) -> None:
+def _refuse_duplicates(specs: Sequence[ConnectorSpec]) -> None:
     seen: dict[str, ConnectorSpec] = {}
     for spec in specs:
         if not spec.name.strip():
             raise Invalid(f"{spec.origin}: a connector needs a name")
         if other := seen.get(spec.name.strip()):
-            raise Invalid(f"{spec.name!r} is there twice: {other.origin} and {spec.origin}")
+            raise Invalid(f"{spec.name!r} is defined twice: {other.origin} and {spec.origin}")
         seen[spec.name.strip()] = spec
 
 
@@ -139,13 +139,13 @@ def _deletion(running: Running, plugins: PluginKeys) -> PlanRow:
     )
     secrets = SecretKeys.of_types(plugins.types_of(running.config))
     changes = tuple(diff_config(running.config, {}, secrets))
-    effect = f"not in the files; {left} stay behind"
+    effect = f"not in the files; {left} are kept"
     row = PlanRow(running.name, Action.DELETE, None, running, changes, None, (), (), secrets)
     return replace(row, effects=(effect, *_undo_words(row)))
 
 
 def _secrets(check: Check, running: Running | None, plugins: PluginKeys) -> SecretKeys:
-    """The wanted config's definitions; those of the running one where it has keys that the wanted one has not."""
+    """By the definitions of the wanted config, and of the running one if that has other keys."""
     if running is None or all(key in check.types for key in running.config):
         return check.secrets
     return SecretKeys.of_types(plugins.types_of(running.config) | check.types)
@@ -156,12 +156,12 @@ def _effects(row: PlanRow, running: Running) -> list[str]:
     if row.action is Action.UPDATE:
         runs = (row.state or running.state) is WantedState.RUNNING
         effects.append("tasks restart; offsets kept" if runs else "takes effect when it is resumed; offsets kept")
-        effects += _moves(row.changes, running)
+        effects += _offset_effects(row.changes, running)
         effects += _undo_words(row)
     elif row.action is Action.STATE and row.state:
         effects.append(_STATE_EFFECTS[row.state])
     if row.wanted and row.wanted.offsets is not None and len(row.wanted.offsets):
-        effects.append("it exists: the offsets of the file are for a new one and are not set")
+        effects.append("it exists: the offsets in the file are for a new connector and are not set")
     return effects
 
 
@@ -169,24 +169,24 @@ def _undo_words(row: PlanRow) -> list[str]:
     return [] if row.is_undoable else ["not undoable: secret"]
 
 
-def _moves(changes: Sequence[KeyChange], running: Running) -> list[str]:
-    """Changes after which the kept offsets are no longer what the connector reads."""
+def _offset_effects(changes: Sequence[KeyChange], running: Running) -> list[str]:
+    """Changes that affect how the connector uses its kept offsets."""
     changed = {change.key: change for change in changes if change.kind is not KeyChangeKind.UNKNOWN}
-    said = []
+    effects = []
     if "connector.class" in changed:
-        said.append("another class reads the kept offsets in its own way")
+        effects.append("another class may read the kept offsets differently")
     if group := changed.get("consumer.override.group.id"):
         default = f"connect-{running.name}"
-        said.append(
-            f"another group: from {group.before or default} to {group.after or default}; positions do not follow"
+        effects.append(
+            f"another group: from {group.before or default} to {group.after or default}; positions are not copied"
         )
     if topic := changed.get("offsets.storage.topic"):
-        said.append(f"another offsets topic: {topic.words}; positions do not follow")
-    return said
+        effects.append(f"another offsets topic: {topic.words}; positions are not copied")
+    return effects
 
 
 def _now(row: PlanRow, running: Running) -> list[KeyFinding]:
-    """What is to be known of a connector that is there already."""
+    """Findings about an existing connector."""
     if not running.is_failed or running.status is None:
         return []
     traces = [running.status.connector.trace, *(task.trace for task in running.status.tasks)]
@@ -204,5 +204,5 @@ def _with_orphans(context: Context, rows: Sequence[PlanRow], deadline: Deadline)
 def _start_words(row: PlanRow, words: Mapping[str, str]) -> tuple[str, ...]:
     offsets = row.wanted.offsets if row.wanted else None
     if offsets:
-        return (f"created stopped, set to the {len(offsets)} position(s) of the file, then {row.state}",)
+        return (f"created stopped, set to the {len(offsets)} position(s) in the file, then {row.state}",)
     return (words[row.name],)

@@ -1,9 +1,8 @@
 """What an apply of connector files would do: per connector every key that changes, the state, the effect, the faults.
 
-A plan is a value. It holds the configs in clear, because they are to be sent, and shows them masked: `to_row`, `repr` and
-the text view contain no secret. The worker adds `name` to every config and trims values when it reads them: neither is a
-difference. A secret is compared, but the change shows it masked. Where the server shows a mask in place of a secret, whether
-it differs is unknown.
+A plan holds the configs in clear, because they are sent later. `to_row`, `repr` and the text view mask the secrets. The
+worker adds `name` to every config and trims values when it reads them: neither counts as a difference. A secret is compared,
+but the change shows it masked. If the server returns a mask in place of a secret, whether it differs is unknown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +40,7 @@ class KeyChange:
 
     @property
     def words(self) -> str:
-        """The change of the value as a person reads it."""
+        """The change of the value as text."""
         if self.kind is KeyChangeKind.UNKNOWN:
             return "unknown (masked by the server)"
         if self.is_secret and (self.before == self.after or None in (self.before, self.after)):
@@ -101,7 +100,7 @@ IDLE = (Action.SAME, Action.LEAVE)
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A connector as the worker has it. `state` is the one it is told to be in; a failed one is told to run."""
+    """A connector as the worker has it. `state` is the requested state; for a failed one it is running."""
 
     name: str
     config: Mapping[str, str] = field(repr=False)
@@ -116,7 +115,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """One connector. `wanted` is None for one that is deleted, `running` for one that is not there yet."""
+    """One connector. `wanted` is None for a deletion, `running` is None for a new connector."""
 
     name: str
     action: Action
@@ -130,7 +129,7 @@ class PlanRow:
 
     @property
     def changes_state(self) -> bool:
-        """For one that exists: it is told another state."""
+        """For an existing connector: another state is requested."""
         return self.running is not None and self.state not in (None, self.running.state)
 
     @property
@@ -140,7 +139,7 @@ class PlanRow:
 
     @property
     def blocked_by(self) -> KeyFinding | None:
-        """Why nothing may be sent. What the worker objects to is in the way of a config only: anything can be stopped."""
+        """The finding that blocks this row. A validation error blocks only a config: any connector can be stopped."""
         sends = self.action in (Action.CREATE, Action.UPDATE)
         return next((f for f in self.findings if f.level is Severity.ERROR and (sends or f.refuses)), None)
 
@@ -174,7 +173,7 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """Which cluster a plan is for. The id is that of its Kafka; the addresses may be written in several ways."""
+    """The cluster of a plan. Its Kafka cluster id identifies it: the addresses can be spelled in several ways."""
 
     kafka_cluster_id: str
     urls: tuple[str, ...]
@@ -201,9 +200,9 @@ class ConnectorsPlan:
     @property
     def summary(self) -> str:
         counted = {action: self.count(action) for action in Action}
-        said = ", ".join(f"{count} {action.value}" for action, count in counted.items() if count)
+        counts = ", ".join(f"{count} {action.value}" for action, count in counted.items() if count)
         faulty = sum(row.blocked_by is not None for row in self.rows)
-        return (said or "no connector") + (f"; {faulty} cannot be applied" if faulty else "")
+        return (counts or "no connector") + (f"; {faulty} cannot be applied" if faulty else "")
 
     def __repr__(self) -> str:
         from playhead.connectors.plan.text import plan_text

@@ -1,4 +1,4 @@
-"""A plan as a person reads it: a line per connector, under it what changes, what happens then, and what is wrong."""
+"""A plan as text: one line per connector with its effects, below it the changes and the findings."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ _SIGNS = {KeyChangeKind.ADDED: "+", KeyChangeKind.REMOVED: "-", KeyChangeKind.CH
 
 
 def plan_text(plan: ConnectorsPlan, *, show_origin: bool = False) -> str:
-    """Connectors of which there is nothing to say are named in one line at the end."""
+    """Connectors without changes and findings are listed in one line at the end."""
     quiet = [row for row in plan.rows if row.action in IDLE and not row.findings and not row.changes]
     silent = {row.name for row in quiet}
     lines = [line for row in plan.rows if row.name not in silent for line in _row_lines(row, show_origin)]
@@ -20,7 +20,7 @@ def plan_text(plan: ConnectorsPlan, *, show_origin: bool = False) -> str:
 
 
 def _printable(line: str) -> str:
-    """A line break inside of a value must not begin a line of the plan."""
+    """Escapes line breaks: one inside a value must not start a new line of the plan."""
     return line if line.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
 
 

@@ -1,4 +1,4 @@
-"""The parts of a lab, one file per kind. A part says how it is started, how one sees that it answers, how it is stopped."""
+"""The parts of a lab, one file per kind. A part defines its start command, its readiness check and its files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,11 +7,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`answers` returns None when the part is really ready, else what it is still waiting for."""
+    """`answers` returns None when the part is ready, else what it waits for."""
 
     name: str
     address: str
-    command: Callable[[], Sequence[str]]  # made when it is needed: only a start needs the jars
+    command: Callable[[], Sequence[str]]  # called on start only: needs the jars
     log: Path
     answers: Callable[[], str | None]
     files: Mapping[Path, str] = field(default_factory=dict)
@@ -20,7 +20,7 @@ class Part:
 
 
 def properties_text(properties: Mapping[str, object]) -> str:
-    """A Java `.properties` file in plain ASCII: Java reads it as ISO-8859-1, whatever our paths are written in."""
+    """A Java `.properties` file in plain ASCII: Java reads it as ISO-8859-1, whatever the encoding of our paths."""
     return "".join(f"{key}={_escaped(str(value))}\n" for key, value in properties.items())
 
 

@@ -64,7 +64,7 @@ def _common(folder: Path, lab: LabFile) -> dict[str, object]:
         "key.converter.schemas.enable": "false",
         "value.converter.schemas.enable": "false",
         "plugin.path": ",".join(plugins),
-        # Looking at every class of every jar takes 5 s; only plugins of the user may lack a service manifest.
+        # Scanning every class of every jar takes 5 s; only the user's plugins may lack a service manifest.
         "plugin.discovery": "hybrid_warn" if lab.options.plugin_path else "service_load",
         "offset.flush.interval.ms": 500,
     }
@@ -87,7 +87,7 @@ def _distributed(lab: LabFile) -> dict[str, object]:
 
 
 def install_plugins(folder: Path, lab: LabFile) -> None:
-    """The worker dies without a real plugin folder, even an empty one."""
+    """Creates the plugin folder: without one, even if empty, the worker fails to start."""
     plugins = folder / "plugins"
     plugins.mkdir(exist_ok=True)
     if "debezium" in lab.options.extras and not any(plugins.glob("debezium-*")):

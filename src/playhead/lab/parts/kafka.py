@@ -20,12 +20,12 @@ def bootstrap_servers(lab: LabFile) -> str:
 
 
 def await_whole_cluster(lab: LabFile, deadline: Deadline) -> None:
-    """Until every broker knows every other: each learns of the rest a moment after it answers for itself."""
-    everybody = set(range(1, lab.options.brokers + 1))
+    """Waits until every broker knows all others. A broker answers before it knows them."""
+    expected = set(range(1, lab.options.brokers + 1))
     all_settings = [ClientSettings({"bootstrap.servers": server}) for server in bootstrap_servers(lab).split(",")]
 
     def found_each_other() -> bool:
-        return all({b.id for b in describe_cluster(each, deadline).brokers} == everybody for each in all_settings)
+        return all({b.id for b in describe_cluster(each, deadline).brokers} == expected for each in all_settings)
 
     deadline.wait_for(found_each_other, "the brokers finding each other")
 
@@ -88,9 +88,9 @@ def _properties(home: Path, lab: LabFile, node: int) -> dict[str, object]:
         "share.coordinator.state.topic.replication.factor": copies,
         "share.coordinator.state.topic.min.isr": 1,
         "group.initial.rebalance.delay.ms": 0,
-        # After a kill the controller takes a broker for alive until its session ends: 9 s by default.
+        # After a kill the controller considers a broker alive until its session ends: 9 s by default.
         "broker.session.timeout.ms": 3000,
         "broker.heartbeat.interval.ms": 500,
-        # A mere metadata question would otherwise create the topic it asks about.
+        # Otherwise a metadata request would create the topic it names.
         "auto.create.topics.enable": "false",
     }

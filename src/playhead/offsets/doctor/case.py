@@ -1,6 +1,6 @@
-"""What the checks look at: one reading of the store, and what is known about the connectors.
+"""The input of the checks: the contents of the store, and the known connectors.
 
-Values that Connect would refuse and keys that are not Connect's are kept here, for they are what the doctor looks for.
+It includes values that Connect would refuse and keys that are not Connect's, because the doctor reports them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,9 +30,9 @@ Where = tuple[TopicPartition | None, int | None, int, int]  # place, home, time 
 
 @dataclass(frozen=True, slots=True)
 class KeptPosition:
-    """One live pair. `fault`: why Connect would refuse its value. `home`: the partition in which Java would put the key.
+    """One live pair. `fault`: why Connect would refuse its value. `home`: the partition that Java's partitioner chooses.
 
-    `is_findable` is False when no worker would ever make these key bytes.
+    `is_findable` is False if no worker ever writes these key bytes.
     """
 
     owner: str
@@ -49,7 +49,7 @@ class KeptPosition:
 
     @property
     def age(self) -> tuple[int, int]:
-        """The larger, the newer. Of one time, the later offset: good enough where it is the same partition."""
+        """Larger is newer. At the same time, the later offset counts: correct within one partition."""
         return self.written_ms, self.at
 
     @property
@@ -63,7 +63,7 @@ class KeptPosition:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`connectors` None: nobody can tell which ones exist. `on_spark`: those that the ledger knows, by name."""
+    """`connectors` None: unknown. `on_spark`: names of the connectors in the ledger."""
 
     kept: tuple[KeptPosition, ...]
     connectors: Mapping[str, ConfiguredConnector] | None
@@ -77,7 +77,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """A key whose newest record is aborted, and what is committed for it, if anything."""
+    """A key whose newest record is aborted, and its committed record, if any."""
 
     newest: LogRecord
     committed: LogRecord | None
@@ -85,7 +85,7 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class TopicReading:
-    """`kept` is what the workers see. `undecided`: partition -> time of the oldest record seen that is not decided yet."""
+    """`kept`: what the workers read. `undecided`: partition -> time of the oldest record in an open transaction."""
 
     captured: Captured
     kept: tuple[KeptPosition, ...]
@@ -104,7 +104,7 @@ class TopicReading:
 
 
 def read_topic(admin: Admin, topic: str, deadline: Deadline, progress: Progress, *, committed: bool) -> TopicReading:
-    """Read once without regard to transactions; where there were any, once more for what is committed."""
+    """Reads uncommitted records. If there were transactions, reads the topic again for the committed records."""
     captured = capture(admin, topic, deadline)
     passed = 0
 
@@ -117,7 +117,7 @@ def read_topic(admin: Admin, topic: str, deadline: Deadline, progress: Progress,
     everything = read_latest(admin, dirty, deadline, counted)
     newest = _by_key(everything.records)
     decided = newest
-    if passed < dirty.span:  # a transaction leaves a marker, and that a hole; so does compaction
+    if passed < dirty.span:  # offsets are missing: transaction markers, or compaction
         decided = _by_key(read_latest(admin, captured, deadline, progress).records)
     seen = decided if committed else newest
     kept, foreign = _decoded(topic, len(captured.ends), seen.values())

@@ -1,7 +1,7 @@
-"""Commands as somebody would type them: quoted, complete, and leading to the place that was looked at.
+"""Commands for the shell: quoted, complete, and for the store that was checked.
 
-Ours come without --execute, so that they show what they would do. Kafka's own tools stand in where we have none, and kcat where
-Kafka's producer could not choose the partition. A secret given by a flag is never repeated.
+Playhead's commands come without --execute, so they only show what they would do. Kafka's own tools are used where Playhead has no
+command, and kcat where Kafka's producer cannot choose the partition. A secret given by a flag is never repeated.
 """
 
 import json
@@ -25,7 +25,7 @@ _STORE_FLAGS = ("--store", "--via")
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """`where`: the flags that lead here. `bootstrap` and `connect`: addresses for the tools of others, as far as they are known.
+    """`where`: the flags that select this store. `bootstrap` and `connect`: addresses for other tools, or placeholders.
 
     `stoppable`: the connectors that exist, and may be running.
     """
@@ -37,7 +37,7 @@ class Commands:
 
     @classmethod
     def of(cls, locator: Locator, store: Store, bootstrap: str | None) -> "Commands":
-        """The store says its address itself: what was typed may hold a password."""
+        """Uses the address from the store: what the user typed may hold a password."""
         words = [("--store", store.uri)] if locator.uri else []
         words += [("--via", locator.via)] if locator.via else []
         url = next((url for url in locator.context.connect_urls if masked(url) == url), _SOME_WORKER)
@@ -47,12 +47,12 @@ class Commands:
         return replace(self, stoppable=owners)
 
     def ours(self, verb: str, *words: str, stop: str | None = None) -> str:
-        """`playhead offsets VERB ...`; `stop` is the owner that must not run meanwhile."""
+        """`playhead offsets VERB ...`; `stop`: the owner that must not run during the command."""
         more = ("--stop",) if stop in self.stoppable else ()
         return _line("playhead", "offsets", verb, *words, *more, *(word for pair in self.where for word in pair))
 
     def groups(self, verb: str, *words: str) -> str:
-        """`playhead groups` knows no store: it goes to the brokers of the context, or of this flag."""
+        """`playhead groups` has no --store: it uses the brokers of the context, or --bootstrap-server."""
         pairs = [pair for pair in self.where if pair[0] not in _STORE_FLAGS]
         if "--to-ledger" not in words:
             pairs = [pair for pair in pairs if pair[0] != "--ledger"]
@@ -61,12 +61,12 @@ class Commands:
         return _line("playhead", "groups", verb, *words, *(word for pair in pairs for word in pair))
 
     def forget(self, owner: str, partition: Map) -> str:
-        """Exactly this partition: `delete` would take other forms of the same table along."""
+        """Deletes exactly this partition: `delete` would also delete other forms of the same table."""
         text = json.dumps({owner: [{"partition": partition.to_dict(), "offset": None}]}, ensure_ascii=False)
         return f"printf %s {quote(text)} | {self.ours('import', '-', stop=owner)}"
 
     def undo(self, entry_id: str) -> str:
-        """The journal knows the store."""
+        """Without store flags: the journal entry names the store."""
         pairs = [pair for pair in self.where if pair[0] not in _STORE_FLAGS]
         return _line("playhead", "offsets", "undo", entry_id, *(word for pair in pairs for word in pair))
 
@@ -74,13 +74,13 @@ class Commands:
         return _line(f"{tool}.sh", "--bootstrap-server", self.bootstrap, *words)
 
     def patch_config(self, connector: str, changes: Mapping[str, str | None]) -> str:
-        """There is no command of ours that edits a connector."""
+        """With curl: Playhead has no command that edits a connector."""
         url = f"{self.connect.rstrip('/')}/connectors/{percent(connector, safe='')}/config"
         words = ("-X", "PATCH", "-H", "Content-Type: application/json", "-d", json.dumps(dict(changes)), url)
         return _line("curl", *words)
 
     def remove_key(self, key: bytes, place: TopicPartition, *, at_home: bool) -> str:
-        """A null for exactly these key bytes. Kafka's own producer puts a key where Java would; else kcat has to."""
+        """A tombstone for exactly these key bytes. Kafka's producer writes only to the key's home partition; kcat to any."""
         text = key.decode("utf-8", "replace")
         separator = next((one for one in _SEPARATORS if one not in text), None)
         if not at_home or separator is None or "\n" in text:
@@ -112,9 +112,9 @@ def _line(*words: str) -> str:
 
 
 def _flags(locator: Locator) -> list[tuple[str, str]]:
-    """What the caller typed to get here; what files and the environment say holds for the next command too."""
+    """The flags that the user typed. Settings from files and the environment apply to the next command too."""
     context = locator.context
-    # A context that is named lets no address of the environment in; where one counted, it was not named.
+    # A context that is named ignores addresses from the environment; if one was used, no context was named.
     by_environment = any(setting.origin.startswith("$") for setting in context.settings.values())
     pairs = [("--context", context.name)] if context.name is not None and not by_environment else []
     for key, setting in context.settings.items():

@@ -1,4 +1,4 @@
-"""One examination: opens what is needed once, and runs the checks that make sense for the store, in their order."""
+"""One examination: opens connections once, and runs the checks that apply to the store, in order."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 Offsets = Mapping[tuple[str, Map], Map | None]
 ReadStore = Callable[[JournalEntry], Offsets]
-OLD, NEW, ELSEWHERE = "at the old position", "at the new position", "at neither: it moved on since"
+OLD, NEW, ELSEWHERE = "at the old position", "at the new position", "at neither: it moved since then"
 _MAY_STILL_RUN = timedelta(minutes=5)
 
 
@@ -49,16 +49,16 @@ def check_applies(entries: list[JournalEntry], read: ReadStore, commands: Comman
         try:
             current = read(entry)
         except PlayheadError as error:
-            yield f"the apply {entry.id} was cut off, and its store cannot be looked at: {error.what}"
+            yield f"the apply {entry.id} was interrupted, and its store cannot be read: {error.what}"
             continue
         yield _verdict(entry, current, commands)
 
 
 def _verdict(entry: JournalEntry, current: Offsets, commands: Commands) -> Said:
     states = {owner: _state(entry, owner, current) for owner in entry.owners}
-    told = "; ".join(f"{owner} is {state}" for owner, state in states.items())
+    found = "; ".join(f"{owner} is {state}" for owner, state in states.items())
     perhaps = " (or still runs)" if datetime.now(UTC) - entry.started < _MAY_STILL_RUN else ""
-    what = f"the apply {entry.id} of {entry.who} was cut off{perhaps}: {told}"
+    what = f"the apply {entry.id} of {entry.who} was interrupted{perhaps}: {found}"
     if any(NEW in state for state in states.values()):
         return Finding("unfinished-apply", ", ".join(entry.owners), what, commands.undo(entry.id))
     return what
@@ -76,46 +76,48 @@ def _state(entry: JournalEntry, owner: str, current: Offsets) -> str:
     return " and ".join(f"{state} in {count} partition(s)" for state, count in found.items())
 
 
-# Applies that were cut off: their journal entry has a plan and no outcome, so only the store shows what they did. If all is
-# as before, or has moved on since, there is nothing to repair, and a note says so. A change that did happen is a finding: no
-# outcome of it was reported.
+# Interrupted applies: their journal entry has a plan and no outcome, so only the store shows what they changed. If all positions
+# are as before, or moved since then, there is nothing to repair, and this is a note. A change that was written is a finding: its
+# outcome was never reported.
 
 
 def corrupt_file(path: Path, error: CorruptFile) -> Finding:
-    """A worker takes a truncated file for an empty one. Copies that we kept beside it are the way back."""
-    what = f"{error.what}; a worker that starts on it forgets every position, without a word if the file is cut off"
-    copy = next(_whole_copies(path), None)
+    """A worker treats a truncated file as empty. It is restored from the copies that we keep next to it."""
+    what = (
+        f"{error.what}; a worker that starts with it loses every position, without a warning if the file is truncated"
+    )
+    copy = next(_valid_copies(path), None)
     source = str(copy) if copy else f"BACKUP-OF-{path.name}"
     return Finding("corrupt-file", str(path), what, f"cp {quote(source)} {quote(str(path))}")
 
 
-def _whole_copies(path: Path) -> Iterator[Path]:
+def _valid_copies(path: Path) -> Iterator[Path]:
     """Newest first."""
     for copy in sorted(path.parent.glob("*.playhead"), reverse=True):
         if copy.name.startswith(f"{path.name}."):
             try:
                 decode_file(copy.read_bytes())
             except (CorruptFile, OSError):
-                continue  # not one to go back to
+                continue  # not usable as a backup
             yield copy
 
 
 def check_copies(path: Path) -> Iterator[Said]:
-    """A file that is gone while copies of it are there was not there from the start."""
-    if not path.exists() and (copy := next(_whole_copies(path), None)):
+    """A missing file with copies existed before: it was removed."""
+    if not path.exists() and (copy := next(_valid_copies(path), None)):
         what = f"{path} does not exist, but a copy of it does: it was removed, and the worker starts over everywhere"
         yield Finding("file-gone", str(path), what, f"cp {quote(str(copy))} {quote(str(path))}")
 
 
 THROUGH_REST = (
-    "the workers were asked, and they tell nothing about offsets of deleted connectors, keys stored twice or in the wrong place, "
-    "and transactions: name the worker's properties with --worker-config to see those"
+    "read by REST, which does not show offsets of deleted connectors, keys stored twice or in the wrong place, and transactions: "
+    "name the worker's properties file with --worker-config to check those"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """`brokers` None: nobody said where they are. `connectors` None: nobody can tell which ones exist."""
+    """`brokers` None: not named. `connectors` None: unknown."""
 
     locator: Locator
     store: Store
@@ -164,7 +166,7 @@ class Examination:
             readings = [self._read(admin, store, name) for name in (store.topic, *own) if name not in gone]
             case = self._case(tuple(kept for reading in readings for kept in reading.kept))
             if not case.connectors and worker and worker.get("config.storage.topic") in gone:
-                case = replace(case, connectors=None)  # read from a topic that is not there
+                case = replace(case, connectors=None)  # their config topic does not exist
             yield from check_keys(case)
             yield from check_values(case, self._versions())
             for reading in readings:
@@ -189,7 +191,7 @@ class Examination:
         case = self._case(tuple(one for one in kept if one is not None))
         yield from check_keys(case)
         yield from check_values(case, self._versions())
-        yield from (note for note in found.notes if "left out" not in note or "not Connect's" in note)
+        yield from (note for note in found.notes if "skipped" not in note or "not Connect's" in note)
         yield from self._sinks(case)
         yield from self._applies(_newest(case.kept, {}))
 
@@ -203,24 +205,24 @@ class Examination:
         yield from self._applies({(e.position.owner, e.position.partition): e.position.offset for e in entries})
 
     def _positions(self, store: Store) -> Iterator[Said]:
-        """Groups, checkpoints, SQL: positions that are offsets of Kafka. Others are checked by their dialect."""
+        """Groups, checkpoints, SQL: positions that are Kafka offsets. Others are checked by their dialect."""
         found = store.snapshot()
         yield from found.notes
         others = [entry for entry in found.entries if "kafka_topic" not in entry.position.partition]
         yield from check_values(self._case(tuple(_kept(entry) for entry in others)), None)
         spots = spots_of(found.entries, self.commands, groups=isinstance(store, GroupsStore))
         if spots and self.brokers is None:
-            yield "the brokers are not known, so the positions are not compared with their topics: give --bootstrap-server"
+            yield "no broker is named, so the positions are not compared with their topics: give --bootstrap-server"
         elif spots and self.brokers is not None:
             with Admin(self.brokers, self.deadline) as admin:
                 yield from check_spots(admin, spots, self.deadline)
         yield from self._applies({key: entry.position.offset for key, entry in found.current().items()})
 
     def _on_spark(self) -> Iterator[Said]:
-        """The ledger of the context, or the one that was named."""
+        """Checks the ledger of the context, or the one that --store names."""
         store, why = self._ledger(), self.locator.sinks.why
         if self.locator.uri is None and why is not None:
-            yield f"sinks that run on Spark are not looked at: {why.what}"
+            yield f"sinks that run on Spark are not checked: {why.what}"
         if store is None or self.brokers is None:
             return
         from playhead.offsets.doctor.positions import check_ledger
@@ -235,7 +237,7 @@ class Examination:
             return as_sink_ledger(self.store)
         return sinks.open(sinks.cluster) if sinks.names and sinks.cluster is not None else None
 
-    # What they share
+    # Shared parts
 
     def _case(self, kept: tuple[KeptPosition, ...]) -> Case:
         return Case(kept, self.connectors, self.commands, self.locator.sinks.runs)
@@ -244,16 +246,16 @@ class Examination:
         return read_topic(admin, topic, self.deadline, self.locator.access.progress, committed=store.committed)
 
     def _sources(self, store: OffsetsTopic, topic: str) -> list[str]:
-        """The source connectors that keep their offsets in this topic."""
+        """The source connectors that store their offsets in this topic."""
         sources = [c for c in (self.connectors or {}).values() if not c.is_sink and c.cluster is None]
         return sorted(c.name for c in sources if (c.own_topic or store.topic) == topic)
 
     def _sinks(self, case: Case) -> Iterator[Said]:
-        """For stores that need no broker themselves."""
+        """For stores that do not use a broker themselves."""
         if self.locator.uri is not None or not any(c.is_sink for c in (self.connectors or {}).values()):
             return
         if self.brokers is None:
-            yield "the brokers are not known, so sink connectors are not compared with their topics: give --bootstrap-server"
+            yield "no broker is named, so sink connectors are not compared with their topics: give --bootstrap-server"
             return
         try:
             with Admin(self.brokers, self.deadline) as admin:
@@ -279,7 +281,7 @@ class Examination:
         return [entry for entry in self.journal if _base(entry.plan.store) == _base(self.store.uri)]
 
     def _applies(self, current: Offsets) -> Iterator[Said]:
-        """Applies to this store; those to other stores of the context are looked at there."""
+        """Applies to this store, and to the other stores of the context, which are read for it."""
         mine = _base(self.store.uri)
         reachable = self._addresses()
 
@@ -293,7 +295,7 @@ class Examination:
         yield from check_applies(near, read, self.commands)
         for entry in self.journal:
             if entry.outcomes is None and entry not in near and self.locator.uri is None:
-                yield f"the apply {entry.id} to another store was cut off: look at it with --store '{entry.plan.store}'"
+                yield f"the apply {entry.id} to another store was interrupted: check it with --store '{entry.plan.store}'"
 
     def _addresses(self) -> list[str]:
         """The other stores of this context: its workers, its groups and its ledger."""
@@ -315,14 +317,14 @@ def _brokers(locator: Locator) -> ClientSettings | None:
 
 
 def _connectors(locator: Locator, store: Store) -> Mapping[str, ConfiguredConnector] | None:
-    """Only where the store is that of the context's workers: compared with others, all of its owners would be orphans."""
+    """Only if the context's workers use this store: compared with other workers, all owners would be orphans."""
     if not isinstance(store, OffsetsTopic | StandaloneFile | ConnectRest) or not _is_of_context(locator, store):
         return None
     return locator.known.connectors
 
 
 def _is_of_context(locator: Locator, store: Store) -> bool:
-    """Whether this is the store of the workers that the context names. Told by names alone: nothing is opened for it."""
+    """Whether this is the store of the context's workers. Only names are compared; nothing is opened."""
     if locator.uri is None:
         return True
     worker, brokers = worker_of(locator.context), _brokers(locator)
@@ -337,7 +339,7 @@ def _is_of_context(locator: Locator, store: Store) -> bool:
 
 
 def _base(uri: str) -> str:
-    """Without what follows the question mark: it says how to read, not where."""
+    """Without the query part, which says how to read, not where."""
     return uri.partition("?")[0]
 
 
@@ -347,7 +349,7 @@ def _kept(entry: Stored) -> KeptPosition:
 
 
 def _newest(kept: tuple[KeptPosition, ...], own_topics: Mapping[str, str]) -> Offsets:
-    """What counts of each partition: a connector's own topic first, then what was written last."""
+    """The offset that counts for each partition: from the connector's own topic, else the one written last."""
 
     def rank(one: KeptPosition) -> tuple[bool, tuple[int, int]]:
         topic = one.place.topic if one.place else None

@@ -1,4 +1,4 @@
-"""What the doctor says: findings, and notes about what could not be looked at or needs no mending."""
+"""The report of the doctor: findings, and notes about what could not be checked or needs no repair."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ SHOWN = 10  # findings of one kind and owner; a thousand keys with one fault are
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`kind` is one stable word. `mend` is a command; of ours, without --execute: it shows what it would do."""
+    """`kind`: one stable word. `mend`: a repair command. One of Playhead's has no --execute: it only shows what it would do."""
 
     kind: str
     owner: str
@@ -27,7 +27,7 @@ class Diagnosis:
 
     @classmethod
     def of(cls, said: Iterable[Said]) -> "Diagnosis":
-        """Everything once, and of many alike the first few."""
+        """Without duplicates, and at most `SHOWN` findings of one kind and owner."""
         unique = list(dict.fromkeys(said))
         counts: Counter[tuple[str, str]] = Counter()
         shown = []

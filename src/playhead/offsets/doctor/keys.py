@@ -1,8 +1,8 @@
-"""Keys that would surprise somebody: of connectors that are gone, stored twice, in the wrong place, or never looked up.
+"""Checks of keys: of connectors that do not exist, stored twice, in the wrong partition, or never read.
 
-A worker finds a position by the bytes of its key, in whatever partition they lie; where equal bytes lie in two, the order in
-which a worker happens to read them at its start decides. A null for such a copy would be no cure: read last, it makes the worker
-forget the good one too. Equal JSON in other bytes is another key, and can be removed alone.
+A worker finds a position by the bytes of its key, in any partition. If equal bytes are in two partitions, the order in which a
+worker reads them at its start decides. A tombstone for one of these copies does not help: if it is read last, the worker loses
+the valid one too. Equal JSON with other bytes is another key, and can be removed alone.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ ByPartition = dict[tuple[str, Map], list[KeptPosition]]
 
 
 def check_keys(case: Case) -> Iterator[Said]:
-    """For every store that keeps Connect's own keys."""
+    """For every store with Connect's own keys."""
     yield from _orphans(case)
     for of_topic in _by_topic(case.kept).values():
         places = _grouped(of_topic)
@@ -32,7 +32,7 @@ def check_keys(case: Case) -> Iterator[Said]:
 
 
 def _by_topic(kept: Iterable[KeptPosition]) -> dict[str | None, list[KeptPosition]]:
-    """A connector with its own topic has a copy in the worker's, too: that is no twin."""
+    """A connector with its own topic also has a copy in the worker's topic. That is not a twin."""
     found: dict[str | None, list[KeptPosition]] = defaultdict(list)
     for one in kept:
         found[one.place.topic if one.place else None].append(one)
@@ -52,13 +52,13 @@ def _orphans(case: Case) -> Iterator[Said]:
         owners[one.owner].append(one)
     if case.connectors is None:
         if owners:
-            yield "which connectors exist cannot be told from here, and with it not whose offsets are left over"
+            yield "the existing connectors are unknown, so orphaned offsets are not reported"
         return
     for owner, kept in owners.items():
         if owner not in case.connectors and owner not in case.on_spark:
             count = f"{len(kept)} position(s), the newest of {max(kept, key=attrgetter('age')).written}"
             count = count if kept[0].place else f"{len(kept)} position(s)"
-            what = f"there is no such connector, but {count}: a new one of this name would go on from there"
+            what = f"there is no such connector, but {count}: a new one of this name would continue from there"
             yield Finding("orphan", owner, what, case.commands.ours("delete", owner, "--all"))
 
 
@@ -68,16 +68,16 @@ def _unfindable(case: Case, places: ByPartition) -> Iterator[Said]:
         others = len(unseen) < len(kept)
         for one in unseen:
             if one.legacy:
-                kind, why = "legacy", "has a schema envelope from before Kafka 3.0: no worker reads it any more"
+                kind, why = "legacy", "has a schema envelope from before Kafka 3.0: workers no longer read it"
             else:
                 kind, why = "unfindable", "has key bytes that Connect never writes: no worker will find it"
-            beside = "; the one beside it counts" if others else "; the connector starts over there"
-            what = f"{partition}{_where(one)} {why}{beside}"
+            effect = "; the other entry of this partition counts" if others else "; the connector starts over there"
+            what = f"{partition}{_where(one)} {why}{effect}"
             yield Finding(kind, owner, what, _removal(case, one, alone=len(kept) == 1))
 
 
 def _removal(case: Case, one: KeptPosition, *, alone: bool) -> str:
-    """Ours forgets a partition in all its forms, so it is right only where this is the only one."""
+    """Playhead's command deletes all keys of a partition, so it is used only if there is just one."""
     if alone or one.place is None or one.key is None:
         return case.commands.forget(one.owner, one.partition)
     return case.commands.remove_key(one.key, one.place, at_home=not one.is_misplaced)
@@ -99,10 +99,10 @@ def _twins(case: Case, places: ByPartition) -> Iterator[Said]:
 
 
 def _copies(case: Case, copies: Sequence[KeptPosition]) -> Finding:
-    """Written anew, all copies get the same position. Two steps, so without --stop: it must not run in between."""
+    """Written again, all copies get the same position. In two steps, so without --stop: it must not run in between."""
     newest = max(copies, key=attrgetter("age"))
     shown = ", ".join(f"{_json(one)}{_where(one)}" for one in sorted(copies, key=attrgetter("age")))
-    what = f"{newest.partition} is stored with different positions: {shown}; which one counts is chance when a worker starts"
+    what = f"{newest.partition} is stored with different positions: {shown}; which one a worker uses after a start is undefined"
     words = partition_words(newest.partition)
     forget = case.commands.ours("delete", newest.owner, *words)
     again = case.commands.ours("set", newest.owner, *(field_words(newest.offset) if newest.offset else ()), *words)
@@ -110,13 +110,13 @@ def _copies(case: Case, copies: Sequence[KeptPosition]) -> Finding:
 
 
 def _other_bytes(case: Case, forms: Sequence[KeptPosition]) -> Iterator[Finding]:
-    """The one to stay is the one the connector makes, where its dialect tells; else the one written last."""
+    """Keeps the key that the connector writes, if its dialect knows the field order; else the one written last."""
     stays = next((one for one in forms if _is_the_connectors(case, one)), None) or max(forms, key=attrgetter("age"))
     for one in forms:
         if one is not stays and one.key is not None and stays.key is not None:
             what = (
                 f"{_text(one.key)} is {_json(one)}{_where(one)}, and {_text(stays.key)} is {_json(stays)}{_where(stays)}: "
-                "one partition under two keys, of which the connector looks up one"
+                "one partition under two keys, of which the connector reads only one"
             )
             yield Finding("twin", one.owner, what, _removal(case, one, alone=False))
 
@@ -136,8 +136,8 @@ def _misplaced(case: Case) -> Iterator[Said]:
         shown = ", ".join(f"{one.partition} in {one.place} (Java: {one.home})" for one in kept[:EXAMPLES])
         more = f" and {len(kept) - EXAMPLES} more" if len(kept) > EXAMPLES else ""
         what = (
-            f"{len(kept)} key(s) lie where Java would not put them: {shown}{more}. {topic} grew, or another client wrote them; "
-            "from the next commit on there are two copies, and chance decides which one a starting worker takes"
+            f"{len(kept)} key(s) are not in the partition that Java chooses: {shown}{more}. {topic} got more partitions, or "
+            "another client wrote them; the next commit creates a second copy, and which one a starting worker uses is undefined"
         )
         export = case.commands.ours("export", "--file", "offsets.json")
         yield Finding(
@@ -146,7 +146,7 @@ def _misplaced(case: Case) -> Iterator[Said]:
 
 
 def check_foreign(case: Case, reading: TopicReading) -> Iterator[Said]:
-    """Keys that are not Connect's. Workers skip them with a warning each time they start."""
+    """Keys that are not Connect's. Workers skip them with a warning at each start."""
     for record in reading.foreign:
         place = TopicPartition(reading.name, record.partition)
         what = (
@@ -155,10 +155,10 @@ def check_foreign(case: Case, reading: TopicReading) -> Iterator[Said]:
         yield Finding("foreign", reading.name, what, _foreign_removal(case, reading, record, place))
     if reading.without_key:
         what = f"{reading.without_key} record(s) have no key: workers skip them, and compaction never removes them"
-        look = case.commands.kafka(
+        describe = case.commands.kafka(
             "kafka-configs", "--describe", "--entity-type", "topics", "--entity-name", reading.name
         )
-        yield Finding("foreign", reading.name, what, f"{look} (only a topic that is not compacted takes them)")
+        yield Finding("foreign", reading.name, what, f"{describe} (only a topic that is not compacted accepts them)")
 
 
 def _foreign_removal(case: Case, reading: TopicReading, record: LogRecord, place: TopicPartition) -> str:

@@ -1,9 +1,8 @@
-"""Positions that are Kafka offsets, beside the logs they point into: of sinks, groups, checkpoints, SQL consumers and the
-ledger.
+"""Compares Kafka offsets with their logs: of sinks, groups, checkpoints, SQL consumers and the ledger.
 
-A commit is read before the ends of the log, so a group at work is never taken for one that ran ahead. That a topic was
-deleted and created again under its old name is not visible directly. Two signs are reported as a suspicion: a commit past
-the end of the log, and one made under a later leader epoch than any record has now.
+A commit is read before the log end, so an active group is never mistaken for one past the log end. That a topic was recreated
+under its old name is not visible directly. Two signs are reported as a suspicion: a commit past the log end, and a commit with a
+later leader epoch than any record has now.
 """
 
 from collections import defaultdict
@@ -23,33 +22,33 @@ from playhead.offsets.workers import ConfiguredConnector
 from playhead.stores import Stored
 from playhead.stores.sink_ledger import SinkLedgerStore
 
-Mend = Callable[[TopicPartition], str]
+Repair = Callable[[TopicPartition], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where one owner is in one partition, and the commands that move or forget it."""
+    """The position of one owner in one partition, and the commands that move or delete it."""
 
     owner: str
     place: TopicPartition
     offset: int
     epoch: int | None
-    move: Mend
-    forget: Mend
+    move: Repair
+    forget: Repair
 
 
 def check_sinks(admin: Admin, case: Case, deadline: Deadline) -> Iterator[Said]:
-    """The sink connectors of this cluster: what their groups have committed."""
+    """Checks the commits of the sink connectors of this cluster."""
     sinks = [connector for connector in (case.connectors or {}).values() if connector.is_sink]
     yield from shared_groups(case.commands, sinks)
     elsewhere = [connector.name for connector in sinks if connector.cluster is not None]
     if elsewhere:
-        yield f"sink connectors that read from another cluster are not looked at: {', '.join(sorted(elsewhere)[:5])}"
+        yield f"sink connectors that read from another cluster are not checked: {', '.join(sorted(elsewhere)[:5])}"
     here = {connector.name: connector.group for connector in sinks if connector.cluster is None}
     committed = list_committed_of(admin, here.values(), deadline) if here else {}
     spots = []
     for name, group in here.items():
-        move, forget = _mends(case.commands, name)
+        move, forget = _repairs(case.commands, name)
         spots += [Spot(name, tp, c.offset, c.leader_epoch, move, forget) for tp, c in committed[group].items()]
     yield from check_spots(admin, spots, deadline)
 
@@ -62,12 +61,12 @@ def shared_groups(commands: Commands, sinks: Iterable[ConfiguredConnector]) -> I
         if len(names) > 1:
             what = f"{' and '.join(sorted(names))} read as one group, {group}: each gets only a part of the records"
             last = sorted(names)[-1]
-            mend = commands.patch_config(last, {"consumer.override.group.id": f"connect-{last}"})
-            yield Finding("shared-group", ", ".join(sorted(names)), what, mend)
+            repair = commands.patch_config(last, {"consumer.override.group.id": f"connect-{last}"})
+            yield Finding("shared-group", ", ".join(sorted(names)), what, repair)
 
 
 def spots_of(entries: Sequence[Stored], commands: Commands, *, groups: bool) -> list[Spot]:
-    """Entries of any store whose positions are Kafka's own."""
+    """The entries of any store that are Kafka offsets."""
     found = []
     for entry in entries:
         partition, offset = entry.position.partition, entry.position.offset
@@ -75,7 +74,7 @@ def spots_of(entries: Sequence[Stored], commands: Commands, *, groups: bool) -> 
         at = offset.get("kafka_offset") if offset is not None else None
         if isinstance(topic, str) and isinstance(number, int) and isinstance(at, int):
             owner = entry.position.owner
-            move, forget = _group_mends(commands, owner) if groups else _mends(commands, owner)
+            move, forget = _group_repairs(commands, owner) if groups else _repairs(commands, owner)
             epoch = entry.where.get("leader_epoch")
             label = f"group:{owner}" if groups else owner
             place = TopicPartition(topic, number)
@@ -83,7 +82,7 @@ def spots_of(entries: Sequence[Stored], commands: Commands, *, groups: bool) -> 
     return found
 
 
-def _mends(commands: Commands, owner: str) -> tuple[Mend, Mend]:
+def _repairs(commands: Commands, owner: str) -> tuple[Repair, Repair]:
     def move(tp: TopicPartition) -> str:
         return commands.ours("reset", owner, "--topic", f"{tp.topic}:{tp.partition}", "--to-earliest", stop=owner)
 
@@ -94,7 +93,7 @@ def _mends(commands: Commands, owner: str) -> tuple[Mend, Mend]:
     return move, forget
 
 
-def _group_mends(commands: Commands, group: str) -> tuple[Mend, Mend]:
+def _group_repairs(commands: Commands, group: str) -> tuple[Repair, Repair]:
     def move(tp: TopicPartition) -> str:
         return commands.groups("reset", group, "--topic", f"{tp.topic}:{tp.partition}", "--to-earliest")
 
@@ -135,11 +134,11 @@ def _gone(spot: Spot, of_topic: Leaders | None) -> Finding:
 
 
 def judge_spot(spot: Spot, span: Span, epoch: int | None) -> Iterator[Finding]:
-    """One position against its log; `epoch` is that of the newest record, if it is known."""
+    """Compares one position with its log. `epoch`: of the newest record, if known."""
     if spot.offset > span.end:
         what = (
-            f"{spot.place} ends at {span.end}, before the position {spot.offset}: the topic was probably deleted and made "
-            "again. A reader falls back to auto.offset.reset; records from the new start on may be skipped"
+            f"{spot.place} ends at {span.end}, before the position {spot.offset}: the topic was probably deleted and recreated. "
+            "A reader falls back to auto.offset.reset; records from the new start on may be skipped"
         )
         yield Finding("sink-out-of-range", spot.owner, what, spot.move(spot.place))
     elif spot.offset < span.start:
@@ -150,8 +149,8 @@ def judge_spot(spot: Spot, span: Span, epoch: int | None) -> Iterator[Finding]:
         yield Finding("sink-out-of-range", spot.owner, what, spot.move(spot.place))
     elif spot.epoch is not None and epoch is not None and spot.epoch > epoch:
         what = (
-            f"the position {spot.offset} in {spot.place} was committed under leader epoch {spot.epoch}, and the newest record "
-            f"there is of epoch {epoch}: the topic was probably deleted and made again, so the position may mean other records"
+            f"the position {spot.offset} in {spot.place} was committed in leader epoch {spot.epoch}, but the newest record there "
+            f"is of epoch {epoch}: the topic was probably deleted and recreated, so the position may mean other records"
         )
         yield Finding("topic-recreated", spot.owner, what, spot.move(spot.place))
 
@@ -163,14 +162,14 @@ def check_ledger(
     commands: Commands,
     deadline: Deadline,
 ) -> Iterator[Said]:
-    """A run that finds its group elsewhere than the ledger says does not start: it cannot know who delivered what."""
+    """A run refuses to start if its group does not match the ledger, because it is then unknown what was delivered."""
     from playhead.offsets.group_to_ledger import find_group, read_sinks
 
     found = store.snapshot()
     yield from check_spots(admin, spots_of(found.entries, commands, groups=False), deadline)
     for sink in read_sinks(store, found.by_owner()):
         if sink.id is None or (sink.run and sink.run.is_running and not sink.run.is_silent):
-            continue  # nothing was published yet, or its commits are on their way
+            continue  # nothing was published yet, or the run is still publishing
         commits = list_committed(admin, find_group(admin, sink, connectors.get(sink.name), deadline), deadline)
         for tp, commit in sorted(commits.items()):
             if tp in sink.held and (fault := find_fault(commit, sink.held[tp], sink.id)):

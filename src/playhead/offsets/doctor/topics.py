@@ -1,8 +1,8 @@
-"""The internal topics of the workers: there, compacted, the same as before.
+"""Checks that the internal topics of the workers exist, are compacted, and were not recreated.
 
-Workers refuse to start on a topic that is not compacted, and make a missing one anew, empty, without a word: every source
-connector then starts over. A topic that was deleted and made again keeps its name; what gives it away is an offset that we saw in
-it and that it does not reach any more, or emptiness where connectors have been at work.
+Workers refuse to start with a topic that is not compacted. They create a missing topic, empty and without a warning: every source
+connector then starts over. A recreated topic keeps its name. It is detected by an offset in the journal that is past its end now,
+or because it is empty although connectors have sent records.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ _DEFAULT_PARTITIONS = {"offset.storage": "25", "config.storage": "1", "status.st
 
 @dataclass(frozen=True, slots=True)
 class Internal:
-    """A topic of the workers, and what is needed to make it again."""
+    """A topic of the workers, and the settings to recreate it."""
 
     name: str
     partitions: str
@@ -33,7 +33,7 @@ class Internal:
 
 
 def internal_topics(worker: Mapping[str, str] | None, topic: str, own: Iterable[str]) -> list[Internal]:
-    """Those of the worker file, or at least the offsets topic; then those that connectors have for themselves."""
+    """The topics in the worker file, or at least the offsets topic; then the connectors' own offsets topics."""
     known = worker or {}
     offsets = _internal(known, "offset.storage", topic)
     found = {offsets.name: offsets}
@@ -53,7 +53,7 @@ def _internal(worker: Mapping[str, str], prefix: str, name: str) -> Internal:
 def check_policies(
     admin: Admin, case: Case, topics: Sequence[Internal], deadline: Deadline
 ) -> tuple[list[Said], frozenset[str]]:
-    """What is to be said about each topic, and the names of those that are not there."""
+    """Findings and notes, and the names of the topics that do not exist."""
     said: list[Said] = []
     gone = set()
     for topic in topics:
@@ -64,7 +64,7 @@ def check_policies(
             said.append(_gone(case, topic))
             continue
         except (AccessDenied, Rejected) as error:
-            said.append(f"whether {topic.name} is compacted cannot be told: {error.what}")
+            said.append(f"whether {topic.name} is compacted is unknown: {error.what}")
             continue
         if policy != COMPACT:
             said.append(_not_compacted(case, topic.name, policy))
@@ -74,24 +74,24 @@ def check_policies(
 def _gone(case: Case, topic: Internal) -> Finding:
     words = ("--create", "--topic", topic.name, "--partitions", topic.partitions, "--replication-factor", topic.copies)
     what = (
-        f"the topic {topic.name} does not exist. Workers make a missing one at their next start, empty, unless "
-        "internal.topics.automatic.creation.enable is false; what was in it is lost, so restore it before they do"
+        f"the topic {topic.name} does not exist. Workers create it empty at their next start, unless "
+        "internal.topics.automatic.creation.enable is false; its contents are lost, so restore it before they start"
     )
-    mend = case.commands.kafka("kafka-topics", *words, "--config", f"cleanup.policy={COMPACT}")
-    return Finding("topic-gone", topic.name, what, mend)
+    repair = case.commands.kafka("kafka-topics", *words, "--config", f"cleanup.policy={COMPACT}")
+    return Finding("topic-gone", topic.name, what, repair)
 
 
 def _not_compacted(case: Case, name: str, policy: str) -> Finding:
     words = ("--alter", "--entity-type", "topics", "--entity-name", name, "--add-config", f"cleanup.policy={COMPACT}")
-    what = f"cleanup.policy of {name} is {policy}: records are deleted by age, and workers refuse to start on it"
+    what = f"cleanup.policy of {name} is {policy}: records are deleted by age, and workers refuse to start with it"
     return Finding("not-compacted", name, what, case.commands.kafka("kafka-configs", *words))
 
 
-# Deleted and made again
+# Recreated topics
 
 
 def check_recreated(case: Case, reading: TopicReading, journal: Sequence[JournalEntry]) -> Iterator[Said]:
-    """`journal`: the applies to this store, newest first. One that changed something settles what came before it."""
+    """`journal`: the applies to this store, newest first. Entries before one that changed something are not checked."""
     for entry in journal:
         lost = next((place for place in _seen(entry, reading.name) if not _reaches(reading, *place)), None)
         if lost is not None:
@@ -99,7 +99,7 @@ def check_recreated(case: Case, reading: TopicReading, journal: Sequence[Journal
             ends = reading.captured.ends.get(partition)
             what = (
                 f"the journal entry {entry.id} saw a record at offset {offset} of {TopicPartition(reading.name, partition)}, "
-                f"which {f'ends at {ends.high} now' if ends else 'is not there any more'}: the topic was deleted and made again, "
+                f"which {f'ends at {ends.high} now' if ends else 'no longer exists'}: the topic was deleted and recreated, "
                 "and the offsets in it are lost"
             )
             yield Finding("topic-recreated", reading.name, what, case.commands.ours("import", "BACKUP.json"))
@@ -122,7 +122,7 @@ def _reaches(reading: TopicReading, partition: int, offset: int) -> bool:
 
 
 def check_emptiness(locator: Locator, case: Case, reading: TopicReading, sources: Sequence[str]) -> Iterator[Said]:
-    """A topic in which there never was a record, although `sources` keep their offsets in it."""
+    """Reports a topic that never held a record, although `sources` store their offsets in it."""
     if not sources or any(ends.high for ends in reading.captured.ends.values()):
         return
     at_work = _at_work(locator, sources)
@@ -131,13 +131,13 @@ def check_emptiness(locator: Locator, case: Case, reading: TopicReading, sources
         return
     what = (
         f"{reading.name} never held a record, but {', '.join(at_work[:5])} sent records to Kafka: "
-        "it seems to have been deleted and made again, so they will start over when they restart"
+        "it was probably deleted and recreated, so they will start over when they restart"
     )
     yield Finding("topic-recreated", reading.name, what, case.commands.ours("import", "BACKUP.json"))
 
 
 def _at_work(locator: Locator, sources: Sequence[str]) -> list[str]:
-    """Those that have sent records, as the workers remember it. Empty where nobody can be asked."""
+    """The connectors that have sent records, according to the workers. Empty if no worker answers."""
     if not locator.context.connect_urls:
         return []
     try:
@@ -151,4 +151,4 @@ def _has_sent(rest: Rest, name: str) -> bool:
     try:
         return bool(rest.get_active_topics(name))
     except (NotFound, Rejected):
-        return False  # the tracking of topics can be switched off
+        return False  # topic tracking can be disabled

@@ -1,7 +1,7 @@
-"""What transactions left in an offsets topic: records that are not decided yet, and positions that were taken back.
+"""Checks transactions in an offsets topic: records of open transactions, and positions that were rolled back.
 
-An open transaction holds back everything behind it for readers of committed records, whoever wrote that. The finding names who
-holds it, if the brokers tell: Connect's own ids are GROUP-CONNECTOR-TASK.
+An open transaction hides all later records, of any writer, from readers of committed records. The finding names the owner of the
+transaction, if the brokers list it: Connect's own ids are GROUP-CONNECTOR-TASK.
 """
 
 import re
@@ -18,7 +18,7 @@ from playhead.offsets.doctor.case import Aborted, Case, TopicReading, moment
 from playhead.offsets.doctor.commands import field_words, partition_words
 from playhead.offsets.doctor.findings import Finding, Said
 
-FRESH_SECONDS = 10.0  # a task that is at work has a transaction open most of the time
+FRESH_SECONDS = 10.0  # a running task has an open transaction most of the time
 
 
 def check_transactions(
@@ -37,7 +37,7 @@ def check_transactions(
     for tp, stable in waiting.items():
         if tp not in held:
             since = reading.undecided.get(tp.partition)
-            yield _hanging(case, tp, stable, f" since {moment(since)}" if since else "", told=known is not None)
+            yield _hanging(case, tp, stable, f" since {moment(since)}" if since else "", listed=known is not None)
 
 
 def _held(
@@ -48,36 +48,36 @@ def _held(
     exists = task is not None and owner in (case.connectors or {})
     age = time.time() - transaction.started_ms / 1000
     places = ", ".join(f"{tp} from offset {offset} on" for tp, offset in waiting.items())
-    who = f"task {task[1]} of {owner}" if task else "somebody"
+    who = f"task {task[1]} of {owner}" if task else "a producer"
     name = f"{who} (transactional id {transaction.transactional_id}, producer {transaction.producer_id})"
     if exists and age < FRESH_SECONDS:
-        return f"{name} has a transaction under way in {places}: what it writes is not decided yet"
+        return f"{name} has an open transaction in {places}: its records are not committed yet"
     limit = moment(transaction.started_ms + transaction.timeout_ms)
     what = (
         f"{name} holds a transaction open since {moment(transaction.started_ms)} (state {transaction.state}): {places} is not "
-        f"decided and not seen by exactly-once workers; the broker aborts it at {limit} unless it ends before"
+        f"committed, and exactly-once workers do not read it; the broker aborts it at {limit} unless it ends before"
     )
-    mend = case.commands.kafka(
+    repair = case.commands.kafka(
         "kafka-transactions", "forceTerminateTransaction", "--transactionalId", transaction.transactional_id
     )
     if exists:
-        mend = f"{mend}, then restart the connector: its task is fenced by this"
-    return Finding("open-transaction", owner, what, mend)
+        repair = f"{repair}, then restart the connector: its task is fenced by this"
+    return Finding("open-transaction", owner, what, repair)
 
 
-def _hanging(case: Case, tp: TopicPartition, stable: int, since: str, *, told: bool) -> Finding:
-    """The stable end is where the oldest open transaction begins: what Kafka's tool asks for."""
+def _hanging(case: Case, tp: TopicPartition, stable: int, since: str, *, listed: bool) -> Finding:
+    """The stable end is the start offset of the oldest open transaction, which Kafka's tool requires."""
     words = ("--topic", tp.topic, "--partition", str(tp.partition))
-    if told:
+    if listed:
         what = (
-            f"{tp} is not decided from offset {stable} on{since}, and no coordinator tells of a transaction there: it hangs, "
-            "or it is of an id that this user may not see"
+            f"{tp} is not committed from offset {stable} on{since}, and no coordinator lists a transaction there: it hangs, "
+            "or this user may not see its transactional id"
         )
-        mend = case.commands.kafka("kafka-transactions", "abort", *words, "--start-offset", str(stable))
+        repair = case.commands.kafka("kafka-transactions", "abort", *words, "--start-offset", str(stable))
     else:
-        what = f"{tp} is not decided from offset {stable} on{since}; who holds it the brokers do not tell without credentials"
-        mend = case.commands.kafka("kafka-transactions", "describe-producers", *words)
-    return Finding("open-transaction", str(tp), what, mend)
+        what = f"{tp} is not committed from offset {stable} on{since}; the brokers do not list its producer without credentials"
+        repair = case.commands.kafka("kafka-transactions", "describe-producers", *words)
+    return Finding("open-transaction", str(tp), what, repair)
 
 
 def _task_of(transactional_id: str, group_id: str | None) -> tuple[str, int] | None:
@@ -88,15 +88,15 @@ def _task_of(transactional_id: str, group_id: str | None) -> tuple[str, int] | N
 
 
 def check_aborted(case: Case, reading: TopicReading, *, committed: bool) -> Iterator[Said]:
-    """Exactly-once workers skip aborted records; others take them for the position."""
+    """Exactly-once workers skip aborted records. Other workers use them as the position."""
     found = [(one, decode_key(one.newest.key or b"")) for one in reading.aborted]
     ours = [(one, key) for one, key in found if key is not None and _offset(one.newest) != _offset(one.committed)]
     if committed:
         if ours:
             owners = ", ".join(sorted({key.connector for _, key in ours})[:5])
             yield (
-                f"the newest record of {len(ours)} key(s) is aborted ({owners}): these workers skip it, but a reader that does "
-                "not ask for committed records (kcat, a worker without exactly-once) takes it for the position"
+                f"the newest record of {len(ours)} key(s) is aborted ({owners}): these workers skip it, but a reader of "
+                "uncommitted records (kcat, a worker without exactly-once) uses it as the position"
             )
         return
     for one, key in ours:
@@ -105,17 +105,17 @@ def check_aborted(case: Case, reading: TopicReading, *, committed: bool) -> Iter
 
 def _aborted(case: Case, owner: str, partition: Map, one: Aborted, topic: str) -> Finding:
     place = TopicPartition(topic, one.newest.partition)
-    true = _offset(one.committed)
+    committed = _offset(one.committed)
     what = (
         f"{partition}: the newest record ({_shown(one.newest)}, offset {one.newest.offset} of {place}) is aborted, and a worker "
-        f"without exactly-once goes on from it; committed is {_shown(one.committed)}"
+        f"without exactly-once continues from it; committed is {_shown(one.committed)}"
     )
     words = partition_words(partition)
-    if true is None:
-        mend = case.commands.ours("delete", owner, *words, stop=owner)
+    if committed is None:
+        repair = case.commands.ours("delete", owner, *words, stop=owner)
     else:
-        mend = case.commands.ours("set", owner, *field_words(true), *words, "--replace", stop=owner)
-    return Finding("aborted-newest", owner, what, mend)
+        repair = case.commands.ours("set", owner, *field_words(committed), *words, "--replace", stop=owner)
+    return Finding("aborted-newest", owner, what, repair)
 
 
 def _offset(record: LogRecord | None) -> Map | None:

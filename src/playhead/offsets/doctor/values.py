@@ -1,7 +1,7 @@
-"""Positions that their connector would choke on, or never look up.
+"""Checks of positions that their connector cannot use, or never reads.
 
-The JDBC connectors keep a table under its name, and the name has had several forms: V0 without `protocol`, and V1 with or without
-the database before it. Only one form is looked up; V0 is the exception, and comes back once V1 is forgotten.
+The JDBC connectors store a table under its name, and the name has several forms: V0 without `protocol`, and V1 with or without
+the database before it. Only one form is read; V0 is the exception, and is read again once V1 is deleted.
 """
 
 import re
@@ -22,7 +22,7 @@ _WITHOUT_DATABASE = (10, 9, 5)  # from this version on Confluent's connector dro
 
 
 def check_values(case: Case, versions: Mapping[str, str] | None) -> Iterator[Said]:
-    """`versions`: connector class -> version installed on the workers, None where nobody could be asked."""
+    """`versions`: connector class -> version installed on the workers, None if unknown."""
     tables: dict[str, list[KeptPosition]] = defaultdict(list)
     for one in case.kept:
         dialect = case.dialect_of(one)
@@ -38,7 +38,7 @@ def check_values(case: Case, versions: Mapping[str, str] | None) -> Iterator[Sai
 def _bad_value(case: Case, one: KeptPosition, dialect: Dialect | None) -> Iterator[Said]:
     if one.fault is not None:
         what = f"{one.partition}: {one.fault}, so workers ignore this position and the connector starts over there"
-        yield Finding("bad-value", one.owner, what, _set_anew(case, one, dialect))
+        yield Finding("bad-value", one.owner, what, _set_again(case, one, dialect))
         return
     fatal = [problem for problem in dialect.check(one.partition, one.offset) if problem.fatal] if dialect else []
     if dialect is not None and fatal:
@@ -46,15 +46,15 @@ def _bad_value(case: Case, one: KeptPosition, dialect: Dialect | None) -> Iterat
         yield Finding("bad-value", one.owner, what, _correction(case, one, dialect, fatal))
 
 
-def _set_anew(case: Case, one: KeptPosition, dialect: Dialect | None) -> str:
-    """What the value should have been nobody can tell; what a field is called, the dialect may."""
+def _set_again(case: Case, one: KeptPosition, dialect: Dialect | None) -> str:
+    """The correct value is unknown. The dialect may know the names of the fields."""
     names = [field.name for field in dialect.fields if field.required] if dialect else []
     words = [f"{name}=VALUE" for name in names] or ["FIELD=VALUE"]
     return case.commands.ours("set", one.owner, *words, *partition_words(one.partition), stop=one.owner)
 
 
 def _correction(case: Case, one: KeptPosition, dialect: Dialect, fatal: Sequence[Problem]) -> str:
-    """The same position in the form the connector takes, where that is clear; else it has to be forgotten."""
+    """Sets the same position in the form that the connector accepts, if that is clear; else deletes it."""
     texts = _corrected(one.offset or Map({}), fatal)
     if texts:
         fixed = dialect.parse_fields(texts, one.offset).offset
@@ -72,7 +72,7 @@ def _corrected(offset: Map, fatal: Iterable[Problem]) -> dict[str, str] | None:
             return None
         text = _as_typed(offset[name])
         if name == "timestamp_nanos" and (moment := _as_typed(offset.get("timestamp"))):
-            name, text = "timestamp", moment  # set anew, it brings its nanoseconds along
+            name, text = "timestamp", moment  # setting it also sets its nanoseconds
         if text is None:
             return None
         texts[name] = text
@@ -92,8 +92,8 @@ def _stale_v0(case: Case, owner: str, kept: Sequence[KeptPosition]) -> Iterator[
         v1 = next((one for one in newer if same_table(old.partition, one.partition)), None)
         if v1 is not None:
             what = (
-                f"{old.partition} is the old form (V0) of {v1.partition} and is not read while that is there; "
-                f"once it is forgotten, the connector goes on from {old.offset}"
+                f"{old.partition} is the old form (V0) of {v1.partition} and is not read while that exists; "
+                f"once that is deleted, the connector continues from {old.offset}"
             )
             yield Finding("jdbc-v0", owner, what, case.commands.forget(owner, old.partition))
 
@@ -120,19 +120,19 @@ def _names(
     version = _version(case, owner, versions)
     if version is not None and _numbers(version) >= _WITHOUT_DATABASE:
         ahead = JDBC.compare(long.offset or Map({}), short.offset or Map({}))
-        further = "; the one that is not read is further on" if ahead == 1 else ""
+        further = "; the other one is further ahead" if ahead == 1 else ""
         what = f"{both}; version {version} of the connector reads the first on PostgreSQL{further}"
         return Finding("jdbc-two-names", owner, what, case.commands.forget(owner, long.partition))
     what = (
         f"{both}, and the connector reads only one. Which one depends on its version and driver "
-        "(pgjdbc 42.7.5 and later put the database first, Confluent's connector drops it again from 10.9.5 on): "
-        "it is the one that moves while the connector runs"
+        "(pgjdbc 42.7.5 and later put the database first, Confluent's connector drops it again from 10.9.5 on). "
+        "The one that it reads moves while the connector runs"
     )
     return Finding("jdbc-two-names", owner, what, case.commands.ours("history", owner))
 
 
 def _version(case: Case, owner: str, versions: Mapping[str, str] | None) -> str | None:
-    """Of Confluent's connector only: the other one follows its driver, which nobody tells."""
+    """Of Confluent's connector only: the other one depends on its driver, whose version is unknown."""
     connector = (case.connectors or {}).get(owner)
     named = connector.connector_class if connector else None
     return (versions or {}).get(CONFLUENT_JDBC) if named == CONFLUENT_JDBC else None

@@ -1,1 +1,1 @@
-"""TODO"""
+"""Positions as text: the forms that are read and written."""

@@ -1,8 +1,8 @@
 """Positions as text, in the forms other tools read and write.
 
-Reading is strict, because what is read is about to be written somewhere: every fault is named with its line or JSON path, and one
-fault refuses the whole file. Numbers stay what they are (`1`, `1.0`, `"1"` and `true` differ). The forms for Kafka's own offsets
-hold nothing else, and none of them can say "forget this one". A text that could be read in two ways is refused, never guessed.
+Reading is strict, because the result will be written to a store. Every fault is reported with its line or JSON path, and one
+fault refuses the whole file. Values keep their type (`1`, `1.0`, `"1"` and `true` differ). The forms for Kafka offsets hold
+nothing else, and none of them can request a delete. An ambiguous text is refused, never guessed.
 """
 
 from collections.abc import Callable, Iterable
@@ -37,7 +37,7 @@ from playhead.offsets.formats.read import (
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """`read` takes the text, whose faults it gathers, and the owner for forms that name none."""
+    """`read` takes the text, a collector of faults, and the owner for forms that name none."""
 
     name: str
     about: str
@@ -46,9 +46,9 @@ class Form:
 
 
 def read_positions(data: bytes, where: str, form: str | None = None, owner: str | None = None) -> Positions:
-    """What a file holds. Without `form` the text itself has to tell it.
+    """The positions in a file. Without `form` the form is detected from the text.
 
-    `owner` says whose positions they are where the form does not; where it does, only those of `owner` are taken.
+    `owner`: the owner of the positions if the form names none; if it does, only positions of `owner` are returned.
     """
     text = _decoded(data, where)
     chosen = find_form(form) if form is not None else detect_form(text, where)
@@ -63,9 +63,9 @@ def read_positions(data: bytes, where: str, form: str | None = None, owner: str 
 
 
 def read_pairs_in_order(data: bytes, where: str) -> Positions:
-    """A KIP-199 document as a log: a later pair replaces an earlier one of the same partition, and there may be none at all.
+    """A KIP-199 document as a log: a later pair replaces an earlier one of the same partition, and the document may be empty.
 
-    So the output of `connect-offsets --export` is always input of its import, `--from-beginning` and an empty store included.
+    So every output of `connect-offsets --export` can be imported, also with `--from-beginning` and of an empty store.
     """
     faults = Faults(where)
     owners = read_object(parse_json(_decoded(data, where), where), "$", faults)
@@ -79,7 +79,7 @@ def read_pairs_in_order(data: bytes, where: str) -> Positions:
 
 
 def write_positions(positions: Positions, form: str) -> str:
-    """The text of `positions`. A position the form cannot hold is refused by name; nothing is left out."""
+    """The text of `positions`. A position that the form cannot hold is an error; none is skipped."""
     return find_form(form).write(positions)
 
 
@@ -90,7 +90,7 @@ def find_form(name: str) -> Form:
 
 
 def detect_form(text: str, where: str) -> Form:
-    """The one form this text can be."""
+    """The only form that this text can have."""
     first = text.lstrip()[:1]
     if first == "{":
         return FORMS[_json_form(parse_json(text, where), where)]
@@ -114,7 +114,7 @@ def _json_form(value: object, where: str) -> str:
         return "connect"
     if kinds == {"an object"}:
         return "spark"
-    raise Invalid(f"{where}: this is none of the known forms of positions", f"say which it is: {', '.join(FORMS)}")
+    raise Invalid(f"{where}: this is none of the known forms of positions", f"name the form: {', '.join(FORMS)}")
 
 
 def _decoded(data: bytes, where: str) -> str:
@@ -130,7 +130,7 @@ def _decoded(data: bytes, where: str) -> str:
 def _needed(owner: str | None, faults: Faults) -> str:
     if owner is None:
         raise Invalid(
-            f"{faults.where}: does not say whose positions these are", "name the connector or group they are meant for"
+            f"{faults.where}: does not name the owner of these positions", "name the connector or group they are for"
         )
     return owner
 
@@ -189,7 +189,7 @@ def _read_rpk(text: str, faults: Faults, owner: str | None) -> list[Position]:
     for number, line in enumerate(lines_of(text), 1):
         columns = line.split()
         if not columns:
-            continue  # rpk passes over empty lines, too
+            continue  # rpk skips empty lines, too
         if len(columns) != 3:
             faults.add(f"{line!r} is not topic, partition and offset with blanks between", number)
             continue
@@ -223,7 +223,7 @@ def _pair(position: Position) -> str:
 
 
 def _pairs(positions: Iterable[Position], indent: str) -> str:
-    """One position per line: a file that is kept under version control should show what changed."""
+    """One position per line, for readable diffs under version control."""
     lines = [f"{indent}  {_pair(position)}" for position in positions]
     return "[\n" + ",\n".join(lines) + f"\n{indent}]" if lines else "[]"
 
@@ -232,7 +232,7 @@ def _one_owner(positions: Positions, form: str) -> str:
     owners = positions.owners
     if len(owners) > 1:
         raise Invalid(
-            f"the form {form} holds the positions of one owner, and these are of {len(owners)}: {', '.join(owners[:8])}",
+            f"the form {form} holds the positions of one owner, but these are of {len(owners)}: {', '.join(owners[:8])}",
             "write one at a time, or use the form kip199",
         )
     return owners[0] if owners else ""
@@ -242,9 +242,9 @@ def _kafka_of(position: Position, form: str) -> tuple[str, int, int]:
     partition, offset = position.partition, position.offset
     name = f"{position.owner} {partition}"
     if set(partition) != KAFKA_PARTITION or (offset is not None and set(offset) != KAFKA_OFFSET):
-        raise Invalid(f"{name}: the form {form} holds Kafka offsets only, and this is none", "use connect or kip199")
+        raise Invalid(f"{name}: the form {form} holds Kafka offsets only, and this is not one", "use connect or kip199")
     if offset is None:
-        raise Invalid(f"{name}: the form {form} cannot say that a position is to be forgotten", "use connect or kip199")
+        raise Invalid(f"{name}: the form {form} cannot delete a position", "use connect or kip199")
     topic, number, at = partition["kafka_topic"], partition["kafka_partition"], offset["kafka_offset"]
     if not isinstance(topic, str) or not is_topic(topic):
         raise Invalid(f"{name}: this is not the name of a topic")
@@ -306,7 +306,7 @@ def _write_spark(positions: Positions) -> str:
 
 
 def _write_kcat(positions: Positions) -> str:
-    """With a tab between; `kcat -P -K '\\t' -Z` takes it back, an empty value as the null that removes."""
+    """Key, tab, value. `kcat -P -K '\\t' -Z` reads it, and writes an empty value as a tombstone."""
     lines = []
     for position in positions:
         key = encode_key(OffsetKey(position.owner, position.partition)).decode()
@@ -319,11 +319,11 @@ FORMS: dict[str, Form] = {
     for form in (
         Form(
             "connect",
-            "one owner, as Connect's REST interface, Strimzi and kcctl have it",
+            "one owner, as Connect's REST interface, Strimzi and kcctl use it",
             _read_connect,
             _write_connect,
         ),
-        Form("kip199", "any number of owners by name, as connect-offsets has it", _read_kip199, _write_kip199),
+        Form("kip199", "any number of owners by name, as connect-offsets uses it", _read_kip199, _write_kip199),
         Form("csv", "Kafka offsets, as kafka-consumer-groups exports them: no header", _read_csv, _write_csv),
         Form("rpk", "Kafka offsets of one owner, for rpk group seek --to-file", _read_rpk, _write_rpk),
         Form(

@@ -1,7 +1,7 @@
-"""Readers of the forms in `formats`: text to positions, every fault named with its line or JSON path.
+"""Readers of the forms in `formats`: text to positions. Every fault is reported with its line or JSON path.
 
-All faults of a file are gathered before anything is said. JSON is read by the book: a name given twice in one object, NaN, and
-numbers no 64 bits can hold are faults, never silently another value.
+All faults of a file are collected before they are reported. JSON is read strictly: a duplicate name in one object, NaN, and
+numbers that do not fit into 64 bits are faults, never silently another value.
 """
 
 import csv
@@ -23,7 +23,7 @@ _HEADER = {"topic", "group", "partition", "offset", "current-offset", "new-offse
 
 
 class Faults:
-    """What is wrong with one file. Empty when all is read."""
+    """The faults of one file. Empty if all of it is valid."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -40,7 +40,7 @@ class Faults:
         if self._more:
             self._faults.append(Fault(self.where, None, f"... and {self._more} more"))
         if self._faults:
-            raise ConfigInvalid(self._faults, "nothing was taken from this file")
+            raise ConfigInvalid(self._faults, "nothing was read from this file")
 
     def map(self, fields: dict[str, object], path: str, line: int | None = None) -> Map | None:
         try:
@@ -51,7 +51,7 @@ class Faults:
 
 
 class _Repeated(dict[str, object]):
-    """An object that gives a name twice."""
+    """An object with a duplicate name."""
 
     name = ""
 
@@ -106,15 +106,15 @@ def read_fields(value: object, path: str, names: Sequence[str], faults: Faults) 
         return None
     for name in fields:
         if name not in names:
-            faults.add(f"{path}.{name}: is not known here; there is {' and '.join(names)}")
+            faults.add(f"{path}.{name}: is unknown; allowed: {' and '.join(names)}")
     missing = [name for name in names if name not in fields]
     for name in missing:
-        faults.add(f"{path}.{name}: is missing" + ("; write null to forget a position" if name == "offset" else ""))
+        faults.add(f"{path}.{name}: is missing" + ("; write null to delete a position" if name == "offset" else ""))
     return None if missing else fields
 
 
 def read_pairs(value: object, path: str, owner: str, faults: Faults, is_log: bool = False) -> list[Position]:
-    """The list of partition and offset that Connect, Strimzi and KIP-199 have in common. In a log the last pair counts."""
+    """The list of partition and offset that Connect, Strimzi and KIP-199 share. In a log the last pair counts."""
     if not isinstance(value, list):
         faults.add(f"{path}: must be a list, not {kind_of(value)}")
         return []
@@ -149,7 +149,7 @@ def _position(owner: str, partition: object, offset: object, path: str, faults: 
 
 
 def check_kafka(partition: Map, offset: Map | None, path: str, faults: Faults, line: int | None = None) -> None:
-    """The position of a sink is Kafka's own and has one form; a source's maps are its own business."""
+    """The position of a sink has Kafka's fixed fields. The maps of a source are not checked."""
     if not (set(partition) >= KAFKA_PARTITION or set(offset or ()) >= KAFKA_OFFSET):
         return
     for name in sorted(KAFKA_PARTITION - set(partition)):
@@ -228,7 +228,7 @@ def _not_an_offset(value: object) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Only the line feed ends a line: other separators may be part of a name."""
+    """Only a line feed ends a line: other separators may be part of a name."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1]:
         lines.pop()
@@ -236,7 +236,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def split_csv(line: str) -> list[str] | None:
-    """The columns of one line, None when the quotes do not fit. Kafka's tool reads line by line, so no name spans two."""
+    """The columns of one line, None if its quotes are invalid. Kafka's tool reads line by line, so no name spans two."""
     try:
         return next(csv.reader([line], strict=True), [])
     except csv.Error:
@@ -247,29 +247,29 @@ def read_kafka_line(owner: str, columns: Sequence[str], faults: Faults, line: in
     """The three columns topic, partition, offset."""
     topic, *numbers = columns
     if line == 1 and {column.strip().lower() for column in columns} <= _HEADER:
-        faults.add("this is a header; there must be none, because Kafka's own tool does not take one", line)
+        faults.add("this is a header; remove it, because Kafka's own tool does not accept one", line)
         return None
     wrong = [] if is_topic(topic) else [f"{topic!r} is not the name of a topic"]
-    whole = []
+    values = []
     for name, text, most in zip(("partition", "offset"), numbers, (INT32_MAX, INT64_MAX), strict=True):
         value = int(text) if _WHOLE.fullmatch(text.strip()) and len(text) < 40 else None
-        whole.append(value)
+        values.append(value)
         if value is None:
             wrong.append(f"the {name} {text!r} is not a whole number")
         elif not is_whole(value, most):
             wrong.append(f"the {name} {_whole_fault(value)}")
     for what in wrong:
         faults.add(what, line)
-    if wrong or whole[0] is None:
+    if wrong or values[0] is None:
         return None
-    return Position.of_kafka(owner, topic, whole[0], whole[1])
+    return Position.of_kafka(owner, topic, values[0], values[1])
 
 
 class RecordReader:
     """Lines as `kcat -K` prints the records of the offsets topic: key, separator, value.
 
-    It is a log: a later record of the same key replaces the earlier one, as it does in the topic. Two keys that are equal as JSON
-    but not as bytes are two to the worker; which of them counts, these lines do not tell.
+    It is a log: a later record of the same key replaces the earlier one, as in the topic. Two keys that are equal as JSON but not
+    as bytes are two keys to the worker. Which of them counts is unknown from these lines.
     """
 
     def __init__(self, faults: Faults) -> None:
@@ -295,7 +295,9 @@ class RecordReader:
         check_kafka(partition, value, "$", self._faults, number)
         former, at = self._keys.setdefault(place, (line[:end], number))
         if former != line[:end]:
-            self._faults.add(f"the key equals that of line {at}, but in other bytes: to a worker these are two", number)
+            self._faults.add(
+                f"the key equals that of line {at}, but its bytes differ: to a worker these are two keys", number
+            )
         self._records[line[:end]] = Position(owner, partition, value)
 
     def _place(self, key: object, number: int) -> tuple[str, Map] | None:
@@ -307,7 +309,7 @@ class RecordReader:
         return None if partition is None else (key[0], partition)
 
     def _value(self, rest: str, number: int) -> tuple[bool, Map | None]:
-        """Whether there is a usable value, and which; None removes."""
+        """Whether the value is valid, and the value; None is a tombstone."""
         at = rest.find("{")
         separator, text = (rest[:at], rest[at:]) if at >= 0 else (rest.removesuffix("NULL"), "")
         if self._separator is None and _SEPARATOR.fullmatch(separator):

@@ -1,7 +1,7 @@
-"""Which offsets the next step of a sink claims: one range per topic partition, all of them together what a step does in time.
+"""Which offsets the next step of a sink claims: one range per topic partition, in total no more than a step can do in time.
 
-What is below a full cut at the end of a topic stays there, unless the claim is to close it. Offsets are not records: where a
-range of holes has not even one full cut in it, the next claim of that partition reaches twice as far.
+Records below a full cut at the end of a topic are left for later, unless the claim closes the tail. Offsets are not records: if
+a range has so many holes that it holds no full cut, the next claim of that partition is twice as long.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +13,8 @@ from playhead.model.ranges import Log, OffsetRange
 
 @dataclass(slots=True)
 class Claiming:
-    """`fewest_records`: below so many no cut is full; 0: there are no cuts, and every claim is written whole. `closes_tail` is
-    asked with the time at which something was last closed, and the time now."""
+    """`fewest_records`: a full cut has at least so many; 0: there are no cuts, and every claim is written completely.
+    `closes_tail` is called with the time of the last close and the time now."""
 
     shape: str
     fewest_records: int
@@ -26,7 +26,7 @@ class Claiming:
     _closed_ms: dict[Log, int] = field(default_factory=dict)
 
     def next(self, positions: Mapping[Log, SinkPosition], ends: Mapping[Log, int], now_ms: int) -> list[RangeClaim]:
-        """Up to these ends. Partitions that find no room in this step come in one of the next."""
+        """Claims up to these ends. Partitions that do not fit into this step follow in a later one."""
         claims: list[RangeClaim] = []
         room = self.offsets_per_step
         for log, at in positions.items():
@@ -37,7 +37,7 @@ class Claiming:
         return claims
 
     def learn(self, done: Sequence[Done], now_ms: int) -> None:
-        """What the claims of a step came to."""
+        """Called with the result of a step's claims."""
         for claim, closed in done:
             log = claim.range.log
             self._seen_ends[log] = claim.range.end
@@ -54,6 +54,6 @@ class Claiming:
         stop = min(end, start + self._widths.get(log, max(self.offsets_per_claim, fewest)))
         closes = fewest == 0 or (stop == end and self.closes_tail(self._closed_ms.setdefault(log, now_ms), now_ms))
         if not closes and stop == end and (stop - start < fewest or self._seen_ends.get(log) == end):
-            return None  # too few for a full cut, or looked at before
+            return None  # too few for a full cut, or already tried
         span = OffsetRange(log.topic, log.topic_id, log.partition, start, stop)
         return RangeClaim(span, closes, self.shape, now_ms, at.generation)

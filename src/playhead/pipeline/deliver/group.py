@@ -1,15 +1,15 @@
-"""The consumer group of a sink that runs on Spark: a seat that is held while a run is on, and where it shows its progress.
+"""The consumer group of a sink that runs on Spark: the run holds it while it works, and publishes its progress there.
 
 The driver is the only member of the group that Connect's tasks would use. It fetches nothing and polls only between steps, while
 librdkafka's own thread sends the heartbeats. By the classic protocol a member that joins gets no partition before every other one
-has polled again, so a Connect task has to wait until the open step is committed or abandoned. Then the run gives way and ends.
+has polled again, so a Connect task has to wait until the open step is committed or abandoned. Then the run leaves and ends.
 
-A member may commit partitions that it has lost, so a commit is no fence: `check` and `confirm` ask the group's coordinator. The
-seat is taken under no fixed name (`group.instance.id`): with one, a second host would throw out the first in the middle of its
-step, and a run that ends could not free the group at once for Connect. A run that was killed therefore holds its seat until its
-session ends, and the next one waits for that.
+A member may commit partitions that it has lost, so a commit is no fence: `check` and `confirm` query the group's coordinator. The
+membership is dynamic, without `group.instance.id`: with one, a second host would remove the first in the middle of its step, and
+a run that ends could not free the group at once for Connect. A killed run therefore stays a member until its session ends, and
+the next run waits for that.
 
-Refused: a group that has another member.
+A group that has another member is refused.
 """
 
 import os
@@ -38,15 +38,15 @@ from playhead.pipeline.connect_home import CONSUMER, laid_over, side_properties
 CLIENT_PREFIX = "playhead-run-"
 SESSION_MS = 10_000
 MAX_POLL_MS = 600_000
-REFRESH_MS = 10_000  # how soon the group learns of new partitions
+REFRESH_MS = 10_000  # how soon the member sees new partitions
 POLL_SECONDS = 0.2
 LEAVE_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """`client`: how the sink's consumers reach Kafka. `properties`: what the worker and the connector say about their consumer,
-    in Java's names. `max_poll_ms`: a step that is open for longer has lost the group."""
+    """`client`: how the sink's consumers reach Kafka. `properties`: the consumer settings of the worker and the connector, under
+    Java's names. `max_poll_ms`: a step that is open for longer has lost the group."""
 
     group_id: str
     client: ClientSettings
@@ -56,7 +56,7 @@ class GroupSettings:
 
     @property
     def step_seconds(self) -> float:
-        """What a step may take. The other half is for what is slower than planned."""
+        """How long a step may take: half the limit. The other half is a reserve."""
         return self.max_poll_ms / 2000
 
     @property
@@ -68,7 +68,7 @@ class GroupSettings:
 def group_settings(
     name: str, config: Mapping[str, str], worker: Mapping[str, str], settings: ClientSettings
 ) -> GroupSettings:
-    """Of a connector's consumers: what the worker file says with `consumer.`, then the connector's own overrides."""
+    """The settings of a connector's consumers: `consumer.` of the worker file, then the connector's own overrides."""
     properties = side_properties(CONSUMER, worker, config)
     reaching = {key: value for key, value in properties.items() if is_client_property(key) or key in FETCHING}
     return GroupSettings(
@@ -88,22 +88,22 @@ def _milliseconds(properties: Mapping[str, str], name: str, default: int) -> int
 
 
 class SeatLost(Fenced):
-    """The group is no longer ours alone. What was committed in the ledger stays; what is open must be abandoned.
+    """This run is no longer the only member of its group. Committed ranges stay in the ledger; the open step must be abandoned.
 
-    `is_taken`: somebody else was seen in it. Else the seat was only lost, and joining anew may be tried.
+    `is_taken`: another member was seen. Otherwise the membership was only lost, and joining again may help.
     """
 
     def __init__(self, group_id: str, why: str, *, is_taken: bool) -> None:
         Refused.__init__(
             self,
-            f"this run gave up group {group_id}: {why}",
-            "what the ledger has stays as it is; see that nothing else reads with this group, and run it again",
+            f"this run left group {group_id}: {why}",
+            "committed ranges stay in the ledger; make sure that nothing else uses this group, then run it again",
         )
         self.is_taken = is_taken
 
 
-class _Seat:
-    """What the group says about our partitions. We begin nowhere: no partition is fetched, in place of pausing each."""
+class _Assignment:
+    """The partitions that the group assigned to this run. `assigned` returns no start offsets, so no partition is fetched."""
 
     def __init__(self) -> None:
         self.partitions: frozenset[TopicPartition] | None = None
@@ -123,13 +123,13 @@ class _Seat:
 
 class SinkGroup:
     """Use it in a `with` block and from one thread: `join`, then `check` between steps, `confirm` before a step is committed in
-    the ledger, `publish` after it. Every way out of the block leaves the group at once."""
+    the ledger, `publish` after it. The end of the block leaves the group at once."""
 
     def __init__(self, settings: GroupSettings, topics: Sequence[str]) -> None:
         self.settings = settings
         self.topics = tuple(dict.fromkeys(topics))
         self._client_id = f"{CLIENT_PREFIX}{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-        self._seat = _Seat()
+        self._assignment = _Assignment()
         self._admin = ReconnectingAdmin(settings.client)
         self._member: Member | None = None
         self._id = ""
@@ -143,7 +143,7 @@ class SinkGroup:
         self.close()
 
     def close(self) -> None:
-        """Leaves at once, so that whoever waits gets the partitions."""
+        """Leaves at once, so that a waiting member gets the partitions."""
         member, self._member = self._member, None
         self._admin.close()
         if member is not None:
@@ -151,59 +151,60 @@ class SinkGroup:
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """All partitions of the topics, as the group knew them when it was last asked."""
+        """All partitions of the topics, as last assigned by the group."""
         return self._held
 
     @property
     def seconds_left(self) -> float:
-        """Until the group takes the seat away, unless `check` is called before. Below 0: it is gone."""
+        """Seconds until the group removes this member, unless `check` is called before. Below 0: it is removed."""
         return self.settings.max_poll_ms / 1000 - (time.monotonic() - self._polled)
 
-    def join(self, deadline: Deadline, tell: Callable[[str], None] = lambda words: None) -> frozenset[TopicPartition]:
-        """Waits until all partitions are ours. A run that was killed a moment ago is waited for until its session has ended;
-        `tell` gets the sentence about it. Any other member is refused by name."""
-        self._wait_for_seat(deadline, tell)
+    def join(self, deadline: Deadline, note: Callable[[str], None] = lambda text: None) -> frozenset[TopicPartition]:
+        """Waits until all partitions are assigned to this run. If another run is a member, it may have been killed: waits until
+        its session has ended, and reports that to `note`. Any other member is refused by name."""
+        self._wait_until_empty(deadline, note)
         wanted = self._all_partitions(deadline)
-        self._member = Member(self.settings.client, self._own(), self._seat)
+        self._member = Member(self.settings.client, self._own(), self._assignment)
         self._polled = time.monotonic()
         self._member.subscribe(self.topics)
         self._settle(wanted, deadline)
         return self._held
 
     def check(self, deadline: Deadline) -> frozenset[TopicPartition]:
-        """Between steps. Raises `SeatLost` when somebody joined or the seat is gone; else the partitions that are new."""
+        """Between steps. Raises `SeatLost` if another member joined or the membership is lost. Returns new partitions."""
         before = self._held
-        self._ask(deadline, alone=True)  # before polling, which would have us join anew: who waits gets all in one go
+        # Before polling, which would rejoin: a waiting member gets all partitions at once.
+        self._verify(deadline, alone=True)
         self._poll(0)
-        if self._seat.partitions != before:
+        if self._assignment.partitions != before:
             self._settle(frozenset(), deadline)
         return self._held - before
 
     def confirm(self, deadline: Deadline) -> None:
-        """Within a step, right before it is committed in the ledger: raises `SeatLost` unless nobody else can have had a
-        partition since the last check. Somebody who waits for one is let wait."""
-        self._ask(deadline, alone=False)
+        """Within a step, right before it is committed in the ledger: raises `SeatLost` if another member may have had a partition
+        since the last check. A member that waits for one is ignored."""
+        self._verify(deadline, alone=False)
 
     def subscribe(self, topics: Iterable[str], deadline: Deadline) -> frozenset[TopicPartition]:
-        """Between steps: other topics from now on. The answer are the partitions that are new."""
+        """Between steps: subscribes to these topics from now on. Returns new partitions."""
         before, named = self._held, tuple(dict.fromkeys(topics))
         if set(named) == set(self.topics):
             return frozenset()
         self.topics = named
         wanted = self._all_partitions(deadline)
-        self._seat.partitions = None
+        self._assignment.partitions = None
         self._joined().subscribe(self.topics)
         self._settle(wanted, deadline)
         return self._held - before
 
     def read(self, deadline: Deadline) -> Commits:
-        """What is committed for our partitions. Nobody but us can commit there any more."""
+        """The committed offsets of our partitions. No other member can commit there any more."""
         self._joined()
         found = self._commits(deadline)
         return {tp: commit for tp, commit in found.items() if tp in self._held}
 
     def publish(self, offsets: Mapping[TopicPartition, int], mark: Mark, deadline: Deadline) -> None:
-        """Commits the next offsets under our mark and reads them back. It polls, so no step may be open: what is published is
+        """Commits the next offsets under our mark and reads them back. It polls, so no step may be open. The offsets must be
         committed in the ledger already."""
         if not offsets:
             return
@@ -214,12 +215,12 @@ class SinkGroup:
 
         member = self._joined()
         if not retried(lambda: member.commit_polling(offsets, str(mark), poll), deadline):
-            self._give_up("it has moved on without us")
+            self._give_up("it was rebalanced without this run")
         found = self._commits(deadline)
         for tp, offset in offsets.items():
             stored = found.get(tp)
             if stored is None or (stored.offset, stored.metadata) != (offset, str(mark)):
-                self._give_up(f"{tp} was published at {offset}, and is {_shown(stored)}")
+                self._give_up(f"{tp} was published at {offset}, but is {_shown(stored)}")
 
     # Inside
 
@@ -231,7 +232,7 @@ class SinkGroup:
             "group.protocol": "classic",
             "partition.assignment.strategy": "range",
             "session.timeout.ms": settings.session_ms,
-            # librdkafka lets a session end before its first heartbeat if only the session is made shorter.
+            # With a shorter session timeout alone, librdkafka's session would end before its first heartbeat.
             "heartbeat.interval.ms": max(1, min(3000, settings.session_ms // 3)),
             "max.poll.interval.ms": settings.max_poll_ms,
             "topic.metadata.refresh.interval.ms": REFRESH_MS,
@@ -239,8 +240,8 @@ class SinkGroup:
             "enable.auto.offset.store": False,
         }
 
-    def _wait_for_seat(self, deadline: Deadline, tell: Callable[[str], None]) -> None:
-        group_id, told = self.settings.group_id, False
+    def _wait_until_empty(self, deadline: Deadline, note: Callable[[str], None]) -> None:
+        group_id, is_noted = self.settings.group_id, False
         patience = deadline.within(self.settings.session_ms / 1000 + 5)
         while True:
             group = self._group(deadline)
@@ -248,17 +249,17 @@ class SinkGroup:
                 raise Refused(f"{group_id} is a {group.type} group, not a consumer group")
             if not group.members:
                 return
-            strangers = [member for member in group.members if not member.client_id.startswith(CLIENT_PREFIX)]
-            if strangers or patience.passed:
+            others = [member for member in group.members if not member.client_id.startswith(CLIENT_PREFIX)]
+            if others or patience.passed:
                 raise Refused(
-                    f"group {group_id} has a member: {_names(strangers or group.members)}",
-                    "stop it first; one that was killed is a member until its session has ended",
+                    f"group {group_id} has a member: {_names(others or group.members)}",
+                    "stop it first; a killed process stays a member until its session ends",
                 )
-            if not told:
-                tell(
+            if not is_noted:
+                note(
                     f"{_names(group.members)} is in group {group_id}: waiting for its session to end, if it was killed"
                 )
-                told = True
+                is_noted = True
             time.sleep(0.3)
 
     def _all_partitions(self, deadline: Deadline) -> frozenset[TopicPartition]:
@@ -269,11 +270,11 @@ class SinkGroup:
         return frozenset(TopicPartition(topic, n) for topic, found in leaders.items() for n in found or ())
 
     def _settle(self, wanted: frozenset[TopicPartition], deadline: Deadline) -> None:
-        """Polls until the group gave us what is wanted. Whoever else turns up in it meanwhile ends the run."""
+        """Polls until the group has assigned the wanted partitions. Another member that joins meanwhile ends the run."""
         while True:
             self._poll(POLL_SECONDS)
             self._refuse_others(deadline)
-            held = self._seat.partitions
+            held = self._assignment.partitions
             if held is not None and held >= wanted:
                 self._held, self._id = held, self._joined().id
                 return
@@ -283,13 +284,15 @@ class SinkGroup:
         try:
             self._joined().poll(1, seconds)
         except Rejected:
-            self._all_partitions(Deadline(30))  # a topic made this moment may be unknown to one broker; a lost one not
+            self._all_partitions(
+                Deadline(30)
+            )  # a broker may not know a topic that was just created; raises if it is deleted
         self._polled = time.monotonic()
-        if self._seat.is_lost:
-            self._give_up("its coordinator let us go, after no sign of life for a whole session")
+        if self._assignment.is_lost:
+            self._give_up("its coordinator removed this run: no heartbeat within session.timeout.ms")
 
-    def _ask(self, deadline: Deadline, *, alone: bool) -> None:
-        """Whether the seat is ours still, by the clock and by the coordinator."""
+    def _verify(self, deadline: Deadline, *, alone: bool) -> None:
+        """Raises if this run is no longer a member, by the clock or by the coordinator."""
         self._joined()
         if self.seconds_left <= 0:
             limit = self.settings.max_poll_ms / 1000
@@ -298,12 +301,12 @@ class SinkGroup:
         others = [member for member in members if member.id != self._id]
         if len(others) == len(members):
             named = f" and has {_names(others)} now" if others else ""
-            self._give_up(f"its coordinator let us go{named}", is_taken=bool(others))
+            self._give_up(f"its coordinator removed this run{named}", is_taken=bool(others))
         if alone and others:
             self._give_up(f"{_names(others)} joined it", is_taken=True)
 
     def _refuse_others(self, deadline: Deadline) -> None:
-        """The coordinator may list us before we have heard which member we are: our client's name is ours alone."""
+        """The coordinator may list us before we know our member id, so we are also found by our unique client id."""
         mine, members = self._joined().id, self._group(deadline).members
         if others := [member for member in members if member.id != mine and member.client_id != self._client_id]:
             self._give_up(f"{_names(others)} joined it", is_taken=True)
@@ -327,14 +330,14 @@ class SinkGroup:
 
 
 def _leave(member: Member) -> None:
-    """librdkafka may wait for ever for a coordinator that was away for a moment (confluentinc/librdkafka#3740). Nobody else has
-    to: the coordinator lets go of who is silent, too."""
+    """librdkafka may wait without end for a coordinator that was briefly unavailable (confluentinc/librdkafka#3740). Closing
+    therefore has a time limit: the coordinator also removes a member that sends no heartbeats."""
     failed: list[BaseException] = []
 
     def close() -> None:
         try:
             member.close()
-        except BaseException as error:  # noqa: BLE001  told by whoever waits
+        except BaseException as error:  # noqa: BLE001  raised below, in the thread that waits
             failed.append(error)
 
     leaving = threading.Thread(target=close, name="leaving the group", daemon=True)

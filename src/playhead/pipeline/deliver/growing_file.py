@@ -1,20 +1,19 @@
-"""One file that grows at its end, exactly once, though no file takes part in a transaction.
+"""Appends to one file exactly once, although a file cannot take part in a transaction.
 
-The ledger knows the length of the file and changes it in the transaction that commits the ranges. What is behind that length
-does not count. Before bytes are appended, an intent is written beside the file: from which length on, and which parts in which
-order.
-Whoever comes after a kill finds one of these (R: the length in the ledger, N: the bytes of the parts):
+The ledger records the length of the file and changes it in the transaction that commits the ranges. Bytes after that length do
+not count. Before bytes are appended, an intent is written next to the file: the length before the append, and the parts in their
+order. After a kill the next run finds one of these (R: the length in the ledger, N: the bytes of the parts):
 
     killed                              intent      file            what is done
-    while tasks write their parts       none        R               the parts are made again, under the same names
+    while tasks write their parts       none        R               the parts are created again, under the same names
     before the intent                   none        R               the same
-    before or in the append             of R        R + a prefix    the same parts: the rest is appended; others: cut to R first
-    before the ledger's commit          of R        R + N           as above, where the rest is nothing
+    before or in the append             of R        R + a prefix    same parts: the rest is appended; others: truncate to R first
+    before the ledger's commit          of R        R + N           as above, with an empty rest
     after the commit, before cleaning   of R - N    R               the old intent and its parts are removed
 
-The bytes behind R are compared with the parts of the intent before one of them is touched. A file that ends otherwise, or is
-shorter than R, was changed by somebody else: refused. An empty or missing file without an open intent was rotated away and begins
-anew. A lock on the folder of the parts, held until the sink is closed, keeps a second process out, even one that sleeps.
+The bytes after R are compared with the parts of the intent before any of them is changed. A file that ends otherwise, or is
+shorter than R, was changed by another process and is refused. An empty or missing file without an open intent was rotated away
+and starts at 0. A lock on the folder of the parts, held until the sink is closed, keeps other processes out.
 """
 
 import fcntl
@@ -36,11 +35,11 @@ from playhead.files import replace_file, sync_folder
 BLOCK_BYTES = 1024 * 1024
 TAIL_BYTES = 4096
 _INTENT = "intent.json"
-_PUT_BACK = "put the file back as it was, or name another file; what is delivered stays delivered"
+_PUT_BACK = "restore the file, or name another file; what is delivered stays delivered"
 
 
 class End(msgspec.Struct, frozen=True):
-    """What the ledger keeps of a file. `id` is random, so that no other row has the same text."""
+    """What the ledger records of a file. `id` is random, so that no other row has the same text."""
 
     id: str
     length: int
@@ -55,7 +54,7 @@ class End(msgspec.Struct, frozen=True):
         try:
             return msgspec.json.decode(text, type=cls)
         except msgspec.MsgspecError as error:
-            raise Invalid(f"what the ledger keeps of the file's end cannot be read: {error}") from None
+            raise Invalid(f"the file's end as recorded in the ledger cannot be read: {error}") from None
 
 
 class FilePart(msgspec.Struct, frozen=True):
@@ -64,7 +63,7 @@ class FilePart(msgspec.Struct, frozen=True):
 
 
 class Intent(msgspec.Struct, frozen=True):
-    """`before`: what the ledger kept when it was made. `base`: the length of the file then, 0 if it was rotated."""
+    """`before`: the end in the ledger when the intent was written. `base`: the length of the file then, 0 if it was rotated."""
 
     before: End
     base: int
@@ -77,25 +76,25 @@ class Intent(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class FoundEnd:
-    """`base`: what counts of the file. `behind`: bytes of ours that do not count yet, a beginning of `intent`'s parts."""
+    """`base`: the length that counts. `pending`: bytes of ours after it that do not count yet, a prefix of `intent`'s parts."""
 
     base: int
-    behind: int = 0
+    pending: int = 0
     intent: Intent | None = None
 
 
 class GrowingFile:
-    """Used by the driver, one thread. `parts` is the folder to which tasks write."""
+    """Used by the driver, in one thread. `parts` is the folder to which tasks write."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.parts = parts_folder(path)
         self._lock: int | None = None
 
-    # Life
+    # The lock
 
     def lock(self) -> None:
-        """Until `close`. Whoever removed the folder in between has not locked ours out: it is looked at again."""
+        """Held until `close`. Another process may remove the folder before we lock it, so its inode is checked after the lock."""
         with translated(self.path):
             while self._lock is None:
                 self.parts.mkdir(exist_ok=True)
@@ -105,8 +104,8 @@ class GrowingFile:
                 except BlockingIOError:
                     os.close(handle)
                     raise Refused(
-                        f"another run, or another connector of this one, writes to {self.path}",
-                        "stop it first; two that append to one file would mix their lines",
+                        f"another run, or another connector of this run, writes to {self.path}",
+                        "stop it first; two writers would mix their lines",
                     ) from None
                 if self.parts.is_dir() and self.parts.stat().st_ino == os.fstat(handle).st_ino:
                     self._lock = handle
@@ -115,56 +114,56 @@ class GrowingFile:
 
     def close(self) -> None:
         if self._lock is not None:
-            with suppress(OSError):  # what is left in it is needed, or is removed by the next one
+            with suppress(OSError):  # a file left in it is needed, or the next run removes it
                 self.parts.rmdir()
             os.close(self._lock)
             self._lock = None
 
-    # What is there
+    # Reading
 
     def present_end(self) -> End:
-        """For a file that the ledger does not know yet: what is in it stays."""
+        """For a file that is not in the ledger yet: its content is kept."""
         if self._intent() is not None:
             raise Refused(
-                f"an append to {self.path} was begun with another ledger and may be unfinished",
-                f"run it once with that ledger; or look at the end of the file, then remove {self.parts}",
+                f"an append to {self.path} was started with another ledger and may be unfinished",
+                f"run it once with that ledger; or check the end of the file, then remove {self.parts}",
             )
         length = self._size()
         return End(secrets.token_hex(8), length, self._tail(length))
 
     def examine(self, end: End) -> FoundEnd:
-        """Raises Refused for a file that somebody else changed."""
+        """Raises Refused for a file that another process changed."""
         size, intent = self._size(), self._intent()
         if intent is None or intent.before != end:
             if size == 0 or (size == end.length and self._tail(size) == end.tail):
                 return FoundEnd(size)
             raise self._changed(end, size)
-        behind = size - intent.base
-        if not self.path.exists() or not 0 <= behind <= intent.size:
+        pending = size - intent.base
+        if not self.path.exists() or not 0 <= pending <= intent.size:
             raise self._changed(end, size)
-        if (intent.base and self._tail(intent.base) != end.tail) or not self._is_ours(intent, behind):
+        if (intent.base and self._tail(intent.base) != end.tail) or not self._is_ours(intent, pending):
             raise self._changed(end, size)
-        return FoundEnd(intent.base, behind, intent)
+        return FoundEnd(intent.base, pending, intent)
 
     # Changes
 
     def tidy(self, end: End) -> None:
-        """Before the first tasks: leftovers go, except the parts that tell what is behind the length."""
+        """Before the first tasks: removes leftovers, except an open intent and its parts."""
         with translated(self.path):
             intent = self._intent()
             is_open = intent is not None and intent.before == end
             self._remove_all_but({_INTENT, *(part.name for part in intent.parts)} if intent and is_open else set())
 
     def append(self, end: End, parts: Sequence[FilePart]) -> End:
-        """These parts are durable behind what counts; the answer is for the ledger. Doing it again changes nothing."""
+        """Makes these parts durable after the length that counts. Returns the new end for the ledger. Idempotent."""
         with translated(self.path):
             found = self.examine(end)
             intent = Intent(end, found.base, tuple(parts))
-            at = found.behind
+            at = found.pending
             if found.intent != intent:
                 if at:
-                    self._cut(found.base)
-                self._make()
+                    self._truncate(found.base)
+                self._create()
                 replace_file(self.parts / _INTENT, msgspec.json.encode(intent))
                 at = 0
             self._write(intent, at)
@@ -172,7 +171,7 @@ class GrowingFile:
             return End(end.id, length, self._tail(length))
 
     def settle(self) -> None:
-        """After the commit: nothing in the folder is needed any more."""
+        """After the commit: empties the folder."""
         with translated(self.path):
             self._remove_all_but(set())
 
@@ -185,11 +184,11 @@ class GrowingFile:
             except FileNotFoundError:
                 return 0
             if not is_plain:
-                raise Refused(f"{self.path} is not a plain file, so that its length cannot be kept", "name a file")
+                raise Refused(f"{self.path} is not a regular file, so its length cannot be recorded", "name a file")
             return size
 
     def _tail(self, length: int) -> str:
-        """Of the bytes before this length: whether it is still the same file."""
+        """A digest of the bytes before this length, to check that it is still the same file."""
         if length == 0:
             return ""
         with translated(self.path), self.path.open("rb") as file:
@@ -205,25 +204,25 @@ class GrowingFile:
             return None
         except msgspec.MsgspecError as error:
             raise Refused(
-                f"{path} cannot be read: {error}", "it is written whole or not at all: who changed it?"
+                f"{path} cannot be read: {error}", "it is replaced atomically, so another process changed it"
             ) from None
 
-    def _is_ours(self, intent: Intent, behind: int) -> bool:
-        if not behind:
+    def _is_ours(self, intent: Intent, pending: int) -> bool:
+        if not pending:
             return True
         with translated(self.path), self.path.open("rb") as file:
             file.seek(intent.base)
             for block in self._blocks(intent, 0):
-                wanted = block[:behind]
+                wanted = block[:pending]
                 if file.read(len(wanted)) != wanted:
                     return False
-                behind -= len(wanted)
-                if not behind:
+                pending -= len(wanted)
+                if not pending:
                     return True
         return False
 
     def _blocks(self, intent: Intent, skip: int) -> Iterator[bytes]:
-        """The bytes of the parts, one behind the other, without the first `skip`."""
+        """The bytes of all parts in order, without the first `skip`."""
         for part in intent.parts:
             if skip >= part.size:
                 skip -= part.size
@@ -239,8 +238,8 @@ class GrowingFile:
         size = path.stat().st_size if path.is_file() else -1
         if size != part.size:
             raise Refused(
-                f"{path} is missing or not as the task left it, and it tells what was appended to {self.path}",
-                f"look at the end of the file, cut it to the length in the ledger, and remove {self.parts}",
+                f"{path} is missing or was changed; without it, what was appended to {self.path} is unknown",
+                f"check the end of the file, truncate it to the length in the ledger, and remove {self.parts}",
             )
         return path.open("rb")
 
@@ -249,13 +248,13 @@ class GrowingFile:
             if entry.name not in kept:
                 entry.unlink(missing_ok=True)
 
-    def _make(self) -> None:
-        """Before the intent: with an open one, a missing file was taken away."""
+    def _create(self) -> None:
+        """Creates the file before the intent is written: if it is missing while an intent is open, it was removed."""
         if not self.path.exists():
             self.path.touch()
             sync_folder(self.path.parent)
 
-    def _cut(self, length: int) -> None:
+    def _truncate(self, length: int) -> None:
         with self.path.open("rb+") as file:
             file.truncate(length)
             os.fsync(file.fileno())
@@ -269,13 +268,11 @@ class GrowingFile:
             os.fsync(file.fileno())
             length = os.fstat(file.fileno()).st_size
         if length != intent.base + intent.size:
-            raise Refused(f"somebody else wrote to {self.path} while it was appended to", _PUT_BACK)
+            raise Refused(f"another process wrote to {self.path} during an append", _PUT_BACK)
 
     def _changed(self, end: End, size: int) -> Refused:
-        said = (
-            f"it has {size} bytes, and the ledger says {end.length}" if size != end.length else "its end is another one"
-        )
-        return Refused(f"{self.path} was changed by somebody else: {said}", _PUT_BACK)
+        how = f"it has {size} bytes, and the ledger says {end.length}" if size != end.length else "its end differs"
+        return Refused(f"{self.path} was changed by another process: {how}", _PUT_BACK)
 
 
 def parts_folder(path: Path) -> Path:
@@ -288,11 +285,11 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except PermissionError as error:
         raise Declined(
-            f"{path} cannot be written: {error.strerror}", hint="look at owner and mode of its folder"
+            f"{path} cannot be written: {error.strerror}", hint="check owner and mode of its folder"
         ) from None
     except OSError as error:
         raise _unreachable(path, error) from None
 
 
 def _unreachable(path: Path, error: OSError) -> PlayheadError:
-    return Unreachable(f"{path} cannot be written: {error.strerror or error}", "look at the disk and the folder")
+    return Unreachable(f"{path} cannot be written: {error.strerror or error}", "check the disk and the folder")

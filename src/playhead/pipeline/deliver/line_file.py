@@ -1,9 +1,9 @@
 """FileStreamSink on Spark: the value of each record as one line at the end of one file of this machine.
 
-As the connector does it: Java's text of the value and a newline, `null` for a tombstone, all topics and partitions in one file,
-what is in the file already stays. ByteArrayConverter is refused by name: of bytes Java's text is an address in memory. A value
-that is not UTF-8 is a poison record here; the connector would replace its bytes in silence. The order is that of topics,
-partitions and offsets within a step. Tasks write parts, and the driver appends them (see growing_file): exactly once.
+As in the connector: Java's text of the value and a newline, `null` for a tombstone, all topics and partitions in one file, and
+existing content is kept. ByteArrayConverter is refused by name: Java's text of bytes is an address in memory. A value that is
+not UTF-8 is a poison record here; the connector would silently replace its bytes. Within a step, lines are ordered by topic,
+partition and offset. Tasks write parts, and the driver appends them exactly once (see growing_file).
 """
 
 import os
@@ -52,7 +52,7 @@ def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[
 
 
 def open_file_sink(config: Mapping[str, str], worker: Mapping[str, str]) -> Sink:
-    """Nothing is touched before the first step."""
+    """The file is not opened before the first step."""
     options = _Reading(config, worker).parsed()
     return FileSink(options.path.resolve(), options.converter)
 
@@ -62,7 +62,7 @@ class _Reading(OptionReading[LineFileOptions]):
         self.check_names(KNOWN)
         path = self.config.get(FILE, "")
         if not path.strip():
-            self.fault(FILE, "must be set: the executors of Spark have no stdout to show")
+            self.fault(FILE, "must be set: the stdout of Spark's executors is not shown")
         elif Path(path).is_dir():
             self.fault(FILE, f"{path} is a folder")
         if found := check_converters(self.config, self.worker):
@@ -83,7 +83,7 @@ class FileSink:
 
     @property
     def shape(self) -> str:
-        """With the file and the converter: what is half appended there must not be finished elsewhere, or otherwise."""
+        """Depends on file and converter: a claim that is open must not be finished in another file or with another converter."""
         return sha256(f"file 2 {self._target.path} {self._converter}".encode()).hexdigest()
 
     @property
@@ -103,7 +103,7 @@ class FileSink:
         return False
 
     def writer(self, step: SinkStep) -> "LineWriter":
-        """The file is looked at before the work begins, not only when it is done."""
+        """The file is checked before the work begins, not only at the commit."""
         is_first, self._recall = self._recall is None, step.recall
         self._target.lock()
         end = self._end()
@@ -112,16 +112,16 @@ class FileSink:
             self._target.tidy(end)
         return LineWriter(str(self._target.path), JavaLines(self._converter))
 
-    def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:  # noqa: ARG002  every claim is written whole
+    def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:  # noqa: ARG002  every claim is written completely
         return False
 
     def merging(self, done: Sequence[Done]) -> "Also | None":
-        """Appends, and gives what tells the ledger of it: only with that commit the new lines count."""
+        """Appends the lines. They count only when the ledger's transaction has committed the new end."""
         before = self._end()
         after = self._target.append(before, list(_parts_of(done)))
         return swap_kept(self._key, before.text, after.text)
 
-    def settled(self, done: Sequence[RangeClaim]) -> None:  # noqa: ARG002  the intent knows them
+    def settled(self, done: Sequence[RangeClaim]) -> None:  # noqa: ARG002  the intent lists them
         self._target.settle()
 
     def close(self) -> None:
@@ -132,14 +132,14 @@ class FileSink:
         return f"end of {self._target.path}"
 
     def _end(self) -> End:
-        """As the ledger says now, whoever committed last."""
+        """The end in the ledger now."""
         assert self._recall is not None  # noqa: S101  a step begins with its writer
         return End.from_text(self._recall(self._key, lambda: self._target.present_end().text))
 
 
 @dataclass(frozen=True, slots=True)
 class LineWriter:
-    """In the executor, on the same machine: the lines of one claim as one part, under a name that only the claim decides."""
+    """In the executor, on the same machine: writes the lines of a claim as one part. Its name depends on the claim only."""
 
     path: str
     values: JavaLines
@@ -171,9 +171,9 @@ class LineWriter:
 
 
 def part_name(claim: RangeClaim) -> str:
-    """A digest: with the name of its topic it could be too long for a file."""
-    told = f"{claim.range.topic_id} {claim.range} {claim.generation} {claim.shape}"
-    return f"{sha256(told.encode()).hexdigest()[:40]}.lines"
+    """A digest, because the name of a topic can be too long for a file name."""
+    text = f"{claim.range.topic_id} {claim.range} {claim.generation} {claim.shape}"
+    return f"{sha256(text.encode()).hexdigest()[:40]}.lines"
 
 
 def _parts_of(done: Sequence[Done]) -> Iterator[FilePart]:
@@ -183,7 +183,7 @@ def _parts_of(done: Sequence[Done]) -> Iterator[FilePart]:
 
 
 def _publish(file: BinaryIO, draft: Path, final: Path) -> int:
-    """Durable under its name; the answer is its size."""
+    """Makes the file durable under its name. Returns its size."""
     file.flush()
     os.fsync(file.fileno())
     draft.replace(final)

@@ -1,10 +1,10 @@
-"""What becomes of a poison record of a sink, by Connect's own options.
+"""How a sink handles a poison record, by Connect's own options.
 
-`errors.tolerance` none: the run stops with the record's coordinates and the reason. All: the record is counted, and the run goes
-on. With a dead letter queue the record itself goes there in either case, as Connect does it: key, value, headers and timestamp as
-they are, and if asked for the context headers of Connect's DeadLetterQueueReporter behind them. Such a record is there at least
-once: done again, a claim tells its bad records again. The task is always 0, and the stack trace is one line: there is no Java
-here. `errors.retry.*` has no effect: what does not fit now will never fit.
+`errors.tolerance=none`: the run stops with the record's coordinates and the reason. `all`: the record is counted, and the run
+continues. With a dead letter queue the record is also written there in both cases, as in Connect: key, value, headers and
+timestamp unchanged, followed on request by the context headers of Connect's DeadLetterQueueReporter. It is written at least once:
+a claim that is repeated writes its bad records again. The task is always 0, and the stack trace is one line, because there is no
+Java here. `errors.retry.*` has no effect: a retry would not make the record fit.
 """
 
 import logging
@@ -49,7 +49,7 @@ def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[
         if not re.fullmatch(r"[+-]?[0-9]{1,18}", config.get(key, "1").strip()):
             faults.append(Fault(key, None, f"must be a whole number, not {config[key]!r}"))
     if not faults and not (_copies(config) == -1 or 1 <= _copies(config) <= 2**15 - 1):
-        faults.append(Fault(COPIES, None, "must be a number of copies, or -1 for what the broker likes"))
+        faults.append(Fault(COPIES, None, "must be a number of copies, or -1 for the default of the broker"))
     return faults + _own_queue(config)
 
 
@@ -60,7 +60,8 @@ def parse_rejects(
     reading: ClientSettings,
     writing: ClientSettings | None = None,
 ) -> "RejectPolicy":
-    """`config` has passed `check_options`. Settings of the connector's consumers, and of its producers if those are others."""
+    """`config` has passed `check_options`. `reading`: settings of the connector's consumers; `writing`: of its producers, if they
+    differ."""
     writing = writing or reading
     return RejectPolicy(
         connector,
@@ -94,7 +95,7 @@ class RejectPolicy:
     writing: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def prepare(self, admin: Admin, deadline: Deadline) -> None:
-        """In the driver, before the run: the queue is there, or made with one partition, or the run is refused."""
+        """In the driver, before the run: creates the queue with one partition if it is missing, or refuses the run."""
         if not self.queue or describe_topics(admin, [self.queue], deadline)[self.queue] is not None:
             return
         try:
@@ -103,8 +104,8 @@ class RejectPolicy:
             return
         except (Declined, AccessDenied) as error:
             raise Refused(
-                f"the dead letter queue {self.queue} is not there and cannot be made: {error.what}",
-                f"set {COPIES} (it is {self.copies}) to what the cluster can have, or make the topic yourself",
+                f"the dead letter queue {self.queue} does not exist and cannot be created: {error.what}",
+                f"set {COPIES} (it is {self.copies}) to what the cluster allows, or create the topic yourself",
             ) from None
 
     def open(self) -> "Rejecting":
@@ -112,7 +113,7 @@ class RejectPolicy:
         return Rejecting(self)
 
     def headers_of(self, rejected: RejectedRecord) -> list[tuple[str, bytes]]:
-        told = {
+        fields = {
             "topic": rejected.topic,
             "partition": str(rejected.partition),
             "offset": str(rejected.offset),
@@ -124,15 +125,15 @@ class RejectPolicy:
             "exception.message": rejected.reason,
             "exception.stacktrace": f"{_exception_of(rejected.stage)}: {rejected.reason}\n",
         }
-        return [(PREFIX + name, text.encode()) for name, text in told.items()]
+        return [(PREFIX + name, text.encode()) for name, text in fields.items()]
 
     def log_line(self, rejected: RejectedRecord) -> str:
-        """As Connect's LogReporter, whose trace is the reason here."""
+        """As Connect's LogReporter, with the reason in place of its stack trace."""
         record = f"topic='{rejected.topic}', partition={rejected.partition}, offset={rejected.offset}"
         where = f", where consumed record is {{{record}}}" if self.logs_records else ""
-        told = f"Executing stage '{rejected.stage}' with class '{self._class_of(rejected.stage)}'{where}."
+        doing = f"Executing stage '{rejected.stage}' with class '{self._class_of(rejected.stage)}'{where}."
         return (
-            f"Error encountered in task {self.connector}-0. {told} {_exception_of(rejected.stage)}: {rejected.reason}"
+            f"Error encountered in task {self.connector}-0. {doing} {_exception_of(rejected.stage)}: {rejected.reason}"
         )
 
     def _class_of(self, stage: str) -> str:
@@ -140,12 +141,12 @@ class RejectPolicy:
 
     def stop(self, rejected: RejectedRecord) -> PlayheadError:
         place = TopicPartition(rejected.topic, rejected.partition)
-        hint = f"{TOLERANCE}=all goes on without such records, and {QUEUE} keeps them"
+        hint = f"{TOLERANCE}=all skips such records, and {QUEUE} keeps them"
         return PlayheadError(f"{place}@{rejected.offset} cannot be delivered: {rejected.reason}", hint)
 
 
 class Rejecting:
-    """The `Reject` of one task. `count`: the records dealt with."""
+    """The `Reject` of one task. `count`: the tolerated records."""
 
     def __init__(self, policy: RejectPolicy) -> None:
         self.count = 0
@@ -166,7 +167,7 @@ class Rejecting:
         self.count += 1
 
     def flush(self) -> None:
-        """To be called before a range is told as closed: its bad records are where they belong."""
+        """Call this before a range is reported as closed: its bad records are in the queue then."""
         if self._letters is not None:
             self._letters.flush()
 
@@ -199,13 +200,13 @@ def _copies(config: Mapping[str, str]) -> int:
 
 
 def _own_queue(config: Mapping[str, str]) -> list[Fault]:
-    """A connector that reads its own dead letters would never come to an end; Connect refuses it, too."""
+    """A connector that reads its own dead letters would never end. Connect refuses it too."""
     queue = config.get(QUEUE, "").strip()
     listed = [topic.strip() for topic in config.get("topics", "").split(",")]
     try:
         matches = re.fullmatch(config.get("topics.regex", "").strip(), queue) is not None
     except re.error:
-        matches = False  # told by whoever reads the topics
+        matches = False  # reported by the check of the topics
     if queue and (queue in listed or matches):
         return [Fault(QUEUE, None, f"{queue} is also one of the topics that the connector reads")]
     return []

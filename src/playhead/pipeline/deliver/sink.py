@@ -1,7 +1,7 @@
-"""Where records go. A sink connector takes each topic partition in order and writes it under names that follow from its content.
+"""The protocol of sinks. A sink reads each topic partition in order and writes it under names that follow from its content.
 
-A task gets one claim and the records of that claim, and tells what it has closed. It decides nothing by the number of cores, the
-size of a batch or the time of day, so that a second attempt, or a zombie, can only write the same bytes again.
+A task gets one claim and its records, and reports the ranges that it closed. Its output does not depend on the number of cores,
+the size of a batch or the time of day, so a second attempt, or a zombie, can only write the same bytes again.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,13 +28,13 @@ RECORDS = pa.schema(
 )
 
 
-# Where a record fails, in Connect's words.
+# Where a record fails: the names of Connect's stages.
 KEY_CONVERTER, VALUE_CONVERTER, TASK_PUT = "KEY_CONVERTER", "VALUE_CONVERTER", "TASK_PUT"
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedRecord:
-    """A record that does not fit, by its coordinates, and why in one sentence."""
+    """The coordinates of a record that does not fit, and the reason in one sentence."""
 
     topic: str
     partition: int
@@ -43,9 +43,9 @@ class RejectedRecord:
     stage: str = VALUE_CONVERTER
 
 
-# Raises if the run is to stop; else the record is dealt with and must not be delivered.
+# Raises if the run must stop. Otherwise the record is handled and must not be delivered.
 Reject = Callable[[RejectedRecord], None]
-Recall = Callable[[str, Callable[[], str]], str]  # a name, and who makes the text if none is kept yet
+Recall = Callable[[str, Callable[[], str]], str]  # a name, and the function that returns the text if none is kept yet
 Samples = Mapping[str, Callable[[], pa.RecordBatch]]  # by topic: its first records of the step
 
 
@@ -57,7 +57,7 @@ class CommitPermit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskCommit:
-    """For tasks that commit by themselves: the run in the ledger, and who is asked right before."""
+    """For tasks that commit themselves: the run in the ledger, and the permission to request right before the commit."""
 
     run: Claim
     consent: CommitPermit
@@ -65,9 +65,9 @@ class TaskCommit:
 
 @dataclass(frozen=True, slots=True)
 class SinkStep:
-    """What a sink may need for the writer of one step. `recall` keeps a text in the ledger, or gives the one that is kept.
-    `committing` is called by those whose tasks commit: the driver listens from then on. `is_careful`: the target has refused rows
-    of these claims, and those are to be found and rejected."""
+    """What a sink may need for the writer of one step. `recall` returns a text that is kept in the ledger, and stores it the
+    first time. `committing` is called by sinks whose tasks commit: the driver listens from then on. `is_careful`: the target
+    has refused rows of these claims, and the writer must find and reject them."""
 
     recall: Recall
     samples: Samples
@@ -79,10 +79,10 @@ class Writer(Protocol):
     """The part of a sink that runs in the executors: it must be picklable."""
 
     def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
-        """Each range once all of it is durable, in order and without a hole: the first begins where the claim begins. The last
-        one ends where the claim ends if the claim closes, or if no record is left behind it; else at the first record that is
-        left for the next claim. Who takes a range has seen to its rejected records before it asks for more: a task that commits
-        by itself does that then."""
+        """Yields each range once it is durable, in order and without gaps. The first begins where the claim begins. The last one
+        ends where the claim ends if the claim closes, or if no record is left after it; else at the first record that is left for
+        the next claim. The caller flushes the rejected records of a range before it requests the next one: a task that commits
+        itself does so at that point."""
         ...
 
 
@@ -91,41 +91,41 @@ class Sink(Protocol):
 
     @property
     def shape(self) -> str:
-        """A digest of all options that shape the output. An open claim of another shape is not finished with these."""
+        """A digest of all options that shape the output. An open claim of another shape is not finished with these options."""
         ...
 
     @property
     def notes(self) -> Sequence[str]:
-        """What the person should know before the run: wall-clock options that give up the same bytes, for instance."""
+        """Notes for the user before the run, for example that wall-clock options give other bytes when run again."""
         ...
 
     @property
     def fewest_records(self) -> int:
-        """Below so many no full cut is possible. 0: there are no cuts, and every claim is written whole."""
+        """A full cut has at least so many. 0: there are no cuts, and every claim is written completely."""
         ...
 
     @property
     def has_keys(self) -> bool:
-        """Whether the keys of records matter; they are not read where they do not."""
+        """Whether the keys of records are needed; else they are not read."""
         ...
 
     @property
     def commits_in_tasks(self) -> bool:
-        """Whether each task commits its rows and its range by itself, in the ledger that is in the target."""
+        """Whether each task commits its rows and its range itself, in the ledger in the target."""
         ...
 
     def writer(self, step: SinkStep) -> Writer: ...
 
     def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:
-        """Whether a run that goes on for ever closes what is below a full cut now, because of the clock."""
+        """Whether a continuous run closes records below a full cut now, because of the clock."""
         ...
 
     def merging(self, done: Sequence[Done]) -> "Also | None":
-        """What belongs into the transaction that commits these ranges in the ledger, for a sink whose target is that database."""
+        """What to add to the transaction that commits these ranges in the ledger. None: nothing."""
         ...
 
     def settled(self, done: Sequence[RangeClaim]) -> None:
-        """After that commit: leftovers of these claims may go. Failing here loses nothing."""
+        """After that commit: removes leftovers of these claims. A failure here loses nothing."""
         ...
 
     def close(self) -> None: ...

@@ -1,7 +1,7 @@
 """The steps of a sink: each claims offset ranges in the ledger, writes them, and commits them there.
 
-The ledger is the truth and the consumer group its copy. While a sink is open, the driver is a member of the group that
-Connect's tasks would use, so that none of them gets a partition; between steps it checks that it is still the only one.
+Positions are in the ledger, and the consumer group has a copy. While a sink is open, the driver is a member of the group that
+Connect's tasks would use, so that none of them gets a partition. Between steps it checks that it is still the only member.
 """
 
 import secrets
@@ -35,17 +35,17 @@ from playhead.pipeline.step import PlanAgain, StepReport
 from playhead.pipeline.task_link import CommitGate
 
 JOIN_SECONDS = 60.0
-STEP_CHUNKS = 2  # so many times what one step of a partition takes, for every slot: far below what the group allows
-WAIT_SECONDS = 3.0  # for slots, before the group is checked again
+STEP_CHUNKS = 2  # claims of a step per slot: takes far less time than the group allows
+WAIT_SECONDS = 3.0  # how long to wait for slots before the group is checked again
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A sink connector as it runs here. `claim` is ours in the ledger of `ranges`, which may be the target's own database.
+    """A sink connector as it runs here. `claim`: this run in the ledger of `ranges`, which may be in the target database.
 
-    `properties`: of the consumers, in Java's names, with their secrets. `is_once`: the run ends when it is caught up; with
-    `closes_tail` it then writes what is below a full cut, too. `is_one_transaction`: rows and ranges are committed together,
-    so that of an open claim nothing is written.
+    `properties`: of the consumers, under Java's names, with their secrets. `is_once`: the run ends when it is caught up; with
+    `closes_tail` it then also writes records below a full cut. `is_one_transaction`: rows and ranges are committed together,
+    so nothing of an open claim is written.
     """
 
     name: str
@@ -62,12 +62,12 @@ class Delivery:
 
     @property
     def committed_only(self) -> bool:
-        """Unless the connector's consumers are set otherwise; their own default is to read all."""
+        """True unless the connector's consumer settings say otherwise, although Kafka's default is read_uncommitted."""
         return self.group.properties.get(ISOLATION, READ_COMMITTED) == READ_COMMITTED
 
 
 class Deliver:
-    """A sink connector, opened: its `Work`. It is a member of the group, and the ledger has a position for every partition."""
+    """The `Work` of a sink connector. It is a member of the group, and the ledger has a position for every partition."""
 
     def __init__(
         self, spark: SparkSession, slots: SlotUser, delivery: Delivery, sink: Sink, note: Callable[[str], None]
@@ -86,8 +86,8 @@ class Deliver:
         self._claiming = Claiming(
             sink.shape, sink.fewest_records, per_claim, STEP_CHUNKS * slots.total * per_claim, self._closes_tail
         )
-        for words in sink.notes:
-            note(words)
+        for text in sink.notes:
+            note(text)
         deadline = self._deadline()
         with ExitStack() as parts, _rejoining():
             parts.callback(sink.close)
@@ -104,20 +104,20 @@ class Deliver:
         self._parts.close()
 
     def keep_alive(self) -> None:
-        """A member that does not poll loses its partitions, however long the pause between two rounds is meant to be."""
+        """A member that does not poll loses its partitions, so it polls in the pause between two rounds."""
         with _rejoining():
             self._group.check(self._deadline())
 
     def steps(self) -> Generator[StepReport, None, None]:
-        """Up to the ends that are seen now: a topic that grows faster than it is read does not keep a run from ending."""
+        """Up to the ends as read now: a topic that grows faster than it is read does not keep a run from ending."""
         with _rejoining():
             deadline = self._deadline()
             self._watch_topics(deadline)
             ends = self._logs.ends(self._positions, deadline)
             self._check_ends(ends)
             if self._delivery.committed_only:
-                for words in self._logs.what_holds_back(ends, deadline):
-                    self._note(words)
+                for text in self._logs.what_holds_back(ends, deadline):
+                    self._note(text)
             while claims := self._next_claims(ends):
                 yield from self._step(claims)
 
@@ -126,11 +126,11 @@ class Deliver:
     def _topics(self, deadline: Deadline) -> Sequence[str]:
         topics = self._admin.ask(self._delivery.find_topics, deadline)
         if not topics:
-            raise Invalid(f"topics.regex of {self._delivery.name} matches no topic", "are the topics made already?")
+            raise Invalid(f"topics.regex of {self._delivery.name} matches no topic", "create the topics first")
         return topics
 
     def _started(self, deadline: Deadline) -> dict[Log, SinkPosition]:
-        """Adopts what the group says where the ledger knows nothing, and shows in the group what the ledger says."""
+        """Adopts the group's offsets where the ledger has no position, then publishes the ledger's positions in the group."""
         logs = self._logs.find(self._group.topics, deadline)
         known = self._known(logs)
         held = {log.place: Held(at.next_offset, at.published_offset) for log, at in known.items()}
@@ -139,7 +139,7 @@ class Deliver:
         adopted = {log: start.adopted[log.place] for log in logs if log.place in start.adopted}
         fresh = [log for log in logs if log not in known and log not in adopted]
         read_before = {log.topic for log in (*known, *adopted)}
-        grown = [log for log in fresh if log.topic in read_before]  # whatever is in them came after what was read
+        grown = [log for log in fresh if log.topic in read_before]  # all their records are newer than the last run
         begins = self._beginnings(grown, "earliest", deadline)
         begins |= self._beginnings([log for log in fresh if log not in grown], self._delivery.group.begins_at, deadline)
         self._ranges.adopt(self._claim, {**adopted, **begins})
@@ -155,8 +155,8 @@ class Deliver:
             stored = found.get(log.place)
             if stored is not None and stored[0] != log:
                 raise Refused(
-                    f"topic {log.topic} was deleted and made again: the ledger is at {stored[1].next_offset} of the old one",
-                    f"begin anew with the new one: playhead offsets delete {self._delivery.name} --all, then --execute",
+                    f"topic {log.topic} was deleted and recreated: the ledger is at {stored[1].next_offset} of the old one",
+                    f"start again with the new one: playhead offsets delete {self._delivery.name} --all, then --execute",
                 )
         return {log: found[log.place][1] for log in logs if log.place in found}
 
@@ -177,7 +177,7 @@ class Deliver:
     # Between steps
 
     def _watch_topics(self, deadline: Deadline) -> None:
-        """New topics of a pattern and new partitions begin at their start: whatever is in them came while we watched."""
+        """New topics of a pattern and new partitions begin at their start: all their records are newer than this run."""
         self._group.subscribe(self._topics(deadline), deadline)
         self._group.check(deadline)
         logs = self._logs.find(self._group.topics, deadline)
@@ -194,21 +194,21 @@ class Deliver:
                 raise Refused(
                     f"{place}: the ledger is at {next_offset}, but the topic begins at {ends[log].start} now;"
                     f" {ends[log].start - next_offset} offset(s) expired before they were delivered",
-                    f"go on without them: playhead offsets set {self._delivery.name} ... --execute",
+                    f"skip them: playhead offsets set {self._delivery.name} ... --execute",
                 )
             if next_offset > ends[log].high:
                 raise Refused(
                     f"{place}: the ledger is at {next_offset}, but the topic ends at {ends[log].high}",
-                    "is this the cluster, and the topic, that was delivered from?",
+                    "check that this is the cluster and the topic of the earlier runs",
                 )
 
     def _next_claims(self, ends: Mapping[Log, Ends]) -> list[RangeClaim]:
-        """What an earlier run left open comes first, as it was claimed; then new claims up to these ends, not stored yet."""
+        """Claims that an earlier run left open come first, unchanged. Then new claims up to these ends, not stored yet."""
         up_to = {log: self._end(at) for log, at in ends.items()}
         return self._open_claims() or self._claiming.next(self._positions, up_to, _now_ms())
 
     def _step(self, claims: Sequence[RangeClaim]) -> Iterator[StepReport]:
-        """The group is checked when the slots are ours: waiting for them may take long."""
+        """The group is checked again once the slots are granted: waiting for them may take long."""
         with self._slots.request(len(claims)) as ticket:
             while not ticket.wait(WAIT_SECONDS):
                 self._group.check(self._deadline())
@@ -217,7 +217,7 @@ class Deliver:
             yield from self._tried(claims)
 
     def _tried(self, claims: Sequence[RangeClaim]) -> Iterator[StepReport]:
-        """Rows that the target refuses are looked for in a second try, which rejects them one by one."""
+        """If the target refuses rows, a second try finds them and rejects them one by one."""
         try:
             yield self._attempt(claims)
             return
@@ -225,7 +225,7 @@ class Deliver:
             kept = self._kept(claims, error)
             if not isinstance(error, RowsRefused):
                 if kept is not None:
-                    yield replace(kept, problem=_without_seat(error))
+                    yield replace(kept, problem=_rejoinable(error))
                 raise
         if kept is not None:
             yield kept
@@ -236,7 +236,7 @@ class Deliver:
         except PlayheadError as error:
             kept = self._kept(claims, error)
             if kept is not None:
-                yield replace(kept, problem=_without_seat(error))
+                yield replace(kept, problem=_rejoinable(error))
             raise
 
     def _attempt(self, claims: Sequence[RangeClaim], *, is_careful: bool = False) -> StepReport:
@@ -254,7 +254,7 @@ class Deliver:
             return deliver(self._spark, reading, claims, writer, self._delivery.policy)
         except PlayheadError:
             if self._gate is not None and self._gate.error is not None:
-                raise self._gate.error from None  # why the tasks were stopped
+                raise self._gate.error from None  # the reason why the tasks were stopped
             raise
 
     def _task_commit(self) -> TaskCommit:
@@ -264,18 +264,18 @@ class Deliver:
         return TaskCommit(self._claim, self._gate.permit)
 
     def _confirm(self) -> None:
-        """Right before anything of the step is committed. Tasks that commit themselves ask from another thread."""
+        """Checks topics and group right before a commit. For tasks that commit themselves it runs in another thread."""
         deadline = self._deadline()
         self._logs.check_same([claim.range.log for claim in self._claims], deadline)
         self._group.confirm(deadline)
 
     def _left(self, done: Sequence[Done]) -> list[Done]:
-        """Claims without a record, where tasks commit the others."""
+        """The claims without a record. Tasks have committed the others."""
         still_open = self._ranges.open_claims(self._claim)
         return [(claim, closed) for claim, closed in done if claim in still_open]
 
     def _open_claims(self) -> list[RangeClaim]:
-        """What an earlier run has left open."""
+        """The claims that an earlier run has left open."""
         if self._is_resumed:
             return []
         claims = self._ranges.open_claims(self._claim)
@@ -283,20 +283,20 @@ class Deliver:
             self._give_up(others)
             claims = [claim for claim in claims if claim not in others]
         if claims:
-            self._note(f"goes on with what an earlier run had begun: {_named(claims)}")
+            self._note(f"continues claims of an earlier run: {_named(claims)}")
         self._is_resumed = True
         return claims
 
     def _give_up(self, claims: Sequence[RangeClaim]) -> None:
-        """Open claims that were begun with other options."""
+        """Gives up open claims that were started with other options."""
         if not self._delivery.is_one_transaction:
             raise Refused(
-                f"{_named(claims)} was begun with other options, and part of it may be written",
-                "run it once with the options it had, and change them then; or give it up, so that it is delivered again and what"
-                f" is written of it stays: playhead offsets reset {self._delivery.name} --to-current --execute",
+                f"{_named(claims)} was started with other options, and part of it may be written",
+                "run it once with the old options, then change them; or give it up, so that it is delivered again and what is"
+                f" already written stays: playhead offsets reset {self._delivery.name} --to-current --execute",
             )
         self._ranges.give_up(self._claim, claims)
-        self._note(f"begun with other options, not written, and planned again: {_named(claims)}")
+        self._note(f"started with other options, not written, and planned again: {_named(claims)}")
 
     def _end(self, ends: Ends) -> int:
         return ends.stable if self._delivery.committed_only else ends.high
@@ -309,7 +309,7 @@ class Deliver:
     # After the commit
 
     def _report(self, done: Sequence[Done], *, is_published: bool = True) -> StepReport:
-        """What follows the commit may fail; the rows are delivered all the same, and counted."""
+        """What follows the commit may fail. The rows are delivered anyway, and counted."""
         rows = sum(each.count for _, closed in done for each in closed)
         rejected = sum(each.rejected for _, closed in done for each in closed)
         last, closed = done[-1]
@@ -319,7 +319,7 @@ class Deliver:
         try:
             self._settle(done, is_published=is_published)
         except PlayheadError as error:
-            return replace(report, problem=_without_seat(error))
+            return replace(report, problem=_rejoinable(error))
         return report
 
     def _settle(self, done: Sequence[Done], *, is_published: bool) -> None:
@@ -332,13 +332,13 @@ class Deliver:
             self._publish({log: self._positions[log].next_offset for log in moved}, self._deadline())
 
     def _kept(self, claims: Sequence[RangeClaim], error: PlayheadError) -> StepReport | None:
-        """Of a step that failed: what its tasks have committed themselves. It is not published where the group or the topics are
-        no longer what they were."""
+        """Of a step that failed: what its tasks have committed themselves. It is not published after a refusal, because the group
+        or the topics have changed then."""
         if not self._sink.commits_in_tasks:
             return None
         run = self._claim
         done: list[Done] = []
-        with suppress(PlayheadError):  # the database may be what failed; its ledger has them all the same
+        with suppress(PlayheadError):  # the database may be what failed; its ledger has the ranges anyway
             for claim in claims:
                 newest = self._ranges.list_ranges(run.cluster, run.pipeline, claim.range.log, 1)
                 done += [
@@ -368,9 +368,9 @@ class Deliver:
         return Deadline(self._delivery.group.step_seconds)
 
 
-def _without_seat(error: PlayheadError) -> PlayheadError:
-    """The brokers were away for too long and the group let go of us; no other member has our partitions, so joining again
-    may help."""
+def _rejoinable(error: PlayheadError) -> PlayheadError:
+    """A membership lost to an outage of the brokers becomes `PlanAgain`: no other member has our partitions, so joining
+    again may help."""
     if isinstance(error, SeatLost) and not error.is_taken:
         return PlanAgain(error.what, error.hint)
     return error
@@ -381,7 +381,7 @@ def _rejoining() -> Iterator[None]:
     try:
         yield
     except SeatLost as lost:
-        raise _without_seat(lost) from None
+        raise _rejoinable(lost) from None
 
 
 def _named(claims: Sequence[RangeClaim]) -> str:

@@ -1,8 +1,8 @@
 """One step of a sink as a Spark job: Spark's Kafka reader reads the claimed ranges, one task per topic partition writes them.
 
-The ledger is the truth: nothing counts before its commit, and an open claim is done again as a whole until it is committed.
-Only committed records are read unless the connector says otherwise, and a claim never passes the last stable offset then. A
-task learns from its records which claim it has; one without records has a claim of holes only and reports nothing. Rejected
+The ledger decides: nothing counts before its commit, and an open claim is repeated completely until it is committed. Only
+committed records are read unless the connector says otherwise, and then a claim never passes the last stable offset. A task
+finds the number of its claim in its records. A task without records has a claim of holes only and reports nothing. Rejected
 records are handled before their range is reported as closed.
 """
 
@@ -33,7 +33,7 @@ _CLOSED = msgspec.json.Decoder(list[ClosedRange])
 
 @dataclass(frozen=True, slots=True)
 class DeliverTask:
-    """Sent to the executors. `claims` by the number that their records carry."""
+    """Sent to the executors. `claims`: by the number in their records."""
 
     claims: Mapping[int, RangeClaim]
     writer: Writer
@@ -43,7 +43,7 @@ class DeliverTask:
         context = cast(TaskContext, TaskContext.get())  # there always is one in a task
         try:
             if context.attemptNumber():
-                raise Refused("Spark repeated a task; the step is done anew instead")
+                raise Refused("Spark retried a task; the step is planned again instead")
             yield from self._delivered(batches)
         except PlayheadError as error:
             raise marked(error) from None
@@ -57,7 +57,7 @@ class DeliverTask:
         with self.policy.open() as reject:
             closed = []
             for one in self.writer.write(self.claims[number], map(_records, chain([first], filled)), reject):
-                reject.flush()  # before the writer goes on: it may commit
+                reject.flush()  # before the writer continues: it may commit
                 closed.append(one)
         row = [[number], [msgspec.json.encode(closed).decode()]]
         yield pa.RecordBatch.from_arrays(
@@ -66,7 +66,7 @@ class DeliverTask:
 
 
 def _records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """As the writers know them; keys that nobody asked for are not there."""
+    """In the schema of the writers. Keys that were not read are null."""
     if KEY not in batch.schema.names:
         batch = batch.append_column(KEY, pa.nulls(batch.num_rows, pa.binary()))
     return batch.select(RECORDS.names)
@@ -76,7 +76,7 @@ def closed_of(text: str) -> Sequence[ClosedRange]:
     return _CLOSED.decode(text)
 
 
-# Spark reads by its own rules and refuses these; what a group is for is done by the driver.
+# Spark refuses these. The driver does what a consumer group is for.
 _NOT_FOR_SPARK = frozenset(
     {
         "auto.offset.reset",
@@ -95,7 +95,7 @@ _NOT_FOR_SPARK = frozenset(
 ISOLATION, READ_COMMITTED = "isolation.level", "read_committed"
 _TUNED = {
     ISOLATION: READ_COMMITTED,
-    "fetch.max.wait.ms": "10",  # a consumer that is closed waits for the answer that it does not need any more
+    "fetch.max.wait.ms": "10",  # closing a consumer waits for its open fetch
     "max.poll.records": "10000",
     "max.partition.fetch.bytes": "20000000",
     "fetch.max.bytes": "60000000",
@@ -106,7 +106,7 @@ _NUMBERS = 100_000  # more partitions than a topic can have
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """`properties`: of the consumers, in Java's names, with their secrets. `has_keys`: somebody needs the records' keys."""
+    """`properties`: of the consumers, under Java's names, with their secrets. `has_keys`: the records' keys are needed."""
 
     properties: Mapping[str, str] = field(repr=False)
     has_keys: bool = True
@@ -115,20 +115,20 @@ class ReadOptions:
 def deliver(
     spark: SparkSession, reading: ReadOptions, claims: Sequence[RangeClaim], writer: Writer, policy: RejectPolicy
 ) -> list[Done]:
-    """Every claim with what it closed."""
+    """Returns every claim with the ranges that it closed."""
     topics = sorted({claim.range.topic for claim in claims})
     numbers = {_NUMBERS * topics.index(claim.range.topic) + claim.range.partition: claim for claim in claims}
     task = DeliverTask(numbers, writer, policy)
     with spark_translated(f"reading {', '.join(topics[:3])}{', ...' if len(topics) > 3 else ''}"):
         rows = read_claims(spark, reading, claims, topics).mapInArrow(cast(Any, task), RECEIPT_DDL).collect()
-    told = {row[CLAIM]: closed_of(row["closed"]) for row in rows}
-    return [(claim, told[number] if number in told else _empty(claim)) for number, claim in numbers.items()]
+    closed = {row[CLAIM]: closed_of(row["closed"]) for row in rows}
+    return [(claim, closed[number] if number in closed else _empty(claim)) for number, claim in numbers.items()]
 
 
 def read_claims(
     spark: SparkSession, reading: ReadOptions, claims: Sequence[RangeClaim], topics: Sequence[str]
 ) -> DataFrame:
-    """One Spark partition per claim, its records in their order."""
+    """One Spark partition per claim, with its records in order."""
     reader = spark.read.format("kafka").option("failOnDataLoss", "true")
     for name, value in ({**_TUNED, **reading.properties}).items():
         if name not in _NOT_FOR_SPARK:
@@ -139,8 +139,8 @@ def read_claims(
         starts[claim.range.topic][claim.range.partition] = claim.range.start
         ends[claim.range.topic][claim.range.partition] = claim.range.end
     assigned = {topic: sorted(partitions) for topic, partitions in starts.items()}
-    for option, told in (("assign", assigned), ("startingOffsets", starts), ("endingOffsets", ends)):
-        reader = reader.option(option, json.dumps(told))
+    for option, partitions in (("assign", assigned), ("startingOffsets", starts), ("endingOffsets", ends)):
+        reader = reader.option(option, json.dumps(partitions))
     number = col("partition")
     for at, topic in enumerate(topics[1:], 1):
         number = when(col("topic") == topic, col("partition") + _NUMBERS * at).otherwise(number)
@@ -149,5 +149,5 @@ def read_claims(
 
 
 def _empty(claim: RangeClaim) -> Sequence[ClosedRange]:
-    """No task saw a record of it: markers, aborted and compacted records only, nothing to deliver and nothing in the way."""
+    """No task saw a record of it: it has only markers and aborted or compacted records, and nothing to deliver."""
     return [ClosedRange(claim.range, 0, 0, 0)]

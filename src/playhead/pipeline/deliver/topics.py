@@ -1,6 +1,4 @@
-"""The topics of a sink: which it reads (`topics` or `topics.regex`), their partitions, ids and ends, and what holds records
-back.
-"""
+"""The topics that a sink reads (`topics` or `topics.regex`): partitions, ids, ends, and open transactions that hide records."""
 
 import re
 from collections import defaultdict
@@ -30,7 +28,7 @@ class Subscription:
     pattern: str = ""
 
     def find(self, admin: Admin, deadline: Deadline) -> list[str]:
-        """The names as they are given; of a pattern those that are there now, without Kafka's own."""
+        """The given names. For a pattern: the matching topics that exist now, without Kafka's own."""
         if not self.pattern:
             return list(self.names)
         wanted = re.compile(self.pattern)
@@ -45,8 +43,8 @@ def subscription_of(config: Mapping[str, str]) -> Subscription:
 def check_subscription(config: Mapping[str, str]) -> list[Fault]:
     wanted = subscription_of(config)
     if bool(wanted.names) == bool(wanted.pattern):
-        said = "topics and topics.regex exclude each other" if wanted.names else "names no topic; topics.regex neither"
-        return [Fault(TOPICS, None, said)]
+        what = "topics and topics.regex exclude each other" if wanted.names else "set topics or topics.regex"
+        return [Fault(TOPICS, None, what)]
     try:
         re.compile(wanted.pattern)
     except re.error as error:
@@ -63,7 +61,7 @@ class TopicLogs:
         self._admin = admin
 
     def find(self, topics: Collection[str], deadline: Deadline) -> list[Log]:
-        """Every partition of these topics, under the id that the topic has now."""
+        """Every partition of these topics, with the present id of its topic."""
         found = self._describe(topics, deadline)
         logs = []
         for name, topic in found.items():
@@ -73,12 +71,12 @@ class TopicLogs:
         return sorted(logs)
 
     def check_same(self, logs: Collection[Log], deadline: Deadline) -> None:
-        """Refuses to go on with a topic that was deleted, or made again, while it was read."""
+        """Raises if a topic was deleted or recreated while it was read."""
         found = self._describe({log.topic for log in logs}, deadline)
         for log in logs:
             now = found[log.topic]
             if now is None or now.id != log.topic_id:
-                raise Refused(f"topic {log.topic} was deleted{' and made again' if now else ''} while it was delivered")
+                raise Refused(f"topic {log.topic} was deleted{' and recreated' if now else ''} while it was delivered")
 
     def ends(self, logs: Collection[Log], deadline: Deadline) -> dict[Log, Ends]:
         places = {log.place: log for log in logs}
@@ -86,9 +84,9 @@ class TopicLogs:
         return {log: found[place] for place, log in places.items()}
 
     def sample(self, spans: Sequence[OffsetRange], deadline: Deadline, *, committed: bool = True) -> pa.RecordBatch:
-        """The first objects of ranges of one topic, of each about as many, for what is learnt from them once.
+        """The first JSON objects of the ranges of one topic, about as many of each, to infer a schema from.
 
-        What is null or no object teaches nothing, and takes no place in the sample.
+        Nulls and other values are skipped.
         """
         partitions = [span.partition for span in spans]
 
@@ -111,7 +109,7 @@ class TopicLogs:
         return self._admin.ask(lambda admin, patience: describe_topics(admin, topics, patience), deadline)
 
     def what_holds_back(self, ends: Mapping[Log, Ends], deadline: Deadline) -> Iterator[str]:
-        """Open transactions that hide records behind them, by the name of who holds them where that can be asked."""
+        """Notes on open transactions that hide later records, with their transactional ids if the brokers report them."""
         hidden = {log.place: at for log, at in ends.items() if at.has_open_transaction}
         if not hidden:
             return
@@ -120,7 +118,7 @@ class TopicLogs:
             for place in one.partitions:
                 holders[place].append(one)
         for place, at in sorted(hidden.items())[:MOST_NAMED]:
-            yield (f"{place} is read up to {at.stable} of {at.high}: {_held_by(holders[place])} holds the rest back")
+            yield f"{place} is read up to {at.stable} of {at.high}: {_held_by(holders[place])} hides the rest"
 
 
 def _may_be_object(value: bytes | None) -> bool:

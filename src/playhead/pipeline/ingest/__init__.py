@@ -1,1 +1,1 @@
-"""Sources on Spark: rows of tables and lines of files into topics, exactly once."""
+"""Sources on Spark: write rows of tables and lines of files into topics, exactly once."""

@@ -1,8 +1,8 @@
-"""What a chunk moved, noted in a header of its position record and so committed with it.
+"""A note about a chunk, stored in a header of its position record and therefore committed with it.
 
-The ledger's row is written after the commit, and a run that is killed in between leaves none; the notes are what the next run
-makes it from. Connect reads no headers of its offsets topic. Compaction may take older notes away: then the ledger gets a row
-that says so, and its chain has no hole.
+The ledger's row is written after the commit. A run that is killed in between writes none; the next run creates it from the note.
+Connect ignores the headers of its offsets topic. Compaction may remove older notes: then the ledger gets a row that says so, and
+its chain has no gap.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from playhead.ledger.model import ChunkRow
 from playhead.model import Map
 
 NOTE = "playhead.chunk"
-GAP = "not recorded: a worker moved the position, or somebody else did"
+GAP = "not recorded: a worker or another process moved the position"
 
 
 class _Note(msgspec.Struct, frozen=True):
@@ -28,23 +28,23 @@ class _Note(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PastPosition:
-    """A position as it lies in the log. `note` None: it was not a chunk of ours."""
+    """A position as stored in the log. `note` None: not written by Playhead."""
 
     offset: Map | None
     note: bytes | None
 
 
 def encode_note(where: str, count: int, hashes: tuple[int, int], offsets: Mapping[int, tuple[int, int]]) -> bytes:
-    """`offsets`: the first and the last of each partition."""
+    """`offsets`: the first and the last offset per partition."""
     return msgspec.json.encode(_Note(where, count, *hashes, dict(sorted(offsets.items()))))
 
 
 def missing_rows(
     stream: str, topic: str, last: ChunkRow | None, past: Sequence[PastPosition], now: Map | None
 ) -> list[ChunkRow]:
-    """The rows that the ledger lacks, from the end of its `last` one to where the position is `now`.
+    """The rows that are missing in the ledger, from the end of its `last` row to the position `now`.
 
-    An empty ledger gets those that lie at the end of the log without a stranger's in between.
+    An empty ledger gets the rows of the newest consecutive records that have a note.
     """
     start, hops = _since(last, past)
     rows: list[ChunkRow] = []
@@ -70,7 +70,7 @@ def _since(last: ChunkRow | None, past: Sequence[PastPosition]) -> tuple[Map | N
 def _row(stream: str, topic: str, start: Map | None, hop: PastPosition) -> ChunkRow:
     try:
         note = msgspec.json.decode(hop.note or b"", type=_Note)
-    except msgspec.DecodeError:  # none, or a stranger's
+    except msgspec.DecodeError:  # no note, or not one of Playhead's
         return ChunkRow(stream, GAP, start, hop.offset, topic)
     return ChunkRow(
         stream, note.where, start, hop.offset, topic, note.offsets, note.count, note.hash_xor, note.hash_sum

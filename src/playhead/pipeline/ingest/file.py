@@ -1,8 +1,8 @@
-"""FileStreamSource on Spark: the lines of one file of this machine, each a record; the position is the byte behind the last line.
+"""FileStreamSource on Spark: reads a file of this machine, one record per line. The position is the byte after the last line.
 
-As the connector does it: a line ends in `\\n`, `\\r\\n` or `\\r`, the end is not part of the record, and what has no end yet is
-left for later. The connector counts characters but resumes by bytes, so in a file that is not plain ASCII its stored position
-may lie inside a line; that is refused with the position to set, for it would send half a line.
+Same rules as the connector: a line ends in `\\n`, `\\r\\n` or `\\r`, the line end is not part of the record, and a line without
+an end is read later. The connector counts characters but resumes by bytes. In a file that is not plain ASCII its stored position
+may be inside a line. Such a position is refused, because half a line would be sent; the error names the position to set.
 """
 
 import re
@@ -134,7 +134,7 @@ class FileLines:
     def partitions(self) -> Sequence[Map]:
         return [Map({"filename": str(self.path)})]
 
-    def find_ahead(self, value: bytes, position: Map) -> str | None:  # noqa: ARG002  a line does not tell where it stood
+    def find_ahead(self, value: bytes, position: Map) -> str | None:  # noqa: ARG002  a line does not contain its position
         return None
 
     @property
@@ -149,8 +149,8 @@ class FileLines:
             raise NotFound("file", str(self.path)) from None
         if start > size:
             raise Refused(
-                f"the position {start} is behind the end of {self.path} ({size} bytes): the file was replaced",
-                "look at the file, then set the position with playhead offsets set",
+                f"the position {start} is after the end of {self.path} ({size} bytes): the file was replaced",
+                "check the file, then set the position with playhead offsets set",
             )
         with self.path.open("rb") as file:
             _check_line_start(file, start, self.path)
@@ -194,7 +194,7 @@ class ToFilePosition:
 
 @dataclass(frozen=True, slots=True)
 class ReadLines:
-    """In the executor, on the same machine: the lines of a chunk, a block at a time."""
+    """Runs in the executor, on the same machine: reads the lines of a chunk, block by block."""
 
     path: str
     bounds: tuple[int, ...]
@@ -214,7 +214,7 @@ class ReadLines:
                     raise marked(Refused(f"{self.path} became shorter while it was read"))
                 block = rest + read
                 is_last = file.tell() >= end
-                # A \r at the end of a block may be half of a \r\n: it waits for what follows.
+                # A \r at the end of a block may be half of a \r\n: it is read with the next block.
                 cut = len(block) if is_last else max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1)) + 1
                 block, rest = block[:cut], block[cut:]
                 found = _LINE.findall(block)
@@ -231,7 +231,7 @@ def _lines_batch(found: Sequence[tuple[bytes, bytes]], at: int) -> pa.RecordBatc
 
 
 def writings_of(lines: FileLines) -> Writings:
-    """A line is a string to Connect, and has no key."""
+    """In Connect a line is a string without a key."""
     parts = Parts(lines.first_topic, Made(Schema("string"), F.col("line")))
     return write_parts(apply_chain(lines.options.transforms, parts), lines.options)
 
@@ -239,7 +239,7 @@ def writings_of(lines: FileLines) -> Writings:
 def _start_of(position: Map | None) -> int:
     start = position.get("position") if position is not None else 0
     if type(start) is not int or start < 0:
-        raise Refused(f"the stored position {position} is not a number of bytes", "mend it with playhead offsets set")
+        raise Refused(f"the stored position {position} is not a number of bytes", "fix it with playhead offsets set")
     return start
 
 
@@ -249,14 +249,14 @@ def _check_line_start(file: BinaryIO, start: int, path: Path) -> None:
     file.seek(start - 1)
     if file.read(1) not in (b"\n", b"\r"):
         follows = _END.search(file.read(BLOCK_BYTES))
-        hint = f"the next line begins at {start + follows.end()}" if follows else "look at the file"
+        hint = f"the next line begins at {start + follows.end()}" if follows else "check the file"
         raise Refused(
-            f"the position {start} lies inside a line of {path}: the connector counts characters, not bytes", hint
+            f"the position {start} is inside a line of {path}: the connector counts characters, not bytes", hint
         )
 
 
 def _line_end(file: BinaryIO, wanted: int, start: int, size: int) -> int:
-    """The end of the line that reaches to `wanted` or beyond, the last one before it if there is none; `start` if neither."""
+    """The end of the line that contains `wanted`, else the last line end before it, else `start`."""
     if wanted <= start:
         return start
     file.seek(wanted)
@@ -270,7 +270,7 @@ def _line_end(file: BinaryIO, wanted: int, start: int, size: int) -> int:
 
 
 def _last_end(file: BinaryIO, start: int, size: int) -> int:
-    """Behind the last line end of the file. A bare \\r at its very end may yet become \\r\\n, as the connector waits too."""
+    """The byte after the last line end of the file. A bare \\r at the end may still become \\r\\n; the connector waits too."""
     end = size
     while end > start:
         begin = max(start, end - BLOCK_BYTES)

@@ -1,8 +1,8 @@
-"""The positions of connectors in an offsets topic: read whole once, from then on only what is new.
+"""The positions of connectors in an offsets topic. The topic is read completely once, then only its new records are read.
 
-Committed records only. An open transaction hides what was committed after its first record; a position that may be hidden is
-waited for, never taken for the newest. Questions have a short patience and get a new client; reading may take until the
-deadline.
+Only committed records count. An open transaction hides everything that was committed after its first record. A find waits until
+no position can be hidden, so that an old position is never mistaken for the newest. Short requests have a short timeout and are
+retried with a new client; reading may take until the deadline.
 """
 
 import threading
@@ -25,17 +25,17 @@ HIDDEN_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class StoredPosition:
-    """A stream's position: its key, the Kafka partition in which it lies or will lie, and the offset, None if there is none."""
+    """A stream's position: its key, the Kafka partition where it is or will be stored, and the offset (None: no position)."""
 
     key: bytes
     kafka_partition: int
     offset: Map | None
     keys: Sequence[bytes]
-    """All that the position could lie under: an older form of the key is left behind when a newer one is written."""
+    """All keys under which the position may be stored: an older form of the key remains when a newer one is written."""
     rivals: Sequence[Map]
     """Other positions under other forms of the same key; only the connector's own release knows which one it reads."""
     since: Mapping[int, int]
-    """Where the reading ended that found this: a record of the key after it means that another process has committed."""
+    """The end of the log when this was read. A later record of the key means that another process has committed."""
 
 
 class PositionLog:
@@ -49,7 +49,7 @@ class PositionLog:
         self._lock = threading.Lock()
 
     def find(self, connector: str, partitions: Sequence[Map], deadline: Deadline) -> StoredPosition:
-        """As committed now: the first of these partitions that has a position, else where the first of them would be put."""
+        """The committed position of the first of these partitions that has one, else where the first would be stored."""
         with self._lock:
             self._admin.ask(lambda admin, _: self._refresh(admin, deadline), deadline)
             return self._find(connector, partitions)
@@ -65,7 +65,7 @@ class PositionLog:
         return self._admin.ask(ask, deadline)
 
     def history(self, position: StoredPosition, deadline: Deadline) -> list[PastPosition]:
-        """What the log still holds of the key that `position` was found under, oldest first, up to `position` itself."""
+        """The records of the key of `position` that are still in the log, oldest first, up to `position` itself."""
 
         def ask(admin: Admin, _patience: Deadline) -> list[PastPosition]:
             number, end = position.kafka_partition, position.since[position.kafka_partition]
@@ -115,12 +115,12 @@ class PositionLog:
 
 
 def _is_newer(record: LogRecord, known: LogRecord | None) -> bool:
-    """Within a partition the log's order counts and no clock: tasks of one step write on different machines."""
+    """Within a partition the order of the log decides, not the timestamp: tasks of one step write on different machines."""
     return known is None or known.partition == record.partition or record.timestamp_ms >= known.timestamp_ms
 
 
 def capture_settled(admin: Admin, topic: str, deadline: Deadline) -> Captured:
-    """The ends of the topic once no transaction hides anything before them."""
+    """The ends of the topic, as soon as no open transaction hides a record before them."""
     patience = deadline.within(HIDDEN_SECONDS)
     while True:
         captured = capture(admin, topic, deadline.within(ANSWER_SECONDS))
@@ -130,7 +130,7 @@ def capture_settled(admin: Admin, topic: str, deadline: Deadline) -> Captured:
             places = ", ".join(map(str, captured.open_transactions))
             raise Busy(
                 f"{places} has an open transaction, which hides the newest positions",
-                hint=f"see who holds it: playhead offsets doctor --store kafka://{admin.settings.bootstrap}/{topic}",
+                hint=f"to find its owner: playhead offsets doctor --store kafka://{admin.settings.bootstrap}/{topic}",
             )
         time.sleep(0.05)
 

@@ -1,7 +1,7 @@
-"""What a source is. A source connector reads one or more streams (tables, a query, a file), each with a position of its own.
+"""The interface of a source. A source connector reads one or more streams (tables, a query, a file), each with its own position.
 
-A step of a stream is planned before anything is read: chunks, each read in order by one task, and the horizon that none of them
-passes. The plan fixes what a chunk covers; the last row that was really read fixes where it ends.
+A step of a stream is planned before anything is read. A plan has chunks, each read in order by one task, and a horizon that no
+chunk passes. The plan sets the bounds of a chunk; the last row that was read sets its position.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 VALUE, HASH, KEY, CURSOR_ID, CURSOR_TIME = "value", "hash", "key", "cursor_id", "cursor_time"
-# A step's frame: the record's value (null for a tombstone), its xxhash64, its key (mostly null), and the cursor of the row as far
-# as the mode has one: the incrementing column as bigint, the timestamp as microseconds since the epoch.
+# A step's frame: the record's value (null for a tombstone), its xxhash64, its key (mostly null), and the cursor of the row if the
+# mode has one: the incrementing column as bigint, the timestamp as microseconds since the epoch.
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one task reads: `where` is the source's own way to say it, shown in the ledger."""
+    """What one task reads. `where` describes it in the terms of the source; the ledger shows it."""
 
     number: int
     where: str
@@ -36,30 +36,30 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """The cursor of the last row of a chunk, as far as the mode has one."""
+    """The cursor of the last row of a chunk, if the mode has one."""
 
     id: int | None = None
     time_micros: int | None = None
 
 
 class PlannedStep(Protocol):
-    """A planned piece of work. Close it when its chunks were read: until then it may hold a snapshot open."""
+    """A planned step. Close it after its chunks were read: until then it may hold a snapshot open."""
 
     @property
     def chunks(self) -> Sequence[Chunk]: ...
 
     @property
     def horizon(self) -> str:
-        """How far this step may read and what that rests on, in words."""
+        """How far this step may read and why, as text."""
         ...
 
     @property
     def reaches_end(self) -> bool:
-        """No rows were seen beyond this step when it was planned."""
+        """True: there were no rows after this step when it was planned."""
         ...
 
     def read(self, spark: "SparkSession") -> "DataFrame":
-        """One partition per chunk, in their order, with the columns named above; rows in cursor order within each."""
+        """One partition per chunk, in the order of the chunks, with the columns named above, sorted by cursor."""
         ...
 
     def close(self) -> None: ...
@@ -70,7 +70,7 @@ class Stream(Protocol):
 
     @property
     def name(self) -> str:
-        """As a person calls it: `public.orders`, `query`, a file's path."""
+        """The name shown to users: `public.orders`, `query`, a file's path."""
         ...
 
     @property
@@ -78,35 +78,35 @@ class Stream(Protocol):
 
     @property
     def partitions(self) -> Sequence[Map]:
-        """Connect's partition maps under which the position may be stored; the first is for a position that is not stored yet."""
+        """Connect's partition maps under which the position may be stored. A new position is stored under the first."""
         ...
 
     @property
     def is_key_known(self) -> bool:
-        """Whether the first of `partitions` is surely the one that the connector looks under."""
+        """Whether the connector is known to read its position under the first of `partitions`."""
         ...
 
     @property
     def has_position(self) -> bool:
-        """False for bulk: read whole each time, and a tombstone is written in place of a position."""
+        """False for bulk: everything is read each time, and a tombstone is written instead of a position."""
         ...
 
     def plan(self, position: Map | None, slots: int, rows_per_chunk: int) -> PlannedStep | None:
-        """The next step from `position`, at most `slots` chunks of about so many rows. None: nothing new."""
+        """The next step from `position`, at most `slots` chunks of about `rows_per_chunk` rows. None: nothing new."""
         ...
 
     def find_ahead(self, value: bytes, position: Map) -> str | None:
-        """What shows that a record of the topic was read beyond `position`, in words; None if it was not, or does not tell."""
+        """Text that shows that a record of the topic was read after `position`. None: it was not, or this is unknown."""
         ...
 
     @property
     def position_of(self) -> Callable[[Last], Map]:
-        """Connect's offset map for the position right behind a row. It is sent to the executors: it must be picklable."""
+        """Connect's offset map for the position after a row. It is sent to the executors and must be picklable."""
         ...
 
 
 class Source(Protocol):
-    """A connector's source: its streams, found anew at the start of each round."""
+    """A connector's source: its streams, listed again at the start of each round."""
 
     def streams(self) -> Sequence[Stream]: ...
 

@@ -1,7 +1,8 @@
 """The steps of a source: each planned from the committed position, produced in parallel, committed in turn.
 
-connect-offsets is the truth: the rows of a chunk and the position after them are one Kafka transaction. The ledger follows
-and can be rebuilt. If anything differs or fails, the step is aborted, and the next plan starts from what is committed.
+connect-offsets is authoritative: the rows of a chunk and the position after them are one Kafka transaction. The ledger is
+written afterwards and can be rebuilt. If anything differs or fails, the step is aborted, and the next plan starts from the
+committed position.
 """
 
 import json
@@ -40,14 +41,14 @@ from playhead.pipeline.spark_faults import spark_translated
 from playhead.pipeline.step import PlanAgain, StepReport
 from playhead.pipeline.task_link import CommitTurns
 
-STEP_SECONDS = TRANSACTION_SECONDS - 20.0  # a step that takes too long says so before the broker aborts it
+STEP_SECONDS = TRANSACTION_SECONDS - 20.0  # a step that takes too long fails before the broker aborts it
 NOWHERE = Map({"incrementing": -1, "timestamp": 0})  # before every row
 TAIL = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a committed chunk has done."""
+    """The result of a committed chunk."""
 
     chunk: Chunk
     count: int
@@ -74,8 +75,8 @@ class Ingested:
 
 @dataclass(slots=True)
 class SourceConnection:
-    """What a source connector writes through. `log` is that of its own offsets topic, if it has one; `ids`: how many
-    transactional ids may have been used for it, by any process."""
+    """The Kafka side of a source connector. `log`: its own offsets topic, if it has one, else that of the workers. `ids`: how
+    many transactional ids any process may have used for it."""
 
     name: str
     home: ConnectHome
@@ -95,38 +96,38 @@ class SourceConnection:
         return [self.home.transactional_id(self.name, number) for number in range(max(self.ids, chunks))]
 
     def position(self, stream: Stream, deadline: Deadline) -> StoredPosition:
-        """Where the stream is. An own offsets topic that has no position of it yet is passed over, as in Connect."""
+        """The position of the stream. If the connector's own offsets topic has none, the workers' topic counts, as in Connect."""
         found = self.log.find(self.name, stream.partitions, deadline)
         if found.offset is None and self.log is not self.workers_log:
             return replace(found, offset=self.workers_log.find(self.name, stream.partitions, deadline).offset)
         return found
 
     def fence(self, slots: int, deadline: Deadline) -> None:
-        """No earlier writer of this connector, a worker's task or another run, can commit any more."""
+        """Fences every earlier writer of this connector: no worker's task and no other run can commit any more."""
         self.ids = max(self.ids, slots, self._ids_seen(deadline))
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda one: fence(self.settings, one, deadline), self.transactional_ids(slots)))
 
     def count_partitions(self, topic: str, deadline: Deadline) -> int:
-        """As the topic is now: a topic may be widened while a run goes on, and keys follow the number of partitions."""
-        return self._admin.ask(lambda admin, patience: len(_made(admin, topic, patience).partitions), deadline)
+        """Not cached: partitions may be added during a run, and the partition of a key depends on their number."""
+        return self._admin.ask(lambda admin, patience: len(_ensure_topic(admin, topic, patience).partitions), deadline)
 
     def refuse_repeats(self, stream: Stream, position: Map, deadline: Deadline) -> None:
-        """Refuses a topic that holds rows beyond the stored position: a worker without exactly-once support sent them and then
-        stopped, or was killed, before it saved its position. A run from there would send them a second time.
+        """Refuses a topic that holds rows after the stored position: a worker without exactly-once support sent them and
+        stopped before it saved its position. A run from this position would send them a second time.
 
-        Only the tail of each partition is read, and only what a record itself shows counts: a line of a file shows nothing.
+        Only the tail of each partition is read. A record counts only if it contains its position; a line of a file does not.
         """
         ahead = self._admin.ask(lambda admin, patience: _find_ahead(admin, stream, position, patience), deadline)
         if ahead:
             raise Refused(
-                f"{stream.topic} already holds rows beyond the position {position} of {self.name}, {ahead[-1]} for one: a worker"
+                f"{stream.topic} already holds rows after the position {position} of {self.name}, such as {ahead[-1]}: a worker"
                 " without exactly-once support sent them and did not save its position",
                 "--accept-repeats sends them again; playhead offsets set moves the position past them",
             )
 
     def _ids_seen(self, deadline: Deadline) -> int:
-        """By the brokers, as far as they answer: another run may have had more slots, and a ledger of its own."""
+        """How many ids the brokers know, if they answer: another run may have had more slots and its own ledger."""
         start = self.home.transactional_id(self.name, 0).removesuffix("0")
         known = self._admin.ask(list_transactional_ids, deadline) or set()
         numbers = [one.removeprefix(start) for one in known if one.startswith(start)]
@@ -135,14 +136,14 @@ class SourceConnection:
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    """`rows_per_chunk`: about so many rows in one transaction."""
+    """`rows_per_chunk`: approximate number of rows in one transaction."""
 
     rows_per_chunk: int = 500_000
     accept_repeats: bool = False
 
 
 class Ingest:
-    """A source connector, opened: its `Work`. `ledger` and `claim` are those of the run."""
+    """The `Work` of an open source connector. `ledger` and `claim` are those of the run."""
 
     def __init__(
         self,
@@ -169,7 +170,7 @@ class Ingest:
             self._source.close()
 
     def keep_alive(self) -> None:
-        """A source holds nothing between two rounds."""
+        """Nothing to do: a source holds nothing between two rounds."""
 
     def steps(self) -> Generator[StepReport, None, None]:
         for stream in self._fenced_streams():
@@ -179,8 +180,8 @@ class Ingest:
                 yield report
 
     def _fenced_streams(self) -> Sequence[Stream]:
-        """Fences before the first position is read: that aborts what a dead writer left open. From then on the tasks of each step
-        fence again themselves."""
+        """Fences before the first position is read, which aborts transactions that a dead writer left open. Later the tasks of
+        each step fence again."""
         if self._is_fenced:
             return self._source.streams()
         with ThreadPoolExecutor(1) as pool:
@@ -191,11 +192,11 @@ class Ingest:
         return streams
 
     def _step(self, stream: Stream) -> tuple[StepReport, bool]:
-        """The flag: the stream has nothing more, up to the end that was seen when the step was planned."""
+        """The flag is True when the stream is done up to the end that was seen when the step was planned."""
         position = self._connection.position(stream, Deadline(STEP_SECONDS))
         self._check_key(stream, position)
         self._check_repeats(stream, position.offset)
-        self._close_gap(stream, position)  # from here on the ledger ends at this position, whatever moved it there
+        self._close_gap(stream, position)  # now the ledger ends at this position, whatever process moved it
         step = stream.plan(position.offset, self._slots.share, self._options.rows_per_chunk)
         if step is None:
             return StepReport(stream.name, position.offset), True
@@ -233,8 +234,8 @@ class Ingest:
         return StepReport(stream.name, start, done.rows, done.horizon, problem)
 
     def _close_gap(self, stream: Stream, position: StoredPosition) -> None:
-        """Once per stream: the chain of the ledger goes on from the committed position, wherever the last chunk ended. What a
-        killed run committed and could not record is recorded now."""
+        """Once per stream: extends the chain of the ledger to the committed position, wherever the last chunk ended. Chunks that
+        a killed run committed but did not record are recorded now."""
         if stream.name in self._joined or not stream.has_position:
             return
         recorded = self._ledger.last_chunk(self._connection.home.cluster_id, self._connection.name, stream.name)
@@ -249,12 +250,12 @@ class Ingest:
         if position.rivals and not stream.is_key_known:
             raise Refused(
                 f"{self._connection.name} has two positions for {stream.name}, {position.offset} and {position.rivals[0]}, under"
-                " two forms of its name, and no worker answers which one the connector reads",
-                "name a worker with --connect, or forget the stale one: playhead offsets delete --partition",
+                " two forms of its name, and no worker reports which one the connector reads",
+                "name a worker with --connect, or delete the stale one: playhead offsets delete --partition",
             )
 
     def _check_repeats(self, stream: Stream, position: Map | None) -> None:
-        """Where workers run without exactly-once support, unless the position is one that we committed ourselves."""
+        """Only for workers without exactly-once support, and only if the position was not committed by this ledger's runs."""
         home = self._connection.home
         if home.exactly_once or self._options.accept_repeats or not stream.has_position:
             return
@@ -265,7 +266,7 @@ class Ingest:
 
 
 class IngestStep:
-    """What was planned from `position`. Everything that needs no slot is done when it is made, Spark's plan included."""
+    """A step planned from `position`. The constructor does everything that needs no slot, including Spark's plan."""
 
     def __init__(
         self,
@@ -337,12 +338,12 @@ class IngestStep:
         return None
 
 
-def _made(admin: Admin, topic: str, deadline: Deadline) -> Topic:
-    """The topic, created with the broker's own defaults if it is not there."""
+def _ensure_topic(admin: Admin, topic: str, deadline: Deadline) -> Topic:
+    """The topic; created with the broker's defaults if it does not exist."""
     found = describe_topics(admin, [topic], deadline)[topic]
     if found is not None:
         return found
-    with suppress(AlreadyExists):  # another connector with the same topic was faster
+    with suppress(AlreadyExists):  # another connector with the same topic created it first
         create_topic(admin, topic, -1, deadline)
     return deadline.wait_for(lambda: describe_topics(admin, [topic], deadline)[topic], f"creating {topic}")
 
@@ -379,7 +380,7 @@ def _receipt(chunk: Chunk, row: dict[str, object]) -> Receipt:
 def _copy_to_worker(
     connection: SourceConnection, position: StoredPosition, receipts: Sequence[Receipt], deadline: Deadline
 ) -> None:
-    """A connector with an offsets topic of its own: the workers' topic gets a plain copy, as in Connect."""
+    """For a connector with its own offsets topic: writes a plain copy to the workers' topic, as Connect does."""
     positions = [receipt.position for receipt in receipts if receipt.position is not None]
     if positions:
         with PlainProducer(connection.home.settings, deadline) as producer:

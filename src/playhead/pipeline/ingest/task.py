@@ -1,10 +1,10 @@
-"""What each task of an ingest step does, in the executor: its chunk of rows into a transaction of its own, committed in its turn.
+"""A task of an ingest step, run in the executor. It writes its chunk of rows in its own transaction and commits in turn.
 
-The order is the proof. All transactional ids of the connector are initialised first, so that whoever used them is fenced. Only
-then does the driver compare the position with the one the step was planned from, and nothing is committed before it has. Task k
-writes its position after task k-1 has committed, as the last record of its own transaction: whatever dies, a prefix of the
-chunks is committed with the position right behind it. Spark repeats nothing: a second attempt ends at once, and a second attempt
-of the stage finds the position moved.
+Exactly once depends on this order. First all transactional ids of the connector are initialised, which fences every earlier
+producer. Only then does the driver compare the position with the one the step was planned from. Nothing is committed before that.
+Task k writes its position after task k-1 has committed, as the last record of its own transaction. Whatever fails, a prefix of
+the chunks is committed, together with the position after it. Spark retries nothing: a second attempt of a task fails at once,
+and a second attempt of the stage finds that the position moved.
 """
 
 import json
@@ -60,7 +60,7 @@ RECEIPT_DDL = (
 
 @dataclass(frozen=True, slots=True)
 class PositionRecord:
-    """Where the position goes. `position_of` None: bulk, which has none and writes a tombstone."""
+    """Where the position is written. `position_of` None: bulk mode has no position and writes a tombstone."""
 
     topic: str
     key: bytes
@@ -70,7 +70,7 @@ class PositionRecord:
 
 @dataclass(frozen=True, slots=True)
 class ChunkTask:
-    """Sent to the executors. `plain`: the client settings with their secrets, which leave the driver here and nowhere else."""
+    """Sent to the executors. `plain`: the client settings with their secrets. They leave the driver only here."""
 
     plain: Mapping[str, Mapping[str, str]] = field(repr=False)
     transactional_ids: Sequence[str]
@@ -83,35 +83,35 @@ class ChunkTask:
     seconds: float
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = cast(TaskContext, TaskContext.get())  # there always is one in a task
+        context = cast(TaskContext, TaskContext.get())  # a task always has one
         try:
             if context.attemptNumber():
-                raise Refused("Spark repeated a task; the step is planned anew instead")
-            with connect_task(self.address, context.partitionId(), self.seconds) as seat:
-                yield self._done(context.partitionId(), seat, batches)
+                raise Refused("Spark retried a task; the step is planned again instead")
+            with connect_task(self.address, context.partitionId(), self.seconds) as driver:
+                yield self._done(context.partitionId(), driver, batches)
         except PlayheadError as error:
             raise marked(error) from None
 
-    def _done(self, number: int, seat: TaskConnection, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
+    def _done(self, number: int, driver: TaskConnection, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
         deadline = Deadline(self.seconds)
         settings = ClientSettings(dict(self.plain["common"]), producer=dict(self.plain["producer"]))
         with BulkProducer(settings, self.transactional_ids[number], deadline) as producer:
             chunks = len(self.wheres)
             for other in self.transactional_ids[number + chunks :: chunks]:
                 fence(settings, other, deadline)
-            seat.tell(READY)
+            driver.tell(READY)
             started = time.perf_counter()
-            totals = self._produced(producer, number, seat, batches)
+            totals = self._produced(producer, number, driver, batches)
             produced = time.perf_counter()
-            seat.wait(PRODUCED, LATE)
+            driver.wait(PRODUCED, LATE)
             position = self._committed(producer, totals, self.wheres[number])
-            seat.tell(COMMITTED)
+            driver.tell(COMMITTED)
             return totals.receipt(number, producer.ranges, position, produced - started, time.perf_counter() - produced)
 
     def _produced(
-        self, producer: BulkProducer, number: int, seat: TaskConnection, batches: Iterator[pa.RecordBatch]
+        self, producer: BulkProducer, number: int, driver: TaskConnection, batches: Iterator[pa.RecordBatch]
     ) -> "Totals":
-        """Begins the transaction with the first row: a chunk without rows leaves nothing behind."""
+        """Begins the transaction with the first row: a chunk without rows writes nothing."""
         totals = Totals()
         for at, batch in enumerate(batches):
             if not batch.num_rows:
@@ -121,13 +121,13 @@ class ChunkTask:
             partition = (self.first_partition + number + at) % self.topic_partitions
             self._send(producer, partition, batch)
             totals.add(batch)
-            seat.tell(f"{ROWS} {totals.count}")
+            driver.tell(f"{ROWS} {totals.count}")
         if totals.count:
             producer.flush()
         return totals
 
     def _send(self, producer: BulkProducer, partition: int, batch: pa.RecordBatch) -> None:
-        """Records with a key go where Connect's producer would put them, the others of a batch to one partition."""
+        """Records with a key go to the partition that Connect's producer would choose, the others of a batch to one partition."""
         values, keys = _bytes(batch, VALUE) or [None] * batch.num_rows, _bytes(batch, KEY)
         if keys is None:
             producer.send(self.topic, partition, values)
@@ -162,8 +162,8 @@ class Totals(Digest):
         self, number: int, ranges: Mapping[int, tuple[int, int]], position: Map | None, produced: float, waited: float
     ) -> pa.RecordBatch:
         offsets = _as_json(ranges)
-        told = None if position is None else position.to_json()
-        row = (number, self.count, self.hash_xor, self.hash_sum, offsets, told, produced, waited)
+        position_text = None if position is None else position.to_json()
+        row = (number, self.count, self.hash_xor, self.hash_sum, offsets, position_text, produced, waited)
         return pa.RecordBatch.from_arrays(
             [pa.array([value], kind) for value, kind in zip(row, RECEIPT.types, strict=True)], schema=RECEIPT
         )
@@ -182,7 +182,7 @@ def _as_json(ranges: Mapping[int, tuple[int, int]]) -> str:
 
 
 def _bytes(batch: pa.RecordBatch, name: str) -> list[bytes | None] | None:
-    """A column as bytes; None when it holds nothing but nulls."""
+    """A column as bytes; None when all its values are null."""
     column = batch.column(name)
     if column.null_count == len(column):
         return None

@@ -1,1 +1,1 @@
-"""The checkpoint of a Spark Structured Streaming query; a folder, because its log has three versions."""
+"""The checkpoint of a Spark Structured Streaming query. A package, because its log has three versions."""

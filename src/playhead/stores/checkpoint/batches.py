@@ -1,9 +1,9 @@
-"""Which batches a Spark checkpoint has, and where a restart would go on. Spark's own rules, without I/O.
+"""The batches of a Spark checkpoint, and where a restart would continue. Spark's own rules, without I/O.
 
-Spark writes `offsets/N` before batch N runs and `commits/N` after it. At a restart it looks at the newest offsets, L. Was L the
-last one committed, it plans L + 1 from there. If not, it runs L once more as planned, from the end of the batch before, whether
-that one was committed or not. It does not start at all when the offsets before L are missing, unless it tracks its progress
-asynchronously: then it takes the newest older ones it finds.
+Spark writes `offsets/N` before batch N runs and `commits/N` after it. At a restart it reads the newest offsets, L. If L is the
+last committed batch, it plans L + 1 from there. If not, it runs L again as planned, from the end of the batch before, whether
+that one was committed or not. It does not start if the offsets before L are missing, unless it tracks its progress
+asynchronously: then it uses the newest older ones it finds.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -22,7 +22,7 @@ class BatchLog:
 
     @classmethod
     def of(cls, offsets: Collection[str], commits: Collection[str]) -> "BatchLog":
-        """From file names. Temporary files, checksums and whatever else lies there is not Spark's log."""
+        """From file names. Temporary files, checksums and any other files are ignored."""
         return cls(frozenset(_ids(offsets)), frozenset(_ids(commits)))
 
     @property
@@ -35,7 +35,7 @@ class BatchLog:
 
     @property
     def position(self) -> int | None:
-        """The batch whose offsets a restart goes on from; None: it goes on from where the query first began."""
+        """The batch whose offsets a restart continues from; None: from the initial offsets of the query."""
         if self.latest is None and self.commits:
             raise MalformedLog("offsets", f"it is empty, although {_named('commits', self.commits)} there")
         if self.latest is None or self.latest == self.committed:
@@ -49,12 +49,12 @@ class BatchLog:
 
     @property
     def planned(self) -> list[int]:
-        """Batches after the position, newest first. There is one at most, but for logs with gaps."""
+        """Batches after the position, newest first. At most one, except in logs with gaps."""
         position = self.position
         return sorted((batch for batch in self.offsets if position is None or batch > position), reverse=True)
 
     def gaps(self) -> list[str]:
-        """What is missing, batch by batch, and what that means to Spark."""
+        """The missing files, and what they mean to Spark."""
         if self.latest is None:
             return []
         return [*self._holes(self.latest), *self._uncommitted(self.latest), *self._ahead(self.latest)]
@@ -63,17 +63,17 @@ class BatchLog:
         holes = [batch for batch in range(min(self.offsets), latest) if batch not in self.offsets]
         for first, last in _runs(holes):
             named = _named("offsets", range(first, last + 1))
-            told = f"{named} missing between offsets/{first - 1} and offsets/{last + 1}"
+            gap = f"{named} missing between offsets/{first - 1} and offsets/{last + 1}"
             if last == latest - 1:
-                told += ": Spark does not start without it, unless it tracks its progress asynchronously"
-            yield told
+                gap += ": Spark does not start without it, unless it tracks its progress asynchronously"
+            yield gap
 
     def _uncommitted(self, latest: int) -> Iterator[str]:
         first = min(self.commits, default=-1)
         open_ones = [batch for batch in self.offsets if first < batch < latest and batch not in self.commits]
         for run in _runs(open_ones):
             named = _named("commits", range(run[0], run[1] + 1))
-            yield f"{named} missing, although a later batch was planned: Spark takes it as done"
+            yield f"{named} missing, although a later batch was planned: Spark treats it as done"
 
     def _ahead(self, latest: int) -> Iterator[str]:
         for run in _runs([batch for batch in self.commits if batch > latest]):
@@ -84,7 +84,7 @@ class BatchLog:
             )
 
     def check_writable(self) -> None:
-        """An edit goes into the offsets of the last committed batch. Refused where Spark would not go on from there."""
+        """An edit changes the offsets of the last committed batch. Refused if Spark would not continue from there."""
         position, latest = self.position, self.latest
         if latest is None:
             return
@@ -93,12 +93,12 @@ class BatchLog:
         if position != self.committed:
             done = "nothing" if self.committed is None else f"batch {self.committed}"
             raise Refused(
-                f"batch {latest} is planned, but the last commit is that of {done}: an edit would not be where Spark goes on",
-                "start the query once: it finishes that batch and mends its logs",
+                f"batch {latest} is planned, but the last commit is that of {done}: Spark would not continue from an edit",
+                "start the query once: it finishes that batch and repairs its logs",
             )
         if self.planned and position and position == min(self.offsets):
             raise Refused(
-                f"offsets/{position - 1} is gone already, and Spark needs it once the planned batch {latest} is removed",
+                f"offsets/{position - 1} is already missing, and Spark needs it once the planned batch {latest} is removed",
                 f"start the query once, so that it finishes batch {latest}; then move it",
             )
 

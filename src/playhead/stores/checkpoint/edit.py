@@ -1,16 +1,16 @@
-"""One edit of a checkpoint, in steps of which each leaves something that Spark and the next reading understand.
+"""One edit of a checkpoint. After each step the checkpoint is valid for Spark and for the next read.
 
-    1  every file that will be touched is copied to `.playhead-backup/TIME/`, then `edit.json` there says what is going to happen
-    2  planned batches are removed, the newest first, each after its checksum, which alone would stop Spark from writing that
-       batch again                                              cut off here: the old position, fewer planned batches
-    3  checksums of the files to be replaced are removed        cut off here: the old position; no checksum is no fault to Hadoop
-    4  each file is replaced whole                              cut off here: the new position
-    5  checksums are written anew, and `edit.json` says that it is finished
+    1  every file to change is copied to `.playhead-backup/TIME/`, then `edit.json` there records the planned steps
+    2  planned batches are removed, the newest first, each after its checksum, because a checksum alone would stop Spark from
+       writing that batch again                                 interrupted here: the old position, fewer planned batches
+    3  checksums of the files to be replaced are removed        interrupted here: the old position; Hadoop needs no checksum
+    4  each file is replaced as a whole                         interrupted here: the new position
+    5  checksums are written again, and `edit.json` records that the edit is finished
 
-The planned batches go first, because a planned batch after a moved position would run from the new start to the old end: too
-much, or backwards. Without them the old position is simply the old position. A cut between 2 and 4 cannot be told from that by
-Spark; `find_cut_off` tells it to the reader, with the folder that has the copies. The backup lies inside the checkpoint, where we
-may write if we may edit at all, under a name with a dot: Spark looks only for the names it knows there.
+The planned batches are removed first, because a planned batch after a moved position would run from the new start to the old
+end: too much, or backwards. Without them the old position is still valid. Spark does not notice an interruption between 2 and 4;
+`find_cut_off` reports it, with the folder of the copies. The backup is inside the checkpoint, because an edit has write access
+there. Its name starts with a dot: Spark reads only the names it knows there.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ BACKUPS = ".playhead-backup"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointEdit:
-    """Paths inside the checkpoint. `writes` with None: the file is to go."""
+    """Paths inside the checkpoint. `writes` with None: the file is removed."""
 
     removes: Sequence[str]
     writes: Mapping[str, bytes | None]
@@ -38,8 +38,8 @@ class CheckpointEdit:
 
 @dataclass(frozen=True, slots=True)
 class AppliedEdit:
-    """What of `writes` is done, the folder with the copies (None: there was nothing to copy), what stopped it, and of which
-    files nobody can tell afterwards."""
+    """The files of `writes` that are done, the folder with the copies (None: there was nothing to copy), the error that stopped
+    the edit, and the files whose state is unknown."""
 
     done: frozenset[str]
     backup: str | None
@@ -55,7 +55,7 @@ class _Record(msgspec.Struct):
 
 
 def apply_edit(folder: Folder, edit: CheckpointEdit) -> AppliedEdit:
-    """An error that is raised means that nothing was touched yet."""
+    """If an error is raised, nothing was changed yet."""
     backup = _back_up(folder, edit)
     try:
         for path in edit.removes:
@@ -67,12 +67,12 @@ def apply_edit(folder: Folder, edit: CheckpointEdit) -> AppliedEdit:
         if backup:
             folder.replace(f"{backup}/edit.json", _record(edit, finished=True))
     except PlayheadError as error:
-        return _what_arrived(folder, edit, backup, error)
+        return _read_back(folder, edit, backup, error)
     return AppliedEdit(frozenset(edit.writes), backup)
 
 
-def _what_arrived(folder: Folder, edit: CheckpointEdit, backup: str | None, fault: PlayheadError) -> AppliedEdit:
-    """A failed call may have done its work all the same: the files themselves are asked."""
+def _read_back(folder: Folder, edit: CheckpointEdit, backup: str | None, fault: PlayheadError) -> AppliedEdit:
+    """A failed call may still have written: the files are read to find out."""
     done, unknown = set(), set()
     for path, data in edit.writes.items():
         try:
@@ -112,7 +112,7 @@ def _back_up(folder: Folder, edit: CheckpointEdit) -> str | None:
 
 
 def find_cut_off(folder: Folder, current: Collection[str]) -> str | None:
-    """A sentence on the last edit, if it was cut off in the middle of the files that count now and left them like that."""
+    """A message if the last edit of the `current` files was interrupted and is still incomplete."""
     names = folder.list_folders(BACKUPS)
     if not names:
         return None
@@ -127,19 +127,19 @@ def find_cut_off(folder: Folder, current: Collection[str]) -> str | None:
         return None
     steps = [f"{path} was removed" for path in removed] + [f"{path} was written" for path in written]
     return (
-        f"an edit was cut off: {', '.join(steps)}, {', '.join(waiting)} still has the old position."
+        f"an edit was interrupted: {', '.join(steps)}, {', '.join(waiting)} still has the old position."
         f" Plan it again, or copy the files back from {folder.address}/{backup}"
     )
 
 
 def edited_files(folder: Folder) -> set[str]:
-    """The files that edits of ours wrote: in them stands where somebody put the query, not where it had come to."""
+    """The files that our edits wrote: they hold the position that was set, not the one that the query reached."""
     records = (_find_record(folder, f"{BACKUPS}/{name}") for name in folder.list_folders(BACKUPS))
     return {path for record in records if record is not None for path in record.writes}
 
 
 def _find_record(folder: Folder, backup: str) -> _Record | None:
-    """None: the copies were not complete, nothing had been touched. Or it is no record of ours: it says nothing about us."""
+    """None: the copies were incomplete and nothing was changed, or the file is not one of our records."""
     data = folder.find(f"{backup}/edit.json")
     try:
         return None if data is None else msgspec.json.decode(data, type=_Record)
@@ -148,7 +148,7 @@ def _find_record(folder: Folder, backup: str) -> _Record | None:
 
 
 def _sidecars(path: str) -> tuple[str, str]:
-    """Hadoop's checksum file, and the one that Spark's own checksumming (4.1) would make."""
+    """Hadoop's checksum file, and the one that Spark's own checksums (4.1) would create."""
     parent, _, name = path.rpartition("/")
     return f"{parent}/.{name}.crc", f"{path}.crc"
 

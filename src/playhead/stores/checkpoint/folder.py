@@ -1,13 +1,13 @@
-"""Where a checkpoint lies: a local folder, or one that pyarrow reaches (S3, HDFS, Google, Azure).
+"""The folder of a checkpoint: local, or on a file system that pyarrow supports (S3, HDFS, Google, Azure).
 
-A file is replaced whole: on disks by a temporary file, fsync, rename and fsync of the folder, with the mode and owner of the old
-one; on object stores by one PUT. HDFS has no rename over an existing file: there the old one is deleted just before, and a crash
-in that instant leaves a gap, which the next reading names. Two Playheads on one local folder take turns (flock on the folder);
-object stores have no such lock.
+A file is replaced as a whole. On disks: by a temporary file, fsync, rename and fsync of the folder, with the mode and owner of
+the old file. On object stores: by one PUT. HDFS cannot rename over an existing file: the old one is deleted just before, and a
+crash in between leaves a gap, which the next read reports. A flock on a local folder excludes other Playhead processes; object
+stores have no such lock.
 
 Settings for S3 are those of Spark, from the context's `spark` table (`spark.hadoop.fs.s3a.endpoint`, `.access.key`,
-`.secret.key`, `.session.token`, `.endpoint.region`, `.connection.ssl.enabled`); without them the usual AWS environment and
-files count.
+`.secret.key`, `.session.token`, `.endpoint.region`, `.connection.ssl.enabled`). Without them, the usual AWS environment variables
+and files apply.
 """
 
 import errno
@@ -37,17 +37,17 @@ _DENIED = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|HTTP status 40[13]|permission denied", re.IGNORECASE
 )
 
-_HDFS = "pyarrow reaches HDFS through Java: set JAVA_HOME, HADOOP_HOME and CLASSPATH (`hadoop classpath --glob`)"
+_HDFS = "pyarrow connects to HDFS through Java: set JAVA_HOME, HADOOP_HOME and CLASSPATH (`hadoop classpath --glob`)"
 
 
 class Folder(Protocol):
-    """Paths are relative, with slashes. What is not there is None or empty, never an error."""
+    """Paths are relative, with slashes. A missing file or folder is None or empty, never an error."""
 
     @property
     def address(self) -> str: ...
 
     def list_files(self, path: str) -> dict[str, datetime]:
-        """Names and when each was written."""
+        """Name -> time of the last write."""
         ...
 
     def list_folders(self, path: str) -> list[str]: ...
@@ -55,7 +55,7 @@ class Folder(Protocol):
     def find(self, path: str) -> bytes | None: ...
 
     def replace(self, path: str, data: bytes, like: str = "") -> None:
-        """Old or new, never half. Mode and owner are those of the file `like`, by default of the one it replaces."""
+        """Never leaves a partial file. Mode and owner are those of the file `like`, by default of the file that is replaced."""
         ...
 
     def remove(self, path: str) -> None: ...
@@ -63,7 +63,7 @@ class Folder(Protocol):
     def locked(self) -> AbstractContextManager[None]: ...
 
     def has_above(self, name: str) -> bool:
-        """Is there a folder of this name beside the checkpoint, or one level up? So lies a checkpoint in its sink's output."""
+        """Whether a folder of this name is next to the checkpoint, or one level up: the checkpoint is in a sink's output."""
         ...
 
 
@@ -88,7 +88,7 @@ class LocalFolder:
         return sorted(entry.name for entry in self._scan(path) if entry.is_dir())
 
     def _scan(self, path: str) -> list[os.DirEntry[str]]:
-        with _told(f"{self.root / path} cannot be read"):
+        with _translated(f"{self.root / path} cannot be read"):
             try:
                 with os.scandir(self.root / path) as entries:
                     return list(entries)
@@ -98,7 +98,7 @@ class LocalFolder:
                 raise Invalid(f"{self.root / path} is not a folder") from None
 
     def find(self, path: str) -> bytes | None:
-        with _told(f"{self.root / path} cannot be read"):
+        with _translated(f"{self.root / path} cannot be read"):
             try:
                 return (self.root / path).read_bytes()
             except FileNotFoundError:
@@ -108,8 +108,8 @@ class LocalFolder:
         target = self.root / path
         temporary = target.with_name(
             f".{target.name}.{uuid4()}.tmp"
-        )  # as Spark names its own, so that Spark ignores it
-        with _told(f"{target} cannot be written"):
+        )  # named like Spark's own, so that Spark ignores it
+        with _translated(f"{target} cannot be written"):
             _make_folders(target.parent)
             model = _stat(self.root / like if like else target)
             try:
@@ -123,7 +123,7 @@ class LocalFolder:
 
     def remove(self, path: str) -> None:
         target = self.root / path
-        with _told(f"{target} cannot be removed"):
+        with _translated(f"{target} cannot be removed"):
             try:
                 target.unlink()
             except FileNotFoundError:
@@ -132,11 +132,13 @@ class LocalFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        with _told(f"{self.root} cannot be opened"):
+        with _translated(f"{self.root} cannot be opened"):
             _make_folders(self.root)
             descriptor = os.open(self.root, os.O_RDONLY)
         try:
-            self.deadline.wait_for(lambda: _try_lock(descriptor), f"waiting for another Playhead at {self.root}", 0.02)
+            self.deadline.wait_for(
+                lambda: _try_lock(descriptor), f"waiting for another Playhead process at {self.root}", 0.02
+            )
             yield
         finally:
             os.close(descriptor)
@@ -162,11 +164,11 @@ class ArrowFolder:
     def _infos(self, path: str) -> list[Any]:
         from pyarrow.fs import FileSelector
 
-        with self._told(path, "listed"):
+        with self._translated(path, "listed"):
             return list(self.files.get_file_info(FileSelector(self._at(path), allow_not_found=True)))
 
     def find(self, path: str) -> bytes | None:
-        with self._told(path, "read"):
+        with self._translated(path, "read"):
             try:
                 with self.files.open_input_stream(self._at(path)) as stream:
                     return bytes(stream.read())
@@ -175,7 +177,7 @@ class ArrowFolder:
 
     def replace(self, path: str, data: bytes, like: str = "") -> None:  # noqa: ARG002  object stores keep no modes
         target = self._at(path)
-        with self._told(path, "written"):
+        with self._translated(path, "written"):
             if self.files.type_name in ("s3", "gcs", "abfs"):
                 self._put(target, data)
                 return
@@ -192,7 +194,7 @@ class ArrowFolder:
             stream.write(data)
 
     def remove(self, path: str) -> None:
-        with self._told(path, "removed"), suppress(FileNotFoundError):
+        with self._translated(path, "removed"), suppress(FileNotFoundError):
             self.files.delete_file(self._at(path))
 
     def locked(self) -> AbstractContextManager[None]:
@@ -201,36 +203,38 @@ class ArrowFolder:
     def has_above(self, name: str) -> bool:
         parent = self.base.rpartition("/")[0]
         places = [place for place in (parent, parent.rpartition("/")[0]) if place]
-        with self._told("", "listed"):
+        with self._translated("", "listed"):
             found = self.files.get_file_info([f"{place}/{name}" for place in places])
         return any(info.type.name == "Directory" for info in found)
 
     def _at(self, path: str) -> str:
         return f"{self.base}/{path}" if path else self.base
 
-    def _told(self, path: str, done: str) -> AbstractContextManager[None]:
+    def _translated(self, path: str, done: str) -> AbstractContextManager[None]:
         self.deadline.check(f"reaching {self.address}")
-        return _told_remote(f"{self.address}/{path} cannot be {done}")
+        return _translated_remote(f"{self.address}/{path} cannot be {done}")
 
 
 def open_folder(address: str, context: Context, deadline: Deadline) -> Folder:
-    """`path`, `file:///path`, or `scheme://...` of what pyarrow.fs reaches."""
+    """`path`, `file:///path`, or `scheme://...` of a file system that pyarrow.fs supports."""
     if address.startswith("file:"):
         address = unquote(re.sub(r"^file:(//[^/]*(?=/))?", "", address))
     matched = _SCHEME.fullmatch(address)
     if matched is None:
         if not address:
             raise Invalid(
-                "checkpoint: is the start of a URI; the folder is missing", "checkpoint:/path/of/the/checkpoint"
+                "checkpoint: is not a complete URI; the folder is missing", "write checkpoint:/path/of/the/checkpoint"
             )
         return LocalFolder(Path(address).expanduser().absolute(), deadline)
     scheme, rest = matched.groups()
     if scheme not in _S3 + _OTHERS:
         raise Invalid(
-            f"a checkpoint on {scheme}:// cannot be reached", f"there is: {', '.join(_S3 + _OTHERS)}, and local folders"
+            f"a checkpoint on {scheme}:// is not supported", f"use {', '.join(_S3 + _OTHERS)}, or a local folder"
         )
     if "@" in rest.partition("/")[0] and not scheme.startswith("abfs"):
-        raise Invalid("a URI carries no credentials: it is shown, and kept in plans", "put them into the environment")
+        raise Invalid(
+            "a URI must not contain credentials: it is shown, and stored in plans", "put them into the environment"
+        )
     return _open_arrow(scheme, rest.rstrip("/"), address.rstrip("/"), context, deadline)
 
 
@@ -239,7 +243,7 @@ def _open_arrow(scheme: str, rest: str, address: str, context: Context, deadline
         from pyarrow import fs
     except ImportError:
         raise MissingExtra("spark", "pyarrow") from None
-    with _told_remote(f"{address} cannot be opened"):
+    with _translated_remote(f"{address} cannot be opened"):
         if scheme in _S3:
             return ArrowFolder(fs.S3FileSystem(**_s3_options(context, rest.partition("/")[0])), rest, address, deadline)
         files, base = fs.FileSystem.from_uri(address)
@@ -263,14 +267,14 @@ def _s3_options(context: Context, bucket: str) -> dict[str, str]:
     endpoint = options.get("endpoint_override") or environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
     region = options.get("region") or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
     if endpoint:
-        options["endpoint_override"] = endpoint  # pyarrow itself does not look at the environment for it
+        options["endpoint_override"] = endpoint  # pyarrow itself does not read it from the environment
         region = region or "us-east-1"
     options["region"] = region or fs.resolve_s3_region(bucket)
     return options
 
 
 def _make_folders(folder: Path) -> None:
-    """Missing folders, with the owner of the one above where we may: a root's edit must not lock the query out."""
+    """Creates missing folders, with the owner of the parent if permitted: an edit by root must not lock out the query."""
     if folder.is_dir():
         return
     _make_folders(folder.parent)
@@ -292,7 +296,7 @@ def _write_synced(path: Path, data: bytes, model: os.stat_result, *, new: bool) 
 def _give(path: Path, model: os.stat_result) -> None:
     own = path.stat()
     if (own.st_uid, own.st_gid) != (model.st_uid, model.st_gid):
-        with suppress(PermissionError):  # only root may give files away; others keep what they make
+        with suppress(PermissionError):  # only root may change the owner
             os.chown(path, model.st_uid, model.st_gid)
 
 
@@ -309,13 +313,13 @@ def _try_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        # Network file systems that cannot lock a folder: the comparison before the write is all there is.
+        # Network file systems that cannot lock a folder: only the comparison before the write protects it.
         return error.errno in (errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.EINVAL)
     return True
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _translated(what: str) -> Iterator[None]:
     try:
         yield
     except PermissionError:
@@ -325,7 +329,7 @@ def _told(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def _told_remote(what: str) -> Iterator[None]:
+def _translated_remote(what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, NotImplementedError) as error:

@@ -5,12 +5,11 @@ r"""The files of a Spark checkpoint as values: bytes in, bytes out, no I/O.
                   v2 (Spark 4.2): the lines are `sourceId:offset`
     commits/N     v1 to v3 and a line of metadata; written after batch N ran
     sources/I/0   where a Kafka source began: one zero byte, v1, its offsets (Spark 2.1.0: without the version)
-    .N.crc        Hadoop's checksum of N, beside it, on local disks
+    .N.crc        Hadoop's checksum of N, in the same folder, on local disks
 
 A source line of Kafka is `{"topic":{"partition":next offset}}`; `-` is a source that has no offset yet. What is not edited
-stays as it is, byte for byte: metadata lines, other sources, the order of topics and partitions, a newline at the end or none.
-A version line that Spark would not accept is malformed, one above those we know is refused: guessing at a newer form could
-ruin it.
+stays the same byte for byte: metadata lines, other sources, the order of topics and partitions, a newline at the end or none.
+A version line that Spark would not accept is malformed. A newer version than the known ones is refused: an edit could damage it.
 """
 
 import re
@@ -51,7 +50,7 @@ class MalformedLog(PlayheadError):
 class NewerVersion(PlayheadError):
     def __init__(self, where: str, version: int, known: int) -> None:
         super().__init__(
-            f"{where} has the newer version v{version}; up to v{known} is known here",
+            f"{where} has the newer version v{version}; versions up to v{known} are supported",
             "nothing was changed; use a newer Playhead",
         )
         self.where = where
@@ -59,7 +58,7 @@ class NewerVersion(PlayheadError):
 
 @dataclass(frozen=True, slots=True)
 class OffsetLog:
-    """One file of `offsets/`. `ids` name the sources from the third line on; `end` is the newline after the last, if any."""
+    """One file of `offsets/`. `ids`: the sources, from the third line on. `end`: the newline after the last line, if any."""
 
     version: int
     lines: tuple[str, ...]
@@ -78,7 +77,7 @@ class OffsetLog:
         else:
             ids = tuple(_source_id(line, where, number) for number, line in enumerate(lines[2:], 3))
         if len(set(ids)) < len(ids):
-            raise MalformedLog(where, "a source id stands there twice")
+            raise MalformedLog(where, "a source id is in it twice")
         log = cls(version, lines, ids, end)
         for number, text in enumerate(log.sources.values(), 3):
             if not text:
@@ -90,7 +89,7 @@ class OffsetLog:
 
     @property
     def sources(self) -> dict[str, str]:
-        """The text of each source's offset by its id: its place in the query's plan, in v2 its own."""
+        """Source id -> the text of its offset. In v1 the id is the place in the query's plan."""
         texts = (line.rstrip("\r") for line in self.lines[2:])
         if self.version == 1:
             return dict(zip(self.ids, texts, strict=True))
@@ -109,7 +108,7 @@ class OffsetLog:
 
 @dataclass(frozen=True, slots=True)
 class CommitLog:
-    """One file of `commits/`. `state` says that it names files of the query's state."""
+    """One file of `commits/`. `state`: it names files of the query's state."""
 
     version: int
     watermark_ms: int
@@ -133,7 +132,7 @@ def query_id(data: bytes) -> str:
 
 
 def find_initial_offsets(data: bytes, where: str) -> str | None:
-    """The offsets in a `sources/I/0` of Kafka's; None when it is another source's file."""
+    """The offsets in `sources/I/0` of a Kafka source; None for another kind of source."""
     if not data.startswith(b"\x00"):
         return None
     lines, _ = _lines(data[1:], where)
@@ -153,7 +152,7 @@ def initial_bytes(text: str) -> bytes:
 
 
 def find_kafka_offsets(text: str) -> KafkaOffsets | None:
-    """Topic -> partition -> next offset; None when this is no offset of a Kafka source."""
+    """Topic -> partition -> next offset; None if this is not the offset of a Kafka source."""
     found = _decoded(text)
     if not isinstance(found, dict):
         return None
@@ -166,7 +165,7 @@ def find_kafka_offsets(text: str) -> KafkaOffsets | None:
 
 
 def find_flat_offset(text: str) -> Map | None:
-    """The offset of another kind of source, if it is a flat object: then it can be shown field by field, and edited."""
+    """The offset of another kind of source, if it is a flat object: only then it can be shown by field, and edited."""
     found = _decoded(text)
     try:
         return Map(found) if isinstance(found, dict) and found else None
@@ -175,7 +174,7 @@ def find_flat_offset(text: str) -> Map | None:
 
 
 def positions_of(owner: str, text: str) -> list[Position]:
-    """The positions in a source's offset. What is neither Kafka's nor flat is shown as its own text, `{"json": ...}`."""
+    """The positions in a source's offset. An offset that is neither Kafka's nor flat is shown as text, `{"json": ...}`."""
     if text == NO_OFFSET:
         return []
     kafka = find_kafka_offsets(text)
@@ -189,21 +188,21 @@ def positions_of(owner: str, text: str) -> list[Position]:
 
 
 def with_positions(text: str, wanted: Mapping[Map, Map | None]) -> str:
-    """The source's offset after these positions were set, or forgotten.
+    """The source's offset after these positions are set or deleted.
 
-    A Kafka source with none left is `{}`: to Spark all partitions are new. It is never `-`, with which Spark would go on from the
-    batch before; so another kind of source, which has no such word, cannot be forgotten.
+    A Kafka source without positions is `{}`: to Spark all partitions are new. It is never `-`, because with that Spark would
+    continue from the batch before. Another kind of source has no value like `{}`, so its offset cannot be deleted.
     """
     kafka = find_kafka_offsets(text)
     if WHOLE in wanted and len(wanted) == 1 and kafka is None:
-        whole = wanted[WHOLE]
-        if whole is None:
+        offset = wanted[WHOLE]
+        if offset is None:
             raise Invalid(
-                "the offset of a source that is not Kafka's cannot be forgotten", "set it to where it should go on"
+                "the offset of a source that is not Kafka's cannot be deleted", "set it to where it should continue"
             )
-        return whole.to_json()
+        return offset.to_json()
     if kafka is None and text != NO_OFFSET:
-        raise Invalid("this is not a Kafka source: it has one offset, and no partitions")
+        raise Invalid("this is not a Kafka source: it has one offset and no partitions")
     offsets = kafka or {}
     for partition, offset in wanted.items():
         topic, number = _kafka_partition(partition)
@@ -220,7 +219,8 @@ def _kafka_partition(partition: Map) -> tuple[str, int]:
     if len(partition) == 2 and isinstance(topic, str) and topic and _is_count(number) and number < 2**31:
         return topic, number
     raise Invalid(
-        f"{partition} is no partition of a Kafka source", 'it looks like {"kafka_topic":"orders","kafka_partition":0}'
+        f"{partition} is not a partition of a Kafka source",
+        'write it like {"kafka_topic":"orders","kafka_partition":0}',
     )
 
 
@@ -228,7 +228,7 @@ def _kafka_offset(offset: Map) -> int:
     number = offset.get("kafka_offset")
     if len(offset) == 1 and _is_count(number):
         return number
-    raise Invalid(f"{offset} is no offset of a Kafka source", 'it looks like {"kafka_offset":5}, from 0 on')
+    raise Invalid(f"{offset} is not an offset of a Kafka source", 'write it like {"kafka_offset":5}, 0 or more')
 
 
 def _is_kafka_pair(partition: str, offset: object) -> bool:
@@ -248,7 +248,7 @@ def crc_bytes(data: bytes) -> bytes:
 
 
 def matches_crc(data: bytes, crc: bytes) -> bool:
-    """Is this the checksum of that content? A checksum file of another form says nothing against it."""
+    """Whether the content matches its checksum file. A checksum file of another form is ignored."""
     if not crc.startswith(_CRC_MAGIC) or len(crc) < 8:
         return True
     (chunk,) = struct.unpack(">I", crc[4:8])
@@ -288,7 +288,7 @@ def _version(line: str, known: int, where: str) -> int:
     digits = matched.group(1)
     version = (
         int(digits) if len(digits) < 10 else 10**9
-    )  # Spark's is 32 bits wide; more digits are no more to the point
+    )  # Spark's version is an int of 32 bits; any larger one is unknown
     if version > known:
         raise NewerVersion(where, version, known)
     return version

@@ -1,15 +1,15 @@
 """The checkpoint of a Spark Structured Streaming query: `checkpoint:PATH`, local or `checkpoint:s3://bucket/path`.
 
 One owner per source of the query, `source-0`, `source-1`, ... in the order of its plan; in offset log v2 `source-ID`. A position
-is what the next batch starts from: the offsets of the last committed batch, or, before there is one, the place where the query
-began (`sources/I/0`). A batch that was planned and not committed is re-run as it is; it is said, never shown as the position.
+is the start of the next batch: the offsets of the last committed batch, or, if there is none, the initial offsets of the query
+(`sources/I/0`). A batch that is planned and not committed is re-run as it is; it gets a note and is never shown as the position.
 
-An edit rewrites the offsets of the last committed batch and removes planned ones (the steps and what a crash leaves:
-`checkpoint_edit`). So batch ids go on growing, and sinks that remember them take repeated records as new ones. A folder that is
-not there or empty can be written too: the query that is started on it begins at these positions, not at its `startingOffsets`.
+An edit rewrites the offsets of the last committed batch and removes planned ones (see `edit` for the steps and the state after a
+crash). So batch ids continue to grow, and sinks that record them treat repeated records as new ones. A folder that is missing or
+empty can be written too: a query that is started with it begins at these positions, not at its `startingOffsets`.
 
-Forgetting a partition makes it a new one to Spark: read from its earliest record, which must be 0 unless `failOnDataLoss` is
-false. Nothing locks a checkpoint, and nothing tells whether a query runs on it: the guard always asks for `--query-is-stopped`.
+A deleted partition is new to Spark: it is read from its earliest record, which must be 0 unless `failOnDataLoss` is false. A
+checkpoint has no lock, and whether a query runs on it is unknown: the guard always requires `--query-is-stopped`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -65,7 +65,7 @@ class SparkCheckpoint:
         return Snapshot(tuple(entry for source in chosen for entry in source.entries()), view.notes)
 
     def history(self, owners: Collection[str] | None = None) -> Snapshot:
-        """Where the query began and every batch still there, planned ones too. Spark keeps a hundred by default."""
+        """The initial offsets and every batch that still exists, planned ones too. Spark keeps a hundred by default."""
         view = look(self.folder)
         written = self.folder.list_files("offsets")
         entries: list[Stored] = list(initial_entries(self.folder))
@@ -74,12 +74,12 @@ class SparkCheckpoint:
             try:
                 sources = sources_at(batch, read_log(self.folder, batch), view.batches, written)
             except PlayheadError as error:
-                notes.append(f"batch {batch} is left out: {error.what}")
+                notes.append(f"batch {batch} is skipped: {error.what}")
                 continue
             entries += [entry for source in sources.values() for entry in source.entries()]
         if edited := self._edited_batches(view):
             numbers = ", ".join(map(str, edited))
-            notes.append(f"batch {numbers} was edited by Playhead: where it had ended before stands in {BACKUPS}")
+            notes.append(f"batch {numbers} was edited by Playhead: its original end is in {BACKUPS}")
         return Snapshot(tuple(e for e in entries if owners is None or e.position.owner in owners), tuple(notes))
 
     def _edited_batches(self, view: CheckpointView) -> list[int]:
@@ -89,27 +89,27 @@ class SparkCheckpoint:
     def guard(self, owners: Collection[str]) -> list[Refusal]:
         newest = newest_file(self.folder)
         if newest is None and self.folder.find("metadata") is None:
-            return []  # nothing has run here: nothing can be running
-        what = "nobody can see whether a query still runs on this checkpoint"
+            return []  # no query ever ran here, so none runs now
+        what = "whether a query still runs on this checkpoint is unknown"
         if newest is not None:
             file, written = newest
             age = (datetime.now(UTC) - written).total_seconds()
             if age < _JUST_NOW_SECONDS:
                 what = f"{file} was written {max(age, 0):.0f} s ago: a query seems to run on this checkpoint"
-        hint = "stop the query first: a running one ignores the edit and writes over it"
+        hint = "stop the query first: a running query ignores the edit and overwrites it"
         return [Refusal(owner, what, hint, "--query-is-stopped") for owner in owners]
 
     def write(self, changes: Sequence[Change]) -> Outcomes:
         if not changes:
             return Outcomes()
-        self._prepare(changes)  # faults in the changes are raised before even a folder is made
+        self._prepare(changes)  # invalid changes fail before a folder is created
         with self.folder.locked():
             prepared = self._prepare(changes)
             applied = apply_edit(self.folder, prepared.edit) if prepared.edit.writes else None
         return Outcomes(prepared.outcome(change, applied) for change in changes)
 
     def rewind(self, batch: int) -> list[Change]:
-        """The changes that lead back to the position after this batch."""
+        """The changes that move back to the position after this batch."""
         view = look(self.folder)
         committed = sorted(view.batches.offsets & view.batches.commits)
         if batch not in committed:
@@ -125,14 +125,14 @@ class SparkCheckpoint:
         return changes
 
     def sink_warnings(self) -> list[str]:
-        """What a move means for each kind of sink; what can be seen in this checkpoint first."""
+        """What a move means for each kind of sink; what is visible in this checkpoint comes first."""
         return warnings_of(self.folder, look(self.folder))
 
     def _prepare(self, changes: Sequence[Change]) -> "_Prepared":
         view = look(self.folder)
         view.batches.check_writable()
-        if view.is_new and (strange := find_stranger(self.folder)):
-            raise Refused(strange, "name the folder that the query has, or will have, as its checkpointLocation")
+        if view.is_new and (unknown := find_stranger(self.folder)):
+            raise Refused(unknown, "name the folder that is, or will be, the checkpointLocation of the query")
         refused: dict[str, str] = {}
         texts: dict[str, str] = {}
         for owner in dict.fromkeys(change.owner for change in changes):
@@ -140,7 +140,7 @@ class SparkCheckpoint:
             own = [change for change in changes if change.owner == owner]
             wanted = {c.partition: c.after for c in own if source.offsets.get(c.partition) != c.after}
             if any(source.offsets.get(c.partition) != c.before for c in own):
-                refused[owner] = f"{owner} moved since the plan was made"
+                refused[owner] = f"{owner} moved since the plan was created"
             elif wanted and (why := self._refusal(view, source, wanted)):
                 refused[owner] = why
             elif wanted:
@@ -158,13 +158,13 @@ class SparkCheckpoint:
         least, number = earlier.get("logOffset") if earlier else None, after["logOffset"]
         if isinstance(least, int) and isinstance(number, int) and number < least:
             began = f"{least}, where batch {before} began"
-            return f"{source.owner} is a file source: Spark does not start when it is moved before {began}"
+            return f"{source.owner} is a file source: Spark does not start if it is moved before {began}"
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """What a write will do: the new text of each source that changes, why others do not."""
+    """A prepared write: the new text of each source that changes, and why others are refused."""
 
     view: CheckpointView
     refused: Mapping[str, str]
@@ -197,13 +197,13 @@ class _Prepared:
             return Outcome(change, Result.REFUSED, self.refused[change.owner])
         if applied is None or change.owner not in self.texts or change.before == change.after:
             return Outcome(change, Result.UNCHANGED)
-        copies = f"the files as they were: {applied.backup}" if applied.backup else ""
+        copies = f"copies of the old files: {applied.backup}" if applied.backup else ""
         fault = applied.fault.what if applied.fault else ""
         file = self._file(change.owner)
         if file in applied.done:
             return Outcome(change, Result.CHANGED, _sentence([*self._remarks(change), fault, copies]))
         if file in applied.unknown:
-            return Outcome(change, Result.UNKNOWN, _sentence([fault, f"look at {file}", copies]))
+            return Outcome(change, Result.UNKNOWN, _sentence([fault, f"check {file}", copies]))
         return Outcome(change, Result.FAILED, _sentence([fault, "it still has the old position", copies]))
 
     def _remarks(self, change: Change) -> Iterator[str]:
@@ -212,9 +212,9 @@ class _Prepared:
         if change.after is not None:
             return
         if self.view.log is None and self.texts[change.owner] == NO_PARTITIONS:
-            yield "the query's startingOffsets decide where it begins"
+            yield "the query starts at its startingOffsets"
         else:
-            yield "Spark takes it as a new partition: from its earliest record on, if that is 0 or failOnDataLoss is false"
+            yield "Spark reads it as a new partition: from its earliest record, if that is 0 or failOnDataLoss is false"
 
 
 def open_uri(uri: str, access: Access) -> SparkCheckpoint:
@@ -239,7 +239,7 @@ def _changes_between(owner: str, source: QuerySource, target: QuerySource, batch
     now, then = source.offsets, target.offsets
     for partition in dict.fromkeys((*now, *then)):
         if now.get(partition) != then.get(partition):
-            gone = "" if partition in then else f"not there yet after batch {batch}: Spark will take it as new"
+            gone = "" if partition in then else f"did not exist after batch {batch}: Spark will read it as new"
             yield Change(owner, partition, now.get(partition), then.get(partition), gone)
 
 

@@ -1,6 +1,6 @@
-"""What a checkpoint says now: the sources with their offsets, and everything else a reader should know.
+"""The current contents of a checkpoint: the sources with their offsets, and notes for the user.
 
-Commits are listed before offsets: a query that goes on running then shows as a planned batch, never as a commit without its
+Commits are listed before offsets: if a query runs meanwhile, its new batch is shown as planned, never as a commit without
 offsets.
 """
 
@@ -37,7 +37,7 @@ _SHOWN_PARTITIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class QuerySource:
-    """One source of the query at one moment. `file` is where its offset stands, `where` tells that to the reader."""
+    """One source of the query at one batch. `file`: the file with its offset. `where`: the same for display."""
 
     id: str
     text: str
@@ -67,7 +67,7 @@ class QuerySource:
     def entries(self) -> Iterator[Stored]:
         notes: tuple[str, ...] = ()
         if not self.is_editable:
-            notes = ("not a Kafka source, and its offset is not flat: shown as it is, not to be edited",)
+            notes = ("not a Kafka source, and its offset is not flat: shown as it is, cannot be edited",)
         elif not self.is_kafka:
             notes = ("not a Kafka source: its offset is shown as it is",)
         for position in self.positions:
@@ -91,7 +91,7 @@ def look(folder: Folder) -> CheckpointView:
     try:
         return _look(folder)
     except _Vanished:
-        return _look(folder)  # a running query purged its logs while we read; once more is enough to outrun it
+        return _look(folder)  # a running query purged its logs during the read; one retry is enough
 
 
 def _look(folder: Folder) -> CheckpointView:
@@ -121,7 +121,7 @@ def read_log(folder: Folder, batch: int) -> OffsetLog:
     data = folder.find(f"offsets/{batch}")
     if data is None:
         raise _Vanished(
-            f"offsets/{batch}", "it was there a moment ago", "a running query purges old batches; look again"
+            f"offsets/{batch}", "it disappeared during the read", "a running query purges old batches; retry"
         )
     return OffsetLog.from_bytes(data, f"offsets/{batch}")
 
@@ -136,10 +136,10 @@ def sources_at(
 
 
 def find_stranger(folder: Folder) -> str | None:
-    """What shows that a folder without batches is something else than a new checkpoint; None: nothing does."""
-    strange = [name for name in (*folder.list_folders(""), *folder.list_files("")) if not name.startswith(".")]
-    strange = sorted(name for name in strange if name not in _OF_SPARK)
-    return f"{folder.address} is neither empty nor a checkpoint: it has {strange[0]}" if strange else None
+    """Why a folder without batches is not a new checkpoint; None if it may be one."""
+    names = [name for name in (*folder.list_folders(""), *folder.list_files("")) if not name.startswith(".")]
+    unknown = sorted(name for name in names if name not in _OF_SPARK)
+    return f"{folder.address} is neither empty nor a checkpoint: it has {unknown[0]}" if unknown else None
 
 
 def newest_file(folder: Folder) -> tuple[str, datetime] | None:
@@ -164,13 +164,13 @@ def _check_metadata(folder: Folder, batches: BatchLog) -> None:
         raise MalformedLog(
             "the checkpoint",
             "its file metadata is missing, although there are batches. Spark would give the query a new id (4.2 refuses to"
-            " start), and a sink that knows the query by its id would take everything twice",
+            " start), and a sink that identifies the query by its id would write all records twice",
             'restore metadata, {"id":"..."}, from a copy or from the query\'s log',
         )
 
 
 def _check_commit(folder: Folder, batches: BatchLog) -> None:
-    """Spark reads the newest commit at a start; what it cannot read stops it."""
+    """Spark reads the newest commit when it starts, and fails if it cannot."""
     if batches.committed is not None:
         data = folder.find(f"commits/{batches.committed}")
         if data is not None:
@@ -201,8 +201,8 @@ def _planned_notes(folder: Folder, batches: BatchLog) -> Iterator[str]:
         except PlayheadError as error:
             yield f"batch {batch} is planned, not committed, and a restart fails: {error.what}"
             continue
-        told = "; ".join(f"{OWNER}{source} {_shown(text)}" for source, text in ends.items())
-        yield f"batch {batch} is planned, not committed: a restart re-runs it up to {told}"
+        shown = "; ".join(f"{OWNER}{source} {_shown(text)}" for source, text in ends.items())
+        yield f"batch {batch} is planned, not committed: a restart re-runs it up to {shown}"
 
 
 def _shown(text: str) -> str:
@@ -221,15 +221,15 @@ def _source_notes(sources: Mapping[str, QuerySource]) -> Iterator[str]:
         if source.text == NO_OFFSET:
             yield f"{owner} has no offset yet: it starts where the query began"
         elif source.is_kafka and not source.positions:
-            yield f"{owner} has an empty offset: Spark takes every partition as new, from its earliest record"
+            yield f"{owner} has an empty offset: Spark reads every partition as new, from its earliest record"
 
 
 def _orphans(place: str, names: Mapping[str, datetime], batches: frozenset[int]) -> Iterator[str]:
-    """Somebody removed a batch by hand and left its checksum: Hadoop does not rename the new one over it."""
+    """Checksums of batches that were removed manually: Hadoop does not rename a new checksum over them."""
     for name in sorted(names):
         matched = re.fullmatch(r"\.(0|[1-9]\d*)\.crc", name, re.ASCII)
         if matched and int(matched.group(1)) not in batches:
-            yield f"{place}/{name} is left of a file that is gone: Spark fails when it writes that batch again; remove it"
+            yield f"{place}/{name} belongs to a file that is missing: Spark fails when it writes that batch again; remove it"
 
 
 def _crc_note(folder: Folder, file: str) -> str | None:
@@ -237,23 +237,23 @@ def _crc_note(folder: Folder, file: str) -> str | None:
     crc, data = folder.find(f"{parent}/.{name}.crc"), folder.find(file)
     if crc is None or data is None or matches_crc(data, crc):
         return None
-    return f"{file} is not what its checksum file says: somebody changed it by hand"
+    return f"{file} does not match its checksum file: it was changed manually"
 
 
-# What moving a checkpoint means for the query's sink. The checkpoint does not name its sink, so all kinds are covered; what
-# is visible comes first. The sentences on the file sink, state and foreachBatch were verified on Spark 4.0; those on Delta
-# and Iceberg follow their documentation.
+# What a moved checkpoint means for the query's sink. The checkpoint does not name its sink, so all kinds are covered; what is
+# visible comes first. The messages on the file sink, state and foreachBatch were verified on Spark 4.0; those on Delta and
+# Iceberg follow their documentation.
 
 _MOVED = (
-    "foreachBatch gets repeated records under new batch ids: code that remembers ids writes them twice, an upsert does not",
-    "a file sink writes repeated records as new files beside the old ones",
-    "Delta and Iceberg take repeated records as new: their batch ids are higher than the last one they know",
+    "foreachBatch gets repeated records with new batch ids: code that records ids writes them twice, an upsert does not",
+    "a file sink writes repeated records as new files next to the old ones",
+    "Delta and Iceberg treat repeated records as new: their batch ids are higher than the last recorded one",
     "the Kafka sink writes repeated records again",
 )
 _NEW = (
-    "a file sink drops batches whose ids its _spark_metadata has already: give the new checkpoint a new output folder",
-    "Delta and Iceberg know a query by the id in its checkpoint: a new one is a new query, and what comes again is doubled",
-    "foreachBatch sees batch ids from 0 on again: code that remembers ids skips them",
+    "a file sink skips batches whose ids are already in its _spark_metadata: use a new output folder for the new checkpoint",
+    "Delta and Iceberg identify a query by the id in its checkpoint: a new id is a new query, and repeats are stored twice",
+    "foreachBatch gets batch ids from 0 on again: code that records ids skips them",
 )
 
 
@@ -266,19 +266,19 @@ def warnings_of(folder: Folder, view: CheckpointView) -> list[str]:
 def _seen(folder: Folder, view: CheckpointView) -> Iterator[str]:
     for batch in reversed(view.batches.planned):
         yield (
-            f"batch {batch} is planned, not committed. If the sink has it already, it skips the new batch {batch} in silence"
-            " (file sink, Delta, Iceberg, whatever remembers ids), and those records are lost to it."
-            f" Start the query once, so that it finishes batch {batch}, and move it then"
+            f"batch {batch} is planned, not committed. If the sink has it already, it silently skips the new batch {batch}"
+            " (file sink, Delta, Iceberg, any sink that records ids), and those records are lost to it."
+            f" Start the query once, so that it finishes batch {batch}, and then move it"
         )
     if operators := folder.list_folders("state"):
         yield (
-            f"the query keeps state (operator {', '.join(operators)} in state/), and that does not move: aggregates count"
-            " repeated records again, deduplication and joins know them already"
+            f"the query has state (operator {', '.join(operators)} in state/), which is not moved: aggregates count"
+            " repeated records again, deduplication and joins have already seen them"
         )
     if view.log is not None and view.log.watermark_ms > 0:
         watermark = datetime.fromtimestamp(view.log.watermark_ms / 1000, UTC)
-        yield f"the watermark stays at {to_iso(watermark)}: older records are late when they come again, and dropped"
+        yield f"the watermark stays at {to_iso(watermark)}: older records are late when they are read again, and are dropped"
     if folder.has_above("_spark_metadata"):
-        yield "the checkpoint lies in the output of a file sink (_spark_metadata is beside it)"
+        yield "the checkpoint is in the output folder of a file sink (_spark_metadata is next to it)"
     if folder.has_above("_delta_log"):
-        yield "the checkpoint lies in a Delta table (_delta_log is beside it)"
+        yield "the checkpoint is in the folder of a Delta table (_delta_log is next to it)"

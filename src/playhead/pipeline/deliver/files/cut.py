@@ -1,8 +1,8 @@
 """Where the files of a topic partition end, as the S3 connector rotates them: in offset order, all open files together.
 
-A cut comes behind `flush.size` records; before a record whose schema is not that of the open file it would go to; and, with
-`rotate.interval.ms` and a time-based partitioner, before a record so much later than the first one, or of another path than
-the record before it. It never depends on how records come in batches.
+A cut comes after `flush.size` records; before a record whose schema differs from that of its open file; and, with
+`rotate.interval.ms` and a time-based partitioner, before a record that much later than the first one, or of another path than
+the record before it. It never depends on the batches in which records arrive.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _FIRST_LOOK = 256
 
 @dataclass(frozen=True, slots=True)
 class CutRows:
-    """Neighbouring records of one schema. The codes of paths mean the same in all rows of a topic partition."""
+    """Adjacent records of one schema. The codes of paths are the same for all rows of a topic partition."""
 
     offsets: Numbers
     codes: Codes
@@ -44,7 +44,7 @@ class Cutter:
         return self.count >= self.options.flush_size
 
     def reach(self, rows: CutRows, at: int) -> int:
-        """Rows from `at` up to here go to the open files. Nowhere, that is `at`: cut first."""
+        """Rows from `at` up to the result go to the open files. If the result is `at`: cut first."""
         limit = min(len(rows), at + self.options.flush_size - self.count)
         if self.options.rotate_ms and rows.times is not None:
             limit = self._rotation(rows, rows.times, at, limit)
@@ -57,7 +57,7 @@ class Cutter:
         base = self._base_ms if self.count else int(times[at])
         code = self._code if self.count else int(rows.codes[at])
         step, start = _FIRST_LOOK, at
-        while start < limit:  # in growing steps: cuts may lie close together
+        while start < limit:  # in growing steps: cuts may be close together
             end = min(limit, start + step)
             ends = times[start:end] - base >= self.options.rotate_ms
             if self.options.rotates_on_change:
@@ -69,7 +69,7 @@ class Cutter:
         return limit
 
     def took(self, rows: CutRows, at: int, stop: int, codes: Sequence[int]) -> None:
-        """`codes`: the paths that these rows have."""
+        """`codes`: the paths of these rows."""
         if not self.count and rows.times is not None:
             self._base_ms = int(rows.times[at])
         self.count += stop - at

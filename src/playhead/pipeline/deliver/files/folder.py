@@ -1,7 +1,8 @@
-"""A folder of this machine. A draft is a hidden file beside its name; fsync and rename publish it.
+"""A folder of this machine. A draft is a hidden file in the same folder; fsync and rename publish it.
 
-A killed attempt leaves hidden files. Its claim is always finished as it was claimed, under the same names: whoever publishes a
-name removes what others left for it. If another attempt took our draft away so, its file, which has the same bytes, is in place.
+A killed attempt leaves hidden files. Its claim is always finished as it was claimed, under the same names. The attempt that
+publishes a name removes the leftovers for that name. If another attempt removes our draft this way, its own file with the same
+bytes is in place.
 """
 
 import os
@@ -36,7 +37,7 @@ class FileDraft:
     file: BinaryIO
 
     def discard(self) -> None:
-        with suppress(OSError):  # of a full disk: what it held back is not wanted any more
+        with suppress(OSError):  # the disk may be full: buffered bytes are not needed any more
             self.file.close()
         self.hidden.unlink(missing_ok=True)
 
@@ -58,7 +59,7 @@ class OpenFolder:
             raise _translated(path, error) from None
 
     def publish(self, draft: DraftFile) -> int:
-        assert isinstance(draft, FileDraft)  # noqa: S101  a store publishes its own drafts
+        assert isinstance(draft, FileDraft)  # noqa: S101  a storage publishes its own drafts
         try:
             size = _put(draft)
             for left in self._leftovers[draft.path.parent].pop(draft.path.name, ()):
@@ -83,7 +84,7 @@ def _put(draft: FileDraft) -> int:
 
 
 def _make_folder(folder: Path) -> None:
-    """A new folder is durable only when the one above it is."""
+    """A new folder is durable only after its parent is synced."""
     missing = []
     while not folder.exists():
         missing.append(folder)
@@ -94,7 +95,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _leftovers_in(folder: Path) -> dict[str, list[Path]]:
-    """Drafts of others by the name they were for: `.NAME.12345678.playhead`."""
+    """Drafts of other attempts by the name they were for: `.NAME.12345678.playhead`."""
     found: dict[str, list[Path]] = defaultdict(list)
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -105,5 +106,5 @@ def _leftovers_in(folder: Path) -> dict[str, list[Path]]:
 
 def _translated(path: Path, error: OSError) -> Exception:
     if isinstance(error, PermissionError):
-        return Rejected(f"{path} cannot be written: {error.strerror}", hint="look at the owner and mode of the folder")
+        return Rejected(f"{path} cannot be written: {error.strerror}", hint="check the owner and mode of the folder")
     return Unreachable(f"{path} cannot be written: {error.strerror or error}", hint_for(error))

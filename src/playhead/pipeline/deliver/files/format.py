@@ -1,6 +1,6 @@
 """The bytes of a file: lines of JSON, raw values with a separator, or Parquet. The same records give the same bytes.
 
-gzip carries no name and no time. Compressed blocks and row groups are cut by what is written, never by the size of incoming
+The gzip header has no name and no time. Compressed blocks and row groups depend on the content, never on the size of incoming
 batches.
 """
 
@@ -28,8 +28,8 @@ from playhead.pipeline.records.decode.lines import JsonLines
 Content = Any  # pa.Array of lines or raw values, or pa.RecordBatch: Arrow has no types of its own
 BLOCK_BYTES = 1024 * 1024
 GROUP_ROWS = 131_072
-GROUP_BYTES = 64 * 1024 * 1024  # of the records' values: what one open file may hold in memory
-_LEVELS = {"gzip": 6}  # Java's; Arrow takes 9, which costs four times as much for next to nothing
+GROUP_BYTES = 64 * 1024 * 1024  # of the records' values: limits the memory of one open file
+_LEVELS = {"gzip": 6}  # Java's default; Arrow's is 9, which is four times slower for little gain
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -41,7 +41,7 @@ class Encoder(Protocol):
     def finish(self) -> None: ...
 
     def abandon(self) -> None:
-        """Nothing is written later, when the garbage is collected."""
+        """Ensures that nothing is written later, at garbage collection."""
 
 
 def open_encoder(options: FormatOptions, file: BinaryIO, schema: pa.Schema | None) -> Encoder:
@@ -55,7 +55,7 @@ def open_encoder(options: FormatOptions, file: BinaryIO, schema: pa.Schema | Non
 
 
 def joined(values: pa.Array, separator: bytes) -> pa.Buffer:
-    """All values with the separator between them, in one piece of memory. None of them is null."""
+    """All values with the separator between them, in one buffer. None of them is null."""
     if not pa.types.is_binary(values.type):
         values = values.cast(pa.binary())
     rows = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
@@ -80,7 +80,7 @@ class PlainLines:
 
 @dataclass(slots=True)
 class GzipLines:
-    """In blocks of one size: no compressor promises the same output for other pieces of the same input."""
+    """Compresses blocks of a fixed size: with other pieces of the same input, a compressor may give another output."""
 
     separator: bytes
     file: BinaryIO
@@ -90,10 +90,10 @@ class GzipLines:
     def write(self, content: Content, weights: Numbers) -> None:  # noqa: ARG002
         self._waiting += joined(content, self.separator)
         self._waiting += self.separator
-        whole = len(self._waiting) - len(self._waiting) % BLOCK_BYTES
-        for at in range(0, whole, BLOCK_BYTES):
+        full = len(self._waiting) - len(self._waiting) % BLOCK_BYTES
+        for at in range(0, full, BLOCK_BYTES):
             self.file.write(self.packer.compress(bytes(self._waiting[at : at + BLOCK_BYTES])))
-        del self._waiting[:whole]
+        del self._waiting[:full]
 
     def finish(self) -> None:
         self.file.write(self.packer.compress(bytes(self._waiting)))
@@ -104,7 +104,7 @@ class GzipLines:
 
 
 class ParquetEncoder:
-    """A row group ends behind GROUP_ROWS records, or the one that reaches GROUP_BYTES of values."""
+    """A row group ends after GROUP_ROWS records, or after the record that reaches GROUP_BYTES of values."""
 
     def __init__(self, options: FormatOptions, file: BinaryIO, schema: pa.Schema) -> None:
         self._writer = pq.ParquetWriter(
@@ -129,7 +129,7 @@ class ParquetEncoder:
                 self._end_group()
 
     def _end_group(self) -> None:
-        """As one chunk: pages follow the chunks they are written from."""
+        """Written as one chunk, because the pages depend on the chunks."""
         group = pa.Table.from_batches(self._waiting, self._schema).combine_chunks()
         self._writer.write_table(group, row_group_size=GROUP_ROWS)
         self._waiting, self._rows, self._bytes = [], 0, 0
@@ -140,17 +140,17 @@ class ParquetEncoder:
         self._writer.close()
 
     def abandon(self) -> None:
-        with suppress(OSError, ValueError, pa.ArrowException):  # a full disk is told by whoever met it first
+        with suppress(OSError, ValueError, pa.ArrowException):  # a full disk was reported before
             self._writer.close()
 
 
-# What the values of a batch become, by the format: lines or columns from the converters, or the bytes as they are. A piece
-# is neighbouring records of one schema that can be delivered; tombstones and bad records are listed apart.
+# The format decides what the values of a batch become: lines or columns from the converters, or the bytes as they are. A piece
+# is adjacent records of one schema that can be delivered; tombstones and bad records are listed separately.
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`rows`: where each record stands in its batch, ascending. `field` reads one field of all of them, None if there is none."""
+    """`rows`: the row number of each record in its batch, ascending. `field` reads one field of all of them, None if missing."""
 
     rows: Numbers
     content: Content
@@ -158,7 +158,7 @@ class Piece:
     field: Callable[[str], pa.Array | None]
 
     def kept(self, keep: Flags) -> "Piece":
-        """Only some of them; fields are not asked for any more."""
+        """Only some of them. `field` is no longer valid."""
         return Piece(self.rows[keep], self.content.filter(pa.array(keep)), self.schema, self.field)
 
 
@@ -190,7 +190,7 @@ class AsLines:
 
 @dataclass(frozen=True, slots=True)
 class AsBytes:
-    """ByteArrayConverter and ByteArrayFormat: nothing is looked at."""
+    """ByteArrayConverter and ByteArrayFormat: values are not parsed."""
 
     column: str = VALUE
 
@@ -223,7 +223,7 @@ def _of_lines(array: pa.Array, start: int, schema: str) -> Piece:
 
 
 def field_of(columns: pa.RecordBatch, path: str) -> pa.Array | None:
-    """A column by its name, or a field inside of one: `a.b`."""
+    """A column by its name, or a field inside one: `a.b`."""
     first, *rest = path.split(".")
     if first not in columns.schema.names:
         return None

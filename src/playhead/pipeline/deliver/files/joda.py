@@ -1,11 +1,11 @@
-"""Joda's dates, as the connector uses them in `path.format`: patterns, and time zones on whole arrays.
+"""Joda's date patterns, as the connector uses them in `path.format`, and its time zones, for arrays of times.
 
 In a pattern letters are fields, quoted text is literal. Numbers are written as Joda writes them. Words depend on Java's
 locale data: short names of months and days and AM/PM are known for English locales, full names for `en` alone (Java writes
 short ones for `en-US` given this way). Eras and names of time zones are refused.
 
-A period begins at a multiple of its length in local time. Where daylight saving repeats an hour, both are one period; where
-an hour is missing and a period would begin in it, it begins where Joda says.
+A period begins at a multiple of its length in local time. If daylight saving repeats an hour, both hours are one period. A
+period that would begin in a missing hour begins where Joda begins it.
 """
 
 import re
@@ -94,7 +94,7 @@ def parse_pattern(text: str, locale: str) -> Pattern:
 
 
 def _quoted(text: str, at: int) -> tuple[str, int]:
-    """What stands in quotes and where it ends; two quotes are one, and the last one may be missing."""
+    """The quoted text and its end. Two quotes are one, and the closing quote may be missing."""
     if text[at : at + 2] == "''":
         return "'", at + 2
     found = ""
@@ -126,15 +126,15 @@ def _field(letter: str, width: int, locale: str) -> Field:
         number = _NUMBERS[letter]
         return lambda moment: f"{number(moment.local):0{width}d}"
     if letter in ("G", "z"):
-        raise Invalid(f"the letter {letter} writes words that differ from one Java to the next", "use numbers")
-    raise Invalid(f"{letter!r} is no letter of a date pattern", "put plain text in single quotes")
+        raise Invalid(f"the letter {letter} writes words that differ between versions of Java", "use numbers")
+    raise Invalid(f"{letter!r} is not a letter of a date pattern", "put plain text in single quotes")
 
 
 def _word(letter: str, width: int, locale: str) -> Field:
     _check_english(letter * width, locale)
     is_full = width >= 4
     if is_full and locale != "en":
-        raise Invalid(f"{letter * width} has full names in the locale en alone", f"use locale=en or {letter * 3}")
+        raise Invalid(f"{letter * width} has full names only in the locale en", f"use locale=en or {letter * 3}")
     names = [name if is_full else name[:3] for name in (MONTHS if letter == "M" else DAYS)]
     if letter == "M":
         return lambda moment: names[moment.local.month - 1]
@@ -143,7 +143,7 @@ def _word(letter: str, width: int, locale: str) -> Field:
 
 def _check_english(what: str, locale: str) -> None:
     if locale.replace("_", "-").lower().split("-")[0] != "en":
-        raise Invalid(f"{what} writes words, and the Spark engine knows those of English alone", "use numbers")
+        raise Invalid(f"{what} writes words, and the Spark engine knows only English ones", "use numbers")
 
 
 def _zone_field(width: int) -> Field:
@@ -166,19 +166,19 @@ def _literal(text: str) -> Field:
 Numbers = npt.NDArray[np.int64]
 DAY_MS = 86_400_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# A year's width inside of what Python's calendar can hold: local times stay in it, too.
+# A year narrower on both sides than Python's calendar, so that local times stay in range too.
 FIRST_MS, LAST_MS = -62_104_060_800_000, 253_370_764_800_000
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)?")
 
 
 def open_zone(name: str) -> "Zone":
-    """A name of the tz database as Joda takes it (case counts), or an offset like +05:30."""
+    """A name of the tz database as in Joda (case-sensitive), or an offset like +05:30."""
     if name in ("UTC", "Z"):
         return Zone("UTC", UTC)
     if found := _OFFSET.fullmatch(name):
         sign, hours, minutes = found[1], int(found[2]), int(found[3] or 0)
         if hours > 23 or minutes > 59:
-            raise Invalid(f"{name!r} is no offset of a time zone", "use the form +05:30")
+            raise Invalid(f"{name!r} is not the offset of a time zone", "use the form +05:30")
         offset = timedelta(hours=hours, minutes=minutes) * (-1 if sign == "-" else 1)
         text = f"{sign}{hours:02d}:{minutes:02d}" if offset else "UTC"
         return Zone(text, timezone(offset))
@@ -192,7 +192,7 @@ def open_zone(name: str) -> "Zone":
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """`_days`: what is known of a day of UTC: the offset at its begin, when it changes, and the offset after that."""
+    """`_days`: a cache by day of UTC: the offset at its start, when it changes, and the offset after that."""
 
     name: str
     info: tzinfo
@@ -205,7 +205,7 @@ class Zone:
         return round(offset.total_seconds() * 1000)
 
     def offsets_ms(self, instants: Numbers) -> Numbers:
-        """Of every instant: only days are looked up, and there are few of them."""
+        """The offset at every instant. Only days are looked up, and there are few of them."""
         if isinstance(self.info, timezone):
             return np.full(len(instants), self.offset_ms(0), np.int64)
         days = pc.dictionary_encode(pa.array(instants // DAY_MS))
@@ -223,7 +223,7 @@ class Zone:
         before, after = self.offset_ms(start), self.offset_ms(end - 1)
         if before == after:
             return before, end, after
-        low, high = start, end - 1  # the change is behind `low` and not behind `high`
+        low, high = start, end - 1  # the change is after `low` and not after `high`
         while high - low > 1:
             middle = (low + high) // 2
             if self.offset_ms(middle) == before:
@@ -233,13 +233,13 @@ class Zone:
         return before, high, after
 
     def period_starts(self, instants: Numbers, length_ms: int) -> Numbers:
-        """In local time, and not yet moved out of a missing hour. Java's division: towards 1970 from both sides."""
+        """In local time, not yet adjusted for missing hours. As Java's division, it rounds towards 1970 from both sides."""
         local = instants + self.offsets_ms(instants)
         starts: Numbers = np.sign(local) * (np.abs(local) // length_ms) * length_ms
         return starts
 
     def moment(self, local_ms: int) -> Moment:
-        """A local time as Joda takes it to UTC and back."""
+        """A local time as Joda converts it to UTC and back."""
         instant = self.instant(local_ms)
         offset = self.offset_ms(instant)
         local = datetime(1970, 1, 1) + timedelta(milliseconds=instant + offset)  # noqa: DTZ001  a local time has no zone

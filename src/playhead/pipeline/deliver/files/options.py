@@ -52,7 +52,7 @@ HONOURED = frozenset(
         "behavior.on.null.values",
     ]
 )
-# What the run itself reads: which topics, how, and what becomes of a record that does not fit.
+# The run reads these: topics, converters, handling of bad records.
 OF_RUN = frozenset(["topics", "topics.regex", "key.converter", "value.converter"])
 OF_RUN_PREFIXES = ("key.converter.", "value.converter.", "consumer.override.", "producer.override.", "errors.")
 HARMLESS = OF_EVERY | frozenset(
@@ -73,7 +73,7 @@ HARMLESS = OF_EVERY | frozenset(
     ]
 )
 HARMLESS_PREFIXES = ("header.converter.", "s3.elastic.buffer.")
-# Options that may be there with the one value that means "off" or "as always".
+# Options that are allowed only with the value that means "off" or the default.
 ONLY = {
     "schema.compatibility": ("NONE",),
     "append.late.data": ("false",),
@@ -100,7 +100,7 @@ ONLY = {
 _CREDENTIALS = "credentials come from the usual AWS environment (AWS_ACCESS_KEY_ID, AWS_PROFILE, ...)"
 REASONS = {
     "schema.compatibility": "a changed schema begins a new file, values are never projected",
-    "append.late.data": "a late record goes where its own time says",
+    "append.late.data": "a late record is written to the folder of its own time",
     "s3.credentials.provider.class": _CREDENTIALS,
     "aws.access.key.id": _CREDENTIALS,
     "aws.secret.access.key": _CREDENTIALS,
@@ -132,7 +132,7 @@ FAIL, IGNORE = "fail", "ignore"
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """`compression` is of JSON and bytes, `codec` of Parquet. `extension` is what ends a file's name, with the compression."""
+    """`compression` is of JSON and bytes, `codec` of Parquet. `extension`: of file names, including the compression."""
 
     kind: str = JSON
     extension: str = ".json"
@@ -144,7 +144,7 @@ class FormatOptions:
 
 @dataclass(frozen=True, slots=True)
 class PartitionerOptions:
-    """`duration_ms` and `path_format` are set for every time-based one, whichever class gave them."""
+    """`duration_ms` and `path_format` are set for every time-based partitioner."""
 
     kind: str = DEFAULT
     fields: tuple[str, ...] = ()
@@ -166,7 +166,7 @@ class PartitionerOptions:
 
 @dataclass(frozen=True, slots=True)
 class CutOptions:
-    """`rotate_ms` 0: not by the partitioner's time. `schedule_ms` 0: not by the clock, which is that of `schedule_zone`."""
+    """`rotate_ms` 0: no rotation by the partitioner's time. `schedule_ms` 0: no rotation by the clock of `schedule_zone`."""
 
     flush_size: int
     rotate_ms: int = 0
@@ -185,7 +185,7 @@ class NameOptions:
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """A folder, or a bucket: `endpoint` is empty for Amazon's own."""
+    """A folder, or a bucket: `endpoint` is empty for Amazon S3."""
 
     folder: str = ""
     bucket: str = ""
@@ -205,13 +205,13 @@ class FileSinkOptions:
     nulls: str = FAIL
 
     def shape(self, converter: Converter) -> str:
-        """A digest of all that shapes places, names and bytes: two runs with the same one write the same files."""
+        """A digest of all options that shape paths and bytes: two runs with the same shape write the same files."""
         shaped = {
             "version": 2,
             "converter": asdict(converter),
             "format": asdict(self.format),
             "partitioner": asdict(self.partitioner),
-            "cut": asdict(self.cut) | {"schedule_ms": 0, "schedule_zone": ""},  # they work through the claims
+            "cut": asdict(self.cut) | {"schedule_ms": 0, "schedule_zone": ""},  # they only affect the claims
             "names": asdict(self.names),
             "place": [self.store.folder, self.store.endpoint, self.store.bucket],
             "nulls": self.nulls,
@@ -220,7 +220,7 @@ class FileSinkOptions:
 
     @property
     def is_by_clock(self) -> bool:
-        """Whether what is written depends on when: then running it anew gives other files, only a repeated claim the same."""
+        """Whether the output depends on the clock: then a new delivery gives other files, and only a repeated claim the same."""
         return self.partitioner.is_by_clock or self.cut.schedule_ms > 0
 
 
@@ -339,7 +339,7 @@ class _Reading(OptionReading[FileSinkOptions]):
     def _names(self) -> NameOptions:
         topics_dir = self.config.get("topics.dir", "topics").strip().strip("/")
         if any(part in ("", ".", "..") for part in topics_dir.split("/")) and topics_dir:
-            self.fault("topics.dir", f"{topics_dir!r} is no folder below the store")
+            self.fault("topics.dir", f"{topics_dir!r} is not a folder below the store")
         file_delim = self.text("file.delim", "+")
         if "/" in file_delim:
             self.fault("file.delim", "must not hold a /")
@@ -352,14 +352,16 @@ class _Reading(OptionReading[FileSinkOptions]):
 
     def _store(self) -> StoreOptions:
         url, bucket = self.text("store.url"), self.text("s3.bucket.name")
-        self.number("s3.part.size", 26_214_400, 5 * 1024 * 1024, 2**31 - 1)  # the client makes its own parts
+        self.number(
+            "s3.part.size", 26_214_400, 5 * 1024 * 1024, 2**31 - 1
+        )  # checked but unused: the client decides its part size
         retries = self.number("s3.part.retries", 3, 0, 1000)
         parts = urlsplit(url)
         if parts.scheme == "file":
             if bucket:
                 self.fault("s3.bucket.name", "has no meaning where store.url is a folder")
             if parts.netloc not in ("", "localhost") or not parts.path.strip("/"):
-                self.fault("store.url", f"{url!r} is no folder of this machine, like file:///data/lake")
+                self.fault("store.url", f"{url!r} is not a folder of this machine, like file:///data/lake")
             return StoreOptions(folder=normpath(unquote(parts.path)))
         if not bucket:
             self.fault("s3.bucket.name", "is missing")

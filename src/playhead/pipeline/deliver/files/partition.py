@@ -1,7 +1,7 @@
-"""The folder of each record below its topic, for a whole batch at once: a few distinct paths, and which one each record has.
+"""The folder of each record below its topic, for a batch at once: the distinct paths, and the index of the path of each record.
 
-As the connector's partitioners make them: `partition=N`, `field=value`, or a time by a date pattern. A value that would lead out
-of its folder, or make an empty or endless name, makes the record one that does not fit.
+Paths are those of the connector's partitioners: `partition=N`, `field=value`, or a time by a date pattern. A record does not fit
+if its value would lead out of its folder, or give an empty or too long name.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ SEGMENT_BYTES = 255  # the longest name in a folder of any file system we know
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What a partitioner may look at: records of one topic partition. `field` gives a column, or None if there is none."""
+    """What a partitioner may read: records of one topic partition. `field` returns a column, or None if there is none."""
 
     partition: int
     count: int
@@ -34,7 +34,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """`codes` index `paths`; anything where `is_bad` is set. `times`: None if the partitioner knows no time."""
+    """`codes` index `paths`; undefined where `is_bad` is set. `times`: None if the partitioner uses no time."""
 
     codes: Codes
     paths: Sequence[str]
@@ -48,7 +48,7 @@ class Partitioner(Protocol):
 
 
 def open_partitioner(options: PartitionerOptions, delim: str) -> Partitioner:
-    """Made in the executor: it remembers what it has worked out."""
+    """Called in the executor: a partitioner has a cache."""
     if options.is_timed:
         pattern = parse_pattern(options.path_format, options.locale)
         return ByTime(options, open_zone(options.zone), pattern)
@@ -111,7 +111,9 @@ class ByField:
 
         def why(row: int) -> str:
             path = texts[row].as_py()
-            return f"it has no value for {', '.join(self.names)}" if path is None else f"{path[:80]!r} is no path"
+            return (
+                f"it has no value for {', '.join(self.names)}" if path is None else f"{path[:80]!r} is not a valid path"
+            )
 
         return Placed(codes.astype(np.int32), [*paths, ""], None, is_bad, why)
 
@@ -119,7 +121,7 @@ class ByField:
 def _nowhere(count: int, name: str, column: pa.Array | None) -> Placed:
     reason = f"it has no field {name}"
     if column is not None:
-        reason = f"its field {name} is of type {column.type}, which names no folder"
+        reason = f"its field {name} is of type {column.type}, which cannot name a folder"
     return Placed(np.zeros(count, np.int32), [""], None, np.ones(count, np.bool_), lambda row: reason)
 
 

@@ -1,8 +1,8 @@
-"""A bucket of Amazon's S3 or of a server like it. A draft is a file without a name on the local disk; publishing is one PUT, or
-one multipart upload that is completed at its end, so an object is never seen in part.
+"""A bucket of Amazon S3 or of a compatible server. A draft is an unnamed file on the local disk; publishing is one PUT, or one
+multipart upload that is completed at its end, so a partial object is never visible.
 
-The draft is handed to the client in a single call: Arrow completes an upload even when it is dropped half way, and then no call
-may have been left out. Credentials are those of the AWS environment.
+The draft is passed to the client in a single call: Arrow completes an upload even if its stream is dropped halfway, which after
+several calls would publish a partial object. Credentials are those of the AWS environment.
 """
 
 import mmap
@@ -19,7 +19,7 @@ from playhead.pipeline.deliver.files.storage import DraftFile
 
 @dataclass(frozen=True, slots=True)
 class S3Storage:
-    """`endpoint` is host:port of a server, empty for Amazon's own."""
+    """`endpoint`: host:port of a server, empty for Amazon S3."""
 
     bucket: str
     region: str
@@ -80,12 +80,12 @@ def _content(file: BinaryIO, size: int) -> pa.Buffer:
 
 
 def translated(what: str, error: Exception) -> PlayheadError:
-    """Arrow tells an answer of S3 by its name inside of the text."""
-    said = str(error)
-    if "NO_SUCH_BUCKET" in said:
-        return NotFound("bucket", what.split("/", maxsplit=1)[0], hint="create it, or mend s3.bucket.name")
+    """Arrow has the name of the S3 error only in its text."""
+    text = str(error)
+    if "NO_SUCH_BUCKET" in text:
+        return NotFound("bucket", what.split("/", maxsplit=1)[0], hint="create it, or correct s3.bucket.name")
     if any(
-        word in said for word in ("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "credentials")
+        name in text for name in ("ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "credentials")
     ):
-        return AccessDenied(f"S3 does not let us write {what}", "look at AWS_ACCESS_KEY_ID, AWS_PROFILE and the policy")
-    return Unreachable(f"{what} could not be written: {said[:300]}", "look at store.url, s3.region and the network")
+        return AccessDenied(f"S3 denies writing {what}", "check AWS_ACCESS_KEY_ID, AWS_PROFILE and the policy")
+    return Unreachable(f"{what} could not be written: {text[:300]}", "check store.url, s3.region and the network")

@@ -33,7 +33,7 @@ class ByTopic:
 
 
 def next_rotation_ms(options: FileSinkOptions, last_closed_ms: int) -> int | None:
-    """The first rotation after that; None if the clock closes nothing."""
+    """The first rotation after `last_closed_ms`; None if the clock closes nothing."""
     due = []
     if options.cut.schedule_ms:
         due.append(_scheduled(options.cut, last_closed_ms))
@@ -50,7 +50,7 @@ def _scheduled(cut: CutOptions, now_ms: int) -> int:
 
 
 def open_file_writer(config: Mapping[str, str], worker: Mapping[str, str], schema: Schema | None = None) -> FileWriter:
-    """`schema`: for Parquet of values that carry none: given by the user, or inferred once and kept in the ledger."""
+    """`schema`: for Parquet of values without one: given by the user, or inferred once and kept in the ledger."""
     options, converter = parse_options(config, worker), parse_converter(config, worker)
     return FileWriter(options, storage_of(options), _converting(options, converter, schema))
 
@@ -70,14 +70,15 @@ def _converting(options: FileSinkOptions, converter: Converter, schema: Schema |
     return AsLines(JsonLines(converter))
 
 
-BY_CLOCK = "by the clock: records that are delivered anew from the start come into other files; a claim that is repeated does not"
+BY_CLOCK = (
+    "file names depend on the clock: records delivered again from the start are written to other files; a claim that is"
+    " repeated is written to the same files"
+)
+_ANY = Schema("struct", fields=(("any", Schema("string", optional=True)),))  # for a step that writes no file
 
 
-_ANY = Schema("struct", fields=(("any", Schema("string", optional=True)),))  # of a step that comes into no file
-
-
-class _NothingToLearn(Exception):
-    """A step has tombstones only, or records that no schema would fit."""
+class _NothingToInfer(Exception):
+    """A step has only tombstones, or records that no schema would fit."""
 
 
 class FilesSink:
@@ -91,7 +92,7 @@ class FilesSink:
 
     @property
     def fewest_records(self) -> int:
-        """Record time may close a file after any record; the clock closes a tail."""
+        """Rotation by record time may close a file after any record; rotation by the clock closes the tail."""
         cut, partitioner = self._options.cut, self._options.partitioner
         by_record = cut.rotate_ms > 0 and partitioner.is_timed and not partitioner.is_by_clock
         return 1 if by_record else cut.flush_size
@@ -105,32 +106,32 @@ class FilesSink:
         return False
 
     def writer(self, step: SinkStep) -> Writer:
-        told = self._converter.schemas_enable or self._converter.schema_text or self._converter.name != JSON
-        if self._options.format.kind != PARQUET or told:
+        has_schema = self._converter.schemas_enable or self._converter.schema_text or self._converter.name != JSON
+        if self._options.format.kind != PARQUET or has_schema:
             return open_file_writer(self._config, self._worker)
         return ByTopic({topic: self._with_schema(topic, step) for topic in step.samples})
 
     def _with_schema(self, topic: str, step: SinkStep) -> Writer:
         try:
             schema = Schema.from_json(step.recall(learnt_key(topic), partial(self._inferred, topic, step.samples)))
-        except _NothingToLearn:
+        except _NothingToInfer:
             schema = _ANY
         return open_file_writer(self._config, self._worker, schema)
 
     def _inferred(self, topic: str, samples: Samples) -> str:
         sample = samples[topic]()
         if not sample.num_rows:
-            raise _NothingToLearn
+            raise _NothingToInfer
         schema = infer_schema(sample, self._converter)
         if schema is None:
             raise Refused(
-                f"no columns can be made of {topic}: none of its first records is a JSON object with members",
+                f"no columns can be inferred for {topic}: none of its first records is a JSON object with members",
                 "Parquet needs columns; JsonFormat writes such records as they are",
             )
         if (empty := find_empty(schema)) is not None:
             raise Refused(
-                f"no column can be made of {empty!r} of {topic}: it is an empty object in all of the first records",
-                "say what it is in value.converter.schema.content, with schemas.enable true; or use JsonFormat",
+                f"no column can be inferred for {empty!r} of {topic}: it is an empty object in all of the first records",
+                "give its schema in value.converter.schema.content, with schemas.enable true; or use JsonFormat",
             )
         return schema.to_json()
 
@@ -139,7 +140,7 @@ class FilesSink:
         return due is not None and due <= now_ms
 
     def merging(self, done: Sequence[Done]) -> None:
-        """Files are there before the commit, and nothing of them is in a database."""
+        """Files are published before the commit, and the ledger's transaction needs nothing of them."""
 
     def settled(self, done: Sequence[RangeClaim]) -> None:
         pass

@@ -1,6 +1,6 @@
-"""Where files go. A file is written under a temporary name and appears whole, under its own name, or not at all.
+"""Where files are stored. A file is written under a temporary name and published under its own name, completely or not at all.
 
-Publishing a name again with the same bytes changes nothing, so repeating it does no harm.
+Publishing a name again with the same bytes is idempotent.
 """
 
 import errno
@@ -10,7 +10,7 @@ from typing import BinaryIO, Protocol
 
 
 class DraftFile(Protocol):
-    """A file that nobody sees yet. `name` is its path below the place, with / between folders."""
+    """A file that is not visible yet. `name`: its path below the root of the storage, with / between folders."""
 
     @property
     def name(self) -> str: ...
@@ -19,11 +19,11 @@ class DraftFile(Protocol):
     def file(self) -> BinaryIO: ...
 
     def discard(self) -> None:
-        """Leaves nothing behind; may be called at any time, also after it was published."""
+        """Removes the draft; may be called at any time, also after it was published."""
 
 
 class OpenStorage(Protocol):
-    """A place, opened in one task. Threads may publish at the same time."""
+    """A storage, opened in one task. Threads may publish at the same time."""
 
     def draft(self, name: str) -> DraftFile: ...
 
@@ -38,15 +38,15 @@ class Storage(Protocol):
     def connect(self) -> OpenStorage: ...
 
 
-_MANY = "raise the limit (ulimit -Hn), or let records go to fewer folders at once: other partition fields, a smaller flush.size"
+_MANY = "raise the limit (ulimit -Hn), or write to fewer folders at once: other partition fields, a smaller flush.size"
 
 
 def allow_many_files() -> None:
-    """As many as the machine allows this process. Where it does not, the usual number has to do."""
+    """Raises the limit of open files to the hard limit. If that fails, the present limit stays."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def hint_for(error: OSError) -> str:
-    return _MANY if error.errno in (errno.EMFILE, errno.ENFILE) else "look at the disk and the folder"
+    return _MANY if error.errno in (errno.EMFILE, errno.ENFILE) else "check the disk and the folder"

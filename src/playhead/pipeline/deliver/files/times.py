@@ -1,7 +1,7 @@
 """The time of a record for partitions and rotation, in milliseconds: its own, that of a field, or the clock of its claim.
 
 A field is a number of milliseconds, a timestamp, or text in the form of ISO 8601 (a date, or a date, T and a time; without a
-zone it is UTC). Text of digits alone is milliseconds too. Everything else makes the record one that does not fit.
+zone it is UTC). Text of digits alone is milliseconds too. With any other value the record does not fit.
 """
 
 import re
@@ -26,7 +26,7 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d(?::\d\d(?::\d\d)?)?)(?:[.,](\d+))?(
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """`ms` is anything where `is_bad` is set. `why` tells the reason of a row."""
+    """`ms` is undefined where `is_bad` is set. `why` returns the reason for a row."""
 
     ms: Numbers
     is_bad: Flags
@@ -34,8 +34,8 @@ class Times:
 
 
 def record_times(record_ms: Numbers) -> Times:
-    """Kafka gives -1 where a record has no time."""
-    return Times(record_ms, (record_ms < 0) | (record_ms > LAST_MS), lambda row: "it has no timestamp that can be used")
+    """Kafka has -1 for a record without a timestamp."""
+    return Times(record_ms, (record_ms < 0) | (record_ms > LAST_MS), lambda row: "it has no usable timestamp")
 
 
 def clock_times(made_ms: int, count: int) -> Times:
@@ -52,10 +52,10 @@ def field_times(values: pa.Array | None, name: str, count: int) -> Times:
     elif pa.types.is_integer(values.type):
         ms = values.cast(pa.int64())
     else:
-        return _none(count, f"its field {name} is of type {values.type}, which is no time")
+        return _none(count, f"its field {name} is of type {values.type}, which is not a time")
     numbers = pc.fill_null(ms, 0).to_numpy(zero_copy_only=False)
     is_bad = ms.is_null().to_numpy(zero_copy_only=False) | (numbers < FIRST_MS) | (numbers > LAST_MS)
-    return Times(numbers, is_bad, lambda row: f"its field {name} is no time: {_shown(values[row].as_py())}")
+    return Times(numbers, is_bad, lambda row: f"its field {name} is not a time: {_shown(values[row].as_py())}")
 
 
 def _none(count: int, reason: str) -> Times:
@@ -67,19 +67,19 @@ def _shown(value: object) -> str:
 
 
 def _parsed(texts: pa.Array) -> pa.Array:
-    """Whole arrays where all have one form; else one by one."""
+    """Parses the array at once if all texts have one form; else one by one."""
     present = texts.drop_null()
     for form, kind in ((_ZONED, pa.timestamp("ns", "UTC")), (_UNZONED, pa.timestamp("ns"))):
         if pc.all(pc.match_substring_regex(present, form)).as_py():
             try:
                 return _floored(pc.cast(texts, kind), 1_000_000)
             except pa.ArrowInvalid:
-                break  # a day or an hour that does not exist, or a year that nanoseconds cannot hold
+                break  # a day or an hour that does not exist, or a year out of range for nanoseconds
     return pa.array([None if text is None else parse_time(text) for text in texts.to_pylist()], pa.int64())
 
 
 def _floored(instants: pa.Array, per_ms: int) -> pa.Array:
-    """Downwards, also before 1970: Arrow's own cast goes towards 0."""
+    """Rounds down, also before 1970: Arrow's own cast rounds towards 0."""
     numbers = pc.fill_null(instants.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
     return pa.array(numbers // per_ms, mask=instants.is_null().to_numpy(zero_copy_only=False))
 

@@ -39,7 +39,7 @@ def manifest_name(names: NameOptions, claim: RangeClaim) -> str:
 
 
 def manifest_text(claim: RangeClaim, closed: Sequence[ClosedRange]) -> str:
-    told = {
+    head = {
         "topic": claim.range.topic,
         "topic_id": claim.range.topic_id,
         "partition": claim.range.partition,
@@ -47,7 +47,7 @@ def manifest_text(claim: RangeClaim, closed: Sequence[ClosedRange]) -> str:
         "shape": claim.shape,
     }
     ranges = ",\n".join(json.dumps(_range(item)) for item in closed)
-    return f'{json.dumps(told)[:-1]}, "ranges": [\n{ranges}\n]}}\n'
+    return f'{json.dumps(head)[:-1]}, "ranges": [\n{ranges}\n]}}\n'
 
 
 def write_manifest(store: OpenStorage, names: NameOptions, claim: RangeClaim, closed: Sequence[ClosedRange]) -> None:
@@ -69,18 +69,18 @@ def _range(item: ClosedRange) -> dict[str, object]:
         "hash_sum": item.hash_sum,
         "first_ms": item.first_ms,
         "last_ms": item.last_ms,
-        "files": [{"name": made.name, "count": made.count, "size": made.size} for made in item.outputs],
+        "files": [{"name": file.name, "count": file.count, "size": file.size} for file in item.outputs],
     }
 
 
-# A manifest per claim: which offsets were closed, with which counts and digests, and in which files. It lies at
-# `_playhead/<topics.dir>/<topic>/<partition>/` beside the data: Spark, Hive and Arrow skip names that begin with an
-# underscore. Reading the data does not need it; a listing of the data alone is right. Written again, it has the same bytes.
+# A manifest per claim: which offsets were closed, with which counts and digests, and in which files. It is stored in
+# `_playhead/<topics.dir>/<topic>/<partition>/` next to the data: Spark, Hive and Arrow skip names that begin with an
+# underscore. Readers of the data do not need it: a listing of the data files is correct. Written again, it has the same bytes.
 
 
 @dataclass(slots=True)
 class _Open(Tally):
-    """`waiting`: told as rejected when the range is sure to be closed."""
+    """`waiting`: records to reject once the range is sure to be closed."""
 
     files: "Sequence[Future[Output]]" = ()
     waiting: list[RejectedRecord] = field(default_factory=list)
@@ -97,12 +97,12 @@ class Closing(NamedTuple):
         return all(file.done() for file in self.files)
 
     def closed(self) -> ClosedRange:
-        """Waits for its files, and raises what went wrong with them."""
+        """Waits for its files, and raises their errors."""
         return replace(self.range, outputs=tuple(sorted(file.result() for file in self.files)))
 
 
 class Ranges:
-    """`held` is closed but for its end, which the next delivered record tells."""
+    """`_held` is complete except for its end, which is the offset of the next delivered record."""
 
     def __init__(self, claim: RangeClaim, reject: Reject) -> None:
         self._claim = claim
@@ -136,7 +136,7 @@ class Ranges:
         self._held, self._open, self._first = self._open, _Open(), None
 
     def finish(self) -> Iterator[Closing]:
-        """Nothing more comes. What is still open was not written."""
+        """There are no more records. An open range was not written."""
         if self._first is None:
             yield self._ended(self._held or self._open, self._claim.range.end)
         elif self._first > self._start:
@@ -151,17 +151,17 @@ class Ranges:
         return Closing(tally.closed(span), tally.files)
 
 
-# The ranges of a claim as they close, without a hole: each reaches from a delivered record to the next range's first
-# delivered record. So a range includes what follows its last record and is not delivered: holes of the log, skipped
-# tombstones, rejected records. Only the claim's own ends stay as they are. A record is rejected once its range is sure to be
-# closed by this claim, so a record that is left for the next claim is not rejected twice.
+# The ranges of a claim have no gaps: each reaches from a delivered record to the next range's first delivered record. So a
+# range includes the offsets after its last record that are not delivered: holes of the log, skipped tombstones, rejected
+# records. The first and the last range end with the claim. A record is rejected once its range is sure to be closed by this
+# claim, so a record that is left for the next claim is not rejected twice.
 
 PUBLISHERS, IN_FLIGHT = 8, 64  # threads that wait for the disk or the server; files that wait for them
 
 
 @dataclass(frozen=True, slots=True)
 class FileWriter:
-    """`Writer` of the S3 sink connector. Picklable: what is alive is made in `write`."""
+    """`Writer` of the S3 sink connector. Picklable: connections are opened in `write`."""
 
     options: FileSinkOptions
     place: Storage
@@ -171,17 +171,17 @@ class FileWriter:
         allow_many_files()
         store = self.place.connect()
         task = _Task(self, claim, store, Ranges(claim, reject))
-        told: list[ClosedRange] = []
+        reported: list[ClosedRange] = []
         waiting: deque[Closing] = deque()
         try:
             for closing in task.run(batches):
                 waiting.append(closing)
                 while len(waiting) > 1 and waiting[0].is_durable:
-                    told.append(waiting.popleft().closed())
-                    yield told[-1]
+                    reported.append(waiting.popleft().closed())
+                    yield reported[-1]
             rest = [closing.closed() for closing in waiting]
-            if told or rest:  # the last range is told when the manifest tells it, too
-                write_manifest(store, self.options.names, claim, [*told, *rest])
+            if reported or rest:  # the manifest is written before the last range is reported
+                write_manifest(store, self.options.names, claim, [*reported, *rest])
             yield from rest
         finally:
             task.discard()
@@ -196,7 +196,7 @@ class _File:
 
 @dataclass(slots=True)
 class _Batch:
-    """The columns of a batch that every piece of it looks at."""
+    """The columns of a batch that all its pieces use."""
 
     offsets: Numbers
     record_ms: Numbers
@@ -271,7 +271,7 @@ class _Task:
             at = stop
 
     def _span(self, rows: CutRows, content: Content, weights: Numbers, span: slice) -> Sequence[int]:
-        """Records to the files of their paths, each file in the order of offsets."""
+        """Writes records to the files of their paths, in each file in the order of offsets."""
         codes = rows.codes[span]
         first = int(codes[0])
         part = content.slice(span.start, span.stop - span.start)
@@ -291,12 +291,12 @@ class _Task:
     def _append(self, code: int, offset: int, content: Content, weights: Numbers) -> None:
         if code not in self._files:
             name = self._name(self._paths[code], offset)
-            with _disk_told(name):
+            with _translated(name):
                 draft = self.store.draft(name)
             schema = content.schema if self.writer.options.format.kind == PARQUET else None
             self._files[code] = _File(draft, open_encoder(self.writer.options.format, draft.file, schema))
         file = self._files[code]
-        with _disk_told(file.draft.name):
+        with _translated(file.draft.name):
             file.encoder.write(content, weights)
         file.count += len(weights)
 
@@ -307,7 +307,7 @@ class _Task:
         return names.folder_delim.join([*folder, file + self.writer.options.format.extension])
 
     def _cut(self, cutter: Cutter) -> None:
-        """Files become durable while the next ones are written, a few at a time."""
+        """Files are published in the background while the next ones are written."""
         futures = []
         for code in list(self._files):
             file = self._files.pop(code)
@@ -320,7 +320,7 @@ class _Task:
         cutter.cut()
 
     def _publish(self, file: _File) -> Output:
-        with _disk_told(file.draft.name):
+        with _translated(file.draft.name):
             file.encoder.finish()
         return Output(file.draft.name, file.count, self.store.publish(file.draft))
 
@@ -359,7 +359,7 @@ class _Task:
 
 
 @contextmanager
-def _disk_told(name: str) -> Iterator[None]:
+def _translated(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -367,7 +367,7 @@ def _disk_told(name: str) -> Iterator[None]:
 
 
 class _Waiting:
-    """The rejected records of a batch, told in turn with the delivered ones."""
+    """The rejected records of a batch, reported in offset order with the delivered ones."""
 
     def __init__(self, rejected: Iterator[RejectedRecord], ranges: Ranges) -> None:
         self._rejected = list(rejected)[::-1]

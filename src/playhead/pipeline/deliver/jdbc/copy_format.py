@@ -1,7 +1,7 @@
 """Columns -> rows of PostgreSQL's binary COPY, whole batches at once.
 
-A row is the number of its fields, then for each field its length (-1 for null) and its bytes. Neighbouring fields of a fixed
-width are laid out side by side with the length of what follows them, so that Arrow joins only a few pieces per row.
+A row is the number of its fields, then for each field its length (-1 for null) and its bytes. Adjacent fields of a fixed width
+are packed together with the length of the next field, so that Arrow joins only a few pieces per row.
 """
 
 import math
@@ -21,7 +21,7 @@ _MOST_BYTES = 1 << 29  # of one array: its offsets have 31 bits
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Values without a null: one of a big-endian type each, or one row of bytes each."""
+    """Values without nulls: each is a number of a big-endian type, or a row of bytes."""
 
     values: np.ndarray
 
@@ -33,7 +33,7 @@ class Fixed:
         return Fixed(self.values[start:stop])
 
     def spread(self, valid: np.ndarray) -> "Varying":
-        """The values go to the rows that are `valid`, the others are null."""
+        """Assigns the values to the rows that are `valid`; the others are null."""
         places = np.concatenate([[0], np.cumsum(valid)]).astype(np.int32) * np.int32(self.width)
         data = pa.py_buffer(np.ascontiguousarray(self.values))
         made = pa.Array.from_buffers(pa.binary(), len(valid), [None, pa.py_buffer(places), data])
@@ -42,7 +42,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Varying:
-    """`octets` has no nulls: one is empty and has the length -1."""
+    """`octets` has no nulls: a null is empty, with the length -1."""
 
     octets: pa.Array
     lengths: np.ndarray
@@ -94,7 +94,7 @@ def _joined(columns: Sequence[Encoded], count: int) -> memoryview:
 
 
 def _packed(block: Sequence[tuple[Any, ...]], count: int) -> pa.Array:
-    """The last of each entry are its values, what is before them its name and type."""
+    """Each entry has a name, a type and, as its last item, the values."""
     made = np.empty(count, np.dtype([entry[:-1] for entry in block]))
     for entry in block:
         made[entry[0]] = entry[-1]
@@ -111,7 +111,7 @@ _LIMB = np.uint64(0xFFFFFFFF)
 
 
 def encode_decimals(column: pa.Array) -> np.ndarray:
-    """One row of bytes a number, all of one length. `column` has no nulls."""
+    """One row of bytes per number, all of one length. `column` has no nulls."""
     precision, scale = column.type.precision, column.type.scale
     pad = -scale % 4
     fraction = (scale + pad) // 4
@@ -161,7 +161,7 @@ def _digits(column: pa.Array, groups: int, pad: int) -> tuple[np.ndarray, np.nda
 
 
 def _magnitudes(column: pa.Array) -> tuple[list[np.ndarray], np.ndarray]:
-    """Pieces of 32 bits, the lowest first, and which numbers are below zero."""
+    """Limbs of 32 bits, the lowest first, and which numbers are negative."""
     width = column.type.byte_width // 4
     raw = np.frombuffer(column.buffers()[1], "<u4")[column.offset * width : (column.offset + len(column)) * width]
     pieces = raw.reshape(len(column), width).astype(np.uint64)
@@ -192,7 +192,7 @@ _DIGITS, _WIDEST = 15, 38
 
 
 def decimals_of(column: pa.Array, precision: int | None, scale: int | None) -> pa.Array:
-    """Decimals, or texts of them where Arrow has no such type; null what does not fit."""
+    """Decimals, or texts of them if Arrow has no such type; null for values that do not fit."""
     if precision is None or scale is None:
         return pa.array([_whole_text(number) for number in column.to_pylist()], pa.string())
     if not 0 <= scale <= min(precision, _DIGITS) or precision > _WIDEST:
@@ -233,11 +233,11 @@ def _of_unscaled(values: np.ndarray, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(halves))])
 
 
-# A column of records in the form of the table's column. `layout` has checked the pair of types and every value. Times
-# without a zone are in `db.timezone`.
+# Encodes a column of records for the table's column. `layout` has checked the pair of types and every value. Times without a
+# zone are in `db.timezone`.
 
-Numbers = Any  # an array of numpy, made from one of Arrow, which has no types
-_DAYS, _MICROS = 10_957, 946_684_800_000_000  # from 1970 to 2000, where PostgreSQL begins to count
+Numbers = Any  # a numpy array converted from Arrow, which has no type annotations
+_DAYS, _MICROS = 10_957, 946_684_800_000_000  # from 1970 to 2000, PostgreSQL's epoch
 _DAY_MICROS = 86_400_000_000
 _PLAIN = {
     "int2": (pa.int16(), ">i2"),
@@ -322,7 +322,7 @@ def _local(moments: pa.Array, zone: str) -> Numbers:
 
 
 def _array(column: pa.Array, target: TargetColumn, zone: str) -> Encoded:
-    """One dimension from 1 on: a head, then each element with its length. Few tables have such columns: one by one."""
+    """One dimension with the lower bound 1: a head, then each element with its length. Not vectorized, because it is rare."""
     inner = TargetColumn(target.name, target.kind.removeprefix("_"))
     elements = encode_column(column.flatten(), inner, zone)
     varying = elements if isinstance(elements, Varying) else elements.spread(np.ones(len(column.flatten()), bool))

@@ -4,9 +4,9 @@ Columns of the primary key come from the coordinates, the key or the value, as `
 follow, or those that `fields.whitelist` names. Only primitive fields become columns, in PostgreSQL also arrays of them.
 
 Types are compared once per schema, values for every record. A table whose columns cannot hold a schema's types stops the
-run. A value that its column cannot hold is a bad record, found before the database sees it: out of range, too long, null
-where none may be, a text that is no UUID. Only the database knows its own checks and foreign keys; it reports them when the
-rows are merged. Nothing is truncated or rounded.
+run. A value that its column cannot hold is a bad record, found before the database sees it: out of range, too long, null in
+a NOT NULL column, a text that is no UUID. Check constraints and foreign keys are reported by the database when the rows are
+merged. Nothing is truncated or rounded.
 """
 
 import re
@@ -31,12 +31,12 @@ _COORDINATES = (Schema("string"), Schema("int32"), Schema("int64"))
 
 
 class UnfitRecord(Exception):
-    """Records of these schemas cannot be written. One sentence says why."""
+    """Records of these schemas cannot be written. The message is one sentence with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowField:
-    """`source` tells where its values are: the coordinates, the key or the value of a record."""
+    """`source` says where its values come from: the coordinates, the key or the value of a record."""
 
     name: str
     schema: Schema
@@ -58,7 +58,7 @@ class Layout:
 
 @lru_cache(maxsize=256)
 def find_layout(options: JdbcSinkOptions, key: Schema | None, value: Schema | None) -> Layout:
-    """`value` is None for tombstones: then only the key is known. Raises Unfit."""
+    """`value` is None for tombstones: only the key is known then. Raises UnfitRecord."""
     keys = _keys(options, key, value)
     taken = {field.name for field in keys}
     members: Mapping[str, Schema] = dict(value.fields) if value else {}
@@ -113,12 +113,12 @@ def _check(field: RowField) -> None:
         items = schema.items
         if items.is_struct or items.items is not None or items.name or items.type == "bytes":
             raise UnfitRecord(
-                f"field {field.name!r} is an array of other things than plain numbers, booleans and strings"
+                f"field {field.name!r} is an array of something other than plain numbers, booleans and strings"
             )
 
 
 def _created(fields: tuple[RowField, ...], members: list[str]) -> tuple[RowField, ...]:
-    """The coordinates first, then in the order of the value's fields, then what is left, by name."""
+    """The coordinates first, then in the order of the value's fields, then the others by name."""
     known = [name for name in (*COORDINATES, *members) if name in {field.name for field in fields}]
     order = {name: place for place, name in enumerate(dict.fromkeys(known))}
     return tuple(sorted(fields, key=lambda field: (order.get(field.name, len(order)), field.name)))
@@ -151,13 +151,16 @@ _ARRAYS = {
 }
 _RANGES = {"int2": 2**15, "int4": 2**31}
 _EXACT = {"float4": 2**24, "float8": 2**53}
-_FIRST_DAY, _LAST_DAY = -141_427, 2_145_031_948  # 1582-10-15, from which Java's calendar is ours; PostgreSQL's last day
+_FIRST_DAY, _LAST_DAY = (
+    -141_427,
+    2_145_031_948,
+)  # 1582-10-15, from when on Java's calendar equals ours; PostgreSQL's last day
 _FIRST_MS, _LAST_MS = -12_219_292_800_000, 9_224_318_015_999_999
 _UUID = r"^\{?[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}\}?$"
 
 
 def check_column(field: RowField, target: TargetColumn, table: TargetTableName, zone: str) -> None:
-    """Refused if the column cannot hold such values. Of PostgreSQL; SQLite's columns hold anything."""
+    """Refused if the column cannot hold such values. For PostgreSQL only; SQLite's columns hold anything."""
     schema = field.schema
     if target.generated:
         raise Refused(f"column {target.name} of {table} is computed by the database, and records have a field for it")
@@ -165,7 +168,7 @@ def check_column(field: RowField, target: TargetColumn, table: TargetTableName, 
     held = _ARRAYS.get(schema.items.type, ()) if schema.items else _HOLDS.get(schema.name) or _HOLDS[schema.type]
     if target.kind not in held and not (target.is_enum and schema.type == "string" and not array):
         raise Refused(
-            f"column {target.name} of {table} has the type {target.kind}, which does not hold {_said(schema)}",
+            f"column {target.name} of {table} has the type {target.kind}, which cannot hold {_described(schema)}",
             "change the column, or leave the field out with fields.whitelist",
         )
     if schema.name == DECIMAL and target.scale is not None and schema.parameter("scale", 0) > target.scale:
@@ -175,7 +178,7 @@ def check_column(field: RowField, target: TargetColumn, table: TargetTableName, 
         )
     if zone and schema.name == DATE:
         raise Refused(
-            f"column {target.name} of {table} is a date, which connectors move by db.timezone or not, by their version",
+            f"column {target.name} of {table} is a date; whether db.timezone shifts it depends on the connector's version",
             "the Spark engine writes dates with db.timezone=UTC only",
         )
 
@@ -185,12 +188,12 @@ def find_misfits(column: pa.Array, target: TargetColumn, *, is_key: bool) -> Ite
     if column.null_count and (target.required or is_key):
         yield (
             column.is_null().to_numpy(zero_copy_only=False),
-            f"field {target.name!r} is null, and its column must have a value",
+            f"field {target.name!r} is null, and its column is NOT NULL",
         )
     if pa.types.is_float64(column.type) and target.kind == "numeric":
         lost = pc.and_(column.is_valid(), decimals_of(column, target.precision, target.scale).is_null())
         limits = "" if target.precision is None else f"({target.precision},{target.scale})"
-        yield from _where(lost, f"field {target.name!r} is a double that numeric{limits} cannot hold as it is")
+        yield from _where(lost, f"field {target.name!r} is a double that numeric{limits} cannot hold without rounding")
         return
     for check in (_out_of_range, _out_of_time, _bad_texts, _long_decimals):
         yield from check(column, target)
@@ -218,7 +221,7 @@ def _out_of_time(column: pa.Array, target: TargetColumn) -> Iterator[Misfit]:
     else:
         return
     wrong = pc.or_(pc.less(counts, low), pc.greater(counts, high))
-    yield from _where(wrong, f"field {target.name!r} is before 1582-10-15 or after all days of PostgreSQL")
+    yield from _where(wrong, f"field {target.name!r} is before 1582-10-15 or after PostgreSQL's last day")
 
 
 def _bad_texts(column: pa.Array, target: TargetColumn) -> Iterator[Misfit]:
@@ -232,10 +235,10 @@ def _bad_texts(column: pa.Array, target: TargetColumn) -> Iterator[Misfit]:
         long = pc.greater(pc.utf8_length(column), target.length)
         yield from _where(long, f"field {target.name!r} is longer than the {target.length} characters of its column")
     if target.kind == "uuid":
-        yield from _where(pc.invert(pc.match_substring_regex(column, _UUID)), f"field {target.name!r} is no UUID")
+        yield from _where(pc.invert(pc.match_substring_regex(column, _UUID)), f"field {target.name!r} is not a UUID")
     if target.kind in ("json", "jsonb"):
         wrong = np.array([text is not None and not _is_json(text) for text in column.to_pylist()], bool)
-        yield from _where(pa.array(wrong), f"field {target.name!r} is no JSON")
+        yield from _where(pa.array(wrong), f"field {target.name!r} is not JSON")
 
 
 def _nul_in_lists(column: pa.Array, target: TargetColumn) -> Iterator[Misfit]:
@@ -281,7 +284,7 @@ def _digits_before(text: str) -> int:
     return len(found[1]) if found else 0
 
 
-def _said(schema: Schema) -> str:
+def _described(schema: Schema) -> str:
     name = schema.name.rpartition(".")[2] if schema.name in (DECIMAL, DATE, TIME, TIMESTAMP) else ""
     if schema.items is not None:
         return f"an array of {schema.items.type}"

@@ -43,7 +43,7 @@ HONOURED = frozenset(
         "retry.backoff.ms",
     ]
 )
-# Who runs the sink reads these: topics, converters, what becomes of bad records.
+# The run reads these: topics, converters, handling of bad records.
 OF_RUN = frozenset(
     [
         "topics",
@@ -61,7 +61,7 @@ OF_RUN = frozenset(
     ]
 )
 OF_RUN_PREFIXES = ("key.converter.", "value.converter.", "consumer.override.", "producer.override.")
-# Each partition of a step is one transaction, whatever the size of a batch, and a step that fails is planned anew.
+# Each partition of a step is one transaction, whatever the size of a batch, and a failed step is planned again.
 HARMLESS = OF_EVERY | frozenset(
     [
         "connection.attempts",
@@ -72,7 +72,7 @@ HARMLESS = OF_EVERY | frozenset(
     ]
 )
 HARMLESS_PREFIXES = ("header.converter.",)
-# Options that may be there with the one value that means "off" or "as always".
+# Options that are allowed only with the value that means "off" or the default.
 ONLY = {
     "auto.evolve": ("false",),
     "transforms": ("",),
@@ -82,17 +82,16 @@ ONLY = {
     "handle.tombstone": ("false",),
 }
 REASONS = {
-    "auto.evolve": "a column that the table does not have stops the run; add it yourself, then run again",
-    "transforms": "the Spark engine has no transforms of sinks",
-    "predicates": "the Spark engine has no transforms of sinks",
+    "auto.evolve": "a missing column stops the run; add it yourself, then run again",
+    "transforms": "the Spark engine has no transforms for sinks",
+    "predicates": "the Spark engine has no transforms for sinks",
 }
 KNOWN = KnownOptions(HONOURED | OF_RUN | HARMLESS, (*OF_RUN_PREFIXES, *HARMLESS_PREFIXES, "connection."), ONLY, REASONS)
 
 
-# A JDBC URL -> the URL under which our own client finds the same database. Properties are those of pgjdbc and sqlite-jdbc.
-# One that only tunes the Java driver is left out; one that our client knows under another name is renamed; any other is
-# refused by name. As in pgjdbc, the URL wins over a property beside it. Error messages never repeat the URL: it may hold a
-# password.
+# A JDBC URL -> the URL of the same database for our own client. Properties are those of pgjdbc and sqlite-jdbc. One that only
+# tunes the Java driver is ignored; one that our client knows under another name is renamed; any other is refused by name. As in
+# pgjdbc, a property in the URL overrides a `connection.` option. Error messages never repeat the URL: it may hold a password.
 
 POSTGRESQL, SQLITE = "postgresql", "sqlite"
 DIALECTS = {"PostgreSqlDatabaseDialect": POSTGRESQL, "SqliteDatabaseDialect": SQLITE}
@@ -108,7 +107,7 @@ _RENAMED = {
     "gssencmode": "gssencmode",
     "kerberosservername": "krbsrvname",
 }
-_PACE = frozenset(
+_TUNING = frozenset(
     name.lower()
     for name in [
         "reWriteBatchedInserts",
@@ -137,7 +136,7 @@ _PLACE = re.compile(r"//(?:(\[[^\]]+\]|[^:/,]*)(?::([0-9]+))?)?(?:/(.*))?")
 
 @dataclass(frozen=True, slots=True)
 class TargetDatabase:
-    """`url` is what `open_ledger` takes and may hold a password. `schema`: where tables without one are, if the URL tells."""
+    """`url` is for `open_ledger` and may hold a password. `schema`: the schema of tables without one, if the URL names it."""
 
     product: str
     url: str = field(repr=False)
@@ -145,22 +144,22 @@ class TargetDatabase:
 
 
 def ledger_url(config: Mapping[str, str]) -> str:
-    """The ledger of a JDBC sink is in the database that it writes to."""
+    """The ledger of a JDBC sink is in its target database."""
     return find_target(config).url
 
 
 def find_target(config: Mapping[str, str]) -> TargetDatabase:
-    """Raises Invalid for what cannot be reached by our own client."""
+    """Raises Invalid for a URL that our own client does not support."""
     url = config.get("connection.url", "").strip()
     product = next((name for name in (POSTGRESQL, SQLITE) if url.lower().startswith(f"jdbc:{name}:")), None)
     if product is None:
-        raise Invalid("connection.url must be that of PostgreSQL or SQLite", "write it like jdbc:postgresql://host/db")
+        raise Invalid("connection.url must be a URL of PostgreSQL or SQLite", "for example jdbc:postgresql://host/db")
     place, _, query = url[len(f"jdbc:{product}:") :].partition("?")
-    properties = _beside(config) | _properties(query)
+    properties = _connection_options(config) | _properties(query)
     return _sqlite(place, properties) if product == SQLITE else _postgresql(place, properties, config)
 
 
-def _beside(config: Mapping[str, str]) -> dict[str, str]:
+def _connection_options(config: Mapping[str, str]) -> dict[str, str]:
     names = (name for name in config if name.startswith("connection."))
     found = {name.removeprefix("connection."): config[name] for name in names}
     return {name.lower(): value for name, value in found.items() if name not in _OWN}
@@ -172,9 +171,9 @@ def _properties(query: str) -> dict[str, str]:
 
 
 def _sqlite(place: str, properties: Mapping[str, str]) -> TargetDatabase:
-    if strange := sorted(name for name in properties if name not in _PACE):
-        raise Invalid(f"the property {strange[0]} of connection.url is not honoured on Spark")
-    # Only SQLite's own URIs have escapes; a plain path is taken as it is written.
+    if unknown := sorted(name for name in properties if name not in _TUNING):
+        raise Invalid(f"the property {unknown[0]} of connection.url is not honoured on Spark")
+    # Only SQLite's own URIs have escapes; a plain path is used as it is.
     path = place.removeprefix("file:") if place.startswith("file:") else place.replace("%", "%25")
     if not path or path.startswith(":"):
         raise Invalid("connection.url must name the file of an SQLite database")
@@ -207,7 +206,7 @@ def _libpq(properties: Mapping[str, str]) -> dict[str, str]:
             options.setdefault("sslmode", "verify-full" if value.lower() in ("", "true") else "prefer")
         elif name in _RENAMED:
             options[_RENAMED[name]] = value
-        elif name not in _PACE:
+        elif name not in _TUNING:
             raise Invalid(f"the property {name} of the connection is not honoured on Spark")
     return options
 
@@ -238,17 +237,17 @@ class JdbcSinkOptions:
 
     @property
     def is_direct(self) -> bool:
-        """Rows are only added, so that they need not be looked at together first."""
+        """Rows are only inserted, so they need not be merged first."""
         return self.insert_mode == INSERT and not self.deletes
 
     def shape(self, *converters: Converter) -> str:
-        """A digest of all that shapes rows: two runs with the same one write the same."""
+        """A digest of all options that shape rows: two runs with the same shape write the same rows."""
         shaped = {"version": 1, **asdict(self), "converters": [asdict(one) for one in converters]}
         return hashlib.sha256(json.dumps(shaped, sort_keys=True).encode()).hexdigest()
 
 
 def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:
-    """Everything that is wrong with a connector's config, as far as the config alone can tell."""
+    """Everything that is wrong with a connector's config, as far as the config alone shows."""
     return _Reading(config, worker).read()[1]
 
 
@@ -297,14 +296,14 @@ class _Reading(OptionReading[JdbcSinkOptions]):
     def _dialect(self, target: TargetDatabase | None) -> None:
         name = self.text("dialect.name")
         if name and target and DIALECTS.get(name) != target.product:
-            self.fault("dialect.name", f"is {name}, but connection.url is that of {_PRODUCTS[target.product]}")
+            self.fault("dialect.name", f"is {name}, but connection.url is a URL of {_PRODUCTS[target.product]}")
 
     def _format(self) -> str:
         text = self.config.get("table.name.format", "${topic}").strip()
         if not text:
             self.fault("table.name.format", "must not be empty: it names the table")
-        if strange := re.findall(r"\$\{[^}]*\}", text.replace("${topic}", "")):
-            self.fault("table.name.format", f"has {strange[0]}, and only ${{topic}} is known")
+        if unknown := re.findall(r"\$\{[^}]*\}", text.replace("${topic}", "")):
+            self.fault("table.name.format", f"has {unknown[0]}, and only ${{topic}} is known")
         return text
 
     def _types(self) -> tuple[str, ...]:
@@ -355,9 +354,9 @@ class _Reading(OptionReading[JdbcSinkOptions]):
 
 
 def _schemaless(converter: Converter, side: str) -> str:
-    """Columns come from a schema. Keys may also be plain strings or bytes, which Connect gives one."""
+    """Columns come from a schema. Keys may also be plain strings or bytes, for which Connect has a schema."""
     if converter.name != JSON:
-        return "" if side == "key" else "must give structs: a JDBC sink makes columns of their fields"
+        return "" if side == "key" else "must give structs: their fields are the columns of a JDBC sink"
     if not converter.schemas_enable and not converter.schema_text:
-        return f"{side}.converter.schemas.enable=false gives no schema, and a JDBC sink makes columns of the schema's fields"
+        return f"{side}.converter.schemas.enable=false gives no schema, and the columns of a JDBC sink are the schema's fields"
     return ""

@@ -1,7 +1,7 @@
-"""One claim into PostgreSQL, by the task that reads it: rows and range in one transaction of that database.
+"""Writes one claim into PostgreSQL, in the task that reads it: rows and range in one transaction.
 
-The rows stream into the table while they are read. Right before the commit the driver is asked, and the ledger, under the lock of
-the run's row: whoever was overtaken, or comes a second time, takes back all it wrote.
+The rows stream into the table while they are read. Right before the commit the task requests permission from the driver, and
+checks the ledger under the lock of the run's row. A task of a run that was taken over, or a second attempt, rolls back.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ _SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class CommittingWriter:
-    """`Writer` of PostgreSQL. Picklable: what is alive is made in `write`."""
+    """`Writer` of PostgreSQL. Picklable: connections are opened in `write`."""
 
     sorting: Sorting
     target: TargetDatabase
@@ -42,7 +42,7 @@ class CommittingWriter:
             rows.merge()
             self.committing.consent.ask()
             if not RangeLedger(ledger).commit_within(rows.connection, self.committing.run, [(claim, [closed])]):
-                raise Busy(f"{claim.range} was committed by another attempt", hint="what is left is planned anew")
+                raise Busy(f"{claim.range} was committed by another attempt", hint="the rest is planned again")
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ class CopyLoad:
 
 @dataclass(slots=True)
 class CarefulLoad(CopyLoad):
-    """Where the table has refused rows: they are tried in ever smaller pieces."""
+    """Used after the table has refused rows: finds them by trying smaller and smaller pieces."""
 
     _layout: MergeLayout | None = None
 

@@ -1,6 +1,6 @@
 """The records of one claim -> rows of their table: grouped by schema, fitted to the columns, loaded in order.
 
-Tombstones stay in their place among the rows; records that do not fit are reported one by one.
+Tombstones keep their order among the rows. Records that do not fit are reported one by one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ _NONE = -1
 
 @dataclass(frozen=True, slots=True)
 class RowRun:
-    """Neighbouring records of one schema. `rows`: where they stand in the batch. Columns of tombstones' values are null."""
+    """Adjacent records of one schema. `rows`: their row numbers in the batch. The value columns of tombstones are null."""
 
     rows: np.ndarray
     deleted: np.ndarray
@@ -38,7 +38,7 @@ class RowRun:
     value: "_Side | None"
 
     def deletions(self) -> "RowRun":
-        """Without the records that have values."""
+        """Only the tombstones."""
         key = self.key and _Side(self.key.part, self.key.places[self.deleted])
         return RowRun(self.rows[self.deleted], self.deleted[self.deleted], key, None)
 
@@ -53,7 +53,7 @@ class RowRun:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """`places`: where each record of the run stands in the part, _NONE for a tombstone."""
+    """`places`: the row number of each record in the part, _NONE for a tombstone."""
 
     part: ColumnPart
     places: np.ndarray
@@ -67,14 +67,14 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class Sorting:
-    """What the converters of a sink make of its records."""
+    """Converts the records of a sink and groups them by schema."""
 
     options: JdbcSinkOptions
     value: Converter
     key: Converter
 
     def sort(self, batch: pa.RecordBatch) -> tuple[list[RowRun], list[Bad]]:
-        """In order, and without a record in two runs."""
+        """In order. No record is in two runs."""
         values = Columns(self.value).convert(batch)
         bad = list(values.bad)
         which, places = _lookup(values, batch.num_rows)
@@ -85,8 +85,8 @@ class Sorting:
         keys = self._keys(batch)
         key_which, key_places = _lookup(keys, batch.num_rows) if keys else (np.zeros_like(which), which)
         if keys:
-            told = {one.row for one in bad}
-            bad += [one for one in _bad_keys(keys) if one.row not in told]
+            known = {one.row for one in bad}
+            bad += [one for one in _bad_keys(keys) if one.row not in known]
             fit &= key_which != _NONE
         groups = _filled(which, fit)
         runs = []
@@ -112,7 +112,7 @@ def _bad_keys(keys: Converted) -> Iterator[Bad]:
 
 
 def _lookup(converted: Converted, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each record its part and its place in it."""
+    """For each record: its part, and its row number there."""
     which, places = np.full(count, _NONE), np.full(count, _NONE)
     for number, part in enumerate(converted.parts):
         which[part.rows] = number
@@ -121,7 +121,7 @@ def _lookup(converted: Converted, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _filled(which: np.ndarray, fit: np.ndarray) -> np.ndarray:
-    """Tombstones go with the records before them, at the start with those after: they have no schema of their own."""
+    """Tombstones have no schema: they join the group of the records before them, at the start of the records after them."""
     known = np.flatnonzero(fit & (which != _NONE))
     if not len(known):
         return np.full(len(which), _NONE)
@@ -138,7 +138,7 @@ def _split(rows: np.ndarray, *codes: np.ndarray) -> Iterator[np.ndarray]:
 
 
 class Coordinates(NamedTuple):
-    """Of rows: where their records are, and which of them delete."""
+    """The partition and offsets of rows, and which of them are deletions."""
 
     partition: int
     offsets: np.ndarray
@@ -149,14 +149,15 @@ class Coordinates(NamedTuple):
 
 
 class RefusedRows(NamedTuple):
-    """`row` counts from 0 in what was added."""
+    """`row` counts from 0 in the rows that were added."""
 
     row: int
     reason: str
 
 
 def find_refused(count: int, attempt: Callable[[int, int], None], table: TargetTableName) -> list[RefusedRows]:
-    """Of so many rows, in order. `attempt` tries those from here to there; what is refused together is halved, down to one."""
+    """The refused ones of `count` rows, in order. `attempt` tries rows from start to stop; a refused range is halved, down to one
+    row."""
     refused = []
     ranges = [(0, count)]
     while ranges:
@@ -165,7 +166,7 @@ def find_refused(count: int, attempt: Callable[[int, int], None], table: TargetT
             attempt(start, stop)
         except RowsRefused as error:
             if stop - start == 1:
-                refused.append(RefusedRows(start, f"table {table} does not take it: {error.message}"))
+                refused.append(RefusedRows(start, f"table {table} refuses it: {error.message}"))
             else:
                 middle = (start + stop) // 2
                 ranges += [(middle, stop), (start, middle)]
@@ -173,7 +174,7 @@ def find_refused(count: int, attempt: Callable[[int, int], None], table: TargetT
 
 
 class Load(Protocol):
-    """Where rows go. `size` is in bytes, as far as known."""
+    """The target of rows. `size`: in bytes, as far as known."""
 
     @property
     def size(self) -> int: ...
@@ -183,7 +184,7 @@ class Load(Protocol):
         ...
 
     def add(self, fitted: Fitted, columns: list[pa.Array], places: Coordinates) -> Sequence[RefusedRows]:
-        """Gives those that the table does not take; the others are there."""
+        """Returns the rows that the table refuses; the others are loaded."""
         ...
 
 
@@ -211,7 +212,7 @@ class RowMaker:
             kept, unfit = self._run(run, batch)
             delivered.append(kept)
             bad += unfit
-        self._tell(batch, bad)
+        self._reject(batch, bad)
         self._tally.add_rows(batch, np.concatenate(delivered) if delivered else np.empty(0, np.int64))
 
     def closed(self) -> ClosedRange:
@@ -219,7 +220,7 @@ class RowMaker:
         table = Output(str(self.tables.name), count, self.load.size, OutputKind.TABLE)
         return self._tally.closed(self.claim.range, (table,) if count else ())
 
-    def _tell(self, batch: pa.RecordBatch, bad: list[Bad]) -> None:
+    def _reject(self, batch: pa.RecordBatch, bad: list[Bad]) -> None:
         span = self.claim.range
         for one in sorted(bad):
             self._tally.rejected += 1
@@ -227,7 +228,7 @@ class RowMaker:
             self.reject(RejectedRecord(span.topic, span.partition, offset, one.reason, one.stage))
 
     def _run(self, run: RowRun, batch: pa.RecordBatch) -> tuple[np.ndarray, list[Bad]]:
-        """The rows that were handed on, or are not needed, and those that do not fit."""
+        """The rows that were loaded or not needed, and those that do not fit."""
         schema = run.value_schema or self._schema
         try:
             layout = find_layout(self.options, run.key_schema, schema)
@@ -251,12 +252,12 @@ class RowMaker:
         return rows, bad
 
     def _deletions(self, run: RowRun, batch: pa.RecordBatch, reason: str) -> tuple[np.ndarray, list[Bad]]:
-        """Of records whose schema does not fit: the tombstones among them need only their keys."""
+        """For records whose schema does not fit: loads the tombstones among them, which need only their keys."""
         bad = [Bad(int(row), reason, TASK_PUT) for row in run.rows]
         if run.deleted.all() or not run.deleted.any():  # the keys do not fit, or there are no tombstones
             return run.rows[:0], bad
         kept, more = self._run(run.deletions(), batch)
-        return kept, [one for one, is_gone in zip(bad, run.deleted, strict=True) if not is_gone] + more
+        return kept, [one for one, is_deleted in zip(bad, run.deleted, strict=True) if not is_deleted] + more
 
     def _column(self, one: RowField, run: RowRun, batch: pa.RecordBatch) -> pa.Array:
         if one.source == OF_KAFKA:
@@ -267,7 +268,7 @@ class RowMaker:
             value = pa.scalar(span.topic) if place == 0 else pa.scalar(span.partition, pa.int32())
             return pa.repeat(value, len(run.rows))
         side = run.key if one.source == OF_KEY else run.value
-        if side is None:  # tombstones of a batch that has nothing else
+        if side is None:  # the batch has tombstones only
             return pa.nulls(len(run.rows), arrow_type(one.schema))
         return side.column(one.name)
 
@@ -288,7 +289,7 @@ def make_rows(
     load: Load,
     reject: Reject,
 ) -> ClosedRange:
-    """Of a whole claim, and what it comes to."""
+    """Loads all records of a claim, and returns the closed range."""
     tables = TargetTables(name_of(claim.range.topic, sorting.options, target), sorting.options, target)
     maker = RowMaker(claim, sorting, tables, load, reject)
     for batch in batches:
@@ -297,7 +298,7 @@ def make_rows(
 
 
 def _misfits(fitted: Fitted, columns: list[pa.Array], run: RowRun) -> list[Bad]:
-    """One reason a record, that of the first column."""
+    """One reason per record: that of the first column."""
     found: dict[int, str] = {}
     for (one, target), column in zip(fitted.pairs, columns, strict=True):
         for wrong, reason in find_misfits(column, target, is_key=one.is_key):

@@ -1,4 +1,4 @@
-"""The driver's part of a JDBC sink. Its ledger is in the database that it writes to: rows and ranges are committed together."""
+"""The driver's part of a JDBC sink. Its ledger is in the target database: rows and ranges are committed together."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class JdbcSink:
-    """`Sink` of the JDBC sink connectors into PostgreSQL, whose tasks commit by themselves."""
+    """`Sink` of the JDBC sink connectors into PostgreSQL, whose tasks commit themselves."""
 
     def __init__(self, sorting: Sorting, target: TargetDatabase) -> None:
         self._sorting = sorting
@@ -39,10 +39,10 @@ class JdbcSink:
 
     @property
     def notes(self) -> Sequence[str]:
-        """Nothing here goes by the clock."""
+        """Nothing here depends on the clock."""
         if self._options.is_direct:
             return ()
-        return ("records of one key are applied in the order of their offsets; over partitions there is no order",)
+        return ("records of one key are applied in the order of their offsets; there is no order across partitions",)
 
     @property
     def fewest_records(self) -> int:
@@ -57,13 +57,13 @@ class JdbcSink:
         return True
 
     def writer(self, step: SinkStep) -> Writer:
-        """Records bring their schemas."""
+        """Needs no samples: records carry their schemas."""
         return CommittingWriter(self._sorting, self._target, step.committing(), step.is_careful)
 
     def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:  # noqa: ARG002  no record waits for others
         return False
 
-    def merging(self, done: Sequence[Done]) -> "Also | None":  # noqa: ARG002  the tasks did
+    def merging(self, done: Sequence[Done]) -> "Also | None":  # noqa: ARG002  the tasks have merged
         return None
 
     def settled(self, done: Sequence[RangeClaim]) -> None:
@@ -84,7 +84,7 @@ def open_jdbc_sink(config: Mapping[str, str], worker: Mapping[str, str]) -> Jdbc
     value, key = (parse_converter(config, worker, side) for side in ("value", "key"))
     target = find_target(config)
     for topic in filter(None, (part.strip() for part in config.get("topics", "").split(","))):
-        name_of(topic, options, target)  # refuses what is no name of a table, before anything runs
+        name_of(topic, options, target)  # refuses an invalid table name before anything runs
     sorting = Sorting(options, value, key)
     if target.product != SQLITE:
         return JdbcSink(sorting, target)
@@ -94,6 +94,6 @@ def open_jdbc_sink(config: Mapping[str, str], worker: Mapping[str, str]) -> Jdbc
 
 
 def _identity(config: Mapping[str, str], worker: Mapping[str, str]) -> str:
-    """Tells the sinks of one database apart, so that none sweeps what belongs to another."""
+    """Distinguishes the sinks of one database, so that none removes files of another."""
     parts = [config.get("name", ""), worker.get("bootstrap.servers", ""), worker.get("group.id", "")]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

@@ -1,7 +1,7 @@
-"""Rows into SQLite, which has one writer: tasks leave files beside the database, and the driver merges them when it commits.
+"""Rows into SQLite, which has one writer: tasks write files next to the database, and the driver merges them when it commits.
 
-The ledger of the sink is in the same database: rows and ranges are committed together. A step that died leaves its files,
-which are never merged; the next step drops them. A sink has at most one step in progress.
+The ledger of the sink is in the same database: rows and ranges are committed together. A killed step leaves its files. They are
+never merged, and the next step removes them. A sink has at most one step in progress.
 """
 
 import json
@@ -51,8 +51,8 @@ def to_plain(column: pa.Array) -> pa.Array:
     return column.cast(pa.float64()) if pa.types.is_float32(kind) else column
 
 
-# Arrow files beside the database, in a folder of their own: no other database can be attached inside a transaction of
-# SQLite. An attempt is a folder that gets its name once all of it is on disk. Its values are already what SQLite stores.
+# Arrow files next to the database, in a folder of their own: SQLite cannot attach another database inside a transaction. An
+# attempt is a folder that gets its final name once it is complete. Its values are already in SQLite's form.
 
 _HEADER = "header.json"
 
@@ -70,12 +70,12 @@ class FileStaging:
     @contextmanager
     def loading(self) -> Iterator["FileLoader"]:
         attempt = Path(self.folder, f"{uuid.uuid4()}.part")
-        with _told(self.folder):
+        with _translated(self.folder):
             attempt.mkdir()
         loader = FileLoader(attempt)
         try:
             yield loader
-            with _told(self.folder):
+            with _translated(self.folder):
                 loader.close()
                 attempt.rename(attempt.with_suffix(""))
         finally:
@@ -86,13 +86,13 @@ class FileStaging:
         yield FilesStaged(Path(self.folder))
 
     def make(self) -> None:
-        with _told(self.folder):
+        with _translated(self.folder):
             Path(self.folder).mkdir(mode=0o700, parents=True)
             self._sweep(Path(self.folder).name)
 
     def drop(self) -> None:
         self._sweep("")
-        with _told(self.folder):
+        with _translated(self.folder):
             folder = Path(self.folder).parent
             if folder.exists() and not any(folder.iterdir()):
                 folder.rmdir()
@@ -136,7 +136,7 @@ class FilesStaged:
     folder: Path
 
     def headers(self) -> Mapping[str, bytes]:
-        with _told(str(self.folder)):
+        with _translated(str(self.folder)):
             return {
                 found.parent.name: found.read_bytes()
                 for found in self.folder.glob(f"*/{_HEADER}")
@@ -144,7 +144,7 @@ class FilesStaged:
             }
 
     def rows(self, attempt: str, segment: int) -> Iterator[tuple[object, ...]]:
-        with _told(str(self.folder)), pa.ipc.open_file(str(self.folder / attempt / f"{segment}.arrow")) as file:
+        with _translated(str(self.folder)), pa.ipc.open_file(str(self.folder / attempt / f"{segment}.arrow")) as file:
             for place in range(file.num_record_batches):
                 yield from rows_of(file.get_batch(place))
 
@@ -154,11 +154,11 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
 
 
 @contextmanager
-def _told(folder: str) -> Iterator[None]:
+def _translated(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        hint = "the folder beside the database must be writable for all tasks"
+        hint = "the folder of the database must be writable for all tasks"
         raise Unreachable(f"the staging folder {folder}: {error.strerror or 'cannot be used'}", hint) from None
 
 
@@ -193,19 +193,19 @@ class SqliteSink(JdbcSink):
 
         return also
 
-    def settled(self, done: Sequence[RangeClaim]) -> None:  # noqa: ARG002  a step has one staging place
+    def settled(self, done: Sequence[RangeClaim]) -> None:  # noqa: ARG002  a step has one staging folder
         self.close()
 
     def close(self) -> None:
         if self._staging is not None:
-            with suppress(PlayheadError):  # the next step of this sink drops it
+            with suppress(PlayheadError):  # the next step of this sink removes it
                 self._staging.drop()
             self._staging = None
 
 
 @dataclass(frozen=True, slots=True)
 class StagingWriter:
-    """`Writer` of SQLite: a second attempt stages the same rows under another name; one of them is merged."""
+    """`Writer` of SQLite: a second attempt stages the same rows under another name; only one of them is merged."""
 
     sorting: Sorting
     target: TargetDatabase
@@ -223,9 +223,9 @@ class StagingWriter:
 
 
 class _FileLoad:
-    """`Load` of rows as values that SQLite stores. With a trial those that the table refuses are found, and left out."""
+    """`Load` of rows as values that SQLite stores. With a trial, rows that the table refuses are found and left out."""
 
-    size = 0  # files tell nothing of the size in the database
+    size = 0  # unknown: the files do not show the size in the database
 
     def __init__(self, files: FileLoader, options: JdbcSinkOptions, trial: Trying | None) -> None:
         self.layouts: list[MergeLayout] = []
@@ -282,7 +282,7 @@ def _header(claim: RangeClaim, closed: ClosedRange, layouts: Sequence[MergeLayou
 
 
 def _of(claim: RangeClaim, closed: ClosedRange) -> list[object]:
-    """What an attempt must tell to be the one: its claim, and the digests of what it staged."""
+    """What identifies an attempt: its claim, and the digests of its staged rows."""
     span = claim.range
     at = [span.topic, span.topic_id, span.partition, span.start, span.end, claim.generation, claim.shape]
     return [*at, closed.count, closed.hash_xor, closed.hash_sum]
@@ -290,15 +290,15 @@ def _of(claim: RangeClaim, closed: ClosedRange) -> list[object]:
 
 def _choose(done: Sequence[Done], headers: Mapping[str, bytes]) -> Iterator[list[_Chosen]]:
     """For each claim the segments of one attempt."""
-    told = {attempt: json.loads(text) for attempt, text in sorted(headers.items())}
+    staged = {attempt: json.loads(text) for attempt, text in sorted(headers.items())}
     for claim, closed in done:
         if not closed or not closed[0].count:  # no task may have seen a record of it
             continue
         wanted = _of(claim, closed[0])
-        found = next((one for one in told.items() if one[1]["of"] == wanted), None)
-        if found is None:  # another run of this sink swept
-            what = f"the staged rows of {claim.range} are gone"
-            raise Busy(what, hint="nothing was committed: the range is delivered anew")
+        found = next((one for one in staged.items() if one[1]["of"] == wanted), None)
+        if found is None:  # another run of this sink removed them
+            what = f"the staged rows of {claim.range} are missing"
+            raise Busy(what, hint="nothing was committed: the range is delivered again")
         attempt, header = found
         yield [_Chosen(attempt, number, _layout_of(segment)) for number, segment in enumerate(header["segments"])]
 
@@ -309,7 +309,7 @@ def _layout_of(segment: Mapping[str, list[str]]) -> MergeLayout:
 
 
 def _rounds(chosen: Sequence[Sequence[_Chosen]]) -> Iterator[tuple[MergeLayout, list[_Chosen]]]:
-    """Segments of one attempt come one after the other; those of different attempts together where they have one layout."""
+    """Segments of one attempt are merged in order. Segments of different attempts with one layout are merged together."""
     for number in range(max((len(segments) for segments in chosen), default=0)):
         together: dict[MergeLayout, list[_Chosen]] = {}
         for segments in chosen:

@@ -1,7 +1,7 @@
-"""The target tables of a sink, as an executor knows them: found once, created if wanted, checked against the records' schema.
+"""The target tables of a sink, in an executor: each is read once, created if requested, and checked against the records' schema.
 
-CREATE TABLE is the connector's: the type of each column from the schema of its field, its default, its nullability. A field
-with a default gets DEFAULT and no NOT NULL. A primary key is never null; the connector declares its columns so.
+CREATE TABLE is that of the connector: the schema of a field gives the type, default and nullability of its column. A field with a
+default gets DEFAULT and no NOT NULL. The connector declares the columns of a primary key NOT NULL.
 """
 
 import base64
@@ -80,29 +80,28 @@ def column_rule(field: RowField, product: str) -> str:
 
 
 def default_literal(schema: Schema, product: str) -> str:
-    told = json.loads(schema.default or "null")
+    value = json.loads(schema.default or "null")
     if schema.name in (DATE, TIME, TIMESTAMP):
-        return _moment_literal(int(told), schema.name, product)
+        return _moment_literal(int(value), schema.name, product)
     if schema.name == DECIMAL:
         scale = schema.parameter("scale", 0)
-        number = (
-            unscaled_of_bytes(base64.b64decode(told)) if isinstance(told, str) else unscaled_of_number(str(told), scale)
-        )
+        is_text = isinstance(value, str)
+        number = unscaled_of_bytes(base64.b64decode(value)) if is_text else unscaled_of_number(str(value), scale)
         return f"{to_decimal(number or 0, scale):f}"
     if schema.type == "boolean":
-        return str(int(told)) if product == SQLITE else str(told).upper()
+        return str(int(value)) if product == SQLITE else str(value).upper()
     if schema.type == "bytes":
-        octets = base64.b64decode(told).hex().upper()
+        octets = base64.b64decode(value).hex().upper()
         return f"x'{octets}'" if product == SQLITE else f"'\\x{octets}'::bytea"
     if schema.type == "string":
-        return "'" + str(told).replace("'", "''") + "'"
+        return "'" + str(value).replace("'", "''") + "'"
     if schema.items is not None:
-        raise UnfitRecord("a default of an array is not known here")
-    return repr(told)
+        raise UnfitRecord("a default of an array is not supported")
+    return repr(value)
 
 
 def _moment_literal(count: int, name: str, product: str) -> str:
-    """SQLite's driver keeps milliseconds since the epoch, whatever the type."""
+    """SQLite's driver stores milliseconds since the epoch for every type."""
     if product == SQLITE:
         return str(count * 86_400_000 if name == DATE else count)
     moment = datetime(1970, 1, 1, tzinfo=UTC) + (_DAY * count if name == DATE else timedelta(milliseconds=count))
@@ -119,7 +118,9 @@ def name_of(topic: str, options: JdbcSinkOptions, target: TargetDatabase) -> Tar
         text = re.sub(r"[^a-zA-Z0-9_]", "_", text)
     name = parse_table_name(text, target.schema, quotes=options.quotes)
     if name.name.lower().startswith("playhead_"):
-        raise Invalid(f"the table {name} would be one of Playhead's own", "set another table.name.format")
+        raise Invalid(
+            f"the name of table {name} is reserved for Playhead's own tables", "set another table.name.format"
+        )
     return name
 
 
@@ -129,7 +130,7 @@ def how_of(options: JdbcSinkOptions) -> merging.How:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A layout and the columns of the table that its fields go to, side by side."""
+    """The fields of a layout and, in the same order, their columns in the table."""
 
     fields: tuple[RowField, ...]
     columns: tuple[TargetColumn, ...]
@@ -154,26 +155,26 @@ class TargetTables:
     _known: dict[Layout, Fitted | None] = field(default_factory=dict)
 
     def fit(self, layout: Layout, *, deletes_only: bool) -> Fitted | None:
-        """None: there is no table, and tombstones alone make none."""
+        """None: there is no table, and tombstones alone do not create it."""
         if layout not in self._known:
-            table = self._find(layout, makes=not deletes_only)
+            table = self._find(layout, creates=not deletes_only)
             self._known[layout] = None if table is None else self._fitted(layout, table, deletes_only=deletes_only)
         return self._known[layout]
 
-    def _find(self, layout: Layout, *, makes: bool) -> TargetTable | None:
-        doing = f"looking at table {self.name}"
+    def _find(self, layout: Layout, *, creates: bool) -> TargetTable | None:
+        doing = f"reading the columns of table {self.name}"
         with Database(parse_address(self.target.url), _SECONDS) as database:
             found = None
             if database.exists():
                 with database.reading(doing) as connection:
                     found = find_table(connection, self.name)
-            if found is not None or not makes:
+            if found is not None or not creates:
                 return found
             if not self.options.creates:
                 hint = "create it, or set auto.create=true"
                 raise NotFound("table", str(self.name), hint=hint)
-            making = f"making table {self.name}"
-            with database.transaction(making) as connection, translated(making):
+            doing = f"creating table {self.name}"
+            with database.transaction(doing) as connection, translated(doing):
                 rules = {self._column(one): column_rule(one, self.target.product) for one in layout.created}
                 create_table(connection, self.name, rules, [self._column(one) for one in layout.created if one.is_key])
                 return find_table(connection, self.name)
@@ -183,7 +184,7 @@ class TargetTables:
 
     def _fitted(self, layout: Layout, table: TargetTable, *, deletes_only: bool) -> Fitted:
         if table.type not in self.options.table_types:
-            raise Refused(f"{self.name} is a {table.type.lower()}, and table.types does not name that")
+            raise Refused(f"{self.name} is a {table.type.lower()}, and table.types does not include that")
         columns = tuple(self._target_of(one, table) for one in layout.fields)
         for one, column in zip(layout.fields, columns, strict=True):
             if self.target.product == SQLITE:
@@ -195,8 +196,8 @@ class TargetTables:
             for column in table.columns.values():
                 if column.required and not column.filled and not column.generated and column.name not in taken:
                     raise Refused(
-                        f"column {column.name} of {self.name} must have a value, and records have no such field",
-                        "give the column a default, or let it be null",
+                        f"column {column.name} of {self.name} is NOT NULL, and records have no such field",
+                        "give the column a default, or drop its NOT NULL",
                     )
         return Fitted(layout.fields, columns)
 

@@ -1,1 +1,1 @@
-"""The JDBC source connectors of Confluent and Aiven, read by Spark: same options, same positions, same order of rows."""
+"""The JDBC source connectors of Confluent and Aiven on Spark: same options, same positions, same order of rows."""

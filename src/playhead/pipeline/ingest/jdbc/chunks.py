@@ -1,7 +1,7 @@
-"""Where the chunks of a step begin and end, asked from the database.
+"""Queries the database for the bounds of the chunks of a step.
 
-Chunks are in order and without gaps between them: each begins where the one before ends. A span of n ids holds at most n rows,
-so ids are cut without counting; timestamps are cut at rows that are really there, and rows of one timestamp are never parted.
+Chunks are in order and have no gaps between them: each begins where the previous one ends. A span of n ids holds at most n rows,
+so ids are cut without counting. Timestamps are cut at existing rows, and rows with the same timestamp stay in one chunk.
 """
 
 from collections.abc import Sequence
@@ -14,20 +14,20 @@ from playhead.pipeline.ingest.jdbc.view import SqlView
 
 MOST_ROWS = 2_000_000
 MOST_WIDENING = 16
-_SAMPLE = 1000  # ids, at least, to judge a span by
-_SPARSE = 4  # a span of ids is thin when less than one in so many was there
+_SAMPLE = 1000  # minimum number of ids to estimate the density of a span
+_SPARSE = 4  # a span is sparse when fewer than one in this many ids exist
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place in the order of rows: microseconds since the epoch, an id, or both."""
+    """A position in the order of rows: microseconds since the epoch, an id, or both."""
 
     time: int | None = None
     id: int | None = None
 
 
 class ChunkPace:
-    """How much wider than its rows a span of ids may be, learned from the step before."""
+    """How much wider than its number of rows a span of ids may be, learned from the previous step."""
 
     def __init__(self) -> None:
         self.factor = 1
@@ -48,12 +48,12 @@ class ChunkPace:
             self.factor = 1
 
     def keep(self, first: int, end: int) -> None:
-        """`first` is the first id that is there: the gap before it says nothing."""
+        """`first` is the first id that exists: the gap before it does not count."""
         self._span = (first - 1, end)
 
 
 def cut_ids(view: SqlView, low: int, high: int, slots: int, span: int) -> list[tuple[int, int, int]]:
-    """Ranges `(a, b]` from `low` up to `high`, each with the first id that is there: gaps before it cost nothing."""
+    """Ranges `(a, b]` from `low` up to `high`, each with its first existing id: gaps before it do not count."""
     ranges: list[tuple[int, int, int]] = []
     while low < high and len(ranges) < slots:
         first = view.database.whole(
@@ -72,7 +72,7 @@ def ids_between(view: SqlView, low: int, high: int) -> str:
 
 
 def after(view: SqlView, point: Point) -> str:
-    """Rows beyond a point. The plain bound beside the OR lets the database use its index."""
+    """Rows after a point. The plain bound next to the OR lets the database use its index."""
     time = view.flavour.moment(point.time or 0)
     if view.cursor.id is None:
         return f"{view.time} > {time}"
@@ -92,7 +92,7 @@ def before(view: SqlView, micros: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TimeCut:
-    """How to cut rows by time: so many chunks of so many rows, and no tie of more than `most_rows`."""
+    """How to cut rows by time: `slots` chunks of `rows` rows, and at most `most_rows` rows with the same timestamp."""
 
     slots: int
     rows: int
@@ -100,7 +100,7 @@ class TimeCut:
 
 
 def cut_times(ask: JdbcDatabase, view: SqlView, low: Point, end: int, cut: TimeCut) -> tuple[list[str], bool]:
-    """Conditions of the chunks beyond `low` and before `end`, and whether they reach it. `ask` is where the snapshot is."""
+    """Conditions of the chunks after `low` and before `end`, and whether they reach `end`. `ask` holds the snapshot."""
     conditions: list[str] = []
     while len(conditions) < cut.slots:
         point = _row_at(ask, view, low, end, cut.rows - 1)
@@ -124,7 +124,7 @@ def _row_at(ask: JdbcDatabase, view: SqlView, low: Point, end: int, skip: int) -
     found = ask.rows(
         f"SELECT {', '.join(columns)} FROM {view.cursors} WHERE {after(view, low)} AND {before(view, end)} "  # noqa: S608
         f"ORDER BY {view.order}{view.flavour.limit(1, skip)}",
-        "looking for the end of a chunk",
+        "finding the end of a chunk",
     )
     if not found:
         return None

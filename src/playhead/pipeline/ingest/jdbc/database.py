@@ -1,7 +1,7 @@
-"""What the driver of a run asks a database itself, through the session's JVM and the same JDBC drivers as Spark's readers.
+"""Queries that the driver of a run sends itself, through the session's JVM and the same JDBC drivers as Spark's readers.
 
-Answers come as text, a handful of rows at most. A Java exception becomes an error of ours in one sentence; neither URL nor
-password is ever in it. A connection that broke is made anew by the next question.
+Answers are text, a few rows at most. A Java exception becomes a Playhead error of one sentence, without the URL and the password.
+The next query opens a broken connection again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ from playhead.pipeline.ingest.jdbc.options import Connection
 from playhead.pipeline.records.encode.columns import SqlColumn
 
 Row = tuple[str | None, ...]
-APPLICATION = "playhead"  # how our sessions are called, so that they do not wait for each other
+APPLICATION = "playhead"  # application_name of our sessions, so that they do not wait for each other
 STATEMENT_SECONDS = 600
 _SQLITE = "jdbc:sqlite:"
 _REPEATABLE_READ = 4  # java.sql.Connection.TRANSACTION_REPEATABLE_READ
@@ -61,8 +61,8 @@ class JdbcDatabase:
         """A second connection to the same database."""
         return JdbcDatabase(self._spark, self._settings)
 
-    def rows(self, sql: str, what: str = "a question of the plan") -> list[Row]:
-        """All rows of a small answer, as text."""
+    def rows(self, sql: str, what: str = "planning") -> list[Row]:
+        """All rows of a small result, as text."""
         with self.told(what), self._statement(sql) as found:
             width = found.getMetaData().getColumnCount()
             answer = []
@@ -70,28 +70,28 @@ class JdbcDatabase:
                 answer.append(tuple(found.getString(number) for number in range(1, width + 1)))
             return answer
 
-    def has_rows(self, sql: str, what: str = "a question of the plan") -> bool:
-        """Whether a query gives any row; every database can cut it after the first."""
+    def has_rows(self, sql: str, what: str = "planning") -> bool:
+        """Whether a query returns any row. The statement is limited to one row, which every database supports."""
         with self.told(what), self._statement(sql, most_rows=1) as found:
             return bool(found.next())
 
-    def scalar(self, sql: str, what: str = "a question of the plan") -> str | None:
+    def scalar(self, sql: str, what: str = "planning") -> str | None:
         found = self.rows(sql, what)
         return found[0][0] if found else None
 
-    def whole(self, sql: str, what: str = "a question of the plan") -> int | None:
+    def whole(self, sql: str, what: str = "planning") -> int | None:
         """A whole number; a numeric column may write it with decimals that are zero."""
         text = self.scalar(sql, what)
         return None if text is None else int(text.partition(".")[0])
 
     def columns(self, relation: str, what: str) -> list[tuple[SqlColumn, bool]]:
-        """The columns that a read of `relation` gives, each with whether the database counts it up by itself."""
+        """The columns of `relation`, each with whether it is auto-incremented."""
         with self.told(what), self._statement(f"SELECT * FROM {relation} WHERE 1 = 0") as found:  # noqa: S608
             facts = found.getMetaData()
             return [(_column(facts, n), bool(facts.isAutoIncrement(n))) for n in range(1, facts.getColumnCount() + 1)]
 
     def tables(self, catalog: str | None, schema: str | None, types: Sequence[str]) -> list[Row]:
-        """(catalog, schema, name, type) of what the patterns match; the driver's own words."""
+        """(catalog, schema, name, type) of the tables that the patterns match, as the JDBC driver reports them."""
         with self.told("listing tables"):
             wanted = self._array(types)
             found = self._connection().getMetaData().getTables(catalog, schema, "%", wanted)
@@ -102,7 +102,7 @@ class JdbcDatabase:
             return answer
 
     def primary_key(self, catalog: str | None, schema: str | None, table: str) -> list[str]:
-        with self.told(f"asking for the primary key of {table}"):
+        with self.told(f"reading the primary key of {table}"):
             found = self._connection().getMetaData().getPrimaryKeys(catalog, schema, table)
             names = []
             while found.next():
@@ -111,7 +111,7 @@ class JdbcDatabase:
             return [name for _, name in sorted(names)]
 
     def hold_snapshot(self) -> str:
-        """PostgreSQL: from now on this connection sees one state of the database, which others can share by this name."""
+        """PostgreSQL: holds a snapshot open on this connection. Other connections can use it by the returned name."""
         with self.told("taking a snapshot"):
             connection = self._connection()
             self._run("SET idle_in_transaction_session_timeout = 0")
@@ -125,12 +125,12 @@ class JdbcDatabase:
             try:
                 connection.close()
             except Py4JJavaError:
-                return  # what is broken is closed already
+                return  # a broken connection is closed already
 
     @property
     def reader_url(self) -> str:
-        """For Spark's readers. Spark writes the names of properties in lower case, which PostgreSQL's driver then does not know;
-        in the URL they stay as they are. There, numbers and times come in binary from the first row on, not as text to parse."""
+        """For Spark's readers. Spark converts property names to lower case, and PostgreSQL's driver does not know those names;
+        in the URL they are unchanged. prepareThreshold=-1 transfers numbers and times in binary from the first row on."""
         url, settings = self._settings.url, self._settings
         if not self.is_postgres_url:
             return url
@@ -139,7 +139,7 @@ class JdbcDatabase:
         return url + ("&" if "?" in url else "?") + urlencode(missing) if missing else url
 
     def reader_properties(self) -> dict[str, str]:
-        """What Spark's readers need to connect as we do."""
+        """The properties with which Spark's readers connect as we do."""
         settings = self._settings
         properties = {} if self.is_postgres_url else dict(settings.properties)
         if settings.user is not None:
@@ -156,7 +156,7 @@ class JdbcDatabase:
 
     def _described(self) -> tuple[str, str, str, str | None]:
         if self._facts is None:
-            with self.told("asking the database who it is"):
+            with self.told("reading the database's product and version"):
                 connection = self._connection()
                 facts = connection.getMetaData()
                 mark = (facts.getIdentifierQuoteString() or "").strip()
@@ -177,7 +177,7 @@ class JdbcDatabase:
             settings = self._settings
             _check_file(settings.url)
             if settings.driver:
-                # Also finds a driver that came with --jar and is not on the class path of the JVM.
+                # Also finds a driver that was added with --jar and is not on the class path of the JVM.
                 self._jvm.org.apache.spark.sql.execution.datasources.jdbc.DriverRegistry.register(settings.driver)
             properties = self._jvm.java.util.Properties()
             for name, value in self.reader_properties().items():
@@ -219,7 +219,7 @@ class JdbcDatabase:
 
     @contextmanager
     def told(self, what: str) -> Iterator[None]:
-        """What the driver throws in here becomes an error of ours, about `what`."""
+        """Translates exceptions of the JDBC driver into Playhead errors about `what`."""
         try:
             yield
         except Py4JJavaError as error:
@@ -242,35 +242,37 @@ def _column(facts: Any, number: int) -> SqlColumn:
 
 
 def _fault_of(error: Py4JJavaError, what: str, settings: Connection) -> PlayheadError:
-    """One table from JDBC's states to our errors."""
+    """Maps JDBC's SQL states to our errors."""
     cause = error.java_exception
     lineage, message = _lineage(cause), _sentence(cause, settings)
     state = (cause.getSQLState() or "") if "java.sql.SQLException" in lineage else ""
     if "No suitable driver" in message or "ClassNotFound" in lineage:
-        return Invalid("no JDBC driver takes this connection.url", "name the driver's jar with --jar")
+        return Invalid("no JDBC driver accepts this connection.url", "name the driver's jar with --jar")
     if state == "3D000":
         return NotFound("database", _named(message))
     if state in ("42P01", "3F000"):
         return NotFound("table", _named(message))
     if state.startswith("28") or state == "42501":
-        return AccessDenied(f"{what}: {message}", "look at connection.user, connection.password and the user's rights")
+        return AccessDenied(
+            f"{what}: {message}", "check connection.user, connection.password and the user's permissions"
+        )
     if state == "57014":
         return TimedOut(f"{what} took more than {STATEMENT_SECONDS} s in the database")
     if state.startswith(("08", "57P")):
-        return Unreachable(f"{what}: {message}", "look at connection.url and whether the database is up")
+        return Unreachable(f"{what}: {message}", "check connection.url and whether the database is up")
     return Rejected(f"{what}: {message}", message=message)
 
 
 def _check_file(url: str) -> None:
-    """SQLite would make an empty database where none is."""
+    """Without this check SQLite would create an empty database."""
     if url.lower().startswith(_SQLITE):
         path = url[len(_SQLITE) :].partition("?")[0].removeprefix("file:")
         if not Path(path).is_file():
-            raise NotFound("database file", path, hint="look at connection.url")
+            raise NotFound("database file", path, hint="check connection.url")
 
 
 def _lineage(cause: Any) -> str:
-    """Names of the exception's class and its parents."""
+    """Names of the exception's class and its superclasses."""
     names, kind = [], cause.getClass()
     while kind is not None:
         names.append(str(kind.getName()))
@@ -279,7 +281,7 @@ def _lineage(cause: Any) -> str:
 
 
 def _sentence(cause: Any, settings: Connection) -> str:
-    """The first line of the message, with nothing of URL or password in it."""
+    """The first line of the message, without the URL and the password."""
     text = str(cause.getMessage() or cause.getClass().getSimpleName()).partition("\n")[0].strip()
     for secret in (settings.url, settings.password.reveal() if settings.password else ""):
         if secret:

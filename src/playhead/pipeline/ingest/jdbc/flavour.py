@@ -1,8 +1,7 @@
-"""How one database writes what we ask: names, times, limits. Timestamp modes know PostgreSQL and SQLite; others are refused.
+"""The SQL dialect of a database: names, times, limits. Timestamp modes support PostgreSQL and SQLite; others are refused.
 
-Two columns of our own stand beside the connector's in each read, because a column of the record may arrive in another form (a
-numeric as text) in which it no longer sorts: `ID` and `TIME` are compared and sorted by, `INSTANT` is the point in
-time that the row's time means.
+Each read adds columns of our own to those of the connector, because a column of the record may have another form (a numeric as
+text) that does not sort correctly. Rows are compared and sorted by `ID` and `TIME`. `INSTANT` is the point in time of `TIME`.
 """
 
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$"
 
 @dataclass(frozen=True, slots=True)
 class Flavour:
-    """Standard SQL. `mark` quotes identifiers; without one they are written as they are."""
+    """Standard SQL. `mark` quotes identifiers; without it they are written unquoted."""
 
     mark: str
     zone: str = "UTC"
@@ -34,7 +33,7 @@ class Flavour:
         return name
 
     def time_of(self, columns: Sequence[SqlColumn]) -> str:
-        """What rows are compared and sorted by: the first of the columns that is not null."""
+        """The expression that rows are compared and sorted by: the first of the columns that is not null."""
         for column in columns:
             if column.jdbc_type not in (_TIMESTAMP, _TIMESTAMP_TZ):
                 raise Invalid(
@@ -45,7 +44,7 @@ class Flavour:
         return names[0] if len(names) == 1 else f"coalesce({', '.join(names)})"
 
     def instant_of(self, columns: Sequence[SqlColumn]) -> str:
-        """The same as what the reader turns into microseconds; Spark shifts it where the database cannot."""
+        """The same as a point in time, which the reader converts to microseconds. Spark shifts it if the database cannot."""
         return self.time_of(columns)
 
     def moment(self, micros: int) -> str:
@@ -61,7 +60,7 @@ class Flavour:
         raise _no_times("now")
 
     def limit(self, rows: int, skip: int = 0) -> str:
-        """What stands behind a query to get so many of its rows."""
+        """The clause after a query that returns `rows` of its rows."""
         return f" LIMIT {rows} OFFSET {skip}"
 
 
@@ -94,7 +93,7 @@ class PostgreSql(Flavour):
 
 @dataclass(frozen=True, slots=True)
 class Sqlite(Flavour):
-    """Times are whole milliseconds as the JDBC driver stores them, or text; both are compared as milliseconds, UTC."""
+    """Times are integer milliseconds, as the JDBC driver stores them, or text. Both are compared as milliseconds, UTC."""
 
     def time_of(self, columns: Sequence[SqlColumn]) -> str:
         if self.zone != "UTC":
@@ -122,8 +121,8 @@ class Sqlite(Flavour):
 
 def _no_times(what: str) -> Invalid:
     return Invalid(
-        f"timestamp modes on Spark know PostgreSQL and SQLite only, so {what} cannot be compared",
-        "use mode incrementing, or leave the connector to Connect",
+        f"timestamp modes on Spark support PostgreSQL and SQLite only, so {what} cannot be compared",
+        "use mode incrementing, or run the connector in Connect",
     )
 
 
@@ -133,10 +132,10 @@ def flavour_of(product: str, mark: str, zone: str) -> Flavour:
 
 
 def check_zone(zone: str) -> None:
-    """Timestamp modes compare in the database, which reads Java's own short names of zones in other ways."""
+    """Timestamp modes compare in the database, which interprets Java's short zone names differently."""
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError):
         raise Invalid(
-            f"db.timezone {zone!r} has no meaning in a timestamp mode", "name it as in Europe/Berlin"
+            f"db.timezone {zone!r} is not supported in a timestamp mode", "use a name like Europe/Berlin"
         ) from None

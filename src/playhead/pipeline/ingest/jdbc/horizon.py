@@ -1,13 +1,13 @@
-"""How far a table may be read without passing a row that is still to come.
+"""How far a table can be read without skipping a row that is committed later.
 
-A transaction that took id 6 may commit after another one with id 7 is visible; a position of 7 would lose it. On PostgreSQL a
-writer holds ROW EXCLUSIVE on the table before it takes an id from a default or an identity, so: take the visible maximum, list
-who holds that lock, wait until those ended, then read up to that maximum in a new snapshot. Prepared transactions hold it too.
-Locks that write no rows (VACUUM, CREATE INDEX) are not waited for.
+A transaction with id 6 may commit after another one with id 7 is visible; a position of 7 would skip it. On PostgreSQL a writer
+holds ROW EXCLUSIVE on the table before it gets an id from a default or an identity. Therefore: read the visible maximum, list
+the transactions that hold that lock, wait until they end, then read up to that maximum in a new snapshot. Prepared transactions
+hold the lock too. Locks that write no rows (VACUUM, CREATE INDEX) are ignored.
 
-A row's timestamp is mostly its transaction's start, which lies before the lock. In timestamp modes every transaction of the
-database that began before the end is therefore waited for; of those that are still there in the end, the ones that can have
-written or are idle bound what is read, and a statement that runs without having written anything does not: that is said.
+A row's timestamp is usually the start of its transaction, which is before the lock. Timestamp modes therefore wait for every
+transaction of the database that began before the end. A transaction that is still open at the deadline limits what is read if it
+may have written or is idle. A running statement that has written nothing does not limit it; the horizon reports it.
 """
 
 import json
@@ -24,13 +24,13 @@ from playhead.pipeline.ingest.jdbc.view import Relation
 POLL_SECONDS = 0.05
 _MODES = "'RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'"
 _OPAQUE = ("Function Scan", "Table Function Scan", "Foreign Scan", "Custom Scan")
-_QUERY = "where the ids of a query come from is not known"
+_QUERY = "where the ids of a query come from is unknown"
 _NO_PROTECTION = "rows that become visible out of order are lost unless timestamp.delay.interval.ms covers them"
 
 
 @dataclass(frozen=True, slots=True)
 class OpenWriter:
-    """An open transaction. `started` is in microseconds since the epoch; None: prepared, nobody knows since when."""
+    """An open transaction. `started` is in microseconds since the epoch; None: prepared, start unknown."""
 
     transaction: str
     pid: str
@@ -42,7 +42,7 @@ class OpenWriter:
 
     @property
     def is_prepared(self) -> bool:
-        """A prepared transaction belongs to no process."""
+        """A prepared transaction has no process."""
         return not self.pid
 
     @property
@@ -54,7 +54,7 @@ class OpenWriter:
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """What can be known about writers of a relation. `tables`: their oids; None with `reason`: nothing can be known."""
+    """What is known about writers of a relation. `tables`: oids of the written tables; None: unknown, for `reason`."""
 
     tables: tuple[int, ...] | None
     reason: str = ""
@@ -66,21 +66,21 @@ class Protection:
 
 
 def find_protection(database: JdbcDatabase, relation: Relation, id_column: str | None) -> Protection:
-    """Which tables' locks tell about this relation, and what weakens that."""
+    """The tables whose locks show the writers of this relation, with the caveats."""
     if database.product == "SQLite" and id_column is not None:
         return Protection(None, "SQLite lets one transaction write at a time, so ids appear in order")
     if database.product != "PostgreSQL":
-        return Protection(None, f"{database.product} does not tell who is writing: {_NO_PROTECTION}")
+        return Protection(None, f"{database.product} does not report open writers: {_NO_PROTECTION}")
     if database.scalar("SELECT pg_is_in_recovery()") == "t":
-        return Protection(None, f"a standby does not know who is writing on its primary: {_NO_PROTECTION}")
+        return Protection(None, f"a standby does not report the writers of its primary: {_NO_PROTECTION}")
     try:
         oids, caveats = _tables_of(database, relation)
     except (Rejected, NotFound) as error:
-        return Protection(None, f"the tables behind {relation.shown} are unknown ({error.what}): {_NO_PROTECTION}")
+        return Protection(None, f"the tables read by {relation.shown} are unknown ({error.what}): {_NO_PROTECTION}")
     if not oids:
-        return Protection(None, f"the tables behind {relation.shown} are unknown: {_NO_PROTECTION}")
+        return Protection(None, f"the tables read by {relation.shown} are unknown: {_NO_PROTECTION}")
     if database.scalar("SELECT pg_has_role('pg_read_all_stats', 'USAGE') OR pg_has_role('pg_monitor', 'USAGE')") == "f":
-        caveats.append("the rights to see other sessions are missing (pg_read_all_stats), so their starts are unknown")
+        caveats.append("no permission to read other sessions (pg_read_all_stats), so their start times are unknown")
     if id_column is not None:
         caveats += _id_caveats(database, relation, id_column) if relation.name is not None else [_QUERY]
     return Protection(tuple(oids), "", tuple(caveats))
@@ -89,9 +89,9 @@ def find_protection(database: JdbcDatabase, relation: Relation, id_column: str |
 def await_writers(
     ask: Callable[[], list[OpenWriter]], wanted: Callable[[OpenWriter], bool], seconds: float
 ) -> list[OpenWriter]:
-    """Waits for the transactions of the first answer; those that are still there in the end.
+    """Waits until the transactions of the first answer have ended. Returns those that are still open after `seconds`.
 
-    A transaction may change its name when it is prepared, so every prepared one is waited for, whenever it was seen first.
+    A transaction may change its name when it is prepared. We therefore wait for every prepared one, even if it appeared later.
     """
     end = time.monotonic() + seconds
     first = {writer.transaction for writer in ask() if wanted(writer)}
@@ -104,7 +104,7 @@ def await_writers(
 
 
 def list_writers(database: JdbcDatabase, tables: Sequence[int]) -> list[OpenWriter]:
-    """Transactions that hold a writer's lock on one of the tables, sessions and prepared ones."""
+    """Sessions and prepared transactions that hold a writer's lock on one of the tables."""
     rows = database.rows(
         f"""
         SELECT DISTINCT l.virtualtransaction, l.pid, coalesce(a.usename, p.owner), coalesce(a.application_name, p.gid),
@@ -119,13 +119,13 @@ def list_writers(database: JdbcDatabase, tables: Sequence[int]) -> list[OpenWrit
           AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
           AND l.relation IN ({", ".join(map(str, tables))}) AND l.pid IS DISTINCT FROM pg_backend_pid()
         """,  # noqa: S608
-        "asking who is writing",
+        "listing open writers",
     )
     return [_writer(row) for row in rows]
 
 
 def list_transactions(database: JdbcDatabase, tables: Sequence[int]) -> list[OpenWriter]:
-    """The same and every other transaction of this database that is not ours: it may write the table yet."""
+    """The writers and every other transaction of this database that is not ours: it may still write to the table."""
     others = database.rows(
         f"""
         SELECT l.virtualtransaction, a.pid, a.usename, a.application_name, a.xact_start::timestamptz(0),
@@ -136,7 +136,7 @@ def list_transactions(database: JdbcDatabase, tables: Sequence[int]) -> list[Ope
         WHERE a.datname = current_database() AND a.backend_type = 'client backend' AND a.xact_start IS NOT NULL
           AND a.pid <> pg_backend_pid() AND a.application_name <> '{APPLICATION}'
         """,  # noqa: S608
-        "asking who has a transaction open",
+        "listing open transactions",
     )
     writers = list_writers(database, tables)
     seen = {writer.transaction for writer in writers}
@@ -156,18 +156,20 @@ def waiting_words(waiting: Sequence[OpenWriter], seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The time before which rows may be read, in microseconds; None: none may. `words` say what lowered or weakens it."""
+    """The time before which rows may be read, in microseconds; None: none may. `words` explains what lowered or weakens it."""
 
     end: int | None
     words: str = ""
 
 
 def lower(end: int, waiting: Sequence[OpenWriter], seconds: float) -> Ceiling:
-    """`end`, lowered to the start of the oldest of those that were waited for in vain."""
+    """`end`, lowered to the start of the oldest transaction that did not end in time."""
     bounding = [writer for writer in waiting if writer.may_have_written]
     if not bounding:
         ignored = (
-            f"{waiting_words(waiting, seconds)}, no longer, because nothing was written there yet" if waiting else ""
+            f"{waiting_words(waiting, seconds)}, then continued, because nothing was written there yet"
+            if waiting
+            else ""
         )
         return Ceiling(end, ignored)
     words = waiting_words(bounding, seconds)
@@ -180,19 +182,19 @@ def now_shown(micros: int) -> str:
 
 
 def _tables_of(database: JdbcDatabase, relation: Relation) -> tuple[list[int], list[str]]:
-    """Oids of the tables behind a relation with all their partitions, and what cannot be seen through."""
+    """Oids of the tables that a relation reads, with all their partitions, and the caveats."""
     if relation.name is not None and _kind(database, relation) in ("r", "p"):
         return _family(database, [relation]), []
     explained = f"EXPLAIN (VERBOSE, FORMAT JSON) SELECT * FROM {relation.source}"  # noqa: S608
     nodes = _nodes(json.loads(database.scalar(explained, "explaining the query") or "[]"))
     names = {(node["Schema"], node["Relation Name"]) for node in nodes if {"Schema", "Relation Name"} <= set(node)}
     hidden = any(node.get("Node Type") in _OPAQUE for node in nodes)
-    caveats = ["what functions and foreign tables in it read cannot be seen"] if hidden else []
+    caveats = ["what its functions and foreign tables read is unknown"] if hidden else []
     return _family(database, [Relation(None, schema, name, "") for schema, name in sorted(names)]), caveats
 
 
 def _family(database: JdbcDatabase, tables: Sequence[Relation]) -> list[int]:
-    """Oids of the tables, of what they are partitions of, and of everything below."""
+    """Oids of the tables, of their parents, and of all partitions below those."""
     if not tables:
         return []
     rows = database.rows(
@@ -203,7 +205,7 @@ def _family(database: JdbcDatabase, tables: Sequence[Relation]) -> list[int]:
         ), down(oid) AS (SELECT oid FROM up UNION SELECT inhrelid FROM pg_inherits JOIN down ON inhparent = down.oid)
         SELECT oid FROM down
         """,  # noqa: S608
-        "asking for partitions",
+        "listing partitions",
     )
     return [int(row[0] or 0) for row in rows]
 
@@ -230,7 +232,7 @@ def _kind(database: JdbcDatabase, relation: Relation) -> str:
 
 
 def _id_caveats(database: JdbcDatabase, relation: Relation, column: str) -> list[str]:
-    """The rule is exact only for ids that PostgreSQL itself gives in order, one at a time."""
+    """The rule is exact only for ids that PostgreSQL assigns in order, one at a time."""
     rows = database.rows(
         f"""
         SELECT a.attidentity <> '' OR coalesce(pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%', false),
@@ -240,12 +242,14 @@ def _id_caveats(database: JdbcDatabase, relation: Relation, column: str) -> list
         FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
         WHERE a.attrelid = {_regclass(relation)} AND a.attname = {_text(column)}
         """,  # noqa: S608
-        "asking where ids come from",
+        "reading the default of the id column",
     )
     if not rows or rows[0][0] != "t":
-        return [f"column {column!r} has no default: not exact for ids that were taken before their transaction wrote"]
+        return [
+            f"column {column!r} has no default: not exact for ids that were assigned before their transaction wrote"
+        ]
     if rows[0][1] not in (None, "1"):
         return [
-            f"the sequence of column {column!r} has CACHE {rows[0][1]}: not exact for ids that sessions keep in store"
+            f"the sequence of column {column!r} has CACHE {rows[0][1]}: not exact for ids that sessions have cached"
         ]
     return []

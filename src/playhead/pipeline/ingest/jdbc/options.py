@@ -1,8 +1,8 @@
-"""The options of a JDBC source connector, under their own names and with their own meaning.
+"""The options of a JDBC source connector, with the same names and meanings as in Connect.
 
-Every option is honoured, known to have no effect on Spark, or refused by name; all faults are reported together. An option
-that is on none of the lists is refused as well: Connect would ignore a typo, and the user would notice late. References like
-`${env:X}` are resolved before.
+Every option is honoured, known to have no effect on Spark, or refused by name; all faults are reported together. An unknown
+option is refused as well: Connect would ignore a typo, and the user would notice late. References like `${env:X}` are resolved
+before.
 """
 
 import re
@@ -67,8 +67,8 @@ HARMLESS = OF_EVERY | frozenset(
 )
 HARMLESS_PREFIXES = ("key.converter.", "value.converter.", "topic.creation.", "header.converter.")
 PRODUCER = "producer.override."
-DRIVER = "connection."  # what the connector does not know under this prefix is a property of the driver
-# Options that may be there with the one value that means "off" or "as always".
+DRIVER = "connection."  # an option with this prefix that the connector does not know is a property of the JDBC driver
+# Options that are accepted only with the value that means "off" or "default".
 ONLY = {
     "header.converter": ("org.apache.kafka.connect.storage.SimpleHeaderConverter",),
     "errors.tolerance": ("none",),
@@ -82,9 +82,9 @@ ONLY = {
 }
 REASONS = {
     "header.converter": "records here have no headers",
-    "errors.tolerance": "a row that cannot be converted stops the run, it is never skipped",
-    "errors.retry.timeout": "a failed step is planned anew, a single record is not tried again",
-    "errors.retry.delay.max.ms": "a failed step is planned anew, a single record is not tried again",
+    "errors.tolerance": "a row that cannot be converted stops the run; it is never skipped",
+    "errors.retry.timeout": "a failed step is planned again; a single record is not retried",
+    "errors.retry.delay.max.ms": "a failed step is planned again; a single record is not retried",
 }
 KNOWN = KnownOptions(
     HONOURED | OF_RECORDS | HARMLESS | frozenset(OF_TRANSFORMS),
@@ -103,7 +103,7 @@ _LIMIT = re.compile(r"\b(LIMIT|FETCH|TOP|ROWNUM|OFFSET)\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach the database. `properties` go to the driver beside user and password."""
+    """How to reach the database. `properties` go to the driver with user and password."""
 
     url: str = field(repr=False)
     user: str | None = None
@@ -114,7 +114,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class TableFilter:
-    """Which tables are meant; `include` None: all. Names are bare, `schema.table` or `db.schema.table`, case as stored.
+    """Which tables are read; `include` None: all. Names are bare, `schema.table` or `db.schema.table`, case as stored.
 
     `patterns`: entries of `table.include.list` and `table.exclude.list` may also be regular expressions for qualified names.
     """
@@ -159,7 +159,7 @@ class JdbcOptions:
 
 
 def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:
-    """Everything that is wrong with a connector's config, as far as the config alone can tell."""
+    """All faults of a connector's config that can be found without the database."""
     return _Reading(config, worker).read()[1]
 
 
@@ -178,7 +178,7 @@ class _Reading(OptionReading[JdbcOptions]):
         initial = self._initial()
         self._cursor_columns(mode)
         query, suffix = self._query(mode)
-        record = record or RecordOptions()  # a fault is noted already; the other options are still looked at
+        record = record or RecordOptions()  # the fault is recorded already; the other options are still checked
         options = JdbcOptions(
             connection=connection,
             mode=mode,
@@ -231,15 +231,15 @@ class _Reading(OptionReading[JdbcOptions]):
         if mode in (TIMESTAMP, BOTH) and not self.names("timestamp.column.name"):
             self.fault("timestamp.column.name", f"is needed by mode {mode}")
         if mode in (BULK, INCREMENTING) and self.names("timestamp.column.name"):
-            self.fault("timestamp.column.name", f"has no meaning in mode {mode}")
+            self.fault("timestamp.column.name", f"has no effect in mode {mode}")
         if mode in (BULK, TIMESTAMP) and self.config.get("incrementing.column.name", "").strip():
-            self.fault("incrementing.column.name", f"has no meaning in mode {mode}")
+            self.fault("incrementing.column.name", f"has no effect in mode {mode}")
 
     def _query(self, mode: str) -> tuple[str | None, str]:
         query = self.config.get("query", "").strip().rstrip(";").strip()
         suffix = self.config.get("query.suffix", "").strip()
         if mode == TIMESTAMP and _LIMIT.search(suffix):
-            self.fault("query.suffix", "would cut rows of one timestamp apart; use mode timestamp+incrementing")
+            self.fault("query.suffix", "would separate rows with the same timestamp; use mode timestamp+incrementing")
         if not query and not self.config.get("topic.prefix", "").strip() and "topic.prefix" not in self.config:
             self.fault("topic.prefix", "is missing")
         if query and not self.config.get("topic.prefix", "").strip():
@@ -252,7 +252,7 @@ class _Reading(OptionReading[JdbcOptions]):
         pairs = (("table.whitelist", "table.include.list"), ("table.blacklist", "table.exclude.list"))
         for old, new in pairs:
             if self.names(old) and self.names(new):
-                self.fault(new, f"says the same as {old}; leave one of them out")
+                self.fault(new, f"means the same as {old}; set only one of them")
         include, exclude = (self.names(old) or self.names(new) for old, new in pairs)
         if include and exclude:
             self.fault("table.blacklist", "cannot be used together with a list of tables to include")
@@ -270,7 +270,7 @@ class _Reading(OptionReading[JdbcOptions]):
             try:
                 re.compile(entry)
             except re.error as error:
-                self.fault(name, f"{entry!r} is no regular expression: {error}")
+                self.fault(name, f"{entry!r} is not a valid regular expression: {error}")
 
     def _connection(self) -> Connection:
         url = self.config.get("connection.url", "").strip()

@@ -1,4 +1,4 @@
-"""A JDBC source connector as a source: its tables, found anew each time they are asked for, or its query."""
+"""A JDBC source connector as a source: its query, or its tables, which are listed again by each call of `streams`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ def open_jdbc_source(
 
 
 class JdbcSource:
-    """Used by one thread at a time. Nothing is asked before `streams()`."""
+    """Used by one thread at a time. The database is not queried before `streams()`."""
 
     def __init__(self, spark: SparkSession, options: JdbcOptions, reading: StreamOptions | None = None) -> None:
         self.options = options
@@ -32,15 +32,15 @@ class JdbcSource:
         self._began: int | None = None
 
     def streams(self) -> Sequence[JdbcStream]:
-        """One stream per table in the order of their names; one for a query."""
+        """One stream per table, sorted by name; one stream for a query."""
         options, database = self.options, self.database
         mark = database.quote_mark if options.quote_identifiers else ""
         flavour = flavour_of(database.product, mark, options.record.db_timezone)
         if options.has_time:
             check_zone(options.record.db_timezone)
         if options.has_time and options.timestamp_initial_ms == -1 and self._began is None:
-            # Fixed once, as a task of Connect does it: rows that come between two rounds are not skipped.
-            self._began = database.whole(flavour.now(), "asking for the database's time")
+            # Set once, as in a task of Connect: rows that appear between two rounds are not skipped.
+            self._began = database.whole(flavour.now(), "reading the database's time")
         if options.query is not None:
             relations = [Relation(database.catalog, None, None, f"(\n{options.query}\n) playhead_query")]
         else:
@@ -59,6 +59,6 @@ class JdbcSource:
 def _check_topic(stream: JdbcStream) -> None:
     if not _TOPIC.fullmatch(stream.topic) or stream.topic in (".", ".."):
         raise Invalid(
-            f"{stream.topic!r} cannot be a topic, so {stream.name} cannot be read",
+            f"{stream.topic!r} is not a valid topic name, so {stream.name} cannot be read",
             "leave the table out with table.exclude.list, or use a query with a topic.prefix of its own",
         )

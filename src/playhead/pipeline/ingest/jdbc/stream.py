@@ -1,7 +1,7 @@
 """One table or the query of a JDBC source connector: its topic, its position, and the next step from a position.
 
-Without a stored position a connector starts by Connect's rule: ids above -1 (negative ids are never read), timestamps strictly
-after the epoch, and with timestamp+incrementing from the epoch on with ids above -1.
+Without a stored position the rules of Connect apply: incrementing reads ids above -1 (negative ids are never read), timestamp
+reads times strictly after the epoch, timestamp+incrementing reads from the epoch on, with ids above -1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +52,7 @@ _FIRST_ID = -1
 
 @dataclass(frozen=True, slots=True)
 class ToJdbcPosition:
-    """In the connector's own order of fields; the nanoseconds are those of the whole second."""
+    """Fields in the connector's order. `timestamp_nanos` counts from the start of the second."""
 
     has_id: bool
     has_time: bool
@@ -73,7 +73,7 @@ class ToJdbcPosition:
 
 
 def find_ahead(value: bytes, position: Map, columns: Mapping[str, str]) -> str | None:
-    """`columns`: field of the position -> column of the record. JSON values only; times in the unit of the position."""
+    """`columns`: field of the position -> column of the record. Only for JSON values with times in the unit of the position."""
     try:
         record = msgspec.json.decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -88,7 +88,7 @@ def find_ahead(value: bytes, position: Map, columns: Mapping[str, str]) -> str |
 
 @dataclass(frozen=True, slots=True)
 class SharedSnapshot:
-    """One state of the database that all readers of a step share, kept alive by a connection of its own."""
+    """A snapshot of the database that all readers of a step share. Its own connection holds it open."""
 
     name: str
     holder: JdbcDatabase
@@ -105,7 +105,7 @@ class SharedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class JdbcStep:
-    """No chunks: the horizon holds everything back; `horizon` says whom it waits for."""
+    """No chunks: open transactions block all rows; `horizon` names them."""
 
     view: SqlView
     conditions: Sequence[str]
@@ -119,7 +119,7 @@ class JdbcStep:
         return [Chunk(number, self.view.shown(condition)) for number, condition in enumerate(self.conditions)]
 
     def read(self, spark: SparkSession) -> DataFrame:
-        """The order of a chunk is part of its SQL: Spark puts a predicate behind WHERE as it is, and may add none of its own."""
+        """The order of a chunk is part of its SQL: Spark copies a predicate after WHERE unchanged and must not add its own."""
         database = self.view.database
         with database.told(f"reading {self.view.relation.shown}"):
             frame = spark.read.jdbc(
@@ -135,7 +135,7 @@ class JdbcStep:
             self.snapshot.holder.close()
 
     def _reading(self) -> dict[str, str]:
-        # Without a custom type the reader would take an INTEGER of SQLite for 32 bits, and a numeric id for a decimal.
+        # Without a custom type the reader would read an INTEGER of SQLite as 32 bits, and a numeric id as a decimal.
         own = [f"{ID} BIGINT"] * (self.view.cursor.id is not None)
         own += [f"{INSTANT} BIGINT"] * (bool(self.view.cursor.times) and isinstance(self.view.flavour, Sqlite))
         properties = {"fetchsize": str(self.fetch_rows), "pushDownPredicate": "false"}
@@ -159,8 +159,8 @@ class JdbcStep:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """What the run decides, not the connector. `with_catalog`: a new position is kept under `db.schema.table`; None: nobody
-    could tell which form the installed connector looks for."""
+    """Options of the run, not of the connector. `with_catalog`: a new position is stored under `db.schema.table`; None: the form
+    that the installed connector reads is unknown."""
 
     with_catalog: bool | None = None
     once: bool = False
@@ -234,14 +234,14 @@ class JdbcStream:
         if self.options.mode == BULK:
             return self._plan_bulk(slots, rows_per_chunk)
         if self.options.mode == INCREMENTING:
-            return self._plan_ids(_whole(position, "incrementing", _FIRST_ID), slots, rows_per_chunk)
+            return self._plan_ids(_integer_of(position, "incrementing", _FIRST_ID), slots, rows_per_chunk)
         return self._plan_times(self._start(position), slots, rows_per_chunk)
 
     @cached_property
     def view(self) -> SqlView:
-        """The columns as they are now; a stream lives for one round, so a changed table is seen in the next."""
+        """The current columns. A stream lasts one round, so the next round sees a changed table."""
         shown = self.relation.shown
-        columns = self.database.columns(self.relation.source, f"asking for the columns of {shown}")
+        columns = self.database.columns(self.relation.source, f"reading the columns of {shown}")
         incrementing = self.options.incrementing_column if self.options.has_id else None
         cursor = find_cursor(columns, incrementing, self.options.timestamp_columns, shown)
         if self.options.validate_non_null and self.relation.name is not None:
@@ -262,7 +262,7 @@ class JdbcStream:
 
     def _plan_ids(self, low: int, slots: int, rows: int) -> JdbcStep | None:
         view = self.view
-        for _ in range(2):  # what was cleared before may be gone by now: then look once more for what came after it
+        for _ in range(2):  # the rows cleared before may be deleted by now: then clear again, for newer rows
             if (self._cleared is None or self._cleared <= low) and (held := self._clear_ids(low)) is not None:
                 return held
             if self._cleared is None:
@@ -273,7 +273,7 @@ class JdbcStream:
         return None
 
     def _clear_ids(self, low: int) -> JdbcStep | None:
-        """Finds an end that no smaller id can appear below any more; a step without chunks if that takes too long."""
+        """Finds an end below which no new id can appear. Returns a step without chunks if that takes too long."""
         view = self.view
         self._cleared = None
         top = self.database.whole(f"SELECT max({view.id}) FROM {view.cursors} WHERE {view.id} > {low}")  # noqa: S608
@@ -283,7 +283,7 @@ class JdbcStream:
         if tables is not None:
             waiting = await_writers(lambda: list_writers(self.database, tables), lambda writer: True, seconds)
             if waiting:
-                words = f"nothing beyond id {low}: {waiting_words(waiting, seconds)}, who may commit an id up to {top}"
+                words = f"nothing after id {low}: {waiting_words(waiting, seconds)}, which may commit an id up to {top}"
                 return self._step((), words, reaches_end=False)
         self._cleared = top
         return None
@@ -300,7 +300,7 @@ class JdbcStream:
         return self._step(conditions, self._words(f"up to id {high}"), reaches_end=ranges[-1][1] == high)
 
     def _limited_ids(self, view: SqlView, low: int, high: int) -> JdbcStep | None:
-        """One chunk, because a limit in the suffix holds for the statement; the next step goes on from its last row."""
+        """One chunk, because a limit in the suffix applies to the statement. The next step continues after its last row."""
         condition = ids_between(view, low, high)
         end = self.database.whole(
             f"SELECT max({view.id}) FROM (SELECT {view.id} FROM {view.cursors} "  # noqa: S608
@@ -317,8 +317,8 @@ class JdbcStream:
             initial = self.options.timestamp_initial_ms
             if initial == -1 and self.reading.once:
                 raise Refused(
-                    "timestamp.initial=-1 begins at the time of the first round, and a run until caught up ends with it:"
-                    " nothing would ever be read",
+                    "timestamp.initial=-1 starts at the time of the first round, and a run until caught up ends after that"
+                    " round: it would never read anything",
                     "use --continuous, or set a position first: playhead offsets set",
                 )
             if initial == -1:
@@ -326,14 +326,14 @@ class JdbcStream:
                     self.began = self._now()
                 return Point(self.began, _FIRST_ID)
             return Point((initial or 0) * MICROS_PER_MS, _FIRST_ID)
-        millis, nanos = _whole(position, "timestamp", 0), position.get("timestamp_nanos")
+        millis, nanos = _integer_of(position, "timestamp", 0), position.get("timestamp_nanos")
         micros = millis * MICROS_PER_MS
         if isinstance(nanos, int):
             micros = millis // 1000 * MICROS_PER_SECOND + nanos // NANOS_PER_MICRO
-        return Point(micros, _whole(position, "incrementing", _FIRST_ID))
+        return Point(micros, _integer_of(position, "incrementing", _FIRST_ID))
 
     def _now(self) -> int:
-        return self.database.whole(self.flavour.now(), "asking for the database's time") or 0
+        return self.database.whole(self.flavour.now(), "reading the database's time") or 0
 
     def _plan_times(self, low: Point, slots: int, rows: int) -> JdbcStep | None:
         view = self.view
@@ -342,7 +342,7 @@ class JdbcStream:
             return None
         ceiling = self._clear_times(end)
         if ceiling.end is None:
-            return self._step((), f"nothing beyond the position: {ceiling.words}", reaches_end=False)
+            return self._step((), f"nothing after the position: {ceiling.words}", reaches_end=False)
         if self.database.product != "PostgreSQL" or view.suffix:
             slots = 1
         snapshot = self._snapshot()
@@ -353,10 +353,10 @@ class JdbcStream:
             conditions, reaches = cut_times(ask, view, low, ceiling.end, cut)
             if view.suffix:
                 conditions = [condition for condition in conditions if _gives_rows(ask, view, condition)]
-            whole = reaches and ceiling.end == end and not view.suffix
+            reaches_end = reaches and ceiling.end == end and not view.suffix
             words = self._words(f"before {now_shown(ceiling.end)}" + (f", {ceiling.words}" if ceiling.words else ""))
             if conditions:
-                step = self._step(conditions, words, reaches_end=whole, snapshot=snapshot)
+                step = self._step(conditions, words, reaches_end=reaches_end, snapshot=snapshot)
                 return step
             return None if ceiling.end == end else self._step((), words, reaches_end=False)
         finally:
@@ -364,7 +364,7 @@ class JdbcStream:
                 snapshot.holder.close()
 
     def _clear_times(self, end: int) -> Ceiling:
-        """Waits for those who may still commit a row before `end`; lowers it to the start of the oldest that is left."""
+        """Waits for transactions that may still commit a row before `end`. Lowers `end` to the start of the oldest one left."""
         tables, seconds = self.protection.tables, self.reading.horizon_seconds
         if tables is None:
             return Ceiling(end)
@@ -375,7 +375,7 @@ class JdbcStream:
         )
         return lower(end, waiting, seconds)
 
-    # Whole
+    # Bulk
 
     def _plan_bulk(self, slots: int, rows: int) -> JdbcStep | None:
         view = self.view
@@ -383,24 +383,24 @@ class JdbcStream:
             return None
         snapshot = self._snapshot()
         try:
-            cut = self._cut_whole(snapshot.holder, view, slots, rows) if snapshot and not view.suffix else None
+            cut = self._cut_bulk(snapshot.holder, view, slots, rows) if snapshot and not view.suffix else None
         except BaseException:
             if snapshot:
                 snapshot.holder.close()
             raise
-        words = "the whole of it, as it is at one moment" if snapshot else "the whole of it, read by one statement"
+        words = "all rows of one snapshot" if snapshot else "all rows, read by one statement"
         if cut is None:
             return self._step(["1 = 1"], words, reaches_end=True, snapshot=snapshot)
         view, conditions = cut
-        return JdbcStep(view, conditions, self._told(words), True, self._fetch_rows, snapshot)
+        return JdbcStep(view, conditions, self._with_left_out(words), True, self._fetch_rows, snapshot)
 
-    def _cut_whole(self, ask: JdbcDatabase, view: SqlView, slots: int, rows: int) -> tuple[SqlView, list[str]] | None:
-        """By ranges of the primary key, if it is one whole number and the table is worth it."""
+    def _cut_bulk(self, ask: JdbcDatabase, view: SqlView, slots: int, rows: int) -> tuple[SqlView, list[str]] | None:
+        """Cuts by ranges of the primary key, if that is one integer column and there is more than one chunk."""
         table = self.relation
         key = self.database.primary_key(table.catalog, table.schema, table.name) if table.name is not None else []
         if len(key) != 1:
             return None
-        columns = self.database.columns(table.source, f"asking for the columns of {table.shown}")
+        columns = self.database.columns(table.source, f"reading the columns of {table.shown}")
         try:
             cursor = find_cursor(columns, key[0], (), table.shown)
         except Invalid:
@@ -430,14 +430,14 @@ class JdbcStream:
     def _step(
         self, conditions: Sequence[str], horizon: str, *, reaches_end: bool, snapshot: SharedSnapshot | None = None
     ) -> JdbcStep:
-        return JdbcStep(self.view, conditions, self._told(horizon), reaches_end, self._fetch_rows, snapshot)
+        return JdbcStep(self.view, conditions, self._with_left_out(horizon), reaches_end, self._fetch_rows, snapshot)
 
-    def _told(self, words: str) -> str:
+    def _with_left_out(self, words: str) -> str:
         left_out = ", ".join(self.view.record.left_out)
-        return f"{words}; left out, as Connect does: {left_out}" if left_out else words
+        return f"{words}; columns left out, as in Connect: {left_out}" if left_out else words
 
 
-def _whole(position: Map | None, name: str, default: int) -> int:
+def _integer_of(position: Map | None, name: str, default: int) -> int:
     value = None if position is None else position.get(name)
     if value is None:
         return default
@@ -449,5 +449,5 @@ def _whole(position: Map | None, name: str, default: int) -> int:
 
 
 def _gives_rows(ask: JdbcDatabase, view: SqlView, condition: str) -> bool:
-    """A suffix may leave nothing of a chunk; a step that never gives a row would never end."""
+    """A suffix may remove all rows of a chunk. A stream with such a step would never end."""
     return ask.has_rows(f"SELECT 1 FROM {view.cursors} WHERE {view.ending(condition)}")  # noqa: S608

@@ -1,8 +1,8 @@
-"""Which tables a connector reads, found by the driver's own metadata as Connect does.
+"""Which tables a connector reads, according to the metadata of the JDBC driver, as in Connect.
 
-An entry of a list matches the bare name, `schema.table` or `db.schema.table`, unquoted or quoted, case as stored. Connect takes
-the bare name and one of the others, depending on versions of connector and driver; all are taken here. The newer lists take
-regular expressions for qualified names as well.
+An entry of a list matches the bare name, `schema.table` or `db.schema.table`, unquoted or quoted, case as stored. Connect accepts
+the bare name and one of the others, depending on the versions of connector and driver; here all are accepted. The newer lists
+also accept regular expressions for qualified names.
 """
 
 import re
@@ -16,10 +16,10 @@ from playhead.pipeline.ingest.jdbc.view import Relation
 
 
 def find_tables(database: JdbcDatabase, flavour: Flavour, wanted: TableFilter) -> list[Relation]:
-    """In the order of their names. An entry to include that matches nothing is `NotFound`, with what there is."""
+    """Sorted by name. An entry to include that matches nothing raises `NotFound`, with the tables that exist."""
     found = []
     for catalog, schema, name, _ in database.tables(wanted.catalog_pattern, wanted.schema_pattern, wanted.types):
-        # PostgreSQL has no other database to offer on one connection, and a FROM cannot name it everywhere.
+        # A PostgreSQL connection sees one database only, and not every FROM may name the database.
         own = schema is not None and catalog is not None
         parts = [schema] if own else [catalog, schema]
         source = ".".join(flavour.quote(part) for part in (*parts, name) if part)
@@ -45,7 +45,7 @@ def names_of(table: Relation, flavour: Flavour) -> set[str]:
 
 
 def is_meant(entry: str, table: Relation, flavour: Flavour, *, patterns: bool) -> bool:
-    """Patterns do not look at the bare name where there is a qualified one: `public.*` is not meant for `publicity`."""
+    """Patterns are not matched with the bare name if there is a qualified one: `public.*` must not match `publicity`."""
     if entry in names_of(table, flavour):
         return True
     parts = [part for part in (table.catalog, table.schema, table.name) if part]

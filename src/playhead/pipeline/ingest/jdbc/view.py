@@ -1,6 +1,6 @@
-"""What a stream reads, as SQL: the table or the query, with the cursor's columns under names of our own.
+"""The SQL that a stream reads: the table or the query, with the cursor's columns under names of our own.
 
-The bounds of a chunk follow as a condition and an order behind it. Databases see through the inner SELECT, so an index on the
+The bounds of a chunk are appended as a condition and an order. Databases optimize the inner SELECT away, so an index on the
 cursor's column serves both.
 """
 
@@ -22,7 +22,7 @@ _WHOLE = frozenset((-6, 5, 4, -5))  # TINYINT, SMALLINT, INTEGER, BIGINT
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table, view or query. `source` is what stands behind FROM; `name` is None for a query."""
+    """A table, view or query. `source` is the text after FROM; `name` is None for a query."""
 
     catalog: str | None
     schema: str | None
@@ -36,7 +36,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The columns that say where a row stands, as far as the mode has them."""
+    """The columns that define the position of a row, if the mode has them."""
 
     id: SqlColumn | None
     times: tuple[SqlColumn, ...]
@@ -66,18 +66,18 @@ class SqlView:
 
     @cached_property
     def order(self) -> str:
-        """What rows are sorted by; empty without a cursor."""
+        """The columns that rows are sorted by; empty without a cursor."""
         names = [self.time] * bool(self.cursor.times) + [self.id] * (self.cursor.id is not None)
         return ", ".join(names)
 
     @cached_property
     def cursors(self) -> str:
-        """Only the cursor of each row, to plan with."""
+        """Only the cursor of each row, for planning."""
         return self._from(self._cursor_columns())
 
     @cached_property
     def rows(self) -> str:
-        """What Spark reads: the record's columns and the cursor."""
+        """The query for Spark: the record's columns and the cursor."""
         return self._from([*self.record.reads(self.flavour.quote), *self._cursor_columns()])
 
     @cached_property
@@ -85,13 +85,13 @@ class SqlView:
         return write_parts(self.parts, self.record.options)
 
     def shown(self, condition: str) -> str:
-        """A chunk's condition in the names that the user knows."""
+        """A chunk's condition with the column names of the user."""
         if self.cursor.id is not None:
             condition = condition.replace(self.id, self.flavour.quote(self.cursor.id.name))
         return condition.replace(self.time, ", ".join(self.flavour.quote(column.name) for column in self.cursor.times))
 
     def ending(self, condition: str) -> str:
-        """A chunk's condition with everything that must stand behind it."""
+        """A chunk's condition, followed by the order and the suffix."""
         return " ".join(
             part for part in (condition, f"ORDER BY {self.order}" if self.order else "", self.suffix) if part
         )
@@ -112,13 +112,13 @@ class SqlView:
 def find_cursor(
     columns: Sequence[tuple[SqlColumn, bool]], incrementing: str | None, times: Sequence[str], shown: str
 ) -> Cursor:
-    """`incrementing`: None = not in this mode; empty = the one column that the database counts up, as Connect finds it."""
+    """`incrementing`: None = not in this mode; empty = the auto-increment column, as Connect finds it."""
     known = {column.name: column for column, _ in columns}
     if incrementing == "":
         counted = [column for column, counts in columns if counts]
         if len(counted) != 1:
             raise Invalid(
-                f"{shown} has {len(counted)} columns that count up by themselves",
+                f"{shown} has {len(counted)} auto-increment columns",
                 "name one in incrementing.column.name",
             )
         found: SqlColumn | None = counted[0]
@@ -127,7 +127,7 @@ def find_cursor(
     if found is not None and not _is_whole(found):
         raise Invalid(
             f"column {found.name!r} of {shown} is {found.type_name}, not a whole number",
-            "incrementing.column.name takes smallint, int, bigint and numeric(p,0)",
+            "incrementing.column.name accepts smallint, int, bigint and numeric(p,0)",
         )
     return Cursor(found, tuple(_get(known, name, shown) for name in times))
 
@@ -143,7 +143,7 @@ def refuse_nulls(cursor: Cursor, shown: str) -> None:
 
 
 def _get(known: dict[str, SqlColumn], name: str, shown: str) -> SqlColumn:
-    """Connect compares names without regard to case, when no other column differs by case alone."""
+    """Connect ignores the case of names, unless two columns differ only by case."""
     if name in known:
         return known[name]
     alike = [column for label, column in known.items() if label.lower() == name.lower()]

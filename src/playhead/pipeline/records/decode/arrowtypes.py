@@ -1,6 +1,6 @@
 """Connect's schemas -> Arrow's types: what Arrow's JSON reader is to read, and what becomes of it.
 
-A decimal is an Arrow decimal with the precision that the schema tells (38 digits, or 76, if it tells none). One that no Arrow
+A decimal is an Arrow decimal with the precision of the schema (38 digits, or 76, if it has none). One that no Arrow
 decimal holds, such as the scale of 127 that the JDBC source gives a numeric without precision, is a string with its exact digits.
 Date, Time and Timestamp keep Connect's count of days and milliseconds, which for days before 1582-10-15 is Java's calendar.
 """

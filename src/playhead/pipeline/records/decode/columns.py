@@ -85,7 +85,7 @@ class Columns:
         if not schema.is_struct and not self.single:
             return f"its schema is {schema.type}, not a struct, so that it has no columns"
         if schema.has_empty_struct and not self.takes_empty:
-            return "its schema has a struct without fields, of which no column can be made"
+            return "its schema has a struct without fields, of which no column can be created"
         try:
             check_defaults(schema)
         except Unfit as error:

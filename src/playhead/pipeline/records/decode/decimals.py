@@ -38,7 +38,7 @@ def to_decimal(unscaled: int, scale: int) -> Decimal:
 
 
 def to_text(unscaled: int, schema: Schema) -> str:
-    """Plain digits. Zeros at the end of the fraction are left out: the scale of such a decimal is not one that somebody chose."""
+    """Plain digits. Zeros at the end of the fraction are left out: the scale of such a decimal was not chosen by a user."""
     scale = schema.parameter("scale", 0)
     sign, digits = ("-" if unscaled < 0 else ""), str(abs(unscaled))
     if scale <= 0:

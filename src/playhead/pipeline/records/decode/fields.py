@@ -1,4 +1,4 @@
-"""One field of every JSON line: for partitioners of JSON lines, where no schema tells its type."""
+"""One field of every JSON line: for partitioners of JSON lines, where no schema defines its type."""
 
 import pyarrow as pa
 

@@ -2,7 +2,7 @@
 
 A value must fit its schema, by the rules of `exact`. A member that is missing is written as its default or as null, and so is a
 null that has a default; all members are then in the order of the schema. A value that has all its members stays as it stands:
-order, blanks and digits are kept. Whole arrays are checked by msgspec, with types made from the schema; the rest one by one.
+order, blanks and digits are kept. Whole arrays are checked by msgspec, with types created from the schema; the rest one by one.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from playhead.pipeline.records.decode.schema import TIME, Schema
 
 _PLAIN: Mapping[str, Any] = {
     **{f"int{bits}": Annotated[int, Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)] for bits in (8, 16, 32, 64)},
-    # Beyond these a whole number may be rounded: somebody has to look closer.
+    # Beyond these a whole number may be rounded: it must be checked one by one.
     "float": Annotated[float, Meta(gt=-(2**24), lt=2**24)],
     "double": Annotated[float, Meta(gt=-(2**53), lt=2**53)],
     "boolean": bool,
@@ -87,7 +87,7 @@ class Filling:
 
 
 def _fit(whole: "msgspec.json.Decoder[Any]", texts: pa.Array) -> bool:
-    """Whether each is certainly complete, and fits. False means only that somebody has to look closer."""
+    """Whether each is certainly complete, and fits. False means only that it must be checked one by one."""
     try:
         return len(whole.decode_lines(join_lines(texts))) == len(texts)
     except (msgspec.DecodeError, RecursionError):

@@ -1,7 +1,7 @@
-"""What Arrow's JSON reader gives for a column -> the column: logical types, defaults, a second look at what it lets pass.
+"""What Arrow's JSON reader gives for a column -> the column: logical types, defaults, a second check of what it accepts.
 
 The reader turns a missing member into null and an integer that a float cannot hold into its neighbour. Whatever is not certainly
-right is None here: then somebody looks at the records one by one.
+right is None here: then the records are checked one by one.
 """
 
 from dataclasses import dataclass

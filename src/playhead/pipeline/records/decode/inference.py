@@ -1,10 +1,10 @@
 """A schema for values that carry none, from the first records of a topic.
 
-It is made once and kept, so that all files of a topic have the same columns. Every field is optional; whole numbers are int64,
-with any fraction among them double; a field that was always null, and an array that was always empty, is taken for strings. A
+It is created once and kept, so that all files of a topic have the same columns. Every field is optional; whole numbers are int64,
+with any fraction among them double; a field that was always null, and an array that was always empty, counts as strings. A
 field keeps the type that it had first: a record that disagrees does not fit, it never changes the schema. A field that was always
 an empty object has no columns. It is not left out: no record that has it would fit then, and with `errors.tolerance: all` few
-would notice. Whoever infers is told its name instead.
+would notice. Its name is reported to the caller instead.
 """
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ _EMPTY = Schema("struct", optional=True)
 
 
 def infer_schema(batch: pa.RecordBatch, converter: Converter, column: str = VALUE) -> Schema | None:
-    """None if no value is an object with members. Call it once, keep `to_json()` in the ledger, give it to `Columns`; but look
+    """None if no value is an object with members. Call it once, keep `to_json()` in the ledger, give it to `Columns`; but check
     with `find_empty` first."""
     found = _NULL
     texts = read_payloads(batch.column(column), converter).texts.drop_null().slice(0, _MOST_RECORDS)

@@ -1,8 +1,8 @@
 """Whether bytes are one JSON value, and its text on one line.
 
 The rules are those of RFC 8259 and of Python's json module without its NaN: UTF-8, no control characters inside of strings, no
-second value behind the first. A byte order mark in front is dropped, as Jackson does. Nothing may be nested deeper than DEEPEST.
-Blanks stay as they are; only a text with line ends or tabs in it is written anew without blanks.
+second value after the first. A byte order mark in front is dropped, as Jackson does. Nothing may be nested deeper than DEEPEST.
+Blanks stay as they are; only a text with line ends or tabs in it is written again without blanks.
 
 Whole arrays are checked by one call into msgspec, which is as strict. It reads a stream of values, so each must begin and end
 in the same bracket: then a line end between two values can only stand where a value is complete, and equal counts mean one each.
@@ -70,7 +70,7 @@ def are_objects(texts: pa.Array) -> bool:
 
 
 def are_plain(texts: pa.Array) -> bool:
-    """Whether each is certainly one JSON value on one line. False means only that somebody has to look closer."""
+    """Whether each is certainly one JSON value on one line. False means only that it must be checked one by one."""
     if not len(texts):
         return True
     content = _content(texts)

@@ -62,7 +62,7 @@ def parse_converter(config: Mapping[str, str], worker: Mapping[str, str], side: 
     """`side` is key or value."""
     converter, faults = _read(config, worker, side)
     if faults:
-        raise Invalid(faults[0].what, f"look at {faults[0].where}")
+        raise Invalid(faults[0].what, f"check {faults[0].where}")
     return converter
 
 

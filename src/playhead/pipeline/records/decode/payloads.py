@@ -23,7 +23,7 @@ NONE = -1
 
 @dataclass(slots=True)
 class Payloads:
-    """`texts`: one a row, null for a tombstone or a bad row. `which` tells for each row its place in `schemas`, or NONE."""
+    """`texts`: one a row, null for a tombstone or a bad row. `which`: for each row its index in `schemas`, or NONE."""
 
     texts: pa.Array
     which: np.ndarray

@@ -54,7 +54,7 @@ class JsonReading:
             pending.clear()
 
     def read_whole(self, texts: pa.Array) -> pa.RecordBatch | None:
-        """None: one of them does not fit, or the reader cannot tell."""
+        """None: one of them does not fit, or this is unknown to the reader."""
         made = self._read_wire(texts, decimals_are_text=True)
         if made is None and has_decimals(self.schema):
             made = self._read_wire(texts, decimals_are_text=False)

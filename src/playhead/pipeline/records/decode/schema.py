@@ -1,4 +1,4 @@
-"""A schema of Connect, in the JSON form that JsonConverter puts beside every payload.
+"""A schema of Connect, in the JSON form that JsonConverter writes next to every payload.
 
 The same form serves for the schema that a user gives and for the one that was inferred: it is what the ledger keeps. Two schemas
 are equal when Connect says so: type, name, version, doc, parameters, default and fields all count. Unknown types are refused;

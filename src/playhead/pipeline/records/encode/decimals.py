@@ -29,7 +29,7 @@ def to_decimal(text: Column, field: SqlField) -> Column:
 
 
 def java_text(text: Column, field: SqlField) -> Column:
-    """What `BigDecimal.toString` gives: an exponent once there are more than six zeros behind the point."""
+    """What `BigDecimal.toString` gives: an exponent once there are more than six zeros after the point."""
     if fits_spark(field) and field.scale <= 6:
         return finite(text, field)
     return javacalls.decimal_text(_exact(text, field), field.scale)

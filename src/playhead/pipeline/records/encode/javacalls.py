@@ -1,7 +1,7 @@
 """Calls of Java methods inside the code that Spark generates.
 
 Spark's decimals end at 38 digits and its functions know neither two's complement nor surrogates, but its expressions can call
-any method of the JVM: the encoders of its typed API are made so. The classes are internal to Spark, and PySpark is pinned with
+any method of the JVM: the encoders of its typed API work like this. The classes are internal to Spark, and PySpark is pinned with
 them, as is the Commons Text that it brings.
 """
 

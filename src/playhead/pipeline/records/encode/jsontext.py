@@ -1,6 +1,6 @@
 """The JSON text of a row, as Jackson writes it to bytes.
 
-Spark's own `to_json` is Jackson too, but writes characters; Jackson's writer of bytes, which Connect uses, escapes whatever lies
+Spark's own `to_json` is Jackson too, but writes characters; Jackson's writer of bytes, which Connect uses, escapes whatever is
 beyond the basic plane as a pair of surrogates. Numbers that Spark has no type for are set in as text.
 """
 

@@ -1,7 +1,7 @@
 """A record's key or value between its source and its converter: a tree of structs whose leaves are expressions of Spark.
 
 A leaf knows its schema and how each converter writes it. `Read` is a column of a table as the JDBC source gives it, `Made` is
-what a transform or another source made. Nothing is built in the JVM before a leaf is asked for one of its forms.
+what a transform or another source created. Nothing is built in the JVM before one of the forms of a leaf is requested.
 """
 
 from collections.abc import Iterator

@@ -144,7 +144,7 @@ def _boolean(settings: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 def _zone(name: str) -> str:
     known = available_timezones()
-    # A machine without zone files cannot tell; Spark, which has Java's, refuses an unknown one before it reads.
+    # Unknown on a machine without zone files; Spark, which has Java's, refuses an unknown one before it reads.
     if not known or name in known or name in _JAVA_ZONES or _JAVA_OFFSET.fullmatch(name):
         return name
     raise Invalid(f"there is no time zone {name!r}", near_names(name, sorted(known)))

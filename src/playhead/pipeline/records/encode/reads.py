@@ -1,8 +1,8 @@
-"""How a column is asked for, so that it arrives in Spark as the form our expressions start from, and what it is there.
+"""How a column is queried, so that it arrives in Spark as the form our expressions start from, and what it is there.
 
 PostgreSQL gives numerics as text (Spark's decimals end at 38 digits), dates as a number of days, and infinite dates and
 timestamps, which Spark's reader would turn into the years 1 and 9999, as values of their own. SQLite has values of any type in
-any column, and its driver cuts integers and dates: they are read as expressions, which Spark takes for numerics.
+any column, and its driver cuts integers and dates: they are read as expressions, which Spark reads as numerics.
 """
 
 from collections.abc import Callable
@@ -84,7 +84,7 @@ def read_column(field: SqlField, product: str) -> Column:
 def _exact_text(column: Column, field: SqlField) -> Column:
     """With the field's own scale; Spark's reader may have given the column a finer one.
 
-    Decimals are looked at as text: to compare two of them Spark rounds the finer one first.
+    Decimals are checked as text: to compare two of them Spark rounds the finer one first.
     """
     text = column.cast("string")
     decimals = F.length(F.rtrim(text, F.lit("0"))) - F.instr(text, ".")

@@ -26,12 +26,12 @@ def java_time(millis: Column) -> Column:
 
 
 def java_timestamp(time: Column, name: str) -> Column:
-    """At least one digit behind the point, and no zeros at the end but that one."""
+    """At least one digit after the point, and no zeros at the end but that one."""
     text = F.date_format(time, "yyyy-MM-dd HH:mm:ss.SSSSSS")
     return _of_four_digits(F.regexp_replace(text, r"(\.\d+?)0+$", "$1"), name)
 
 
 def _of_four_digits(text: Column, name: str) -> Column:
-    """Java prints other years without a sign, so that one cannot tell them apart."""
+    """Java prints other years without a sign, so that they cannot be distinguished."""
     far = fault(name, "holds a year before 1 or after 9999, which has no clear text: use JsonConverter")
     return F.when(text.rlike("^[+-]"), far).otherwise(text)

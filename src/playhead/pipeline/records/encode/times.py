@@ -91,7 +91,7 @@ def in_zone(zone: str) -> Zoned:
 
 
 def millis_of_day(text: Column, zoned: Zoned, name: str) -> Column:
-    """Connect's Time, from `HH:MM:SS.ffffff`, with the seconds of its own offset behind a blank if it has one."""
+    """Connect's Time, from `HH:MM:SS.ffffff`, with the seconds of its own offset after a blank if it has one."""
     wall = F.substring_index(text, " ", 1)
     seconds = (_two_digits(wall, 1) * 60 + _two_digits(wall, 4)) * 60
     fraction = F.floor(F.substring(wall, 7, 9).cast("decimal(8,6)") * 1000).cast("bigint")

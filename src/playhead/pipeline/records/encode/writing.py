@@ -22,7 +22,7 @@ _FRAME = len('{"v":') + 1
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """Two projections: in one, Spark would make the text anew each time that it is looked at. `finished` is over the columns
+    """Two projections: in one, Spark would create the text again each time that it is used. `finished` is over the columns
     `name` and `plain`. To be built once and used for many frames: it takes hundreds of calls to the JVM."""
 
     name: str
@@ -40,7 +40,7 @@ def plain_name(name: str) -> str:
 
 
 def write_all(frame: DataFrame, writings: Sequence[Writing], *others: Column) -> DataFrame:
-    """The texts of all, and `others` of `frame` beside them."""
+    """The texts of all, and `others` of `frame` next to them."""
     texts = [part for one in writings for part in (one.text.alias(one.name), one.is_plain.alias(one.plain))]
     first = frame.select(*texts, *others)
     return first.select(*(one.finished.alias(one.name) for one in writings), *first.columns[len(texts) :])
@@ -74,7 +74,7 @@ def check_text(node: Node) -> None:
             )
         if isinstance(leaf, Made) and leaf.schema.is_logical:
             raise Invalid(
-                f"field {name!r} is a time that a transform made, whose text would depend on the worker's zone",
+                f"field {name!r} is a time that a transform created, whose text would depend on the worker's zone",
                 "use org.apache.kafka.connect.json.JsonConverter",
             )
 

@@ -1,6 +1,6 @@
 """Cast: a value as another type, the way Java's `Number` and its parsers do it.
 
-A whole number that does not fit loses its upper bits, a fraction loses what is behind the point, and a floating point number
+A whole number that does not fit loses its upper bits, a fraction loses what is after the point, and a floating point number
 that is too large becomes the largest there is: none of it is an error to Java, so it is none here. A text that is no number is.
 """
 

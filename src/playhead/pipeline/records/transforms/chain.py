@@ -46,7 +46,7 @@ def columns_shown(value: Node) -> dict[str, str]:
 
 
 def _along(chain: Chain, topic: str) -> Iterator[tuple[Transform, str]]:
-    """The transforms that apply, each with the topic behind it: a predicate and a field of the topic see the one before."""
+    """The transforms that apply, each with the topic after it: a predicate and a field of the topic see the one before."""
     for transform in chain:
         condition = transform.only_if
         if condition is not None and matches(condition.pattern, topic) == condition.negate:

@@ -1,7 +1,7 @@
-"""`transforms` and `predicates` of a connector -> a chain of transforms; all faults are told at once.
+"""`transforms` and `predicates` of a connector -> a chain of transforms; all faults are reported at once.
 
 Names and defaults of the options are those of Kafka 4.3. Every option is honoured or refused by its name: an option that Kafka's
-transform does not know would be ignored by a worker without a word, so it is refused too.
+transform does not know would be silently ignored by a worker, so it is refused too.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Java's regular expressions, asked in the JVM of the session: Python's are not the same. For topics only, never for records."""
+"""Java's regular expressions, run in the JVM of the session: Python's are not the same. For topics only, never for records."""
 
 from typing import Any, cast
 
@@ -23,7 +23,7 @@ def replace_first(pattern: str, topic: str, replacement: str) -> str:
     except Py4JJavaError as error:
         raise Invalid(
             f"{replacement!r} is no replacement for {pattern!r}: {error.java_exception.getMessage()}",
-            "mend transforms.*.replacement",
+            "fix transforms.*.replacement",
         ) from None
 
 
@@ -34,5 +34,5 @@ def _matcher(pattern: str, topic: str) -> Any:
     except Py4JJavaError as error:
         raise Invalid(
             f"{pattern!r} is no regular expression of Java: {error.java_exception.getMessage().splitlines()[0]}",
-            "mend transforms.*.regex or predicates.*.pattern",
+            "fix transforms.*.regex or predicates.*.pattern",
         ) from None
