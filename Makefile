@@ -33,9 +33,14 @@ lint: setup ## format check, lint, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+.PHONY: unit
+unit: setup ## the tests that need no server (under a minute)
+	$(BIN)/pytest tests/unit -m "not soak" -n 2
+
 .PHONY: test
-test: lint ## lint, then every test on real parts (about 30 minutes on 2 cores)
-	$(BIN)/pytest -m "not soak" -n 2 --dist loadfile
+test: setup ## lint, then every test on real parts (12 minutes on 2 cores, once the jars are there)
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint unit
+	$(BIN)/pytest tests/contract tests/integration -m "not soak" -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: soak
 soak: setup ## long tests: many kills, large grids, many examples

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 RERUN_LINES = pytest.StashKey[list[str]]()
 FAILED = pytest.StashKey[bool]()
+SHARED_LAB = pytest.StashKey[Lab]()
 RERUNS = int(os.environ.get("TEST_RERUNS", "1"))
 
 # A JVM of a test lives for seconds or minutes: the quick compiler and the simple collector save it almost half of its work.
@@ -80,8 +81,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
 def whole_lab(request: pytest.FixtureRequest) -> Iterator[None]:
     """What a failed test left broken in the shared lab is repaired before the next test, or its second try, meets it."""
     yield
-    if request.node.stash.get(FAILED, False) and "lab" in request.fixturenames:
-        shared: Lab = request.getfixturevalue("lab")
+    shared = request.config.stash.get(SHARED_LAB, None)
+    if shared is not None and request.node.stash.get(FAILED, False):
         for part in shared.status():
             if part.state == "paused":
                 shared.resume(part.name)
@@ -157,7 +158,7 @@ def make_shared_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
 
 
 @pytest.fixture(scope="session")
-def lab(make_shared_lab: Callable[[LabOptions], Lab]) -> Lab:
+def lab(make_shared_lab: Callable[[LabOptions], Lab], pytestconfig: pytest.Config) -> Lab:
     """One broker, one exactly-once worker and PostgreSQL, shared by all tests of this process that leave them running. The broker
     notices soon that a member of a group died."""
     quick = {
@@ -168,7 +169,8 @@ def lab(make_shared_lab: Callable[[LabOptions], Lab]) -> Lab:
         "group.consumer.session.timeout.ms": "1500",
         "offsets.topic.num.partitions": "1",
     }
-    return make_shared_lab(LabOptions(broker_overrides=quick))
+    pytestconfig.stash[SHARED_LAB] = made = make_shared_lab(LabOptions(broker_overrides=quick))
+    return made
 
 
 @pytest.fixture(scope="session")

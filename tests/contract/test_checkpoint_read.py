@@ -152,7 +152,7 @@ def test_a_checksum_left_of_a_batch_removed_by_hand_is_told(usual, opened):
         "offsets/.3.crc belongs to a file that is missing: Spark fails when it writes that batch again; remove it"
         in notes
     )
-    assert [note for note in notes if note.startswith("commits/.2.crc is left")]
+    assert [note for note in notes if note.startswith("commits/.2.crc belongs to a file that is missing")]
 
 
 def test_a_file_changed_behind_its_checksum_is_told(usual, opened):

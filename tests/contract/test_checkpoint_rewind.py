@@ -61,7 +61,9 @@ def test_warnings_on_sinks_begin_with_what_can_be_seen(usual, opened, tmp_path):
 
 
 def test_a_new_checkpoint_has_warnings_of_its_own(laid, opened):
-    assert opened.sink_warnings()[0].startswith("a file sink skips batches whose ids are already in its _spark_metadata")
+    assert opened.sink_warnings()[0].startswith(
+        "a file sink skips batches whose ids are already in its _spark_metadata"
+    )
 
 
 def test_the_guard_asks_whether_the_query_is_stopped(usual, opened):

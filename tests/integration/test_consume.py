@@ -152,7 +152,7 @@ def test_a_stored_offset_that_kafka_does_not_have_is_an_error_unless_a_policy_sa
     with consume(topic, max_records=5) as batches:
         next(batches).commit()
     admin.raw.delete_records([RawPartition(topic, 0, 10)])[RawPartition(topic, 0)].result(20)
-    with consume(topic) as batches, pytest.raises(Refused, match=r"5 of .* lies before the log start 10"):
+    with consume(topic) as batches, pytest.raises(Refused, match=r"5 of .* is before the log start 10"):
         next(batches)
     assert rows.next_offsets(group) == {0: 5}
     with consume(topic, out_of_range="earliest") as batches:

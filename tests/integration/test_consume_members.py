@@ -147,7 +147,7 @@ def test_seeking_decides_where_the_next_batch_begins(lab, consume, filled, rows,
         for wrong, words in [
             ((topic, 7, 0), "not assigned"),
             (("other", 0, 0), "not assigned"),
-            ((topic, 0, 16), "behind"),
+            ((topic, 0, 16), "after the end 15"),
         ]:
             with pytest.raises(Refused, match=words):
                 batches.seek(*wrong)

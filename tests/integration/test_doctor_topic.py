@@ -192,7 +192,7 @@ def test_a_transaction_of_somebody_else_is_found_too(topic_uri, transaction, doc
     name = unique("é x")
     holder = transaction(name, topic, (b'["c",{"filename":"x"}]', b'{"position":2}'))
     finding = only(doctor(uri), "open-transaction", name)
-    assert "somebody (transactional id" in finding.what
+    assert "a producer (transactional id" in finding.what
     holder.commit_transaction(10)
     assert doctor(uri).findings == ()
 

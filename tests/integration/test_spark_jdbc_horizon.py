@@ -191,22 +191,22 @@ def test_missing_rights_to_see_others_are_said_and_do_not_hurt(shop: Shop):
     shop.sql("DROP OWNED BY weak")
 
 
-def test_a_table_is_found_by_each_form_of_its_name(shop: Shop):
+def test_a_table_is_found_by_each_form_of_its_name(shop: Shop, database: str):
     shop.sql("CREATE SCHEMA sales", "CREATE TABLE sales.orders (id serial)", ORDERS)
     assert [s.name for s in shop.source(BY_ID, table__whitelist="orders").streams()] == [
         "public.orders",
         "sales.orders",
     ]
-    for form in ("sales.orders", "lab.sales.orders", '"sales"."orders"'):
+    for form in ("sales.orders", f"{database}.sales.orders", '"sales"."orders"'):
         (stream,) = shop.source(BY_ID, table__include__list=form).streams()
         assert (stream.name, stream.topic) == ("sales.orders", "t_orders")
         assert list(stream.partitions) == [
             Map({"protocol": "1", "table": "sales.orders"}),
-            Map({"protocol": "1", "table": "lab.sales.orders"}),
+            Map({"protocol": "1", "table": f"{database}.sales.orders"}),
             Map({"table": "orders"}),
         ]
     (stream,) = shop.source(BY_ID, StreamOptions(with_catalog=True), schema__pattern="sales").streams()
-    assert stream.partitions[0] == Map({"protocol": "1", "table": "lab.sales.orders"})
+    assert stream.partitions[0] == Map({"protocol": "1", "table": f"{database}.sales.orders"})
     for pattern in ("sales\\..*", ".*\\.sales\\.ord[a-z]+"):
         (stream,) = shop.source(BY_ID, table__include__list=pattern).streams()
         assert stream.name == "sales.orders"

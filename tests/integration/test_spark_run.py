@@ -163,14 +163,14 @@ def test_a_continuous_run_ends_after_its_step_when_interrupted(lab, flags, tmp_p
 @pytest.mark.timeout(300)
 def test_executors_of_their_own_give_the_same_records(lab, playhead, tmp_path):
     """A small cluster: the driver and two executors are three processes, and the ledger is PostgreSQL's."""
-    make_rows(lab, "far", 5_000)
-    file = write_file(lab, tmp_path / "far.yaml", "far")
+    make_rows(lab, "apart", 5_000)
+    file = write_file(lab, tmp_path / "apart.yaml", "apart")
     ran = playhead(
         "run", str(file), "--master", "local-cluster[2,1,1024]", "--chunk-rows", "1000", "-o", "json",
         "--worker-config", str(lab.worker_config), "--ledger", lab.postgres_url, seconds=240,
     ).exits(0)  # fmt: skip
     (row,) = json.loads(ran.out)
     assert (row["state"], row["rows"], row["steps"]) == ("finished", 5_000, 3)
-    ids = Counter(json.loads(line)["id"] for line in consumed(lab, "far"))
+    ids = Counter(json.loads(line)["id"] for line in consumed(lab, "apart"))
     assert ids == Counter(range(1, 5_001))
-    assert lab.psql("SELECT sum(count) FROM playhead_chunks WHERE pipeline = 'run_far'") == "5000"
+    assert lab.psql("SELECT sum(count) FROM playhead_chunks WHERE pipeline = 'run_apart'") == "5000"

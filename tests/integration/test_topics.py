@@ -104,7 +104,7 @@ def test_topics_of_kafka_and_connect_are_not_widened_or_deleted_by_accident(topi
     topics("delete", "connect-status", "__consumer_offsets", "--execute", *mine).exits(4)
     left = kafka(TOPICS, "--describe", "--topic", "connect-configs|connect-status|__consumer_offsets")
     counts = dict(re.findall(r"Topic: (\S+)\s+TopicId: \S+\s+PartitionCount: (\d+)", left))
-    assert counts == {"connect-configs": "1", "connect-status": "5", "__consumer_offsets": "4"}
+    assert counts == {"connect-configs": "1", "connect-status": "5", "__consumer_offsets": "1"}
 
 
 def test_topics_are_listed_and_shown_as_kafkas_tools_see_them(

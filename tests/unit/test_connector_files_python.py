@@ -76,7 +76,8 @@ def connectors():
         ),
         (
             "def connectors():\n    return [{'name': 'a', 'config': {'connector.class': 'x', 'k': {1}}}]\n",
-            "1: a connector, key 'config', key 'k': a set is not a value for a connector; use text, numbers, True, False or a list",
+            "1: a connector, key 'config', key 'k': a set is not a value for a connector; "
+            "use text, numbers, True, False or a list",
         ),
         (
             "def connectors():\n    return [{'name': 'a', 'config': {'connector.class': 'x', 1: 'k'}}]\n",

@@ -1,5 +1,6 @@
 """Questions to a cluster that fell over and came back: one without an answer is asked by a new client."""
 
+import threading
 from typing import ClassVar
 
 import pytest
@@ -47,10 +48,37 @@ def test_one_client_answers_all(ask):
     assert [one.is_closed for one in FakeAdmin.made] == [False]
 
 
-def test_after_silence_a_new_client_is_asked_until_it_answers(ask):
-    silence, away = TimedOut("describing t did not finish within 15 s"), Unreachable("no broker")
-    assert ask(answering(silence, away, 7)) == 7
-    assert [one.is_closed for one in FakeAdmin.made] == [True, True, False]
+def test_after_silence_a_new_client_is_asked_once(ask):
+    assert ask(answering(TimedOut("describing t"), 7)) == 7
+    assert [one.is_closed for one in FakeAdmin.made] == [True, False]
+
+
+@pytest.mark.parametrize("error", [TimedOut("describing t"), Unreachable("no broker")])
+def test_a_new_client_that_fails_too_is_the_answer(ask, error):
+    with pytest.raises(type(error)):
+        ask(answering(TimedOut("describing t"), error, 7))
+    assert [one.is_closed for one in FakeAdmin.made] == [True, True]
+
+
+def test_a_client_that_another_thread_still_uses_is_closed_by_that_thread(ask):
+    asked, go_on = threading.Event(), threading.Event()
+
+    def slow(admin, patience):
+        asked.set()
+        go_on.wait(10)
+        return admin.is_closed
+
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(ask(slow)))
+    thread.start()
+    asked.wait(10)
+    with pytest.raises(Rejected):
+        ask(answering(Rejected("no")))
+    assert [one.is_closed for one in FakeAdmin.made] == [False]
+    go_on.set()
+    thread.join(10)
+    assert answers == [False]
+    assert [one.is_closed for one in FakeAdmin.made] == [True]
 
 
 @pytest.mark.parametrize("error", [Rejected("no"), Unreachable("no broker")])

@@ -315,6 +315,7 @@ def test_an_end_that_cannot_be_written_is_a_note(ledger, monkeypatch):
         raise Unreachable("the ledger is away")
 
     monkeypatch.setattr(ledger, "finish", finish)
+    monkeypatch.setattr(module, "FINISH_SECONDS", 0.1)
     done = run_once(ledger, Fake("a"))
     assert done["a"].state is RunState.FINISHED
     assert any("its end was not written in" in note and "away" in note for note in done["a"].notes)

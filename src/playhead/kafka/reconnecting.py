@@ -2,22 +2,20 @@
 
 After a request without an answer the client is replaced: librdkafka 2.16 would abort the whole process when the broker comes
 back and the request is still open (confluentinc/librdkafka#4605). Some requests that were sent while a broker was down are
-never answered. A new client gets an answer at once, so the request is retried with it until the deadline.
+never answered. A new client gets an answer at once, so the request is sent once more with it.
 """
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Self, TypeVar
 
-from playhead.errors import PlayheadError, TimedOut, Unreachable
+from playhead.errors import PlayheadError, TimedOut
 from playhead.kafka.client import Admin
 from playhead.kafka.properties import ClientSettings
 from playhead.model import Deadline
 
 T = TypeVar("T")
-ANSWER_SECONDS = 15.0  # longer than a healthy cluster needs
-_PAUSE_SECONDS = 0.2
+ANSWER_SECONDS = 8.0  # longer than a healthy cluster needs
 
 
 class ReconnectingAdmin:
@@ -30,16 +28,12 @@ class ReconnectingAdmin:
         self._users: dict[Admin, int] = {}
 
     def ask(self, question: Callable[[Admin, Deadline], T], deadline: Deadline) -> T:
-        was_silent = False
-        while True:
-            patience = deadline.within(ANSWER_SECONDS)
-            try:
-                return self._asked(question, patience)
-            except PlayheadError as error:
-                was_silent = was_silent or isinstance(error, TimedOut)
-                if deadline.passed or not was_silent or not isinstance(error, Unreachable):
-                    raise
-            time.sleep(_PAUSE_SECONDS)
+        try:
+            return self._asked(question, deadline.within(ANSWER_SECONDS))
+        except TimedOut:
+            if deadline.passed:
+                raise
+        return self._asked(question, deadline.within(ANSWER_SECONDS))
 
     def close(self) -> None:
         with self._lock:

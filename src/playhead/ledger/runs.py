@@ -138,12 +138,12 @@ class Ledger:
 
         self.write(act)
 
-    def count(self, claim: Claim, records: int, stream: str, position: Map | None) -> None:
-        """Adds what a run delivered whose ranges are in another ledger."""
+    def set_progress(self, claim: Claim, records: int, stream: str, position: Map | None) -> None:
+        """Of a run whose ranges are in another ledger: `records` is the sum so far: writing it twice changes nothing."""
 
         def act(connection: Connection) -> None:
             run = self.own(connection, claim)
-            self.tally(connection, run, records, (stream, position))
+            self.tally(connection, run, records - run.records, (stream, position))
 
         self.write(act)
 

@@ -37,7 +37,7 @@ from playhead.pipeline.step import PlanAgain, StepReport, Work
 MOST_NOTES = 10
 KEEP_ALIVE_SECONDS = 3.0
 ABANDON_SECONDS = 30.0
-LAST_BEAT_SECONDS = 10.0
+FINISH_SECONDS = 10.0
 _OUTAGES = (Unreachable, Busy, OutcomeUnknown)
 _PERMANENT = (WrongProtocol, Untrusted, AccessDenied)
 
@@ -194,17 +194,13 @@ class Supervisor:
         """Runs until all of them have ended."""
         runners = [_Runner(self, one) for one in pipelines]
         threads = [threading.Thread(target=one.run, name=one.name, daemon=True) for one in runners]
-        all_ended = threading.Event()
-        heartbeat = threading.Thread(target=self._beat, args=(runners, all_ended), name="heartbeat", daemon=True)
         with _counted_signals() as signals:
             try:
-                for thread in (*threads, heartbeat):
+                for thread in threads:
                     thread.start()
                 self._wait(threads, runners, signals)
             finally:
                 self._abandon(threads, runners)
-                all_ended.set()
-                heartbeat.join(LAST_BEAT_SECONDS)
         return RunEnd([one.progress for one in runners], interrupted=bool(signals))
 
     def update(self, runner: "_Runner", change: Callable[[Progress], Progress]) -> None:
@@ -233,11 +229,6 @@ class Supervisor:
             for thread in threads:
                 thread.join(0.2)
 
-    def _beat(self, runners: "Sequence[_Runner]", all_ended: threading.Event) -> None:
-        while not all_ended.wait(BEAT_SECONDS):
-            for one in runners:
-                one.beat()
-
 
 class _Runner:
     """One connector of a run, in a thread of its own. `run` raises nothing: the result is in `progress`."""
@@ -253,6 +244,7 @@ class _Runner:
         self._held: tuple[HeldClaim, ...] = ()
         self._beating = threading.Lock()
         self._stop = threading.Event()
+        self._ended = threading.Event()
         self._why_stopped = ""
         self._taken_over: Fenced | None = None
         self._is_abandoned = False
@@ -282,11 +274,17 @@ class _Runner:
                 except PlayheadError as error:  # the steps need the ledger too: they retry, and report it
                     self._note(f"no heartbeat: {error.what}")
 
+    def _keep_beating(self) -> None:
+        while not self._ended.wait(BEAT_SECONDS):
+            self.beat()
+
     # The thread
 
     def run(self) -> None:
         started = time.perf_counter()
         state, error = RunState.FAILED, None
+        # A thread of its own: a ledger that hangs delays the heartbeats of its own connectors only.
+        threading.Thread(target=self._keep_beating, name=f"{self.name} heartbeat", daemon=True).start()
         try:
             with self._slots:
                 self._drive()
@@ -359,16 +357,16 @@ class _Runner:
                 position=done.position,
                 waiting="",
             )
-            self._tally(done.rows, done)
+            self._tally(done)
         self._note(done.note)
         if done.problem is not None:
             raise done.problem
 
-    def _tally(self, rows: int, done: StepReport) -> None:
+    def _tally(self, done: StepReport) -> None:
         """For a sink that keeps its ranges in its target: writes its progress in the run's own ledger too."""
         if len(self._held) > 1:
             own = self._held[0]
-            own.ledger.count(own.claim, rows, done.stream, done.position)
+            own.ledger.set_progress(own.claim, self.progress.rows, done.stream, done.position)
 
     # Claims
 
@@ -413,11 +411,12 @@ class _Runner:
     def _end(self, state: RunState, error: PlayheadError | None, seconds: float) -> None:
         """Writes the end in every ledger concerned, then reports it."""
         detail = error.what if error is not None else self._why_stopped if state is RunState.STOPPED else ""
+        self._ended.set()
         with self._beating:
             held_last, self._held = self._held, ()
         for held in held_last:
             try:
-                held.ledger.finish(held.claim, state, detail)
+                _finish(held, state, detail)
             except Fenced:
                 pass  # the row belongs to another run now
             except PlayheadError as problem:
@@ -425,6 +424,19 @@ class _Runner:
         for held in held_last[1:]:
             held.ledger.close()
         self._change(state=state, error=error, seconds=seconds, waiting="")
+
+
+def _finish(held: HeldClaim, state: RunState, detail: str) -> None:
+    """A ledger that is away for a moment is waited for: without its end, a run looks like one that was killed."""
+    deadline = Deadline(FINISH_SECONDS)
+    while True:
+        try:
+            held.ledger.finish(held.claim, state, detail)
+            return
+        except _OUTAGES:
+            if deadline.passed:
+                raise
+            time.sleep(0.5)
 
 
 def _is_of(run: Run, claim: Claim) -> bool:

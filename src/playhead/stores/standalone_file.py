@@ -205,7 +205,7 @@ def _refusal(entries: Sequence[FileEntry], changes: Sequence[Change]) -> str | N
 
 
 def _put(entries: list[FileEntry], change: Change) -> None:
-    """Keeps the place and the key bytes; appends a new key. A deleted key is removed, which is the same to the worker."""
+    """Keeps the place and the key bytes; appends a new key. A deleted position is removed: to the worker that is the same."""
     places = _found(entries, change)
     if change.after is None:
         for place in reversed(places):

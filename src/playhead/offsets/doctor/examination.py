@@ -161,8 +161,10 @@ class Examination:
         own = dict.fromkeys(store.own_topics.values())
         worker = worker_of(self.locator.context) if _is_of_context(self.locator, store) else None
         with Admin(store.settings, self.deadline) as admin:
-            said, gone = check_policies(admin, self._case(()), internal_topics(worker, store.topic, own), self.deadline)
-            yield from said
+            found, gone = check_policies(
+                admin, self._case(()), internal_topics(worker, store.topic, own), self.deadline
+            )
+            yield from found
             readings = [self._read(admin, store, name) for name in (store.topic, *own) if name not in gone]
             case = self._case(tuple(kept for reading in readings for kept in reading.kept))
             if not case.connectors and worker and worker.get("config.storage.topic") in gone:

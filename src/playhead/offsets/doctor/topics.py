@@ -54,21 +54,21 @@ def check_policies(
     admin: Admin, case: Case, topics: Sequence[Internal], deadline: Deadline
 ) -> tuple[list[Said], frozenset[str]]:
     """Findings and notes, and the names of the topics that do not exist."""
-    said: list[Said] = []
+    found: list[Said] = []
     gone = set()
     for topic in topics:
         try:
             policy = get_topic_config(admin, topic.name, deadline).get("cleanup.policy") or ""
         except NotFound:
             gone.add(topic.name)
-            said.append(_gone(case, topic))
+            found.append(_gone(case, topic))
             continue
         except (AccessDenied, Rejected) as error:
-            said.append(f"whether {topic.name} is compacted is unknown: {error.what}")
+            found.append(f"whether {topic.name} is compacted is unknown: {error.what}")
             continue
         if policy != COMPACT:
-            said.append(_not_compacted(case, topic.name, policy))
-    return said, frozenset(gone)
+            found.append(_not_compacted(case, topic.name, policy))
+    return found, frozenset(gone)
 
 
 def _gone(case: Case, topic: Internal) -> Finding:

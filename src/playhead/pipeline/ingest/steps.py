@@ -42,6 +42,7 @@ from playhead.pipeline.step import PlanAgain, StepReport
 from playhead.pipeline.task_link import CommitTurns
 
 STEP_SECONDS = TRANSACTION_SECONDS - 20.0  # a step that takes too long fails before the broker aborts it
+ASK_SECONDS = 30.0  # for one question to the cluster; the supervisor reports an outage and retries
 NOWHERE = Map({"incrementing": -1, "timestamp": 0})  # before every row
 TAIL = 500
 
@@ -185,7 +186,7 @@ class Ingest:
         if self._is_fenced:
             return self._source.streams()
         with ThreadPoolExecutor(1) as pool:
-            fencing = pool.submit(self._connection.fence, self._slots.total, Deadline(STEP_SECONDS))
+            fencing = pool.submit(self._connection.fence, self._slots.total, Deadline(ASK_SECONDS))
             streams = self._source.streams()
             fencing.result()
         self._is_fenced = True
@@ -193,7 +194,7 @@ class Ingest:
 
     def _step(self, stream: Stream) -> tuple[StepReport, bool]:
         """The flag is True when the stream is done up to the end that was seen when the step was planned."""
-        position = self._connection.position(stream, Deadline(STEP_SECONDS))
+        position = self._connection.position(stream, Deadline(ASK_SECONDS))
         self._check_key(stream, position)
         self._check_repeats(stream, position.offset)
         self._close_gap(stream, position)  # now the ledger ends at this position, whatever process moved it
@@ -241,7 +242,7 @@ class Ingest:
         recorded = self._ledger.last_chunk(self._connection.home.cluster_id, self._connection.name, stream.name)
         last = None if recorded is None else recorded.chunk
         if position.offset != (None if last is None else last.end_position):
-            past = self._connection.log.history(position, Deadline(STEP_SECONDS))
+            past = self._connection.log.history(position, Deadline(ASK_SECONDS))
             if rows := missing_rows(stream.name, stream.topic, last, past, position.offset):
                 self._ledger.record(self._claim, rows)
         self._joined.add(stream.name)
@@ -262,7 +263,7 @@ class Ingest:
         position = NOWHERE if position is None else position
         last = self._ledger.last_chunk(home.cluster_id, self._connection.name, stream.name)
         if last is None or last.chunk.end_position != position:
-            self._connection.refuse_repeats(stream, position, Deadline(STEP_SECONDS))
+            self._connection.refuse_repeats(stream, position, Deadline(ASK_SECONDS))
 
 
 class IngestStep:
@@ -280,7 +281,7 @@ class IngestStep:
         self._position = position
         self._step = step
         self._doing = f"{connection.name}, {stream.name}"
-        partitions = connection.count_partitions(stream.topic, Deadline(STEP_SECONDS))
+        partitions = connection.count_partitions(stream.topic, Deadline(ASK_SECONDS))
         self._turns = CommitTurns(len(step.chunks), self._moved, driver_host(spark), bind_address(spark))
         try:
             with spark_translated(self._doing):
@@ -308,7 +309,7 @@ class IngestStep:
             _receipt(step.chunks[row["number"]], row.asDict()) for row in sorted(rows, key=lambda row: row["number"])
         ]
         if self._connection.log is not self._connection.workers_log:
-            _copy_to_worker(self._connection, position, receipts, Deadline(STEP_SECONDS))
+            _copy_to_worker(self._connection, position, receipts, Deadline(ASK_SECONDS))
         return Ingested(receipts, position.offset, time.perf_counter() - started, step.horizon, step.reaches_end)
 
     def __enter__(self) -> Self:
@@ -333,7 +334,7 @@ class IngestStep:
         )
 
     def _moved(self) -> str | None:
-        if self._connection.log.has_moved(self._position, Deadline(STEP_SECONDS)):
+        if self._connection.log.has_moved(self._position, Deadline(ASK_SECONDS)):
             return "the position moved after the step was planned: another run or a worker has committed"
         return None
 

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from playhead.errors import (
     AccessDenied,
+    Busy,
     Invalid,
     NotFound,
     PlayheadError,
@@ -258,6 +259,8 @@ def _fault_of(error: Py4JJavaError, what: str, settings: Connection) -> Playhead
         )
     if state == "57014":
         return TimedOut(f"{what} took more than {STATEMENT_SECONDS} s in the database")
+    if state.startswith(("40", "53")) or state == "55P03":
+        return Busy(f"{what}: {message}", message=message)
     if state.startswith(("08", "57P")):
         return Unreachable(f"{what}: {message}", "check connection.url and whether the database is up")
     return Rejected(f"{what}: {message}", message=message)

@@ -1,0 +1,106 @@
+"""The commands of the README and of the pages, run as they are printed, on a lab that has what they name."""
+
+import gc
+import json
+import shlex
+
+import pytest
+
+from documents import PAGES, commands_of
+from integration.groups import kafka_groups
+from playhead.cli.main import run
+from playhead.connect.keys import OffsetKey, encode_new_key
+from playhead.errors import NotFound
+from playhead.kafka.client import make_producer
+from playhead.kafka.topics import create_topic, delete_topic
+from playhead.model import Map
+
+# Whatever has none of these words is run.
+NOT_RUN = {
+    ("connectors", "watch"): "runs until it is stopped: test_connectors_watch",
+    ("topics", "records", "--follow"): "runs until it is stopped: test_topics",
+    ("run",): "starts Spark: test_spark_run and the demo",
+    ("runs",): "needs a run: test_runs_commands",
+    ("groups", "reset", "--to-ledger"): "needs a run: test_sink_positions",
+    ("lab",): "the lab of the reader's machine: test_lab_life",
+    ("--store",): "a server or a file of the reader: test_stores_read",
+    ("offsets", "undo"): "an id of the reader's journal: test_offset_edits",
+    ("offsets", "reset", "orders_files"): "needs a sink: test_offset_edits_of_sinks",
+}
+# The answer is no here: the files differ from the cluster, the doctor finds what is made below, an example shows an error.
+NO = [("connectors", "plan"), ("connectors", "validate"), ("offsets", "doctor"), ("connectors", "show", "demo-file")]
+JDBC = {"protocol": "1", "table": "shop.public.orders"}
+POSITIONS = {
+    "orders_src": ({"protocol": "1", "table": "shop"}, {"timestamp": 1, "timestamp_nanos": 0}),
+    "jdbc_src_1": (JDBC, {"incrementing": 1}),
+    "jdbc_src_3": (JDBC, {"timestamp": 1, "timestamp_nanos": 0}),
+    "cdc_shop": ({"server": "shop"}, {"lsn": 1, "lsn_proc": 1, "txId": 1, "ts_usec": 1}),
+}
+
+
+@pytest.fixture
+def world(lab, rest, admin, settings_of, deadline, tmp_path, monkeypatch):
+    """A working directory with the files of the pages; on the lab their topic, groups, connectors and positions."""
+    (tmp_path / "connectors").mkdir()
+    files = {
+        "orders.yaml": "orders",
+        "connectors.yaml": "archive",
+        "extra.json": "extra",
+        "connectors/jdbc.yaml": "codes",
+    }
+    for path, name in files.items():
+        (tmp_path / f"{name}.txt").write_text("a line\n")
+        config = {"connector.class": "FileStreamSource", "file": str(tmp_path / f"{name}.txt"), "topic": "orders"}
+        body = {"name": name, "config": config} if path.endswith("json") else {"connectors": {name: {"config": config}}}
+        (tmp_path / path).write_text(json.dumps(body))
+    (tmp_path / "plan.csv").write_text("orders,0,5\n")
+    create_topic(admin, "orders", 2, deadline)
+    create_topic(admin, "test-topic", 1, deadline)
+    client = make_producer(settings_of)
+    for number in range(200):
+        client.produce("orders", json.dumps({"state": "failed"}).encode(), partition=number % 2)
+    for owner, (partition, offset) in POSITIONS.items():
+        client.produce("connect-offsets", json.dumps(offset).encode(), encode_new_key(OffsetKey(owner, Map(partition))))
+    assert client.flush(30) == 0
+    for group in ("billing", "billing-audit", "test-group"):
+        kafka_groups(lab, "--reset-offsets", "--to-earliest", "--topic", "orders", "--group", group, "--execute")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PLAYHEAD_CONNECT", lab.connect_urls[0])
+    monkeypatch.setenv("PLAYHEAD_WORKER_CONFIG", str(lab.worker_config))
+    yield
+    for name in files.values():
+        try:
+            rest.delete_connector(name)
+        except NotFound:
+            continue
+    for topic in ("orders", "test-topic"):
+        delete_topic(admin, topic, deadline)
+
+
+@pytest.fixture
+def typed(monkeypatch, capsys):
+    """Runs a command line in this process: (exit code, stderr)."""
+    before = gc.get_threshold()
+
+    def type_(words):
+        monkeypatch.setattr("sys.argv", words)
+        with pytest.raises(SystemExit) as ended:
+            run()
+        return ended.value.code, capsys.readouterr().err
+
+    yield type_
+    gc.set_threshold(*before)
+
+
+def test_the_commands_of_the_pages_run_as_they_are_printed(world, typed):
+    faults, count = [], 0
+    for page in PAGES:
+        for words in commands_of(page):
+            if any(set(skipped) <= set(words) for skipped in NOT_RUN):
+                continue
+            code, said = typed(words)
+            count += 1
+            if code not in ({0, 1} if any(set(no) <= set(words) for no in NO) else {0}):
+                faults.append(f"{page.name}: {shlex.join(words)}: exit code {code}\n{said[-300:]}")
+    assert faults == []
+    assert count > 30
