@@ -40,6 +40,7 @@ unit: setup ## the tests that need no server (under a minute)
 .PHONY: test
 test: setup ## lint, then every test on real parts (12 minutes on 2 cores, once the jars are there)
 	@$(MAKE) --no-print-directory -j2 --output-sync=target lint unit
+	@$(BIN)/python tests/quick_java.py
 	$(BIN)/pytest tests/contract tests/integration -m "not soak" -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: soak

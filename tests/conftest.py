@@ -21,6 +21,7 @@ from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic, get_topic
 from playhead.lab import Lab, LabOptions
 from playhead.model import Deadline
+from quick_java import quick_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,10 +30,26 @@ HERE = Path(__file__).parent
 RERUN_LINES = pytest.StashKey[list[str]]()
 FAILED = pytest.StashKey[bool]()
 SHARED_LAB = pytest.StashKey[Lab]()
+LONGEST = [
+    "test_lab_life",
+    "test_commands_on_the_lab",
+    "test_supervised_run",
+    "test_sink_group",
+    "test_spark_deliver_targets",
+    "test_spark_deliver_kills",
+    "test_doctor_topic",
+    "test_spark_kills",
+    "test_spark_run",
+    "test_rest_workers",
+    "test_spark_ingest",
+    "test_spark_transforms",
+]
 RERUNS = int(os.environ.get("TEST_RERUNS", "1"))
 
 # A JVM of a test lives for seconds or minutes: the quick compiler and the simple collector save it almost half of its work.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+if "PYTEST_XDIST_WORKER" not in os.environ and (home := quick_home()):
+    os.environ["JAVA_HOME"] = str(home)
 
 # `make test` gives the same answer to the same code; `make soak` looks for new examples, many of them.
 settings.register_profile(
@@ -43,7 +60,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What failed on real parts is asked once more, and told in the summary. Unit tests have no such excuse."""
+    """The longest files first, so that two processes end together. What failed on real parts is run once more, and listed in the
+    summary; unit tests have no such excuse."""
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
     for item in items:
         if not item.path.is_relative_to(HERE / "unit") and not item.get_closest_marker("soak"):
             item.add_marker(pytest.mark.flaky(reruns=RERUNS))

@@ -14,7 +14,7 @@ from integration.victims import DRIVER, WORKER, Victim, check_once, committed, o
 from playhead.lab import Lab, LabOptions
 
 pytest.importorskip("pyspark")
-ROWS, CHUNK_ROWS = 30_000, 1_500
+CHUNK_ROWS = 1_500
 FILE = """\
 connectors:
   killed:
@@ -34,7 +34,7 @@ connectors:
 def check_kills(lab: Lab, folder: Path, rounds: int) -> None:
     """`rounds` 0: one continuous run under which the parts are killed, once each."""
     random.seed(seed := time.time_ns())
-    make_rows(lab, "killed", ROWS)
+    make_rows(lab, "killed", 30_000 if rounds else 9_000)
     file = folder / "killed.yaml"
     file.write_text(FILE.format(jdbc=JDBC, url=lab.jdbc_url))
     victim = Victim(lab, file, CHUNK_ROWS)
@@ -44,7 +44,7 @@ def check_kills(lab: Lab, folder: Path, rounds: int) -> None:
     if rounds:
         suffer(victim, kinds, rounds, seen, lambda: add_rows(lab, "killed", 500))
     else:
-        outlive(victim, kinds[2:], seen, lambda: add_rows(lab, "killed", 30_000))
+        outlive(victim, kinds[2:], seen, lambda: add_rows(lab, "killed", 6_000))
     assert victim.end(victim.start()) == 0, victim.log
     ids = Counter(json.loads(line)["id"] for line in consumed(lab, "killed"))
     wanted = {int(number) for number in lab.psql("SELECT id FROM killed").split()}
