@@ -111,7 +111,7 @@ def whole_lab(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test sees or changes the configuration of whoever runs it, or of another test."""
+    """No test sees or changes the configuration of the user who runs it, or of another test."""
     home = tmp_path_factory.getbasetemp() / "home" / uuid.uuid4().hex
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("PLAYHEAD_") and name != "PLAYHEAD_CACHE"]:
@@ -165,7 +165,7 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[LabOpti
 
 @pytest.fixture(scope="module")
 def make_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[LabOptions], Lab]]:
-    """They end with the module: even one that nobody asks anything takes its share of the machine."""
+    """They end with the module: even an unused lab takes its share of the machine."""
     with labs(tmp_path_factory) as make:
         yield make
 
@@ -232,7 +232,7 @@ def rest(lab: Lab, deadline: Deadline) -> Iterator[Rest]:
 
 @pytest.fixture
 def unique() -> Callable[[str], str]:
-    """Names nobody else uses, so that tests share a broker without meeting."""
+    """Names that no other test uses, so that tests share a broker without conflicts."""
     return lambda prefix: f"{prefix}-{uuid.uuid4().hex[:8]}"
 
 

@@ -1,8 +1,8 @@
 """A `java` whose JVMs start in little more than half the time: it maps an archive of the classes that they load.
 
 Java can write the classes that a program has loaded into a file, and a later JVM with the same class path maps that file (class
-data sharing). A test run starts more than a hundred JVMs, so `make test` has this module write the archives once per Java and set of
-jars; without them, tests run on the plain `java`.
+data sharing). A test run starts more than a hundred JVMs, so `make test` has this module write the archives once per Java and
+set of jars; without them, tests run on the plain `java`.
 """
 
 import hashlib

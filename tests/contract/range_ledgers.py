@@ -1,4 +1,4 @@
-"""What the tests of a sink's ledger share: a topic of ranges whose digests are easy to tell."""
+"""What the tests of a sink's ledger share: a topic of ranges whose digests are easy to calculate."""
 
 from collections.abc import Iterator
 

@@ -74,7 +74,7 @@ class Broken:
         raise OSError(self.message)
 
 
-def test_faults_of_a_remote_file_system_are_told_by_kind():
+def test_faults_of_a_remote_file_system_are_reported_by_kind():
     def read(message):
         return SparkCheckpoint(ArrowFolder(Broken(message), "b/c", "s3://b/c", Deadline(10)), Deadline(10)).snapshot()
 

@@ -144,7 +144,7 @@ def test_gaps_are_named(usual, opened):
         opened.write([change(0, 6, 1)])
 
 
-def test_a_checksum_left_of_a_batch_removed_by_hand_is_told(usual, opened):
+def test_a_checksum_left_of_a_batch_removed_by_hand_is_reported(usual, opened):
     for name in ("offsets/3", "commits/2"):
         (usual.root / name).unlink()
     notes = opened.snapshot().notes
@@ -155,7 +155,7 @@ def test_a_checksum_left_of_a_batch_removed_by_hand_is_told(usual, opened):
     assert [note for note in notes if note.startswith("commits/.2.crc belongs to a file that is missing")]
 
 
-def test_a_file_changed_behind_its_checksum_is_told(usual, opened):
+def test_a_file_changed_behind_its_checksum_is_reported(usual, opened):
     assert not [note for note in opened.snapshot().notes if "checksum" in note]
     usual.file("offsets/2", (usual.root / "offsets/2").read_bytes().replace(b'"0":6', b'"0":5'), crc=False)
     assert "offsets/2 does not match its checksum file: it was changed manually" in opened.snapshot().notes

@@ -60,7 +60,7 @@ def test_what_is_recorded_is_what_the_databases_own_client_shows(place, ledger):
     assert abs((datetime.now(UTC) - found.committed_at).total_seconds()) < 60
 
 
-def test_whoever_claims_takes_over_and_the_older_run_learns_it_at_its_next_word(place, ledger):
+def test_the_newest_claim_takes_over_and_the_older_run_is_refused_at_its_next_call(place, ledger):
     first, second = claimed(ledger), claimed(ledger, THERE)
     assert (first.epoch, second.epoch) == (1, 2)
     words = (
@@ -80,7 +80,7 @@ def test_whoever_claims_takes_over_and_the_older_run_learns_it_at_its_next_word(
     assert claimed(ledger, pipeline="other").epoch == 1
 
 
-def test_a_chunk_is_recorded_once_however_often_it_is_told(place, ledger):
+def test_a_chunk_is_recorded_once_however_often_it_is_sent(place, ledger):
     claim = claimed(ledger)
     both = Map({"timestamp": 1, "incrementing": 10})
     ledger.record(claim, [chunk(0, end_position=both), chunk(1)])
@@ -146,7 +146,7 @@ def test_the_next_run_knows_how_many_transactional_ids_the_last_one_used(ledger)
     assert ledger.ids_used("c2", "orders") == 0
 
 
-def test_a_heartbeat_of_a_clock_that_was_set_back_is_told_and_no_fault(place, ledger):
+def test_a_heartbeat_of_a_clock_that_was_set_back_is_shown_and_is_no_fault(place, ledger):
     claim = claimed(ledger)
     zone = "" if place.kind == "sqlite" else "+00"
     place.ask(f"update playhead_runs set heartbeat = '2999-01-01 00:00:00.000000{zone}'")
@@ -198,7 +198,7 @@ with open_ledger(sys.argv[1], 30) as ledger:
 
 
 def test_of_many_writers_only_the_newest_writes_and_none_of_them_fails(place, ledger):
-    """They also race to make the tables. What a run could record lies in one piece: nobody older writes behind a newer one."""
+    """They also race to create the tables. The chunks of a run are contiguous: no older run writes after a newer one."""
     racers = [start(RACER, place) for _ in range(4)]
     said = [racer.communicate(timeout=100)[0] for racer in racers]
     assert [racer.returncode for racer in racers] == [0] * 4

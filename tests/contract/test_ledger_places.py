@@ -36,7 +36,7 @@ def test_a_ledger_of_another_version_is_refused_by_readers_and_writers(place, le
 
 
 @pytest.mark.parametrize("table", ["playhead_ledger", "playhead_runs", "playhead_chunks"])
-def test_tables_of_somebody_else_are_left_alone(place, ledger, table):
+def test_tables_of_another_program_are_left_alone(place, ledger, table):
     place.ask(f"create table {table} (x int)")
     with pytest.raises(Invalid, match=f"the table {table} of the ledger .* is not one of Playhead's"):
         claimed(ledger)
@@ -96,7 +96,7 @@ def test_a_locked_file_is_waited_for_and_then_said_to_be_busy(place, ledger):
 
 
 @only_sqlite
-def test_a_deleted_file_ends_the_run_instead_of_taking_rows_nobody_will_see(place, ledger):
+def test_a_deleted_file_ends_the_run_instead_of_accepting_rows_that_would_be_lost(place, ledger):
     claim = claimed(ledger)
     place.path.unlink()
     with pytest.raises(RunTakenOver, match="the ledger no longer has a row for this run"):
@@ -135,7 +135,7 @@ def test_a_place_where_no_file_can_be_made_is_said(place):
         claimed(ledger)
 
 
-STRANGER = """
+UNPRIVILEGED = """
 import os, sys
 from integration.ledgers import HERE, LOCAL
 from playhead.errors import Unreachable
@@ -156,7 +156,7 @@ for word in (ledger.list_runs, lambda: ledger.claim("c1", "orders", HERE, LOCAL)
 @only_sqlite
 def test_a_file_that_we_may_not_open_is_said(place, ledger):
     claimed(ledger)
-    said = start(STRANGER, place).communicate(timeout=60)[0].splitlines()
+    said = start(UNPRIVILEGED, place).communicate(timeout=60)[0].splitlines()
     assert len(said) == 2
     assert {line.rpartition(": ")[2] for line in said} <= {"unable to open database file", "Permission denied"}
 
@@ -165,16 +165,16 @@ def test_a_file_that_we_may_not_open_is_said(place, ledger):
 
 
 @only_postgresql
-def test_a_user_without_rights_is_told_so(place, lab, unique):
+def test_a_user_without_rights_gets_access_denied(place, lab, unique):
     name = unique("reader").replace("-", "_")
     lab.psql(f"create role {name} login")
-    with open_ledger(place.url.replace("playhead@", f"{name}@"), 5) as stranger:
+    with open_ledger(place.url.replace("playhead@", f"{name}@"), 5) as unprivileged:
         with pytest.raises(AccessDenied, match="permission denied for schema public"):
-            claimed(stranger)
+            claimed(unprivileged)
         with place.open() as ledger:
             claimed(ledger)
         with pytest.raises(AccessDenied, match="permission denied for table playhead_ledger"):
-            stranger.list_runs()
+            unprivileged.list_runs()
 
 
 @only_postgresql

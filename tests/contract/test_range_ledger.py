@@ -215,7 +215,7 @@ def test_what_a_claim_leaves_open_is_where_the_next_one_begins(sinks):
     assert live(sinks) == [(0, 10, 1, "committed"), (10, 20, 1, "committed"), (20, 50, 1, "committed")]
 
 
-def test_a_commit_told_twice_is_made_once(place, sinks):
+def test_a_commit_requested_twice_is_made_once(place, sinks):
     claim = begun(sinks)
     calls: list[object] = []
     one, parts = wanted(0, 30), [closed(0, 10), closed(10, 30)]

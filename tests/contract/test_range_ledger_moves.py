@@ -12,8 +12,8 @@ from playhead.model.ranges import OffsetRange, RangeSet
 
 
 def moved(sinks, before, after, log=LOG):
-    (told,) = sinks.move("c1", "orders", [SinkMove(log, before, after)], THERE)
-    return told
+    (result,) = sinks.move("c1", "orders", [SinkMove(log, before, after)], THERE)
+    return result
 
 
 def at(sinks, log=LOG):
@@ -31,8 +31,8 @@ def test_moving_back_supersedes_what_will_be_delivered_again(place, sinks):
     claim = begun(sinks)
     deliver(sinks, claim, 10, 20, 30)
     ended(sinks, claim)
-    told = moved(sinks, 30, 10)
-    assert (told.changed, told.superseded, told.skipped, told.abandoned) == (True, 2, None, None)
+    result = moved(sinks, 30, 10)
+    assert (result.changed, result.superseded, result.skipped, result.abandoned) == (True, 2, None, None)
     assert at(sinks) == (10, 2)
     assert live(sinks) == [(0, 10, 1, "committed")]
     assert place.ask("select written_by from playhead_positions") == [("you@there",)]
@@ -63,8 +63,8 @@ def test_an_undone_move_leaves_what_was_before(sinks):
     assert moved(sinks, 20, 0).superseded == 2
     assert sinks.sums("c1", "orders") == {}
     assert moved(sinks, 0, 20).restored == 2
-    told = moved(sinks, 20, 30)
-    assert (told.restored, told.skipped) == (1, None)
+    result = moved(sinks, 20, 30)
+    assert (result.restored, result.skipped) == (1, None)
     assert sinks.sums("c1", "orders") == before
     deliver(sinks, claimed(sinks.ledger), 40)
     assert [row[:2] for row in live(sinks)] == [(0, 10), (10, 20), (20, 30), (30, 40)]
@@ -79,12 +79,12 @@ def test_what_was_delivered_again_or_begun_is_not_restored(sinks):
     deliver(sinks, claim, 10)
     sinks.plan(claim, [wanted(10, 15, generation=2)])
     ended(sinks, claim)
-    told = moved(sinks, 10, 30)
-    assert told.abandoned == wanted(10, 15, generation=2)
-    assert (told.restored, told.skipped) == (0, OffsetRange(*LOG, 10, 30))
+    result = moved(sinks, 10, 30)
+    assert result.abandoned == wanted(10, 15, generation=2)
+    assert (result.restored, result.skipped) == (0, OffsetRange(*LOG, 10, 30))
     assert at(sinks) == (30, 3)
     assert live(sinks) == [(0, 10, 2, "committed"), (10, 30, 2, "skipped")]
-    # Even back and forth: nobody knows what the abandoned claim has overwritten.
+    # Even back and forth: what the abandoned claim has overwritten is unknown.
     assert moved(sinks, 30, 10).superseded == 1
     assert moved(sinks, 10, 30).restored == 1
     assert live(sinks) == [(0, 10, 2, "committed"), (10, 30, 2, "skipped")]
@@ -137,8 +137,8 @@ def test_a_live_run_is_refused_and_a_silent_one_is_fenced(place, sinks):
     assert at(sinks) == (10, 1)
     zone = "" if place.kind == "sqlite" else "+00"
     place.ask(f"update playhead_runs set heartbeat = '1999-01-01 00:00:00.000000{zone}'")
-    told = moved(sinks, 10, 0)
-    assert (told.abandoned, told.superseded) == (one, 1)
+    result = moved(sinks, 10, 0)
+    assert (result.abandoned, result.superseded) == (one, 1)
     with pytest.raises(RunTakenOver, match=r"run 2 by you@there \(pid 22\) took over from run 1"):
         sinks.commit_all(claim, [(one, [closed(10, 20)])])
     run = sinks.ledger.get_run("c1", "orders")
@@ -167,7 +167,7 @@ def test_a_position_that_moved_since_refuses_all(sinks):
     with pytest.raises(Invalid, match="is not an offset"):
         sinks.move("c1", "orders", [SinkMove(NEXT, 0, 2**63)], THERE)
     assert (at(sinks), at(sinks, NEXT)) == ((10, 1), (0, 1))
-    # Told twice, because nobody knew how the first time ended.
+    # Requested twice, because the outcome of the first request is unknown.
     assert moved(sinks, 10, 0).changed
     assert not moved(sinks, 10, 0).changed
     assert at(sinks) == (0, 2)
@@ -192,8 +192,8 @@ def test_a_topic_that_was_made_again_is_gone_on_with_from_where_a_person_says(si
     sinks.plan(claim, [wanted(10, 20)])
     ended(sinks, claim)
     new = LOG._replace(topic_id="id-2")
-    told = moved(sinks, 10, 0, new)
-    assert (told.abandoned, told.superseded, told.skipped) == (wanted(10, 20), 0, None)
+    result = moved(sinks, 10, 0, new)
+    assert (result.abandoned, result.superseded, result.skipped) == (wanted(10, 20), 0, None)
     found = sinks.positions("c1", "orders")
     assert list(found) == [new]
     assert (found[new].next_offset, found[new].published_offset, found[new].generation) == (0, None, 1)
@@ -260,13 +260,13 @@ def test_whatever_is_done_the_ranges_that_count_have_no_overlap_and_end_at_the_p
                 target = start_around(sinks, target)
             before = live(sinks)
             try:
-                told = moved(sinks, position, target)
+                result = moved(sinks, position, target)
             except Refused as error:
                 assert "is inside" in error.what
                 assert live(sinks) == before
             else:
                 assert at(sinks)[0] == target
-                assert at(sinks)[1] >= generation + (told.abandoned is not None)
+                assert at(sinks)[1] >= generation + (result.abandoned is not None)
         kept = [OffsetRange(*LOG, start, end) for start, end, *_ in live(sinks)]
         assert sum(len(one) for one in kept) == RangeSet(kept).offsets == at(sinks)[0]
         assert max((one.end for one in kept), default=0) == at(sinks)[0]

@@ -49,7 +49,7 @@ def test_sinks_of_another_version_are_refused_and_sources_are_not(place, ledger,
 
 
 @pytest.mark.parametrize("table", sorted(SINKS))
-def test_tables_of_somebody_else_are_left_alone(place, ledger, sinks, table):
+def test_tables_of_another_program_are_left_alone(place, ledger, sinks, table):
     claim = claimed(ledger)
     place.ask(f"create table {table} (x int)")
     with pytest.raises(Invalid, match=f"the table {table} of the ledger .* is not one of Playhead's"):
@@ -99,7 +99,7 @@ with open_ledger(sys.argv[1], 30) as ledger:
 
 
 def test_of_many_writers_each_range_is_delivered_by_one(place, sinks):
-    """They race to make the tables, too. The rows of the target tell: each start once, and no hole between them."""
+    """They also race to create the tables. The target has each start once, and no hole between them."""
     claimed(sinks.ledger)
     place.ask("create table target (x int)")
     racers = [start(RACER, place) for _ in range(4)]
@@ -172,7 +172,7 @@ sinks.commit_all(claim, [(one, [closed(10, 15), closed(15, 20)])], die if AT == 
 
 
 @pytest.mark.parametrize("at", ["plan", "also", "ranges", "before", "after"])
-def test_whoever_comes_after_a_killed_writer_finishes_its_claim_once(place, sinks, at):
+def test_the_writer_after_a_killed_writer_finishes_its_claim_once(place, sinks, at):
     claimed(sinks.ledger)
     place.ask("create table target (x int)")
     killed = start(f"AT = {at!r}\n" + KILLED, place)
@@ -194,7 +194,7 @@ def test_whoever_comes_after_a_killed_writer_finishes_its_claim_once(place, sink
     assert sinks.list_claims("c1", "orders") == []
 
 
-def test_a_commit_that_happened_while_nobody_could_tell_is_not_made_again(place, sinks, monkeypatch):
+def test_a_commit_that_succeeded_with_an_unknown_outcome_is_not_made_again(place, sinks, monkeypatch):
     claim = begun(sinks)
     place.ask("create table target (x int)")
     sinks.plan(claim, [wanted(0, 10)])

@@ -28,12 +28,12 @@ def failing(connectors: Connectors, unique: Callable[[str], str], new_topic: Cal
     return name
 
 
-def test_the_worker_tells_its_version_and_the_cluster_it_belongs_to(lab: Lab, rest: Rest):
-    told = lab.tool("org.apache.kafka.tools.ClusterTool", "cluster-id", "--bootstrap-server", lab.bootstrap_servers)
+def test_the_worker_reports_its_version_and_the_cluster_it_belongs_to(lab: Lab, rest: Rest):
+    printed = lab.tool("org.apache.kafka.tools.ClusterTool", "cluster-id", "--bootstrap-server", lab.bootstrap_servers)
     worker = rest.worker()
     assert worker.version.startswith("4.")
     assert worker.commit
-    assert told.strip() == f"Cluster ID: {worker.kafka_cluster_id}"
+    assert printed.strip() == f"Cluster ID: {worker.kafka_cluster_id}"
 
 
 def test_a_started_worker_says_that_it_is_healthy(rest: Rest):

@@ -34,7 +34,7 @@ def test_a_connector_created_stopped_at_a_position_delivers_the_rest_when_resume
     deadline.wait_for(lambda: rest.get_active_topics(name) == [], "the topic to be forgotten")
 
 
-def test_the_topics_of_a_connector_nobody_knows_are_an_empty_list_and_can_be_reset(rest, unique):
+def test_the_topics_of_an_unknown_connector_are_an_empty_list_and_can_be_reset(rest, unique):
     name = unique("nobody")
     assert rest.get_active_topics(name) == []
     rest.reset_active_topics(name)
@@ -114,7 +114,7 @@ def test_plugins_are_connectors_or_everything(rest, lab):
 
 
 @pytest.mark.parametrize("plugin", [SOURCE, CONVERTER, "org.apache.kafka.connect.transforms.Cast$Value"])
-def test_a_plugin_tells_its_settings(rest, plugin):
+def test_a_plugin_lists_its_settings(rest, plugin):
     keys = {key.name: key for key in rest.get_plugin_keys(plugin)}
     wanted = {SOURCE: ("topic", "STRING"), CONVERTER: ("schemas.enable", "BOOLEAN")}.get(plugin, ("spec", "LIST"))
     assert keys[wanted[0]].type == wanted[1]

@@ -44,7 +44,7 @@ class Guarded:
     ca: Path
     certificate: Path
     key: Path
-    stranger: Path
+    untrusted: Path
 
     @property
     def me_with_certificate(self) -> Credentials:
@@ -59,7 +59,7 @@ def guarded(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guar
     mine = authority.issue_cert("client.example")
     mine.private_key_pem.write_to_path(place.key)
     mine.cert_chain_pems[0].write_to_path(place.certificate)
-    trustme.CA().issue_cert("client.example").private_key_and_cert_chain_pem.write_to_path(place.stranger)
+    trustme.CA().issue_cert("client.example").private_key_and_cert_chain_pem.write_to_path(place.untrusted)
     store = _java_stores(folder, authority)
     first, second = folder / "password", folder / "certificate"
     first.mkdir()
@@ -175,7 +175,7 @@ def test_a_context_leads_to_a_guarded_worker(guarded: Guarded):
         assert rest.health().status == "healthy"
 
 
-def test_a_certificate_nobody_vouched_for_is_not_trusted(guarded: Guarded):
+def test_a_certificate_of_an_unknown_authority_is_not_trusted(guarded: Guarded):
     """Nor is anything sent: the write is not one of unknown outcome."""
     with Rest([guarded.tls], Deadline(10), ME) as rest:
         for call in (rest.list_connectors, lambda: rest.stop("c")):
@@ -197,7 +197,7 @@ def test_a_worker_that_wants_a_client_certificate_gets_it(guarded: Guarded):
 
 
 def test_without_the_right_client_certificate_access_is_denied(guarded: Guarded):
-    for credentials in (Credentials(ca=guarded.ca), Credentials(ca=guarded.ca, certificate=guarded.stranger)):
+    for credentials in (Credentials(ca=guarded.ca), Credentials(ca=guarded.ca, certificate=guarded.untrusted)):
         with Rest([guarded.mutual], Deadline(10), credentials) as rest:
             for call in (rest.list_connectors, lambda rest=rest: rest.put_config("c", CONFIG)):
                 with pytest.raises(AccessDenied) as caught:
@@ -207,7 +207,7 @@ def test_without_the_right_client_certificate_access_is_denied(guarded: Guarded)
         assert rest.list_connectors() == []
 
 
-def test_plain_http_to_a_tls_port_is_told_to_write_https(guarded: Guarded):
+def test_plain_http_to_a_tls_port_gets_the_hint_to_write_https(guarded: Guarded):
     url = guarded.tls.replace("https", "http")
     with Rest([url], Deadline(10)) as rest, pytest.raises(WrongProtocol, match="TLS") as caught:
         rest.list_connectors()
@@ -223,7 +223,7 @@ def test_tls_files_that_cannot_be_used_are_named(guarded: Guarded, tmp_path: Pat
         (Credentials(ca=tmp_path / "missing.pem"), "missing.pem"),
         (Credentials(ca=nonsense), "nonsense.pem"),
         (Credentials(certificate=guarded.certificate), "cert"),
-        (Credentials(certificate=guarded.certificate, key=guarded.stranger), "other"),
+        (Credentials(certificate=guarded.certificate, key=guarded.untrusted), "other"),
         (Credentials(certificate=guarded.certificate, key=locked), "locked.pem"),
     ]
     for credentials, name in unusable:

@@ -1,4 +1,4 @@
-"""What no real worker can be made to do on demand: lost answers, each kind of refusal, strangers on the port."""
+"""What no real worker can be made to do on demand: lost answers, each kind of refusal, other programs on the port."""
 
 import json
 import socket
@@ -48,7 +48,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Worker:
-    """An honest little worker with a lossy line: it does what it is told, and `loses` the answers to some methods."""
+    """A small correct worker with a lossy line: it executes each request, and `loses` the answers to some methods."""
 
     def __init__(self, *loses: str, deaf: bool = False, lost: Reply | None = HANG_UP) -> None:
         self.loses, self.deaf, self.lost = loses, deaf, lost
@@ -278,7 +278,7 @@ def test_a_403_in_the_workers_own_words_is_a_refusal(serve):
         rest.get_active_topics("c")
 
 
-def test_a_port_where_nobody_listens_is_said_to_be_so():
+def test_a_port_where_nothing_listens_is_reported():
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{held.getsockname()[1]}"
@@ -291,7 +291,7 @@ def test_a_broker_on_the_port_is_recognised(lab):
         rest.list_connectors()
 
 
-def test_http_and_https_mixed_up_are_told_apart(serve, lab):
+def test_http_and_https_mixed_up_are_distinguished(serve, lab):
     url = lab.connect_urls[0].replace("http", "https")
     with Rest([url], Deadline(5)) as rest, pytest.raises(WrongProtocol, match="without TLS"):
         rest.list_connectors()

@@ -123,7 +123,7 @@ def test_a_log_level_for_the_cluster_reaches_every_worker_and_for_one_worker_onl
 def test_connectors_are_created_changed_and_deleted_while_a_worker_leaves_and_comes_back(
     pair: Lab, connectors: Connectors, both: Rest, unique
 ):
-    """Stopped before the first change: a worker that is told to stop in the middle of them may take its time."""
+    """Stopped before the first change: a worker that gets the stop signal between changes may stop slowly."""
     follower = follower_of(pair)
     pair.stop(follower)
     returning = threading.Thread(target=pair.start, args=(follower,))

@@ -92,7 +92,7 @@ def test_of_two_who_write_at_once_one_is_refused(rows, table, open_it):
     assert sorted(results) == [Result.CHANGED, *[Result.REFUSED] * 7]
 
 
-def test_of_many_who_make_the_table_at_once_nobody_fails(rows, table, open_it):
+def test_of_many_that_create_the_table_at_once_none_fails(rows, table, open_it):
     faults: list[object] = []
     ready = threading.Barrier(8)
 
@@ -247,8 +247,8 @@ def test_a_lease_lapses_by_the_databases_own_clock(rows, hands, table, open_it):
 
 
 @pytest.mark.parametrize("rows", ["postgresql"], indirect=True)
-def test_a_row_that_somebody_is_moving_is_waited_for(rows, hands, table):
-    """And not for ever. (SQLite locks the whole file: see the unit tests.)"""
+def test_a_row_that_another_process_is_moving_is_waited_for(rows, hands, table):
+    """The wait has a limit. (SQLite locks the whole file: see the unit tests.)"""
     claimed(hands, "a")
     with (
         Database(parse_address(rows.url), 10) as other,
@@ -282,7 +282,7 @@ def test_a_server_that_is_not_there_does_not_know_us_or_has_no_such_database_is_
     assert "s3cret" not in f"{denied.value.what} {denied.value.hint}"
 
 
-def test_a_user_without_rights_is_told_so(lab, postgres, unique):
+def test_a_user_without_rights_gets_access_denied(lab, postgres, unique):
     name = unique("reader").replace("-", "_")
     lab.psql(f"create role {name} login")
     store = open_store(f"sql+{postgres.replace('playhead@', name + '@')}", Access(Context(None), Deadline(5)))
@@ -291,7 +291,7 @@ def test_a_user_without_rights_is_told_so(lab, postgres, unique):
 
 
 def test_a_connection_that_breaks_while_committing_is_an_unknown_outcome(lab, postgres, table):
-    """The server ends our session at the very moment: nobody can say from here what happened."""
+    """The server ends our session at that moment: the client cannot know the outcome."""
     name = f"doomed-{os.getpid()}"
     address = parse_address(f"{postgres}?application_name={name}")
     end = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = "

@@ -221,7 +221,7 @@ def test_a_position_that_moved_since_is_refused_and_the_other_owner_goes_on(kind
 
 
 def test_the_store_itself_compares_too(kind, journal):
-    """Between the comparison of the apply and the write somebody else may write."""
+    """Between the comparison of the apply and the write, another process may write."""
     a, _ = kind.owners
     put(kind, journal, Position(a, kind.partition(0), kind.offset(1)))
     outcomes = kind.store.write([Change(a, kind.partition(0), kind.offset(4), kind.offset(5))])

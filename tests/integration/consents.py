@@ -1,4 +1,4 @@
-"""Somebody to ask before a commit, without a driver."""
+"""Permits for commits, without a driver."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from playhead.pipeline.deliver.sink import TaskCommit
 
 
 def nothing() -> None:
-    """Everybody may go on."""
+    """Every task may go on."""
 
 
 @dataclass(frozen=True)
@@ -22,4 +22,4 @@ class Asked:
 
 def unasked() -> TaskCommit:
     """For sinks whose tasks do not commit."""
-    raise AssertionError("the driver would listen for nobody")
+    raise AssertionError("no task of this sink asks the driver")

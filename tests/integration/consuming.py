@@ -160,7 +160,7 @@ def make_group(unique):
 
 
 def make_consume(lab, group, rows):
-    """A consumer of this test's group, with its offsets in SQLite unless told otherwise. It does not wait for ever."""
+    """A consumer of this test's group, with its offsets in SQLite by default. It stops when it is idle."""
 
     def make(topic, **options):
         if "commit" not in options:
@@ -211,6 +211,6 @@ def goes_on(batches):
 
 
 def is_at_end(batches, position=None):
-    """Nothing more comes: Kafka has told the end of every partition, and it lies where we are."""
+    """Nothing more comes: Kafka has reported the end of every partition, and the consumer is there."""
     batches._options = replace(batches._options, stop_when_idle=0.3)
     return next(batches, None) is None and (position is None or set(batches.assignment.values()) == {position})

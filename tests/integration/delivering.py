@@ -63,7 +63,7 @@ def ids_in(folder: Path) -> Counter[int]:
 
 
 def places_in_files(store: fs.FileSystem, folder: str) -> Counter[Place]:
-    """Of a topic without holes: a file's name tells its first offset. pyarrow lists and reads."""
+    """Of a topic without holes: a file's name contains its first offset. pyarrow lists and reads."""
     found: Counter[Place] = Counter()
     for info in store.get_file_info(fs.FileSelector(folder, recursive=True)):
         if info.type == fs.FileType.File and info.base_name[0] not in "._":

@@ -18,7 +18,7 @@ JDBC = "io.confluent.connect.jdbc.JdbcSourceConnector"
 
 class Ingest(OnSpark):
     def table(self, name: str, **config: str) -> ConnectorSpec:
-        """A connector over one table, by its id unless told otherwise; its topic has the table's name."""
+        """A connector over one table, by its id by default; its topic has the table's name."""
         own = {"mode": "incrementing", "incrementing.column.name": "id", "table.whitelist": name, "topic.prefix": ""}
         return ConnectorSpec(
             f"c-{name}",

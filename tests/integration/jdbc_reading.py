@@ -83,7 +83,7 @@ class Shop:
 
     @contextmanager
     def session(self) -> Iterator["psycopg.Connection[Any]"]:
-        """A transaction of somebody else, open until told otherwise."""
+        """A transaction of another client, open until the caller ends it."""
         with psycopg.connect(self.url, application_name="till") as connection:
             yield connection
 

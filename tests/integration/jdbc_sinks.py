@@ -40,7 +40,7 @@ def struct(*columns: dict[str, object]) -> dict[str, object]:
     return {"type": "struct", "fields": list(columns), "optional": False}
 
 
-def told(schema: dict[str, object], payload: object) -> bytes:
+def enveloped(schema: dict[str, object], payload: object) -> bytes:
     return json.dumps({"schema": schema, "payload": payload}, separators=(",", ":")).encode()
 
 
@@ -50,11 +50,11 @@ IDS = struct(column("id", "int64", optional=False))
 
 def order(number: int, name: str | None = None, amount: int | None = None) -> Record:
     """Keyed by its id."""
-    return told(IDS, {"id": number}), told(ORDERS, {"id": number, "name": name, "amount": amount})
+    return enveloped(IDS, {"id": number}), enveloped(ORDERS, {"id": number, "name": name, "amount": amount})
 
 
 def tombstone(number: int) -> Record:
-    return told(IDS, {"id": number}), None
+    return enveloped(IDS, {"id": number}), None
 
 
 def batches(records: Sequence[Record], start: int = 0, size: int = 1000) -> Iterator[pa.RecordBatch]:

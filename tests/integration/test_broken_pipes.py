@@ -61,7 +61,7 @@ def words(lab, deadline, new_topic, unique, tmp_path):
         yield {"TOPIC": topic, "SOURCE": source, "FILE": str(file), "NEW": unique("new")}
 
 
-def to_nobody(command: list[str], *, also_stderr: bool) -> tuple[int, str]:
+def without_reader(command: list[str], *, also_stderr: bool) -> tuple[int, str]:
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -83,7 +83,7 @@ def test_every_command_ends_quietly_when_its_reader_is_gone(lab, words):
     ends = {}
     for command in COMMANDS:
         line = [PROGRAM, *(words.get(word, word) for word in command.split()), *where]
-        code, said = to_nobody(line, also_stderr=False)
+        code, said = without_reader(line, also_stderr=False)
         ends[command] = code, "Traceback" in said or "Broken pipe" in said or "bug" in said
     assert ends == dict.fromkeys(COMMANDS, (READER_GONE, False))
 
@@ -94,7 +94,7 @@ def test_a_command_that_only_talks_ends_quietly_too(lab, words):
         [PROGRAM, "connectors", "stop", words["SOURCE"], *where],
         [PROGRAM, "connectors", "show", "nobody", *where],
     ):
-        assert to_nobody(line, also_stderr=True) == (READER_GONE, "")
+        assert without_reader(line, also_stderr=True) == (READER_GONE, "")
 
 
 def test_head_gets_its_line_and_nothing_else_is_said(lab, words):

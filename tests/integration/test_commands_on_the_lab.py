@@ -123,7 +123,7 @@ def test_connect_offsets_exports_what_the_worker_itself_shows(playhead, lab, res
     assert shown == {name: entries}
 
 
-def test_connect_offsets_tells_every_pair_in_log_order_and_removals(
+def test_connect_offsets_prints_every_pair_in_log_order_and_removals(
     playhead, lab, rest, file_source, deadline, tmp_path
 ):
     name, path = file_source

@@ -66,7 +66,7 @@ def test_a_paused_source_moves_nothing_until_it_is_resumed(run, cast, source, ad
     deadline.wait_for(lambda: find_spans(admin, [place], deadline)[place].end > end, "the new line")
 
 
-def test_a_failed_task_is_restarted_when_its_cause_is_gone_and_told_when_it_is_not(
+def test_a_failed_task_is_restarted_when_its_cause_is_gone_and_reported_when_it_is_not(
     run, cast, new_topic, unique, tmp_path
 ):
     """Scenario E01."""
@@ -172,9 +172,9 @@ def test_with_the_offsets_of_a_sink_goes_its_group(lab, cast, new_topic, unique,
     assert (row.state, row.lag, row.position) == ("paused", 4, None)
     assert connectors.show(name, context=context).row.lag == 4
 
-    told: list[str] = []
-    gone = connectors.delete(name, offsets="delete", execute=True, context=context, tell=told.append)
-    assert gone.ok and told == []
+    messages: list[str] = []
+    gone = connectors.delete(name, offsets="delete", execute=True, context=context, tell=messages.append)
+    assert gone.ok and messages == []
     listed = lab.tool(
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
         *("--bootstrap-server", lab.bootstrap_servers, "--list"),
@@ -201,7 +201,7 @@ def test_a_failed_task_is_shown_with_its_last_cause_first_and_no_secret_anywhere
     }
     name = cast.make(unique("secret"), SINK, config)
     cast.settles(name, "RUNNING", "FAILED")
-    assert CANARY in cast.ask(path_of(name) + "/status")[1]["tasks"][0]["trace"]  # the worker tells it
+    assert CANARY in cast.ask(path_of(name) + "/status")[1]["tasks"][0]["trace"]  # the worker shows it
     outputs = {
         f"{verb} {form}": run(verb, name, "-o", form).exits(0).out
         for verb in ("show", "list")
@@ -221,7 +221,7 @@ def test_a_failed_task_is_shown_with_its_last_cause_first_and_no_secret_anywhere
     assert "JsonParseException" in task["cause"]
 
 
-def test_positions_are_told_in_the_words_of_the_connector(run, playhead, lab, source, cast):
+def test_positions_are_shown_in_the_words_of_the_connector(run, playhead, lab, source, cast):
     name, file, topic = source
     [row] = json.loads(run("list", name, "-o", "json").exits(0).out)
     assert (row["engine"], row["state"], row["lag"]) == ("connect", "running", None)
@@ -239,8 +239,12 @@ def test_positions_are_told_in_the_words_of_the_connector(run, playhead, lab, so
 
 def test_plugins_and_log_levels_are_those_of_the_worker(run, cast):
     rows = json.loads(run("plugins", "--all", "-o", "json").exits(0).out)
-    told = [{"version": None} | plugin for plugin in cast.ask("/connector-plugins?connectorsOnly=false")[1]]
-    assert sorted(rows, key=str) == sorted(({k: p[k] for k in ("class", "type", "version")} for p in told), key=str)
+    plugins_of_worker = [
+        {"version": None} | plugin for plugin in cast.ask("/connector-plugins?connectorsOnly=false")[1]
+    ]
+    assert sorted(rows, key=str) == sorted(
+        ({k: p[k] for k in ("class", "type", "version")} for p in plugins_of_worker), key=str
+    )
     assert 0 < len(run("plugins", "-o", "name").exits(0).out.split()) < len(rows)
 
     logger = "org.apache.kafka.connect.transforms.nowhere"

@@ -120,7 +120,7 @@ def test_a_new_connector_starts_where_its_file_says(cluster, new_topic):
     assert "not set" in row.effects[0]
 
 
-def test_orphans_that_a_new_connector_would_pick_up_are_told(cluster, new_topic, deadline):
+def test_orphans_that_a_new_connector_would_pick_up_are_reported(cluster, new_topic, deadline):
     name, sink, topic = cluster.name("left"), cluster.name("sink"), new_topic()
     (cluster.folder / f"{name}.txt").write_text("a\nb\nc\n")
     source = cluster.source(name, topic=topic)

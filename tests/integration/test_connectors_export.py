@@ -76,7 +76,7 @@ class Kept:
         cluster.apply(*read_specs([self.path]))
 
     def puts(self, name: str, **changes: str | None) -> None:
-        """As somebody else would, with curl."""
+        """As another client would, with curl."""
         config = self.cluster.config(name) | {key.replace("_", "."): value for key, value in changes.items()}
         body = {key: value for key, value in config.items() if value is not None}
         assert ask(f"{self.cluster.url}{path_of(name)}/config", "PUT", body)[0] == 200

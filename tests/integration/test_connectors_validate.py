@@ -12,7 +12,7 @@ from playhead.model.connector import ConnectorSpec
 ODD = ("producer.override.akcs", "producer.override.nonsense")
 
 
-def test_validate_tells_what_is_wrong_and_looks_at_nothing_else(cluster, playhead):
+def test_validate_reports_what_is_wrong_and_looks_at_nothing_else(cluster, playhead):
     name = cluster.unique("check")
     spec = cluster.source(name, transforms="t", transforms_t_type="org.apache.kafka.connect.transforms.RegexRouter")
     typo = replace(spec, config={**spec.config, "transforms.t.regx": "a", "transforms.t.replacement": "b"})

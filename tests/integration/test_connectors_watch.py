@@ -92,14 +92,14 @@ def test_a_failed_task_is_restarted_until_it_runs_and_an_interrupt_ends_the_watc
     folder = tmp_path / "not-there"
     name = cast.make(unique("sink"), SINK, {"file": str(folder / "out"), "topics": new_topic()})
     cast.settles(name, "RUNNING", "FAILED")
-    told = [json.loads(line) for line in run("watch", name, "--once").exits(1).out.splitlines()]
-    assert [event["event"] for event in told] == ["failed", "would-restart"]
+    reported = [json.loads(line) for line in run("watch", name, "--once").exits(1).out.splitlines()]
+    assert [event["event"] for event in reported] == ["failed", "would-restart"]
     assert cast.states(name) == ["RUNNING", "FAILED"]
 
     watch = watching(name, "--interval", "500ms", "--execute")
     failed = watch.awaits("failed")
     assert (failed["connector"], failed["task"]) == (name, 0)
-    assert "NoSuchFileException" in failed["cause"] and set(failed) == set(told[0])
+    assert "NoSuchFileException" in failed["cause"] and set(failed) == set(reported[0])
     restarting = watch.awaits("restarting")
     assert restarting["attempt"] == 1 and restarting["next_try"] > restarting["time"]
     folder.mkdir()
@@ -111,7 +111,7 @@ def test_a_failed_task_is_restarted_until_it_runs_and_an_interrupt_ends_the_watc
 
 
 def test_a_fenced_task_is_never_restarted(lab, cast, new_topic, unique, tmp_path, settings_of, deadline, run):
-    """Somebody else takes over the transactional id of the task, as a hand-over to Spark does."""
+    """Another producer takes over the transactional id of the task, as a hand-over to Spark does."""
     file, topic, name = tmp_path / "lines.txt", new_topic(), unique("fenced")
     file.write_text("a\n")
     cast.make(name, SOURCE, {"file": str(file), "topic": topic, "value.converter": TEXT})
@@ -123,9 +123,9 @@ def test_a_fenced_task_is_never_restarted(lab, cast, new_topic, unique, tmp_path
         cast.settles(name, "RUNNING", "FAILED")
     trace = cast.ask(path_of(name) + "/status")[1]["tasks"][0]["trace"]
     assert "ProducerFencedException" in trace or "InvalidProducerEpochException" in trace
-    told = [json.loads(line) for line in run("watch", name, "--once", "--execute").exits(1).out.splitlines()]
-    assert [event["event"] for event in told] == ["failed", "gave-up"]
-    assert "another producer has taken over" in told[1]["cause"]
+    reported = [json.loads(line) for line in run("watch", name, "--once", "--execute").exits(1).out.splitlines()]
+    assert [event["event"] for event in reported] == ["failed", "gave-up"]
+    assert "another producer has taken over" in reported[1]["cause"]
     assert cast.states(name) == ["RUNNING", "FAILED"]
 
 
@@ -151,8 +151,8 @@ def test_pauses_stops_and_what_files_give_to_spark_are_left_alone(run, cast, new
         f"  {prefix}-spark: {{engine: spark, {body}}}}}\n  {prefix}-new: {{{body}}}}}\n"
     )
     ran = run("watch", "-f", str(file), "--once", "--execute").exits(1)
-    told = [json.loads(line) for line in ran.out.splitlines()]
-    assert {(event["connector"].removeprefix(prefix), event["event"]) for event in told} == {
+    reported = [json.loads(line) for line in ran.out.splitlines()]
+    assert {(event["connector"].removeprefix(prefix), event["event"]) for event in reported} == {
         ("-paused", "left-alone"),
         ("-stopped", "differs"),
         ("-spark", "differs"),
@@ -169,8 +169,8 @@ def test_files_are_read_as_the_other_commands_read_them(run, unique, tmp_path):
     for command in (["watch", "--once"], ["plan"]):
         assert "write to the same topic 'both'" in run(*command, "-f", str(file)).exits(2).err
     ran = run("watch", "--once", "-f", str(file), "--shared-topics").exits(1)
-    told = [json.loads(line) for line in ran.out.splitlines()]
-    assert [(event["connector"], event["event"]) for event in told] == [(one, "missing"), (two, "missing")]
+    reported = [json.loads(line) for line in ran.out.splitlines()]
+    assert [(event["connector"], event["event"]) for event in reported] == [(one, "missing"), (two, "missing")]
 
 
 def test_a_worker_that_goes_away_and_comes_back_is_survived():
@@ -205,8 +205,10 @@ def test_a_worker_that_goes_away_and_comes_back_is_survived():
     with serving() as start:
         worker = start(answer)
         context = open_context(None, {"connect": worker.url, "timeout": "1s"})
-        told: list[Event] = []
-        watch = Watch(RestCluster(context), RestartPolicy(0.1, execute=True), told.append, clock=Clock(sleep=next_mood))
+        reported: list[Event] = []
+        watch = Watch(
+            RestCluster(context), RestartPolicy(0.1, execute=True), reported.append, clock=Clock(sleep=next_mood)
+        )
         with pytest.raises(KeyboardInterrupt):
             watch.run()
-    assert [event.event for event in told] == [EventKind.UNREACHABLE, EventKind.REACHABLE]
+    assert [event.event for event in reported] == [EventKind.UNREACHABLE, EventKind.REACHABLE]

@@ -200,7 +200,7 @@ def test_records_deleted_under_a_running_consumer_are_said_or_passed_over(admin,
     assert sorted(found) == kept
 
 
-def test_a_topic_that_was_made_again_is_an_error_until_somebody_decides(
+def test_a_topic_that_was_made_again_is_an_error_until_the_user_decides(
     admin, deadline, lab, consume, filled, rows, group
 ):
     topic = filled(10)

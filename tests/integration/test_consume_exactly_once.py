@@ -76,7 +76,7 @@ def killed_again_and_again(lab, database, start, topic, group, rounds, **options
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_record_is_a_row_exactly_once_whoever_is_killed(lab, kind, database, start, new_topic, unique):
+def test_every_record_is_a_row_exactly_once_whichever_process_is_killed(lab, kind, database, start, new_topic, unique):
     topic = new_topic(PARTITIONS)
     killed_again_and_again(lab, database(kind), start, topic, unique("group"), 3, max_records=10, work=0.02)
 

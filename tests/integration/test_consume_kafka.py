@@ -55,7 +55,7 @@ def test_a_finished_batch_is_committed_and_an_unfinished_one_comes_again(lab, co
         assert values(next(batches)) == list(range(20, 30))
 
 
-def test_sync_is_committed_when_the_next_batch_is_asked_for_or_when_told(lab, admin, consume, filled, group):
+def test_sync_is_committed_when_the_next_batch_is_asked_for_or_by_a_call(lab, admin, consume, filled, group):
     with consume(filled(30), commit="sync", max_records=10) as batches:
         first = next(batches)
         second = next(batches)
@@ -121,8 +121,8 @@ def test_what_cannot_work_is_said_before_the_group_is_joined(lab, admin, deadlin
     create_topic(admin, topic, 1, deadline)
     with pytest.raises(Unreachable, match="unable to open database"), consume(topic, store=missing):
         pass
-    nobody = {"bootstrap_servers": "127.0.0.1:1"}
-    with pytest.raises(Unreachable, match="refuses connections"), consume(topic, **nobody):
+    unreachable = {"bootstrap_servers": "127.0.0.1:1"}
+    with pytest.raises(Unreachable, match="refuses connections"), consume(topic, **unreachable):
         pass
     assert get_group(admin, group, deadline).state == "dead"
 

@@ -53,11 +53,11 @@ def test_every_partition_comes_before_it_goes_and_goes_before_it_comes_again(
     threads: set[int] = set()
 
     def hook(word):
-        def told(batches, partitions):
+        def called(batches, partitions):
             threads.add(threading.get_ident())
             events.extend((word, place.partition) for place in partitions)
 
-        return told
+        return called
 
     hooks = {f"on_{word}": hook(word) for word in ("assigned", "revoked", "lost")}
     batches = playhead.consume(
@@ -95,23 +95,23 @@ def test_every_partition_comes_before_it_goes_and_goes_before_it_comes_again(
     assert rows.next_offsets(group) == dict.fromkeys(range(4), 100)
 
 
-def test_a_consumer_that_is_too_slow_is_told_its_loss_and_still_doubles_nothing(
+def test_a_consumer_that_is_too_slow_is_notified_of_its_loss_and_still_doubles_nothing(
     admin, deadline, consume, filled, rows, group
 ):
-    topic, told = filled(30), []
+    topic, called = filled(30), []
     slow = {"session.timeout.ms": 1000, "max.poll.interval.ms": 1000, "heartbeat.interval.ms": 200}
     hooks = {
-        "on_assigned": lambda *_: told.append("assigned"),
-        "on_revoked": lambda *_: told.append("revoked"),
-        "on_lost": lambda *_: told.append("lost"),
+        "on_assigned": lambda *_: called.append("assigned"),
+        "on_revoked": lambda *_: called.append("revoked"),
+        "on_lost": lambda *_: called.append("lost"),
     }
     with consume(topic, settings=slow, max_records=10, **hooks) as batches:
         batch = next(batches)
         deadline.wait_for(lambda: get_group(admin, group, deadline).members == (), "Kafka giving up on it")
-        batch.commit()  # nobody else has taken the row: the work is not lost
+        batch.commit()  # no other consumer has taken the row: the work is not lost
         assert values(next(batches)) == list(range(10, 20))
-        assert told == ["assigned", "lost", "assigned"]
-    assert told[-1] == "revoked"
+        assert called == ["assigned", "lost", "assigned"]
+    assert called[-1] == "revoked"
 
 
 def test_hooks_that_fail_end_the_iteration_and_nothing_hangs(consume, filled, rows, group):

@@ -90,7 +90,7 @@ def test_offsets_of_a_deleted_connector_are_found_and_removed(
     assert doctor().findings == ()
 
 
-def test_without_a_worker_the_config_topic_tells_who_exists(lab, pipeline, doctor, produce, run, unique):
+def test_without_a_worker_the_config_topic_shows_which_connectors_exist(lab, pipeline, doctor, produce, run, unique):
     name = unique("gone")
     produce(OFFSETS, json.dumps([name, {}]).replace(" ", "").encode(), b'{"n":1}')
     found = doctor(connect="http://127.0.0.1:1")

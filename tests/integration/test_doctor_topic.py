@@ -1,4 +1,4 @@
-"""`offsets doctor` on an offsets topic: every damage that one can have, seen and mended.
+"""`offsets doctor` on an offsets topic: every kind of damage, found and repaired.
 
 The commands of the findings are run word for word by a shell, with Kafka's own tools on its path.
 """
@@ -81,9 +81,9 @@ def test_keys_that_no_worker_will_find_are_removed_alone(topic_uri, produce, doc
     produce(topic, alone, b'{"position":7}')
     found = doctor(uri)
     assert sorted(kinds(found)) == [("unfindable", "c"), ("unfindable", "d")]
-    mends = {finding.owner: finding.mend for finding in found.findings}
-    run(mends["c"])
-    run(mends["d"], execute=True)
+    repairs = {finding.owner: finding.mend for finding in found.findings}
+    run(repairs["c"])
+    run(repairs["d"], execute=True)
     assert doctor(uri).findings == ()
     removed = {line for line in log_of(topic) if "None" in line}
     assert removed == {f"{key.decode()} -> None" for key in (spaced, alone)}
@@ -132,10 +132,10 @@ def test_values_a_connector_would_choke_on_are_found_and_corrected(topic_uri, pr
     produce(topic, b'["n",{"filename":"y"}]', b'{"position":{"at":5}}')
     found = doctor(uri)
     assert sorted(kinds(found)) == [("bad-value", "c"), ("bad-value", "j"), ("bad-value", "n")]
-    mends = {finding.owner: finding.mend for finding in found.findings}
-    run(mends["c"], execute=True)
-    run(mends["j"], execute=True)
-    run(mends["n"].replace("FIELD=VALUE", "position=9"), execute=True)
+    repairs = {finding.owner: finding.mend for finding in found.findings}
+    run(repairs["c"], execute=True)
+    run(repairs["j"], execute=True)
+    run(repairs["n"].replace("FIELD=VALUE", "position=9"), execute=True)
     assert doctor(uri).findings == ()
     lines = log_of(topic)
     assert '["c",{"protocol":"1","table":"public.t"}] -> {"incrementing":5}' in lines
@@ -187,7 +187,7 @@ def test_an_open_transaction_is_named_with_its_holder_and_ended_by_the_command(
         holder.commit_transaction(5)
 
 
-def test_a_transaction_of_somebody_else_is_found_too(topic_uri, transaction, doctor, run, unique):
+def test_a_transaction_of_another_producer_is_found_too(topic_uri, transaction, doctor, run, unique):
     topic, uri = topic_uri()
     name = unique("é x")
     holder = transaction(name, topic, (b'["c",{"filename":"x"}]', b'{"position":2}'))
@@ -220,7 +220,7 @@ def test_an_aborted_position_is_found_where_a_worker_would_read_it(
 # The topic itself
 
 
-def test_a_topic_that_is_not_compacted_is_found_and_mended(lab, new_topic, doctor, run):
+def test_a_topic_that_is_not_compacted_is_found_and_repaired(lab, new_topic, doctor, run):
     """D07: the worker would refuse to start on it."""
     topics = {policy: new_topic(1, cleanup_policy=policy) for policy in ("delete", "compact,delete")}
     for policy, topic in topics.items():

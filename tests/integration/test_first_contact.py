@@ -1,4 +1,4 @@
-"""The first thing that goes wrong: nobody there, the wrong one there, the wrong way to speak. One sentence each, exit 3."""
+"""Faults of the first connection: nothing listens, another program listens, the wrong protocol. One sentence each, exit 3."""
 
 import gc
 import http.server

@@ -72,7 +72,7 @@ def test_metadata_and_leader_epoch_are_committed_as_given_and_seen_by_kafka(lab,
 
 
 def committed_metadata(lab, group, topic):
-    """As a consumer of the group is told it."""
+    """As a consumer of the group reads it."""
     consumer = Consumer({"bootstrap.servers": lab.bootstrap_servers, "group.id": group})
     try:
         return [part.metadata for part in consumer.committed([RawPartition(topic, 0), RawPartition(topic, 1)], 10)]
@@ -215,8 +215,8 @@ def test_share_and_streams_groups_are_named_and_never_edited(lab, store, admin, 
         assert show_group(store, group).type == kind
         [outcome] = store.write([change(group, topic, 0, None, 5)])
         assert outcome.result is Result.REFUSED
-    untold = {group.name: group.type for group in _listed_without_type(admin, deadline)}
-    assert {untold[group] for group in groups.values()} == {"share or streams"}
+    types = {group.name: group.type for group in _listed_without_type(admin, deadline)}
+    assert {types[group] for group in groups.values()} == {"share or streams"}
 
 
 def test_connects_own_workers_are_no_consumer_group(store):

@@ -235,7 +235,7 @@ def test_debezium_and_a_plugin_folder_of_the_user_are_on_the_worker(make_lab, tm
     lab.down()
 
 
-def test_a_folder_with_somebody_elses_files_is_left_alone(tmp_path):
+def test_a_folder_with_files_of_another_program_is_left_alone(tmp_path):
     (tmp_path / "postgres").mkdir()
     (tmp_path / "postgres" / "init.sql").write_text("create table precious ();")
     with pytest.raises(Refused, match="not the folder of a lab"):

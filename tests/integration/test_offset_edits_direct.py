@@ -96,7 +96,7 @@ def test_many_partitions_of_one_connector_change_together(playhead, lab, setting
 
 
 def test_without_rest_a_live_worker_is_seen_by_its_group(playhead, source, lab):
-    """Whether it runs this connector nobody can say then: refused, and forced only by a word."""
+    """Whether it runs this connector is unknown then: refused, and forced only by a flag."""
     there = ("--worker-config", str(lab.worker_config))
     ran = playhead("offsets", "set", source.name, "position=2", "--execute", *there).exits(4)
     assert "1 worker(s) of lab are up" in ran.out

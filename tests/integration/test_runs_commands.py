@@ -45,14 +45,14 @@ def running(place):
     process.wait(10)
 
 
-def test_a_ledger_that_nobody_wrote_yet_is_empty_and_stays_unmade(place, runs):
+def test_a_ledger_that_was_never_written_is_empty_and_is_not_created(place, runs):
     assert "no run in the ledger" in runs("list").exits(0).err
     assert json.loads(runs("list", "-o", "json").exits(0).out) == []
     assert "nothing has run with" in runs("show", "orders").exits(1).err
     assert place.tables() == set()
 
 
-def test_list_and_show_tell_what_the_database_holds(place, runs):
+def test_list_and_show_print_what_the_database_holds(place, runs):
     with place.open() as ledger:
         claim = ledger.claim("c1", "orders", THERE, LOCAL)
         ledger.set_ids(claim, 3)
@@ -112,7 +112,7 @@ def test_a_stop_that_is_not_waited_for_leaves_a_run_that_is_stopping(place, runs
         assert ledger.beat(claim) is True
 
 
-def test_a_second_copy_that_takes_over_while_the_first_is_stopped_is_told(place, runs, monkeypatch):
+def test_a_second_copy_that_takes_over_while_the_first_is_stopped_is_reported(place, runs, monkeypatch):
     from playhead.pipeline.stop import find_run, plan_stop, stop_run
 
     with place.open() as ledger, place.open() as other:
@@ -130,7 +130,7 @@ def test_a_second_copy_that_takes_over_while_the_first_is_stopped_is_told(place,
     assert (done.exit_code, done.detail) == (1, "run 2 by you@there (pid 22) took over and continues")
 
 
-def test_the_same_name_on_two_clusters_must_be_told_apart(place, runs):
+def test_the_same_name_on_two_clusters_needs_the_cluster(place, runs):
     with place.open() as ledger:
         ledger.claim("c1", "orders", HERE, LOCAL)
         ledger.claim("c2", "orders", THERE, LOCAL)
@@ -197,7 +197,7 @@ def test_flag_environment_and_context_name_the_ledger(place, playhead, tmp_path)
 
 
 @only_sqlite
-def test_runs_are_told_where_spark_is_not_installed(place):
+def test_runs_are_listed_where_spark_is_not_installed(place):
     with place.open() as ledger:
         ledger.claim("c1", "orders", HERE, LOCAL)
     code = f"""

@@ -108,7 +108,7 @@ def test_a_wrong_password_is_access_denied_and_not_repeated_on_the_screen(secure
     assert "canary-7731" not in ran.out + ran.err
 
 
-def test_a_certificate_of_a_stranger_is_not_trusted(secure, playhead):
+def test_a_certificate_of_an_unknown_authority_is_not_trusted(secure, playhead):
     _lab, server, folder = secure
     trustme.CA().cert_pem.write_to_path(str(folder / "stranger.pem"))
     jaas = f'{PLAIN} required username="alice" password="{ESCAPED}";'
@@ -117,7 +117,7 @@ def test_a_certificate_of_a_stranger_is_not_trusted(secure, playhead):
     assert f"the certificate of {server} is not trusted" in ran.out
 
 
-def test_a_plain_client_is_told_that_the_broker_expects_tls(secure, playhead):
+def test_the_error_of_a_plain_client_states_that_the_broker_expects_tls(secure, playhead):
     _lab, server, _folder = secure
     assert f"{server} expects TLS" in playhead("info", "-b", server, "--timeout", "8s").exits(3).out
 

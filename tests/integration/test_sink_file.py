@@ -118,7 +118,7 @@ def test_a_moved_position_leaves_nothing_of_the_abandoned_claim(line_file):
 # Others
 
 
-def test_a_file_that_somebody_else_wrote_to_is_refused(line_file):
+def test_a_file_that_another_process_wrote_to_is_refused(line_file):
     line_file.run(steps=1)
     with line_file.path.open("a") as file:
         file.write("mine\n")

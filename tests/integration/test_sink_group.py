@@ -120,7 +120,7 @@ def test_a_connect_task_waits_for_the_open_step_and_then_begins_behind_it(
         group.publish({place: 4}, MARK, deadline)
         rest.create_connector(name, config)
         deadline.wait_for(lambda: is_member(admin, group_id, f"connector-consumer-{name}"), "the task joining")
-        step_ends = time.monotonic() + 7  # two heartbeats of both: whoever could have a partition would have it by now
+        step_ends = time.monotonic() + 7  # two heartbeats of both: a member that can get a partition has it by now
         while time.monotonic() < step_ends:
             [task] = [m for m in get_group(admin, group_id, deadline).members if m.client_id.startswith("connector")]
             assert task.partitions == ()
@@ -128,9 +128,9 @@ def test_a_connect_task_waits_for_the_open_step_and_then_begins_behind_it(
         assert not out.exists() or out.read_text() == ""
         group.confirm(deadline)  # the step may still be committed,
         group.publish({place: 7}, MARK, deadline)  # and shown
-        with pytest.raises(Fenced, match=f"connector-consumer-{name}-0 at 127.0.0.1 joined it") as told:
+        with pytest.raises(Fenced, match=f"connector-consumer-{name}-0 at 127.0.0.1 joined it") as caught:
             group.check(deadline)
-        assert told.value.exit_code == 4
+        assert caught.value.exit_code == 4
         deadline.wait_for(lambda: out.exists() and out.read_text().count("\n") == 3, "the task reading")
     assert out.read_text().split("\n") == ["record 7", "record 8", "record 9", ""]
     assert not is_member(admin, group_id, "playhead-run-")
@@ -160,12 +160,12 @@ def test_a_killed_run_keeps_its_seat_for_its_session_and_the_next_one_waits_for_
     killed = driver(name, topic)
     killed.kill()
     killed.wait(10)
-    told: list[str] = []
+    messages: list[str] = []
     with SinkGroup(group_settings(name, SHORT, {}, settings_of), [topic]) as group:
-        assert len(group.join(deadline, told.append)) == 2
+        assert len(group.join(deadline, messages.append)) == 2
         group.publish({TopicPartition(topic, 0): 0}, MARK, deadline)
-    assert len(told) == 1
-    assert "waiting for its session to end" in told[0]
+    assert len(messages) == 1
+    assert "waiting for its session to end" in messages[0]
 
 
 def test_of_two_runs_the_second_is_refused_and_the_first_goes_on(settings_of, new_topic, unique, deadline, driver):
@@ -179,7 +179,7 @@ def test_of_two_runs_the_second_is_refused_and_the_first_goes_on(settings_of, ne
     assert asked(first, "check") == "well"
 
 
-def test_a_driver_that_slept_through_its_session_is_told_before_it_commits(
+def test_a_driver_that_slept_through_its_session_is_refused_before_it_commits(
     admin, settings_of, new_topic, unique, deadline, driver
 ):
     topic, name = new_topic(), unique("sink")
@@ -229,7 +229,7 @@ def test_a_run_outlives_its_coordinator(make_lab, unique, driver):
     own.down()
 
 
-def test_partitions_and_topics_that_come_are_told_and_the_run_goes_on(
+def test_new_partitions_and_topics_are_reported_and_the_run_goes_on(
     lab, admin, settings_of, new_topic, unique, deadline
 ):
     topic, other, name = new_topic(1), new_topic(2), unique("sink")
@@ -293,7 +293,7 @@ def asked(process, word, seconds=60):
     return process.stdout.readline().strip()
 
 
-def test_a_client_that_never_ends_its_close_holds_nobody_up(monkeypatch):
+def test_a_client_that_never_ends_its_close_does_not_block_the_run(monkeypatch):
     """As librdkafka does when a commit had no answer (confluentinc/librdkafka#3740)."""
     monkeypatch.setattr(group, "LEAVE_SECONDS", 0.2)
     ended = threading.Event()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from integration.jdbc_sinks import IDS, column, leftovers, order, start, struct, told, tombstone
+from integration.jdbc_sinks import IDS, column, enveloped, leftovers, order, start, struct, tombstone
 from integration.ledgers import only_postgresql, only_sqlite, place
 from playhead.errors import NotFound, Refused, Rejected, RowsRefused
 from playhead.ledger.model import ClosedRange
@@ -126,7 +126,10 @@ def test_topics_and_partitions_go_to_their_tables(start, place):
 def test_records_of_several_schemas_in_one_claim_keep_their_order(start, place):
     run = start(insert_mode="upsert", pk_mode="record_key", delete_enabled="true")
     short = struct(column("id", "int64", optional=False), column("name", "string"))
-    brief = [(told(IDS, {"id": number}), told(short, {"id": number, "name": f"short{number}"})) for number in (1, 2)]
+    brief = [
+        (enveloped(IDS, {"id": number}), enveloped(short, {"id": number, "name": f"short{number}"}))
+        for number in (1, 2)
+    ]
     run.deliver(order(1, "a", 1), *brief, order(2, "long", 7), tombstone(1), order(3, "c", 3), *brief[:1])
     assert place.ask(ALL) == [("1", "short1", ""), ("2", "long", "7"), ("3", "c", "3")]
 
@@ -193,7 +196,7 @@ def test_what_the_database_refuses_is_found_record_by_record(start, place, mode)
 
 
 @only_sqlite
-def test_a_table_that_ends_the_transaction_by_itself_is_told_of(start, place):
+def test_a_table_that_ends_the_transaction_by_itself_is_reported(start, place):
     place.ask("create table orders (id bigint, name text, amount int unique on conflict rollback)")
     run = start()
     run.is_careful = True
@@ -212,7 +215,7 @@ def test_a_trial_of_many_rows_does_not_keep_readers_out(start, place):
     run.is_careful = True
     short = struct(column("id", "int64", optional=False), column("name", "string"))
     records = [order(n, "x" * 2_000, n) for n in range(3_000)]
-    run.deliver(*records, (told(IDS, {"id": 1}), told(short, {"id": 1, "name": "last"})))
+    run.deliver(*records, (enveloped(IDS, {"id": 1}), enveloped(short, {"id": 1, "name": "last"})))
     assert place.ask("select count(*) from orders") == [("3001",)]
 
 
@@ -234,7 +237,7 @@ def test_schemas_that_alternate_need_no_table_for_every_change(start, place):
     records = [
         order(n % 50, f"n{n}", n)
         if n % 2
-        else (told(IDS, {"id": n % 50}), told(short, {"id": n % 50, "name": f"n{n}"}))
+        else (enveloped(IDS, {"id": n % 50}), enveloped(short, {"id": n % 50, "name": f"n{n}"}))
         for n in range(1_000)
     ]
     run.deliver(*records)
@@ -248,7 +251,7 @@ def test_a_tombstone_beside_a_record_that_does_not_fit_deletes(start, place):
     run = start(insert_mode="upsert", pk_mode="record_key", delete_enabled="true")
     run.deliver(order(1, "a", 1), order(2, "b", 2), order(3, "c", 3))
     nested = struct(column("id", "int64", optional=False), {**struct(column("x", "string")), "field": "st"})
-    unfit = (told(IDS, {"id": 1}), told(nested, {"id": 1, "st": {"x": "y"}}))
+    unfit = (enveloped(IDS, {"id": 1}), enveloped(nested, {"id": 1, "st": {"x": "y"}}))
     run.deliver(tombstone(2), unfit, tombstone(1), unfit)
     assert [(one.offset, one.stage) for one in run.rejected] == [(4, TASK_PUT), (6, TASK_PUT)]
     assert "is a struct" in run.rejected[0].reason
@@ -260,13 +263,15 @@ def test_keys_that_are_one_to_the_table_end_with_the_last_record(start, place):
     place.ask("create table orders (name text collate nocase primary key, amount int)")
     named = struct(column("name", "string"), column("amount", "int32"))
     run = start(insert_mode="upsert", pk_mode="record_value", pk_fields="name")
-    run.deliver(*[(None, told(named, {"name": name, "amount": n})) for n, name in enumerate(["b", "a", "B", "A", "b"])])
+    run.deliver(
+        *[(None, enveloped(named, {"name": name, "amount": n})) for n, name in enumerate(["b", "a", "B", "A", "b"])]
+    )
     assert place.ask("select lower(name), amount from orders order by 1") == [("a", "3"), ("b", "4")]
 
 
 def test_names_are_folded_where_they_are_not_quoted(start, place):
     run = start(quote_sql_identifiers="never", table_name_format="MyOrders")
-    run.deliver((None, told(struct(column("Id", "int32", optional=False)), {"Id": 4})))
+    run.deliver((None, enveloped(struct(column("Id", "int32", optional=False)), {"Id": 4})))
     assert place.ask("select id from myorders") == [("4",)]
 
 
@@ -274,7 +279,7 @@ def test_odd_names_are_only_names(start, place):
     odd = 'a "b" %s; drop table x --'
     run = start(pk_mode="record_value", pk_fields=odd, insert_mode="upsert", table_name_format='"or""ders %d :name"')
     schema = struct(column(odd, "int32", optional=False), column("%(x)s", "string", default="it's %"))
-    run.deliver((None, told(schema, {odd: 1, "%(x)s": "y"})), (None, told(schema, {odd: 1, "%(x)s": "z"})))
+    run.deliver((None, enveloped(schema, {odd: 1, "%(x)s": "y"})), (None, enveloped(schema, {odd: 1, "%(x)s": "z"})))
     assert place.ask('select "a ""b"" %s; drop table x --", "%(x)s" from "or""ders %d :name"') == [("1", "z")]
 
 

@@ -1,4 +1,4 @@
-"""Rows and ranges of the JDBC sink are committed together or not at all, whoever dies, comes twice or comes late."""
+"""Rows and ranges of the JDBC sink are committed together or not at all, also if a task is killed, repeated or late."""
 
 import os
 import signal
@@ -60,7 +60,7 @@ run.done(claim, *test.THREE)
 
 @pytest.mark.parametrize("mode", ["insert", "upsert"])
 @pytest.mark.parametrize("point", ["written", "asked", "closed", "committed"])
-def test_whoever_is_killed_loses_nothing_and_doubles_nothing(start, place, point, mode):
+def test_a_kill_loses_nothing_and_doubles_nothing(start, place, point, mode):
     place.ask("create table orders (id bigint, name text, amount int, unique (id))")
     command = [sys.executable, "-c", KILLED, place.kind, place.url, str(place.path), point, mode]
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -241,7 +241,7 @@ def test_tasks_with_the_same_keys_in_another_order_do_not_block_each_other(start
 
 
 @only_postgresql
-def test_a_transaction_that_nobody_ends_holds_back_only_its_own_keys(start, place):
+def test_a_transaction_that_is_never_ended_holds_back_only_its_own_keys(start, place):
     """A task of a host that fell silent: its run was taken over, its rows are not there, other keys are written meanwhile."""
     place.ask("create table orders (id bigint primary key, name text, amount int)")
     older = start()
@@ -293,7 +293,7 @@ def test_of_two_attempts_of_one_claim_one_is_merged(start, place):
     second = run.attempted(writer, claim, [order(1, "a", 1), order(2, "b", 2)])
     assert first == second
     assert run.committed(claim, second)
-    assert not run.committed(claim, first)  # told twice, done once
+    assert not run.committed(claim, first)  # requested twice, done once
     assert place.ask(ALL) == [("1", "a", "1"), ("2", "b", "2")]
 
 

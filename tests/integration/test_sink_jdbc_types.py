@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from integration.jdbc_sinks import MS, Record, column, decimal, logical, opened, start, struct, told
+from integration.jdbc_sinks import MS, Record, column, decimal, enveloped, logical, opened, start, struct
 from integration.ledgers import only_postgresql, only_sqlite, place
 from playhead.errors import Refused
 
@@ -57,7 +57,7 @@ SAMPLE = {
 
 
 def value(schema: dict[str, object], payload: object) -> Record:
-    return None, told(schema, payload)
+    return None, enveloped(schema, payload)
 
 
 @only_postgresql

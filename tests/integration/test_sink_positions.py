@@ -81,11 +81,11 @@ def make_sink(admin, settings_of, deadline, unique, new_topic, tmp_path):
             deliver(ranges, claim, 10, 30, 40, log=logs[0])
             deliver(ranges, claim, 20, log=logs[1])
             ends = dict(zip(logs, (40, 20), strict=True))
-            told = {
+            commits = {
                 TopicPartition(topic, log.partition): Committed(end, f"playhead/{ledger_id}/1")
                 for log, end in ends.items()
             }
-            assert not any(commit(admin, group or f"connect-{name}", told, deadline).values())
+            assert not any(commit(admin, group or f"connect-{name}", commits, deadline).values())
             ranges.published(claim, ends)
             ended(ranges, claim)
             return Sink(name, topic, logs, ranges, claim, url, ledger_id)
@@ -201,7 +201,7 @@ def test_a_range_whose_beginning_expired_is_not_begun_again(lab, do, sink, tmp_p
     assert sink.at == [30, 0]
 
 
-def test_an_offset_inside_of_a_delivered_range_is_told_in_the_plan_and_refused(do, sink):
+def test_an_offset_inside_of_a_delivered_range_is_shown_in_the_plan_and_refused(do, sink):
     words = ["offsets", "set", sink.name, "kafka_offset=15", *place(sink, 0)]
     assert "will be refused: inside of [10,30), delivered in one piece" in do(*words).exits(0).out
     assert "move to 10, or to 30" in do(*words, "--execute").exits(4).out
@@ -296,7 +296,7 @@ def test_forgotten_positions_leave_commits_that_to_ledger_forgets_too(lab, do, s
     sink.start(admin)
 
 
-def test_runs_show_tells_each_partition_and_what_was_delivered(lab, do, playhead, sink):
+def test_runs_show_prints_each_partition_and_what_was_delivered(lab, do, playhead, sink):
     claim = sink.ranges.ledger.claim(sink.claim.cluster, sink.name, HERE, LOCAL)
     one = wanted(20, 30, sink.logs[1])
     sink.ranges.plan(claim, [one])

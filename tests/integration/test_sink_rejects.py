@@ -85,9 +85,9 @@ def test_a_new_queue_has_one_partition_and_an_old_one_stays(admin, config, polic
 
 def test_a_queue_that_the_cluster_cannot_have_is_refused_with_the_option_to_change(admin, config, policy_of, deadline):
     policy = policy_of(config | {"errors.deadletterqueue.topic.replication.factor": "3"})
-    with pytest.raises(Refused, match=r"does not exist and cannot be created: .*[Rr]eplication factor") as told:
+    with pytest.raises(Refused, match=r"does not exist and cannot be created: .*[Rr]eplication factor") as caught:
         policy.prepare(admin, deadline)
-    assert "errors.deadletterqueue.topic.replication.factor (it is 3)" in (told.value.hint or "")
+    assert "errors.deadletterqueue.topic.replication.factor (it is 3)" in (caught.value.hint or "")
 
 
 def test_without_context_headers_the_record_is_as_it_was(lab, admin, config, policy_of, deadline):
@@ -128,7 +128,7 @@ def test_ten_thousand_bad_records_are_read_on_and_take_seconds(lab, admin, confi
     assert [int(value) for value in values] == wanted
 
 
-def test_a_record_that_is_gone_is_told_as_worth_another_try(lab, admin, config, policy_of, deadline):
+def test_a_record_that_is_gone_is_reported_as_retriable(lab, admin, config, policy_of, deadline):
     produce(lab, config["topics"], 0, BAD)
     policy = policy_of(config)
     policy.prepare(admin, deadline)

@@ -74,7 +74,7 @@ public class SinkOracle {
     if (random.nextInt(3) > 0) made.put("in", new Struct(inner).put("x", random.nextInt()).put("y", maybe(text())));
     return random.nextBoolean() ? made : made.put("def", (short) random.nextInt());
   }
-  static String told(Object value) {
+  static String asText(Object value) {
     if (value == null) return "null";
     if (value instanceof Float) return "f" + Float.floatToIntBits((Float) value);
     if (value instanceof Double) return "d" + Double.doubleToLongBits((Double) value);
@@ -85,17 +85,17 @@ public class SinkOracle {
     if (value instanceof java.util.Date) return "t" + ((java.util.Date) value).getTime();
     if (value instanceof Collection) {
       StringJoiner all = new StringJoiner(",", "[", "]");
-      for (Object one : (Collection<?>) value) all.add(told(one));
+      for (Object one : (Collection<?>) value) all.add(asText(one));
       return all.toString();
     }
     if (value instanceof Map) {
       TreeSet<String> all = new TreeSet<>();
-      ((Map<?, ?>) value).forEach((k, v) -> all.add(told(k) + "=" + told(v)));
+      ((Map<?, ?>) value).forEach((k, v) -> all.add(asText(k) + "=" + asText(v)));
       return all.toString().replace(" ", "");
     }
     if (value instanceof Struct) {
       StringJoiner all = new StringJoiner(",", "{", "}");
-      for (Field one : ((Struct) value).schema().fields()) all.add(told(((Struct) value).get(one)));
+      for (Field one : ((Struct) value).schema().fields()) all.add(asText(((Struct) value).get(one)));
       return all.toString();
     }
     return value.toString();
@@ -131,7 +131,7 @@ public class SinkOracle {
       }
       byte[] value = full.fromConnectData("t", row.schema(), row);
       Struct back = (Struct) full.toConnectData("t", value).value();
-      out.println(b64(value) + " " + b64(bare.fromConnectData("t", row.schema(), row)) + " " + told(back));
+      out.println(b64(value) + " " + b64(bare.fromConnectData("t", row.schema(), row)) + " " + asText(back));
     }
     out.flush();
   }
@@ -145,36 +145,38 @@ def java_rows(folder: Path, kind: str, decimal_format: str) -> list[list[str]]:
     return [line.split(" ") for line in java_lines(folder, kind, decimal_format, str(ROWS))]
 
 
-def java_lines(folder: Path, *told: str) -> list[str]:
+def java_lines(folder: Path, *arguments: str) -> list[str]:
     if not shutil.which("javac"):
         pytest.skip("the oracle is a Java source file: it needs a JDK")
     source = folder / "SinkOracle.java"
     source.write_text(SOURCE)
     classes = os.pathsep.join(map(str, fetch_jars("kafka")))
-    command = ["java", "-cp", classes, str(source), *told]
+    command = ["java", "-cp", classes, str(source), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 
-def told(value: object, kind: pa.DataType) -> str:
-    """A value of a column in the oracle's words."""
+def as_text(value: object, kind: pa.DataType) -> str:
+    """A value of a column, as the oracle prints it."""
     if value is None:
         return "null"
     if pa.types.is_struct(kind):
         assert isinstance(value, dict)
-        return "{" + ",".join(told(value[field.name], field.type) for field in kind) + "}"
+        return "{" + ",".join(as_text(value[field.name], field.type) for field in kind) + "}"
     if isinstance(value, list) and pa.types.is_map(kind):
-        return "[" + ",".join(sorted(f"{told(k, kind.key_type)}={told(v, kind.item_type)}" for k, v in value)) + "]"
+        return (
+            "[" + ",".join(sorted(f"{as_text(k, kind.key_type)}={as_text(v, kind.item_type)}" for k, v in value)) + "]"
+        )
     if isinstance(value, list):
-        return "[" + ",".join(told(item, kind.value_type) for item in value) + "]"
+        return "[" + ",".join(as_text(item, kind.value_type) for item in value) + "]"
     if isinstance(value, float):
         form = (">f", ">i", "f") if pa.types.is_float32(kind) else (">d", ">q", "d")
         return f"{form[2]}{struct.unpack(form[1], struct.pack(form[0], value))[0]}"
-    return _told_scalar(value)
+    return _scalar_as_text(value)
 
 
-def _told_scalar(value: object) -> str:
+def _scalar_as_text(value: object) -> str:
     match value:
         case bool():
             return str(value).lower()
@@ -195,8 +197,8 @@ def _told_scalar(value: object) -> str:
             return f"n{value:f}"
 
 
-def told_row(row: dict[str, object], schema: pa.Schema) -> str:
-    words = [told(row[field.name], field.type) for field in schema]
+def row_as_text(row: dict[str, object], schema: pa.Schema) -> str:
+    words = [as_text(row[field.name], field.type) for field in schema]
     return "{" + ",".join(words) + "}"
 
 
@@ -222,12 +224,12 @@ def test_what_connect_writes_is_read_as_connect_reads_it(tmp_path, kind, decimal
     assert json.loads(part.schema.text) == json.loads(with_schemas[0].as_py())["schema"]
     for row, (_, _, expected) in zip(part.columns.to_pylist(), rows, strict=True):
         if kind == "row" and row["free"] is not None:  # text with the digits that count, in place of 127 of them
-            words = told_row(row, part.columns.schema).split(",")
+            words = row_as_text(row, part.columns.schema).split(",")
             java = expected.split(",")
             assert Decimal(row["free"]) == Decimal(java[9][1:])
             assert words[:9] + words[10:] == java[:9] + java[10:]
         else:
-            assert told_row(row, part.columns.schema) == expected
+            assert row_as_text(row, part.columns.schema) == expected
 
 
 INNER = {

@@ -147,13 +147,13 @@ def test_the_position_shown_is_the_one_spark_reports_batch_by_batch(query):
     assert len(reported) > 1
     assert q.shown() == reported[max(reported)] == {"0": 4, "1": 4, "2": 0}  # the empty partition is there too
     assert q.store.snapshot().notes == ()
-    told: dict[int, dict[str, int]] = {}
+    stored: dict[int, dict[str, int]] = {}
     for entry in q.store.history().entries:
         if "batch" in entry.where:
             assert entry.where["committed"] is True
             partition, offset = entry.position.partition["kafka_partition"], entry.position.offset
-            told.setdefault(entry.where["batch"], {})[str(partition)] = offset["kafka_offset"]
-    assert told == reported
+            stored.setdefault(entry.where["batch"], {})[str(partition)] = offset["kafka_offset"]
+    assert stored == reported
 
 
 def test_moved_back_by_some_records_the_query_reads_exactly_these_again(query, produce):
@@ -174,7 +174,7 @@ def test_moved_back_by_some_records_the_query_reads_exactly_these_again(query, p
     assert [note for note in q.store.history().notes if "batch 0, 1, 3 was edited" in note]
 
 
-def test_a_planned_batch_is_re_run_as_told_and_removed_by_an_edit(query, produce):
+def test_a_planned_batch_is_re_run_as_planned_and_removed_by_an_edit(query, produce):
     q = query(3)
     q.run()
     produce(q.topic, 2)

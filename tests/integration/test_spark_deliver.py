@@ -165,7 +165,7 @@ def test_expired_records_stop_the_run_in_words(deliver, tmp_path):
     assert "5 offset(s) expired" in done.error.what
 
 
-def test_a_group_that_somebody_moved_is_not_overwritten(deliver, tmp_path):
+def test_a_group_that_another_client_moved_is_not_overwritten(deliver, tmp_path):
     deliver.make_topic("moved", 1)
     deliver.send("moved", 10, partitions=1)
     spec = deliver.files("moved", tmp_path)
@@ -180,11 +180,11 @@ def test_a_group_that_somebody_moved_is_not_overwritten(deliver, tmp_path):
 
 
 def test_the_offsets_that_connect_left_are_adopted(deliver, tmp_path):
-    deliver.make_topic("left", 1)
-    deliver.send("left", 20, partitions=1)
-    at = ["--group", "connect-s-left", "--topic", "left"]
+    deliver.make_topic("earlier", 1)
+    deliver.send("earlier", 20, partitions=1)
+    at = ["--group", "connect-s-earlier", "--topic", "earlier"]
     kafka_groups(deliver.lab, *at, "--reset-offsets", "--to-offset", "12", "--execute")
-    (done,) = deliver.run(deliver.files("left", tmp_path))
+    (done,) = deliver.run(deliver.files("earlier", tmp_path))
     assert (done.error, done.rows) == (None, 8)
     assert ids_in(tmp_path) == Counter(range(12, 20))
 

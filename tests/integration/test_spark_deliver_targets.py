@@ -114,7 +114,7 @@ def test_a_step_that_failed_counts_what_its_tasks_had_committed(deliver):
 
 
 def test_a_seat_that_is_lost_when_all_is_committed_is_taken_again(deliver, monkeypatch):
-    """Nobody else has it. The rows are counted once, and the group shows them in the end."""
+    """No one else has it. The rows are counted once, and the group shows them in the end."""
     deliver.make_topic("seated")
     deliver.send("seated", 100)
     spec = rows_of(deliver.lab, "seated", "seats")
@@ -248,13 +248,13 @@ def test_a_sink_whose_positions_are_in_its_target_is_found_there(deliver, playhe
         f"sqlite:///{deliver.ledger.address.path}",
     ]
 
-    def told(*words: str) -> list[int]:
+    def shown_by(*words: str) -> list[int]:
         shown = json.loads(playhead(*words, *context, "-o", "json").exits(0).out)
         rows = shown if isinstance(shown, list) else shown["positions"]
         return [row["offset"]["kafka_offset"] if "offset" in row else row["position"] for row in rows]
 
-    assert told("offsets", "show", "s-owed") == told("runs", "show", "s-owed") == [50, 50]
-    assert told("offsets", "list", "s-owed") == [50, 50]
+    assert shown_by("offsets", "show", "s-owed") == shown_by("runs", "show", "s-owed") == [50, 50]
+    assert shown_by("offsets", "list", "s-owed") == [50, 50]
     deliver.send("owed", 10, start=100)
     connect = ["--connect", deliver.lab.connect_urls[0], *context, "-o", "json"]
     (row,) = json.loads(playhead("connectors", "list", "s-owed", "--positions", *connect).exits(0).out)
@@ -262,9 +262,9 @@ def test_a_sink_whose_positions_are_in_its_target_is_found_there(deliver, playhe
     shown = json.loads(playhead("connectors", "show", "s-owed", *connect).exits(0).out)
     assert (shown["type"], shown["engine"], shown["lag"]) == ("sink", "spark", 10)
     playhead("offsets", "reset", "s-owed", "--to-earliest", "--execute", *context).exits(0)
-    assert told("offsets", "show", "s-owed") == [0, 0]
+    assert shown_by("offsets", "show", "s-owed") == [0, 0]
     playhead("offsets", "undo", "--execute", *context).exits(0)
-    assert told("offsets", "show", "s-owed") == [50, 50]
+    assert shown_by("offsets", "show", "s-owed") == [50, 50]
     playhead("offsets", "reset", "s-owed", "--to-earliest", "--execute", *context).exits(0)
     playhead("groups", "reset", "s-owed", "--to-ledger", "--execute", *context).exits(0)
     deliver.lab.psql("DELETE FROM owed", "debts")
@@ -274,7 +274,7 @@ def test_a_sink_whose_positions_are_in_its_target_is_found_there(deliver, playhe
 
 
 def test_a_claim_that_this_process_left_open_in_the_target_is_not_taken_for_that_of_the_run(deliver, tmp_path):
-    """So it is after the database fell over under a run: it could not be told that the try before this one had ended."""
+    """The state after the database failed during a run: the end of the previous attempt could not be recorded."""
     deliver.make_topic("reopened")
     deliver.send("reopened", 40)
     config = {

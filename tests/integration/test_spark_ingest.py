@@ -2,9 +2,9 @@
 
 import sqlite3
 import subprocess
-import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
@@ -85,21 +85,31 @@ def test_one_failing_connector_does_not_stop_the_others(ingest):
     assert ingest.ids("good") == Counter(range(1, 51))
 
 
-def test_of_two_copies_one_is_fenced_and_says_so_and_no_row_is_doubled(ingest):
-    make_rows(ingest.lab, "twice", 40_000)
-    spec = ingest.table("twice")
-    ends = []
-    threads = [threading.Thread(target=lambda: ends.extend(ingest.run(spec, rows_per_chunk=2_000))) for _ in range(2)]
-    threads[0].start()
-    time.sleep(2)
-    threads[1].start()
-    for thread in threads:
-        thread.join(120)
-    assert sorted(end.state or "" for end in ends) in (["failed", "finished"], ["finished", "finished"])
-    for end in ends:
-        assert end.error is None or isinstance(end.error, Fenced), end.error
-    assert sum(end.rows for end in ends) <= 40_000
-    assert ingest.ids("twice") == Counter(range(1, 40_001))
+def test_of_two_runs_of_one_connector_the_first_is_fenced_and_no_row_is_doubled(ingest):
+    """The first is held within its step, in the database, until the second has ended."""
+    psql = ingest.lab.psql
+    make_rows(ingest.lab, "twice", 200)
+    psql("CREATE TABLE gate AS SELECT 1 AS shut")
+    psql(
+        "CREATE FUNCTION pass(i bigint) RETURNS bigint VOLATILE LANGUAGE plpgsql AS "
+        "$$ BEGIN WHILE current_setting('application_name') <> 'playhead' AND EXISTS (SELECT FROM gate) "
+        "LOOP PERFORM pg_sleep(0.05); END LOOP; RETURN i; END $$"  # it is planned without delay
+    )
+    table = ingest.table("twice", **{"topic.prefix": "twice"})
+    plain = {key: value for key, value in table.config.items() if key != "table.whitelist"}
+    held = replace(table, config={**plain, "query": "SELECT pass(id) AS id, n FROM twice"})
+    free = replace(table, config={**plain, "query": "SELECT id, n FROM twice"})
+    reading = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pass(id)%' AND application_name LIKE '%JDBC%'"
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(ingest.run, held)
+        Deadline(60).wait_for(lambda: psql(reading) != "0", "the first run to read")
+        (second,) = ingest.run(free)
+        psql("DELETE FROM gate")
+        (first,) = running.result(90)
+    assert (second.state, second.rows) == (RunState.FINISHED, 200), second.error
+    assert (first.state, first.rows) == (RunState.FAILED, 0)
+    assert isinstance(first.error, Fenced), first.error
+    assert ingest.ids("twice") == Counter(range(1, 201))
 
 
 def test_a_file_source_goes_from_connect_to_spark_and_back_with_every_line_once(ingest, tmp_path):
@@ -158,7 +168,7 @@ def test_bulk_sends_the_whole_table_each_time_and_leaves_a_tombstone(ingest):
     assert ingest.positions("c-codes") == ["null", "null"]
 
 
-def test_the_ledger_tells_which_rows_went_where(ingest):
+def test_the_ledger_shows_which_rows_went_where(ingest):
     make_rows(ingest.lab, "told", 300)
     ingest.run(ingest.table("told"), rows_per_chunk=100)
     cluster = ingest.ledger.list_runs()[0].cluster

@@ -266,7 +266,7 @@ def test_an_odd_table_name_is_quoted_everywhere(shop: Shop):
     assert stream.protection.words == ""
 
 
-def test_an_unreachable_database_and_wrong_credentials_are_told_apart(shop: Shop):
+def test_an_unreachable_database_and_wrong_credentials_are_distinguished(shop: Shop):
     def opened(url: str, user: str = "playhead") -> str:
         return JdbcDatabase(shop.spark, Connection(url, user)).product
 

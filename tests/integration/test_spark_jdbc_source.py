@@ -239,7 +239,7 @@ def test_a_query_suffix_limits_a_step_and_loses_nothing(shop: Shop):
     assert shop.drain(shop.stream("orders", BY_BOTH, query__suffix="LIMIT 3")).ids == list(range(1, 11))
 
 
-def test_a_broken_query_is_told_in_the_databases_words(shop: Shop):
+def test_a_broken_query_is_reported_in_the_databases_words(shop: Shop):
     stream = shop.query("SELECT id FRM orders", BY_ID)
     with pytest.raises(Rejected, match="syntax error"):
         stream.plan(None, 1, 10)

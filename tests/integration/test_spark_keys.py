@@ -65,6 +65,6 @@ def test_a_key_keeps_its_order_and_the_ledger_knows_where_each_chunk_went(ingest
     cluster = describe_cluster(settings, Deadline(30)).id
     chunks = [found.chunk for found in ingest.ledger.list_chunks(cluster, "c-raw_ordered")]
     for partition, records in groupby(seen, key=lambda one: one[0]):
-        told = [chunk.offsets[partition] for chunk in chunks]
-        covered = {offset for first, last in told for offset in range(first, last + 1)}
+        recorded = [chunk.offsets[partition] for chunk in chunks]
+        covered = {offset for first, last in recorded for offset in range(first, last + 1)}
         assert {offset for _, offset, _, _ in records} == covered

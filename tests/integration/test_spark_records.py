@@ -38,8 +38,8 @@ class Database:
         jvm: Any = self.session._jvm
         connection = jvm.java.sql.DriverManager.getConnection(self.url)
         try:
-            told = connection.prepareStatement(select).getMetaData()
-            return [_column(told, at) for at in range(1, told.getColumnCount() + 1)]
+            metadata = connection.prepareStatement(select).getMetaData()
+            return [_column(metadata, at) for at in range(1, metadata.getColumnCount() + 1)]
         finally:
             connection.close()
 
@@ -62,15 +62,15 @@ def _written(record: "RowRecord", frame: "DataFrame") -> list[str]:
     return [row[VALUE] for row in write_parts(Parts("t", record.value), record.options).of(frame).collect()]
 
 
-def _column(told: Any, at: int) -> SqlColumn:
+def _column(metadata: Any, at: int) -> SqlColumn:
     return SqlColumn(
-        told.getColumnLabel(at),
-        told.getColumnType(at),
-        told.getColumnTypeName(at),
-        told.getPrecision(at),
-        told.getScale(at),
-        told.isSigned(at),
-        told.isNullable(at) != 0,
+        metadata.getColumnLabel(at),
+        metadata.getColumnType(at),
+        metadata.getColumnTypeName(at),
+        metadata.getPrecision(at),
+        metadata.getScale(at),
+        metadata.isSigned(at),
+        metadata.isNullable(at) != 0,
     )
 
 

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -42,14 +41,14 @@ def flags(lab, tmp_path):
     return ["--worker-config", str(lab.worker_config), "--ledger", f"sqlite:///{tmp_path}/ledger.db"]
 
 
-def test_two_tables_are_run_and_the_summary_tells(lab, playhead, flags, tmp_path):
+def test_two_tables_are_run_and_the_summary_shows_both(lab, playhead, flags, tmp_path):
     for table in ("first", "second"):
         make_rows(lab, table, 300)
     file = write_file(lab, tmp_path / "two.yaml", "first", "second")
     ran = playhead("run", str(file), "--summary", str(tmp_path / "run.json"), "-o", "json", *flags).exits(0)
-    told = json.loads((tmp_path / "run.json").read_text())["connectors"]
-    assert told == json.loads(ran.out)
-    assert [(row["connector"], row["state"], row["rows"]) for row in told] == [
+    summary_rows = json.loads((tmp_path / "run.json").read_text())["connectors"]
+    assert summary_rows == json.loads(ran.out)
+    assert [(row["connector"], row["state"], row["rows"]) for row in summary_rows] == [
         ("run_first", "finished", 300),
         ("run_second", "finished", 300),
     ]
@@ -148,11 +147,10 @@ def test_a_continuous_run_ends_after_its_step_when_interrupted(lab, flags, tmp_p
     deadline = Deadline(90)
 
     def rows() -> bool:
-        told = lab.tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", lab.bootstrap_servers)
-        return "endless:0:101" in told  # with its marker
+        printed = lab.tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", lab.bootstrap_servers)
+        return "endless:0:101" in printed  # with its marker
 
     deadline.wait_for(rows, "the rows", every=1)
-    time.sleep(0.5)
     os.kill(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err

@@ -51,7 +51,7 @@ Rows = list[dict[str, Any]]
 
 
 def chain(*transforms: str, **more: str) -> dict[str, str]:
-    """`Cast$Key spec=string` and so on, in their order; converters are JSON without schemas unless told."""
+    """`Cast$Key spec=string` and so on, in their order; converters are JSON without schemas by default."""
     config = {"key.converter": JSON, "value.converter": JSON, "transforms": ""}
     config |= {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
     for number, text in enumerate(transforms):
@@ -322,7 +322,7 @@ def test_random_chains_end_as_kafka_s_own(frame, tmp_path):
         try:
             records = ours(frame, config)
         except (Invalid, PySparkException):
-            continue  # a refusal is never wrong bytes; which ones there are is told by the tests above
+            continue  # a refusal is never wrong bytes; the tests above check which ones there are
         assert (theirs.error, records) == (None, theirs.records), shown(config)
         alike += 1
     assert alike > len(chains) // 3

@@ -117,8 +117,8 @@ def test_topics_are_listed_and_shown_as_kafkas_tools_see_them(
     commit(admin, group, {TopicPartition(name, 0): Committed(7)}, deadline)
 
     ends = {int(line.split(":")[1]): int(line.split(":")[2]) for line in kafka(OFFSETS, "--topic", name).split()}
-    told = json.loads(kafka(LOG_DIRS, "--describe", "--topic-list", name).splitlines()[-1])
-    size = sum(p["size"] for b in told["brokers"] for folder in b["logDirs"] for p in folder["partitions"])
+    log_dirs = json.loads(kafka(LOG_DIRS, "--describe", "--topic-list", name).splitlines()[-1])
+    size = sum(p["size"] for b in log_dirs["brokers"] for folder in b["logDirs"] for p in folder["partitions"])
 
     [row] = json.loads(topics("list", name, "-o", "json").exits(0).out)
     assert (row["partitions"], row["replication_factor"], row["state"]) == (2, 1, "ok")
@@ -133,7 +133,7 @@ def test_topics_are_listed_and_shown_as_kafkas_tools_see_them(
     assert (shown["first"], shown["newest"]) == ("2026-01-01T00:00:00.000Z", "2026-01-01T00:01:59.000Z")
     assert {"name": "retention.ms", "value": "-1", "source": "topic"} in shown["settings"]
     assert [(g["group"], g["committed"], g["reading"]) for g in shown["groups"]] == [(group, 1, 0)]
-    assert shown["connectors"] is None  # nobody said where Connect is
+    assert shown["connectors"] is None  # no Connect URL was given
     settings = kafka(CONFIGS, "--describe", "--entity-type", "topics", "--entity-name", name, "--all")
     differing = {s["name"] for s in shown["settings"]}
     ours = {
@@ -153,7 +153,7 @@ def test_kafkas_own_topics_are_hidden_patterns_work_and_unknown_names_have_near_
     assert "does not exist" in topics("list", "no-such-*").exits(1).err
 
 
-def test_a_topic_somebody_reads_is_not_deleted_unless_forced(topics, lab, kafka, unique, new_topic, deadline):
+def test_a_topic_that_a_group_reads_is_not_deleted_unless_forced(topics, lab, kafka, unique, new_topic, deadline):
     name, other, group = new_topic(), new_topic(), unique("alive")
     with member_of(lab, group, [name], deadline) as consumer:
         consumer.commit(offsets=[RawPartition(name, 0, 0)], asynchronous=False)
@@ -186,7 +186,7 @@ def test_connectors_that_use_a_topic_are_named_and_keep_it_until_they_are_stoppe
         rest.delete_connector(connector)
 
 
-def test_an_unreachable_connect_is_a_note_and_not_nobody(playhead, lab, new_topic):
+def test_an_unreachable_connect_is_a_note_and_not_an_empty_list(playhead, lab, new_topic):
     ran = playhead(
         "topics", "show", new_topic(), "-b", lab.bootstrap_servers, "--connect", "http://127.0.0.1:1", "-o", "json"
     )
@@ -240,7 +240,7 @@ def test_topics_with_lost_replicas_are_marked_as_kafka_marks_them(make_lab, play
     def noticed():
         try:
             return {row.name: row.state for row in broker.show_topics(context=impatient)} == expected
-        except Unreachable:  # the client was told to ask the broker that is gone
+        except Unreachable:  # the client asked the broker that is gone
             return False
 
     deadline.wait_for(noticed, "the cluster noticing that a broker is gone")

@@ -143,9 +143,9 @@ def transformed(
 ) -> list[Outcome]:
     """`lines`: only `s` of each row, as a record of FileStreamSource."""
     outcomes = []
-    for told in _run({"rows": rows, "chains": chains, "lines": lines}):
-        records = [(topic, _bytes(key), _bytes(value)) for topic, key, value in told.get("records", [])]
-        outcomes.append(Outcome(records, told.get("error")))
+    for answer in _run({"rows": rows, "chains": chains, "lines": lines}):
+        records = [(topic, _bytes(key), _bytes(value)) for topic, key, value in answer.get("records", [])]
+        outcomes.append(Outcome(records, answer.get("error")))
     return outcomes
 
 
@@ -154,8 +154,8 @@ def partitions_chosen(keys: Sequence[bytes], partitions: int) -> list[int]:
     return _run({"keys": [base64.b64encode(key).decode() for key in keys], "partitions": partitions})
 
 
-def _bytes(told: str | None) -> bytes | None:
-    return None if told is None else base64.b64decode(told)
+def _bytes(encoded: str | None) -> bytes | None:
+    return None if encoded is None else base64.b64decode(encoded)
 
 
 def _run(asked: Mapping[str, object]) -> list[Any]:

@@ -58,11 +58,11 @@ class Victim:
 
     def end(self, process: "subprocess.Popen[str]", seconds: float = 150) -> int:
         try:
-            told, _ = process.communicate(timeout=seconds)
+            printed, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             self.kill_driver(process)  # it would outlive the test
             raise
-        self.log.append(f"exit {process.returncode}: {told}")
+        self.log.append(f"exit {process.returncode}: {printed}")
         return process.returncode
 
     def kill_driver(self, process: "subprocess.Popen[str]") -> None:
@@ -109,7 +109,7 @@ def outlive(victim: Victim, parts: Sequence[str], seen: Callable[[], int], more:
 def suffer(
     victim: Victim, kinds: Sequence[str], rounds: int, seen: Callable[[], int], more: Callable[[], None]
 ) -> None:
-    """Killed so often, in any order, each kind at least once. `seen` tells how much is committed, `more` adds work each time."""
+    """Killed so often, in any order, each kind at least once. `seen` returns how much is committed, `more` adds work."""
     for kind in [*random.sample(kinds, len(kinds)), *random.choices(kinds, k=max(0, rounds - len(kinds)))][:rounds]:
         before = seen()
         process = victim.start()
@@ -127,7 +127,7 @@ def suffer(
 
 
 def committed(ledger: Path, table: str) -> int:
-    """Records that the ledger tells of, read without a word to the run."""
+    """Records that the ledger lists, read without contact with the run."""
     if not ledger.exists():
         return 0
     try:

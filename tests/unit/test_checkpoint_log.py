@@ -171,7 +171,7 @@ def test_the_query_id_is_read_or_the_file_is_malformed():
             query_id(data)
 
 
-def test_initial_offsets_of_kafka_are_told_from_other_sources():
+def test_initial_offsets_of_kafka_are_distinguished_from_other_sources():
     assert find_initial_offsets(b'\x00v1\n{"t":{"0":2}}', "sources/0/0") == '{"t":{"0":2}}'
     assert find_initial_offsets(b'\x00{"t":{"0":2}}', "sources/0/0") == '{"t":{"0":2}}'  # Spark 2.1.0
     assert find_initial_offsets(b'v1\n{"path":"a","timestamp":1,"batchId":0}', "sources/0/0") is None
@@ -204,7 +204,7 @@ def test_initial_offsets_of_kafka_are_told_from_other_sources():
         ("[" * 5000, None, None),
     ],
 )
-def test_kinds_of_offsets_are_told_apart(text, kafka, flat):
+def test_kinds_of_offsets_are_distinguished(text, kafka, flat):
     assert find_kafka_offsets(text) == kafka
     found = find_flat_offset(text)
     assert (len(found) if isinstance(flat, int) and found else found and dict(found)) == flat
@@ -364,8 +364,8 @@ def test_only_names_that_spark_writes_are_batches():
 def test_gaps_are_named_by_batch(offsets, commits, notes):
     found = batches(offsets, commits).gaps()
     assert len(found) == len(notes)
-    for told, expected in zip(found, notes, strict=True):
-        assert re.search(expected, told), told
+    for note, expected in zip(found, notes, strict=True):
+        assert re.search(expected, note), note
 
 
 @pytest.mark.parametrize(("offsets", "commits"), [([], [3]), ([5], []), ([5], [3])])

@@ -20,7 +20,7 @@ def faults_of(text: str) -> list[str]:
     return [f"{fault.line}: {fault.what}" for fault in caught.value.faults]
 
 
-def test_every_fault_is_told_with_its_line():
+def test_every_fault_is_reported_with_its_line():
     found = faults_of(
         """current = "nowhere"
 [contexts.a]

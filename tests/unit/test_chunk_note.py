@@ -13,7 +13,7 @@ def ours(number: int) -> PastPosition:
     return PastPosition(at(number), encode_note(f"up to {number}", number, (1, 2), {0: (3, 4)}))
 
 
-def strangers(number: int) -> PastPosition:
+def foreign(number: int) -> PastPosition:
     return PastPosition(at(number), None)
 
 
@@ -37,24 +37,24 @@ def test_the_chunks_behind_the_last_recorded_one_are_recorded():
 
 def test_an_empty_ledger_gets_what_the_log_ends_with():
     assert missing(None, ours(5), ours(8), now=8) == [row(None, 5), row(5, 8)]
-    assert missing(None, strangers(3), ours(8), now=8) == [row(3, 8)]
-    assert missing(None, ours(5), strangers(8), now=8) == []
+    assert missing(None, foreign(3), ours(8), now=8) == [row(3, 8)]
+    assert missing(None, ours(5), foreign(8), now=8) == []
     assert missing(None, now=8) == []
 
 
-def test_what_strangers_moved_is_one_gap():
-    past = [ours(5), strangers(6), strangers(7), ours(9), strangers(9), strangers(4)]
+def test_what_other_writers_moved_is_one_gap():
+    past = [ours(5), foreign(6), foreign(7), ours(9), foreign(9), foreign(4)]
     assert missing(row(None, 5), *past, now=4) == [gap(5, 7), row(7, 9), gap(9, 4)]
 
 
 def test_a_log_that_forgot_the_last_recorded_one_leaves_a_gap():
-    assert missing(row(None, 5), strangers(9), now=9) == [gap(5, 9)]
+    assert missing(row(None, 5), foreign(9), now=9) == [gap(5, 9)]
     assert missing(row(None, 5), now=9) == [gap(5, 9)]
 
 
 def test_the_newest_chunk_is_known_even_when_those_before_are_compacted_away():
-    assert missing(row(None, 5), ours(9), now=9) == [gap(5, 9)], "whether the chunk began at 5 cannot be told"
+    assert missing(row(None, 5), ours(9), now=9) == [gap(5, 9)], "whether the chunk began at 5 is unknown"
 
 
-def test_a_header_of_somebody_else_is_no_note():
+def test_a_header_of_another_program_is_no_note():
     assert missing(row(None, 5), ours(5), PastPosition(at(9), b"{}"), now=9) == [gap(5, 9)]

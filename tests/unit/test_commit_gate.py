@@ -1,4 +1,4 @@
-"""Tasks that commit by themselves ask the driver first, and are told the truth of the moment."""
+"""Tasks that commit by themselves ask the driver first. The answer is the state at that moment."""
 
 import pickle
 import threading
@@ -30,9 +30,9 @@ def test_many_that_ask_in_one_moment_cost_one_question():
     assert len(asked) < 20
 
 
-def test_after_one_no_nobody_may_go_on_and_the_reason_is_kept(monkeypatch):
+def test_after_one_refusal_no_task_may_go_on_and_the_reason_is_kept(monkeypatch):
     monkeypatch.setattr(consent, "HOLDS_SECONDS", 0.0)
-    lost = Refused("somebody joined the group\nünd more")
+    lost = Refused("a member joined the group\nünd more")
     answers = iter([None, lost, None])
 
     def check() -> None:
@@ -42,12 +42,12 @@ def test_after_one_no_nobody_may_go_on_and_the_reason_is_kept(monkeypatch):
     with CommitGate(check) as consents:
         consents.permit.ask()
         for _ in range(2):
-            with pytest.raises(Refused, match="somebody joined the group ünd more"):
+            with pytest.raises(Refused, match="a member joined the group ünd more"):
                 consents.permit.ask()
         assert consents.error is lost
 
 
-def test_without_a_driver_nobody_may_go_on():
+def test_without_a_driver_no_task_may_go_on():
     with CommitGate(lambda: None) as consents:
         left = consents.permit
     with pytest.raises(Refused, match="the driver"):

@@ -42,7 +42,7 @@ def run_tasks(turns: CommitTurns, count: int, order: list[int], *, broken: int |
     return said
 
 
-def test_they_commit_in_their_order_whoever_comes_first():
+def test_they_commit_in_their_order_whichever_comes_first():
     order: list[int] = []
     with CommitTurns(4, lambda: None) as turns:
         assert run_tasks(turns, 4, order) == [""] * 4
@@ -76,7 +76,7 @@ def test_a_task_that_goes_away_stops_those_behind_it():
     assert "chunk 1 ended before it committed" in said[2]
 
 
-def test_a_driver_that_goes_away_is_told_as_such_whatever_was_left_to_say():
+def test_a_driver_that_goes_away_is_reported_as_such_whatever_was_left_to_send():
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = DriverAddress("127.0.0.1", server.getsockname()[1], "0" * 32)
         with pytest.raises(Refused, match="the connection to the driver was lost"), connect_task(address, 0, 5) as seat:
@@ -85,7 +85,7 @@ def test_a_driver_that_goes_away_is_told_as_such_whatever_was_left_to_say():
                 seat.tell(READY)
 
 
-def test_whoever_does_not_know_the_token_is_not_heard():
+def test_a_task_without_the_token_is_ignored():
     with CommitTurns(1, lambda: None) as turns:
         wrong = DriverAddress(turns.address.host, turns.address.port, "0" * 32)
         with suppress(Refused), connect_task(wrong, 0, 5) as seat:

@@ -1,4 +1,4 @@
-"""Two connectors that cannot live together are told with both places, within a file and between files."""
+"""Two connectors that exclude each other are reported with both places, within a file and between files."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def two(first: str, second: str) -> str:
     return f"connectors:\n  a:\n    config: {{{first}}}\n  b:\n    config: {{{second}}}\n"
 
 
-def test_one_name_in_two_files_is_told_with_both_places(tmp_path):
+def test_one_name_in_two_files_is_reported_with_both_places(tmp_path):
     (tmp_path / "one.json").write_text('\n{"name": "a", "connector.class": "x"}')
     (tmp_path / "two.yaml").write_text("connectors:\n\n  a: {config: {connector.class: x}}\n")
     (tmp_path / "three.properties").write_text("connector.class=x\nname=a\n")

@@ -114,7 +114,7 @@ def test_json_takes_engine_state_and_offsets_beside_the_config():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (
             '{\n "name": "a",\n "name": "b",\n "connector.class": "x"}',
@@ -163,8 +163,8 @@ def test_json_takes_engine_state_and_offsets_beside_the_config():
         ("[" * 60, ["1: this is not JSON: Too many levels (column 52)"]),
     ],
 )
-def test_a_fault_in_json_has_its_line(text, told):
-    assert faults(text) == told
+def test_a_fault_in_json_has_its_line(text, expected):
+    assert faults(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ def test_a_fault_in_json_has_its_line(text, told):
     ],
 )
 def test_a_name_connect_would_change_or_refuse_is_a_fault(name, what):
-    (told,) = faults(f'{{"name": "{name}", "connector.class": "x"}}')
-    assert told.endswith(what)
+    (fault,) = faults(f'{{"name": "{name}", "connector.class": "x"}}')
+    assert fault.endswith(what)
 
 
 @pytest.mark.parametrize("name", ["a/b", "50%", "a b", 'say "hi"', "übér😀", "a.b-c_d", "a\xa0", "{a}"])
@@ -205,7 +205,7 @@ def test_properties_are_read_as_latin_1_as_java_does(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("connector.class=x\n", ["1: the connector has no 'name'"]),
         ("\n\nnam=a\nconnector.class=x\n", ["3: the connector has no 'name'"]),
@@ -214,8 +214,8 @@ def test_properties_are_read_as_latin_1_as_java_does(tmp_path):
         ("name=a\nk=\\u12\n", ["2: malformed escape: four hexadecimal digits must follow '\\u'"]),
     ],
 )
-def test_a_fault_in_properties_has_its_line(text, told):
-    assert faults(text) == told
+def test_a_fault_in_properties_has_its_line(text, expected):
+    assert faults(text) == expected
 
 
 def test_files_folders_and_stdin_are_read_in_order_and_each_file_once(tmp_path):
@@ -255,20 +255,20 @@ def test_a_file_without_an_ending_of_ours_is_recognised_by_its_text(tmp_path):
         ("", "yaml"),
     ],
 )
-def test_the_first_line_tells_the_form(text, form):
+def test_the_first_line_shows_the_form(text, form):
     from playhead.connectors.files.read import form_of
 
     assert form_of(text) == form
 
 
-def test_files_that_cannot_be_read_are_told_together_with_the_faults_of_the_others(tmp_path):
+def test_files_that_cannot_be_read_are_reported_together_with_the_faults_of_the_others(tmp_path):
     (tmp_path / "bad.json").write_bytes(b'{\n"name": "\xff"}')
     (tmp_path / "two.json").write_text("{")
     empty = tmp_path / "empty"
     empty.mkdir()
     (empty / "x.py").write_text("")
-    told = file_faults(tmp_path / "missing.yaml", tmp_path / "bad.json", tmp_path / "two.json", empty)
-    assert told == [
+    reported = file_faults(tmp_path / "missing.yaml", tmp_path / "bad.json", tmp_path / "two.json", empty)
+    assert reported == [
         "empty: no connector file (.json, .yaml, .yml, .properties) is in this folder; "
         "a Python file runs only when it is named itself",
         "missing.yaml: No such file or directory",

@@ -53,7 +53,7 @@ def connectors():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "fault"),
     [
         ("def connectors(:\n", "1: this is not Python: invalid syntax"),
         ("x = 1\n", "there is no function connectors(); it returns the connectors, as dicts or ConnectorSpec"),
@@ -94,8 +94,8 @@ def connectors():
         ),
     ],
 )
-def test_a_mistake_in_python_is_one_sentence_with_its_line(tmp_path, text, told):
-    expected = f"file.py:{told}" if told[0].isdigit() else f"file.py: {told}"
+def test_a_mistake_in_python_is_one_sentence_with_its_line(tmp_path, text, fault):
+    expected = f"file.py:{fault}" if fault[0].isdigit() else f"file.py: {fault}"
     assert file_faults(program(tmp_path, text))[0] == expected
 
 

@@ -142,8 +142,8 @@ connectors:
 
 def test_a_file_of_nested_aliases_does_not_grow():
     layers = "".join(f"x{i}: &x{i} [{', '.join([f'*x{i - 1}'] * 9)}]\n" for i in range(1, 12))
-    told = faults(f"x0: &x0 [a]\n{layers}")
-    assert len(told) == 13  # twelve unknown keys, and no connectors
+    reported = faults(f"x0: &x0 [a]\n{layers}")
+    assert len(reported) == 13  # twelve unknown keys, and no connectors
 
 
 ONE = "connectors:\n  a:\n    config:\n      connector.class: x\n"
@@ -151,7 +151,7 @@ HINT = "write it like connectors: {orders_src: {config: {...}}}"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (ONE + "conectors: {}\n", ["5: unknown key 'conectors'; did you mean connectors?"]),
         ("defaults: {}\n" + ONE, ["1: unknown key 'defaults'; there is: common, connectors"]),
@@ -229,8 +229,8 @@ HINT = "write it like connectors: {orders_src: {config: {...}}}"
         ("x: &x 1\nl: [" + "*x," * 1001 + "]\n", ["2: more than 1000 aliases; shared keys belong into 'common'"]),
     ],
 )
-def test_a_mistake_in_yaml_is_told_with_its_line(text, told):
-    assert faults(text) == told
+def test_a_mistake_in_yaml_is_reported_with_its_line(text, expected):
+    assert faults(text) == expected
 
 
 def template(each: str, name: str = "log_{table}", value: str = "x", more: str = "") -> str:
@@ -243,7 +243,7 @@ SINGLE = "write {{ and }} for braces that stay; a field is {name}; inside ${...}
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (
             template("{table: [a]}", value="{tabel}"),
@@ -310,12 +310,12 @@ SINGLE = "write {{ and }} for braces that stay; a field is {name}; inside ${...}
         ),
     ],
 )
-def test_a_mistake_in_a_template_is_told_once_with_its_line(text, told):
-    assert faults(text) == told
+def test_a_mistake_in_a_template_is_reported_once_with_its_line(text, expected):
+    assert faults(text) == expected
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "expected"),
     [
         ("x", "6: connector 'a': offsets: must be a list, not text"),
         ("[]", "6: connector 'a': offsets: the list is empty"),
@@ -334,8 +334,8 @@ def test_a_mistake_in_a_template_is_told_once_with_its_line(text, told):
         ),
     ],
 )
-def test_a_start_position_obeys_the_rules_of_positions(written, told):
-    assert faults("\n" + ONE + f"    offsets: {written}\n") == [told]
+def test_a_start_position_obeys_the_rules_of_positions(written, expected):
+    assert faults("\n" + ONE + f"    offsets: {written}\n") == [expected]
 
 
 def test_all_faults_of_a_file_come_at_once_in_the_order_of_their_lines():
@@ -352,7 +352,7 @@ connectors:
     state: asleep
     config: {connector.class: !!str x}
 """
-    lines = [int(told.split(":")[0]) for told in faults(text)]
+    lines = [int(fault.split(":")[0]) for fault in faults(text)]
     assert lines == [1, 4, 5, 8, 10, 11]
 
 

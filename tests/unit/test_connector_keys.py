@@ -1,4 +1,4 @@
-"""Keys nobody reads are found, with the right spelling; keys that somebody may read are left in peace."""
+"""Unused keys are found, with the right spelling; keys that may be in use are left alone."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_a_typo_is_answered_with_the_right_spelling(key, meant):
         "name",
         "tasks.max",
         "transforms.route.regex",
-        "transforms.bare.whatever",  # the worker does not tell its keys
+        "transforms.bare.whatever",  # the worker does not list its keys
         "topic.creation.default.cleanup.policy",
         "topic.creation.small.include",
         "producer.override.acks",

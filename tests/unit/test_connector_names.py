@@ -35,7 +35,7 @@ def test_a_word_that_means_nothing_is_answered_with_near_names():
     assert "orders-a" in str(caught.value.hint)
 
 
-def test_all_words_that_mean_nothing_are_told_at_once():
+def test_all_unknown_words_are_reported_at_once():
     with pytest.raises(PlayheadError) as caught:
         find_names(["users", "user", "zz*"], KNOWN)
     assert [line.split(";")[0] for line in caught.value.what.splitlines()] == [
@@ -95,7 +95,7 @@ def test_the_last_cause_is_the_cause():
         (["org.apache.kafka.common.errors.InvalidProducerEpochException: Producer attempted"], "fenced"),
     ],
 )
-def test_causes_that_a_restart_cannot_cure_are_told_apart(thrown, why):
+def test_causes_that_a_restart_cannot_cure_are_distinguished(thrown, why):
     verdict = find_verdict(chain(*thrown))
     assert verdict is not None and why in verdict.why
     assert verdict.fenced == (why == "fenced")

@@ -79,7 +79,7 @@ def test_the_types_of_the_worker_decide_over_the_name():
         ("connection.password", CANARY, False),
     ],
 )
-def test_a_mask_is_told_from_a_value(key, value, is_mask):
+def test_a_mask_is_distinguished_from_a_value(key, value, is_mask):
     assert SecretKeys().is_masked(key, value) is is_mask
 
 
@@ -100,7 +100,7 @@ def test_a_scrub_takes_known_secrets_out_in_every_spelling():
         f"jdbc:oracle:thin:scott/{CANARY}@db",
     ],
 )  # fmt: skip
-def test_a_scrub_finds_secrets_that_nobody_told_it(text):
+def test_a_scrub_finds_secrets_that_it_was_not_given(text):
     assert CANARY not in Scrub()(text)
 
 

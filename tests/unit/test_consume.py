@@ -93,16 +93,16 @@ def test_a_consumer_outside_of_its_block_says_so():
 def test_a_hook_stops_its_consumer_and_does_not_close_it():
     """It runs inside the poll of the client that would be closed."""
     made = playhead.consume(**options())
-    told = []
+    called = []
 
     def hook(batches, places):
-        told.append(places)
+        called.append(places)
         with pytest.raises(Refused, match="cannot be closed by its own hook"):
             batches.close()
 
     made._call(hook, [PLACE])
     made._call(hook, [])
-    assert told == [[PLACE]]
+    assert called == [[PLACE]]
     made.close()
 
 

@@ -103,7 +103,7 @@ def test_without_any_file_a_named_context_is_answered_with_where_we_looked():
     assert str(user_file().parent) in (caught.value.hint or "")
 
 
-def test_every_fault_is_told_at_once_with_file_and_line():
+def test_every_fault_is_reported_at_once_with_file_and_line():
     path = project(
         'curent = "a"\ncurrent = 5\n\n[contexts.a]\nconect = "http://x"\nconnect = "host:8083"\n'
         'timeout = "soon"\nkafka = "x"\n\n[contexts.a.connect-ca]\nx = 1\n[contexts.b]\nbootstrap-servers = 2020-01-01\n'
@@ -111,8 +111,8 @@ def test_every_fault_is_told_at_once_with_file_and_line():
     other = write(user_file(), "[contexts.u]\ntimeout = -1\n")
     with pytest.raises(ConfigInvalid) as caught:
         open_context()
-    told = {(fault.where, fault.line): fault.what for fault in caught.value.faults}
-    assert told == {
+    reported = {(fault.where, fault.line): fault.what for fault in caught.value.faults}
+    assert reported == {
         (str(path), 1): "unknown key 'curent'; did you mean current?",
         (str(path), 2): "'current' must be the name of a context",
         (str(path), 5): "unknown key 'conect'; did you mean connect or connect-ca or connect-key?",
@@ -133,7 +133,7 @@ def test_a_context_must_be_a_table(text):
         open_context()
 
 
-def test_broken_toml_is_told_with_its_line():
+def test_broken_toml_is_reported_with_its_line():
     path = project('[contexts.a]\nconnect = "http://x"\nconnect =\n')
     with pytest.raises(ConfigInvalid) as caught:
         open_context()
@@ -216,7 +216,7 @@ def test_a_secret_is_in_nothing_that_is_shown(monkeypatch):
 
 
 @pytest.mark.parametrize("url", [f"htp://u:{CANARY}@host", f"u:{CANARY}@host:8083", f"http://ok,u:{CANARY}@host"])
-def test_a_refused_url_is_told_without_its_password(url):
+def test_a_refused_url_is_shown_without_its_password(url):
     project(f'[contexts.a]\nconnect = "{url}"\n')
     for name, flags in ((None, {"connect": url}), ("a", {})):
         with pytest.raises(Invalid, match=r"\*\*\*@host.*is not a Connect URL") as caught:

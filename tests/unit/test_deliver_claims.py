@@ -20,7 +20,7 @@ def span(claim: RangeClaim | None) -> tuple[int, int, bool] | None:
     return None if claim is None else (claim.range.start, claim.range.end, claim.closes)
 
 
-def test_a_claim_is_as_wide_as_told_and_ends_with_the_topic():
+def test_a_claim_is_as_wide_as_configured_and_ends_with_the_topic():
     assert span(claimed(claiming(), 0, 5_000)) == (0, 1_000, False)
     assert span(claimed(claiming(), 4_500, 5_000)) == (4_500, 5_000, False)
     assert claimed(claiming(), 5_000, 5_000) is None

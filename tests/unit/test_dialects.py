@@ -34,7 +34,7 @@ import org.apache.kafka.connect.source.SourceConnector;
 public class Verdicts {
     public static void main(String[] args) throws Exception {
         ObjectMapper json = new ObjectMapper().enable(DeserializationFeature.USE_LONG_FOR_INTS);  // as Connect reads them
-        List<Boolean> told = new ArrayList<>();
+        List<Boolean> answers = new ArrayList<>();
         for (Object asked : json.readValue(System.in, List.class)) {
             List<?> each = (List<?>) asked;
             Object made = Class.forName((String) each.get(0)).getDeclaredConstructor().newInstance();
@@ -42,12 +42,12 @@ public class Verdicts {
             Map<Map<String, ?>, Map<String, ?>> offsets = new HashMap<>();
             offsets.put((Map<String, ?>) each.get(1), (Map<String, ?>) each.get(2));
             try {
-                told.add(connector.alterOffsets(Map.of("file", "some.txt", "topic", "t"), offsets));
+                answers.add(connector.alterOffsets(Map.of("file", "some.txt", "topic", "t"), offsets));
             } catch (org.apache.kafka.connect.errors.ConnectException refused) {
-                told.add(false);
+                answers.add(false);
             }
         }
-        System.out.println("verdicts " + json.writeValueAsString(told));
+        System.out.println("verdicts " + json.writeValueAsString(answers));
     }
 }
 """
@@ -96,14 +96,14 @@ def test_verdicts_are_those_of_kafkas_own_connectors(tmp_path):
     asked = json.dumps(cases)
     done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
-    told = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("verdicts "))[9:])
+    answers = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("verdicts "))[9:])
     differ = [
         (case, verdict)
-        for case, verdict in zip(cases, told, strict=True)
+        for case, verdict in zip(cases, answers, strict=True)
         if (not fatal(dialect(case[0]), *case[1:])) != verdict
     ]
     assert differ == []
-    assert 10 < sum(told) < len(told) - 40
+    assert 10 < sum(answers) < len(answers) - 40
 
 
 @pytest.mark.parametrize(
@@ -174,12 +174,12 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("partition", "offset", "name"), SHAPES)
-def test_without_a_class_only_an_unmistakable_form_tells_the_connector(partition, offset, name):
+def test_without_a_class_only_an_unmistakable_form_identifies_the_connector(partition, offset, name):
     found = find_dialect(None, Map(partition), None if offset is None else Map(offset))
     assert (found.name if found else None) == name
     if offset is not None:
-        told = [d for d in DIALECTS if d.matches(Map(partition), Map(offset))]
-        assert len(told) == (1 if name else 0), "more than one dialect claims it"
+        matching = [d for d in DIALECTS if d.matches(Map(partition), Map(offset))]
+        assert len(matching) == (1 if name else 0), "more than one dialect claims it"
 
 
 def test_a_class_that_is_not_known_is_not_guessed_by_form_except_for_sinks():

@@ -265,7 +265,7 @@ def test_mongodbs_own_connector_wants_a_token_as_json_text():
     )
 
 
-def test_vitess_and_spanner_are_known_as_far_as_their_maps_tell():
+def test_vitess_and_spanner_are_known_as_far_as_their_maps_show():
     vitess, spanner = dialect("VitessConnector"), dialect("SpannerConnector")
     assert fatal(vitess, {"server": "s"}, {"vgtid": '[{"keyspace":"k"}]'}) == []
     assert fatal(vitess, {"server": "s"}, {"vgtid": "MySQL56/x"}) == ["$.offset.vgtid"]

@@ -46,7 +46,7 @@ def test_what_runs_on_spark_is_no_orphan_though_no_worker_knows_it():
     assert list(check_keys(known)) == []
 
 
-def test_where_nobody_knows_the_connectors_nothing_is_called_an_orphan():
+def test_where_the_connectors_are_unknown_nothing_is_called_an_orphan():
     said = list(check_keys(case(kept('["a",{}]', '{"n":1}'))))
     assert said == ["the existing connectors are unknown, so orphaned offsets are not reported"]
     assert list(check_keys(case())) == []
@@ -112,7 +112,7 @@ def test_a_value_that_cannot_be_corrected_has_to_be_forgotten():
     assert finding.mend.startswith("playhead offsets delete c --partition")
 
 
-def test_a_value_that_connect_itself_refuses_is_a_finding_whoever_wrote_it():
+def test_a_value_that_connect_itself_refuses_is_a_finding_whatever_wrote_it():
     nested = kept('["c",{"a":1}]', '{"n":{"x":1}}')
     assert nested.fault is not None
     assert kinds(check_values(case(nested), None)) == [("bad-value", "c")]
@@ -133,7 +133,7 @@ def test_a_stale_v0_key_is_removed_without_its_v1():
 
 
 @pytest.mark.parametrize(
-    ("kind", "version", "told"),
+    ("kind", "version", "is_reported"),
     [
         (CONFLUENT_JDBC, "10.9.7", True),
         (CONFLUENT_JDBC, "10.9.5", True),
@@ -144,14 +144,14 @@ def test_a_stale_v0_key_is_removed_without_its_v1():
         (AIVEN_JDBC, "6.12.0", False),
     ],
 )
-def test_which_of_two_table_names_is_read_is_told_only_where_the_version_tells(kind, version, told):
+def test_which_of_two_table_names_is_read_is_reported_only_where_the_version_decides_it(kind, version, is_reported):
     short = kept('["j",{"protocol":"1","table":"public.orders"}]', '{"incrementing":4}')
     long = kept('["j",{"protocol":"1","table":"shop.public.orders"}]', '{"incrementing":9}')
     [finding] = found(check_values(case(long, short, connectors={"j": kind}), {kind: version}))
     assert finding.kind == "jdbc-two-names"
-    assert ('"shop.public.orders"' in finding.mend) is told
-    assert ("playhead offsets history j" in finding.mend) is not told
-    assert ("is further ahead" in finding.what) is told
+    assert ('"shop.public.orders"' in finding.mend) is is_reported
+    assert ("playhead offsets history j" in finding.mend) is not is_reported
+    assert ("is further ahead" in finding.what) is is_reported
 
 
 # Positions in Kafka
@@ -220,7 +220,7 @@ def positions(**numbers: int | None) -> dict[tuple[str, Map], Map | None]:
     return {(name, Map({"p": 1})): None if n is None else Map({"n": n}) for name, n in numbers.items()}
 
 
-def test_an_unfinished_apply_is_told_owner_by_owner():
+def test_an_unfinished_apply_is_reported_owner_by_owner():
     [finding] = list(check_applies([cut_off("a", "b", "c")], lambda entry: positions(a=1, b=2, c=9), HERE))
     assert isinstance(finding, Finding)
     assert "a is at the old position; b is at the new position; c is at neither: it moved since then" in finding.what
@@ -240,12 +240,12 @@ def test_a_finished_apply_is_not_mentioned_and_an_unreadable_store_is():
         entry.id, entry.who, entry.started, entry.plan, (), outcomes=Outcomes([Outcome(change, Result.CHANGED)])
     )
 
-    def nobody_there(_entry: JournalEntry) -> dict[tuple[str, Map], Map | None]:
-        raise Unreachable("nobody answers")
+    def unreachable(_entry: JournalEntry) -> dict[tuple[str, Map], Map | None]:
+        raise Unreachable("no broker answers")
 
-    assert list(check_applies([done], nobody_there, HERE)) == []
-    [note] = list(check_applies([entry], nobody_there, HERE))
-    assert isinstance(note, str) and "nobody answers" in note
+    assert list(check_applies([done], unreachable, HERE)) == []
+    [note] = list(check_applies([entry], unreachable, HERE))
+    assert isinstance(note, str) and "no broker answers" in note
 
 
 # Commands

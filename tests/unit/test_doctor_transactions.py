@@ -20,7 +20,7 @@ from playhead.offsets.doctor.transactions import _task_of, check_transactions
 from unit.doctoring import FILE_SOURCE, case
 
 
-def test_a_transactional_id_tells_its_connector_and_task():
+def test_a_transactional_id_names_its_connector_and_task():
     assert _task_of("lab-my-source-12", "lab") == ("my-source", 12)
     assert _task_of("other-my-source-12", "lab") is None
     assert _task_of("lab-my-source", "lab") is None
@@ -72,7 +72,7 @@ def answering(*answers: bytes) -> int:
     ],
     ids=["another protocol", "hangs up", "cut off", "nonsense"],
 )
-def test_a_broker_that_does_not_tell_is_never_taken_for_one_without_transactions(answer):
+def test_a_broker_without_a_valid_answer_is_never_taken_for_one_without_transactions(answer):
     assert list_open_transactions(Asked(answering(answer)), Deadline(5)) is None  # type: ignore[arg-type]
 
 
@@ -100,7 +100,7 @@ def held_since(seconds: float, transactional_id: str = "lab-c-0") -> OpenTransac
     return OpenTransaction(transactional_id, "Ongoing", 77, started, 60_000, places)
 
 
-def test_a_transaction_is_told_with_its_holder_and_a_fresh_one_of_a_live_connector_is_none_to_mend(monkeypatch):
+def test_a_transaction_is_reported_with_its_holder_and_a_fresh_one_of_a_live_connector_needs_no_repair(monkeypatch):
     [old] = undecided(monkeypatch, [held_since(30)], {"c": FILE_SOURCE})
     assert (old.kind, old.owner) == ("open-transaction", "c")
     assert "task 0 of c (transactional id lab-c-0, producer 77)" in old.what
@@ -108,8 +108,8 @@ def test_a_transaction_is_told_with_its_holder_and_a_fresh_one_of_a_live_connect
     assert "forceTerminateTransaction --transactionalId lab-c-0, then restart the connector" in old.mend
     [fresh] = undecided(monkeypatch, [held_since(1)], {"c": FILE_SOURCE})
     assert isinstance(fresh, str) and "has an open transaction" in fresh
-    [of_nobody] = undecided(monkeypatch, [held_since(1)], {})
-    assert of_nobody.mend.endswith("--transactionalId lab-c-0")
+    [orphaned] = undecided(monkeypatch, [held_since(1)], {})
+    assert orphaned.mend.endswith("--transactionalId lab-c-0")
 
 
 def test_a_transaction_that_no_coordinator_knows_hangs_and_begins_at_the_stable_end(monkeypatch):
@@ -120,5 +120,5 @@ def test_a_transaction_that_no_coordinator_knows_hangs_and_begins_at_the_stable_
     assert hanging.mend == (
         "kafka-transactions.sh --bootstrap-server kafka:9092 abort --topic offsets --partition 1 --start-offset 4"
     )
-    [untold] = undecided(monkeypatch, None)
-    assert "the brokers do not list its producer" in untold.what and "abort" not in untold.mend
+    [unlisted] = undecided(monkeypatch, None)
+    assert "the brokers do not list its producer" in unlisted.what and "abort" not in unlisted.mend

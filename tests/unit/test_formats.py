@@ -139,7 +139,7 @@ public class Plans {
         ObjectMapper json = new ObjectMapper();
         Method parse = OffsetsUtils.class.getDeclaredMethod("parseResetPlan", String.class);
         parse.setAccessible(true);
-        List<Object> told = new ArrayList<>();
+        List<Object> answers = new ArrayList<>();
         for (Object asked : json.readValue(System.in, List.class)) {
             List<String> groups = (List<String>) ((List<?>) asked).get(0);
             OffsetsUtils.OffsetsUtilsOptions options = new OffsetsUtils.OffsetsUtilsOptions(groups, List.of(), 1000L);
@@ -148,9 +148,9 @@ public class Plans {
             read.forEach((group, offsets) -> ((Map<?, ?>) offsets).forEach((place, at) ->
                 plan.computeIfAbsent((String) group, any -> new TreeMap<>()).put(
                     place.toString(), ((org.apache.kafka.clients.consumer.OffsetAndMetadata) at).offset())));
-            told.add(plan);
+            answers.add(plan);
         }
-        System.out.println("plans " + json.writeValueAsString(told));
+        System.out.println("plans " + json.writeValueAsString(answers));
     }
 }
 """
@@ -166,8 +166,8 @@ def test_kafkas_own_tool_reads_the_csv_we_write(tmp_path):
     command = [java(), "-cp", class_path, str(tmp_path / "Plans.java")]
     done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.partition("plans ")[2].partition("\n")[0])
-    assert told == [
+    parsed = json.loads(done.stdout.partition("plans ")[2].partition("\n")[0])
+    assert parsed == [
         {"g": {"t.x_1-2-2147483647": 2**63 - 1, "t-0": 0}},
         {group: {f"t-{n}": 7 * n} for n, group in enumerate(groups)},
     ]

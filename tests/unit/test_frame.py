@@ -214,7 +214,7 @@ def test_a_group_without_a_command_shows_its_help_once(playhead, words):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (["config", "view", "-b", ""], "it is empty"),
         (["connectors", "show", "", "--connect", "http://127.0.0.1:1"], "a name must not be empty"),
@@ -222,9 +222,9 @@ def test_a_group_without_a_command_shows_its_help_once(playhead, words):
         (["lab", "logs", "broker-1", "-n", "0"], "Invalid value"),
     ],
 )
-def test_nonsense_is_a_usage_error_in_words(playhead, words, told):
+def test_nonsense_is_a_usage_error_in_words(playhead, words, expected):
     ran = playhead(*words).exits(2)
-    assert told in ran.err
+    assert expected in ran.err
     assert "bug" not in ran.err
 
 

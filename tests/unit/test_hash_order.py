@@ -21,9 +21,9 @@ public class Order {
         while (in.hasNextLine()) {
             Map<String, Integer> map = new HashMap<>();
             for (String hex : in.nextLine().split(" ")) map.put(text(hex), 0);
-            StringJoiner told = new StringJoiner(" ");
-            for (String name : map.keySet()) told.add(hex(name));
-            System.out.println(told);
+            StringJoiner joined = new StringJoiner(" ");
+            for (String name : map.keySet()) joined.add(hex(name));
+            System.out.println(joined);
         }
     }
 
@@ -74,7 +74,7 @@ def as_hex(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory) -> list[tuple[list[str], list[str]]]:
+def java_orders(tmp_path_factory) -> list[tuple[list[str], list[str]]]:
     source = tmp_path_factory.mktemp("order") / "Order.java"
     source.write_text(ORACLE)
     cases = some_names()
@@ -88,8 +88,8 @@ def told(tmp_path_factory) -> list[tuple[list[str], list[str]]]:
     ]
 
 
-def test_names_come_in_the_order_of_javas_hash_map(told):
-    assert [hash_map_order(case) for case, _ in told] == [answer for _, answer in told]
+def test_names_come_in_the_order_of_javas_hash_map(java_orders):
+    assert [hash_map_order(case) for case, _ in java_orders] == [answer for _, answer in java_orders]
 
 
 def test_the_order_of_names_in_one_bucket_is_that_of_insertion():
@@ -101,8 +101,8 @@ def test_a_name_given_twice_is_one_key():
     assert hash_map_order(["table", "protocol", "table"]) == ["protocol", "table"]
 
 
-def test_the_dialects_of_connectors_with_a_hash_map_write_keys_in_its_order(told):
-    java_order = {frozenset(case): answer for case, answer in told if len(case) > 1}
+def test_the_dialects_of_connectors_with_a_hash_map_write_keys_in_its_order(java_orders):
+    java_order = {frozenset(case): answer for case, answer in java_orders if len(case) > 1}
     compared = 0
     for dialect in DIALECTS:
         for shape in dialect.shapes:

@@ -1,4 +1,4 @@
-"""Pinned jars: only the file that was meant enters the cache. Ivy is replaced by one that leaves files as told."""
+"""Pinned jars: only the file that was meant enters the cache. Ivy is replaced by a fake that leaves the files of the test."""
 
 import hashlib
 from collections.abc import Callable
@@ -85,10 +85,10 @@ def test_every_pinned_jar_has_a_whole_hash_and_a_name_of_its_own(name):
 
 def test_right_jars_enter_the_cache_and_are_not_asked_for_again(ivy):
     ivy.files = {"a-1.0.jar": b"A", "b-1.0.jar": b"B"}
-    told: list[tuple[int, int]] = []
-    paths = fetch_jars("x", lambda done, total: told.append((done, total)))
+    progress: list[tuple[int, int]] = []
+    paths = fetch_jars("x", lambda done, total: progress.append((done, total)))
     assert [path.read_bytes() for path in paths] == [b"A", b"B"]
-    assert told == [(1, 2), (2, 2)]
+    assert progress == [(1, 2), (2, 2)]
     assert cached() == ["a-1.0.jar", "b-1.0.jar"]
     assert fetch_jars("x") == paths
     assert len(ivy.asked) == 1

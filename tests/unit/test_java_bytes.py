@@ -28,16 +28,16 @@ public class Oracle {
     public static void main(String[] args) throws Exception {
         ObjectMapper json = new ObjectMapper();
         Map<?, ?> asked = json.readValue(System.in, Map.class);
-        Map<String, Object> told = new LinkedHashMap<>();
+        Map<String, Object> answers = new LinkedHashMap<>();
         List<Object> list = new ArrayList<>();
         for (Object text : (List<?>) asked.get("strings")) list.add(b64(json.writeValueAsBytes(text)));
-        told.put("strings", list);
+        answers.put("strings", list);
         list = new ArrayList<>();
         for (Object bytes : (List<?>) asked.get("keys")) list.add(Utils.murmur2(Base64.getDecoder().decode((String) bytes)));
-        told.put("murmur2", list);
+        answers.put("murmur2", list);
         list = new ArrayList<>();
         for (Object number : (List<?>) asked.get("doubles")) list.add(Double.toString(Double.parseDouble((String) number)));
-        told.put("doubles", list);
+        answers.put("doubles", list);
         list = new ArrayList<>();
         for (Object file : (List<?>) asked.get("files")) {
             ObjectInputStream in = new ObjectInputStream(new ByteArrayInputStream(Base64.getDecoder().decode((String) file)));
@@ -46,7 +46,7 @@ public class Oracle {
                 entries.add(Arrays.asList(b64((byte[]) e.getKey()), e.getValue() == null ? null : b64((byte[]) e.getValue())));
             list.add(entries);
         }
-        told.put("files", list);
+        answers.put("files", list);
         list = new ArrayList<>();
         for (Object entries : (List<?>) asked.get("entries")) {
             HashMap<byte[], byte[]> map = new HashMap<>();
@@ -59,8 +59,8 @@ public class Oracle {
             try (ObjectOutputStream stream = new ObjectOutputStream(out)) { stream.writeObject(map); }
             list.add(b64(out.toByteArray()));
         }
-        told.put("entries", list);
-        System.out.println(json.writeValueAsString(told));
+        answers.put("entries", list);
+        System.out.println(json.writeValueAsString(answers));
     }
 
     static String b64(byte[] bytes) { return Base64.getEncoder().encodeToString(bytes); }
@@ -151,7 +151,7 @@ def oracle(tmp_path_factory):
 
 def test_strings_are_escaped_as_jackson_does(oracle):
     ours = [encode_string(string).encode() for string in oracle["asked"]["strings"]]
-    assert ours == [base64.b64decode(told) for told in oracle["strings"]]
+    assert ours == [base64.b64decode(encoded) for encoded in oracle["strings"]]
 
 
 def test_murmur2_is_kafkas(oracle):
@@ -170,13 +170,13 @@ def test_a_map_is_compact_and_keeps_or_takes_an_order():
 
 
 def test_java_reads_the_files_we_write(oracle):
-    for entries, told in zip(FILES, oracle["files"], strict=True):
-        assert sorted((text(e.key), text(e.value) or "") for e in entries) == sorted((k, v or "") for k, v in told)
+    for entries, read in zip(FILES, oracle["files"], strict=True):
+        assert sorted((text(e.key), text(e.value) or "") for e in entries) == sorted((k, v or "") for k, v in read)
 
 
 def test_we_read_the_files_java_writes_and_write_the_same_bytes_back(oracle):
-    for entries, told in zip(FILES, oracle["entries"], strict=True):
-        data = base64.b64decode(told)
+    for entries, encoded in zip(FILES, oracle["entries"], strict=True):
+        data = base64.b64decode(encoded)
         read = decode_file(data)
         assert sorted(read, key=lambda e: e.key) == sorted(entries, key=lambda e: e.key)
         assert encode_file(read) == data

@@ -86,10 +86,10 @@ def java_loads(folder: Path, files: list[bytes]) -> list[Loaded]:
     (folder / "Load.java").write_text(JAVA)
     for number, data in enumerate(files):
         (folder / f"{number}.properties").write_bytes(data)
-    told = subprocess.run(
+    done = subprocess.run(
         [java(), str(folder / "Load.java"), str(folder), str(len(files))], capture_output=True, text=True, check=True
     )
-    lines = [line.split(" ") for line in told.stdout.splitlines()]
+    lines = [line.split(" ") for line in done.stdout.splitlines()]
     assert [int(line[0]) for line in lines] == list(range(len(files)))
     return [None if line[1:] == ["!"] else _pairs(line[1:]) for line in lines]
 
@@ -168,16 +168,16 @@ def test_utf_8_in_a_file_is_read_as_kafka_reads_it(tmp_path):
     assert read_properties(path) == [Property("name", "Ã©", 1)]
 
 
-def test_the_last_of_two_equal_keys_wins_and_tells_its_own_line():
+def test_the_last_of_two_equal_keys_wins_and_has_its_own_line():
     assert parse_properties("a=1\nb=2\na=3", "x") == [Property("b", "2", 2), Property("a", "3", 3)]
 
 
-def test_a_property_tells_the_line_it_starts_on():
+def test_a_property_has_the_line_it_starts_on():
     read = parse_properties("# one\n\na=1,\\\n  2\n\nb=2\r\nc=3", "x")
     assert [(entry.key, entry.line) for entry in read] == [("a", 3), ("b", 6), ("c", 7)]
 
 
-def test_all_malformed_escapes_are_told_at_once_with_their_lines():
+def test_all_malformed_escapes_are_reported_at_once_with_their_lines():
     with pytest.raises(ConfigInvalid) as caught:
         parse_properties("a=\\u12\nok=1\n\\uzzzz=2", "worker.properties")
     assert [(fault.where, fault.line) for fault in caught.value.faults] == [
@@ -187,7 +187,7 @@ def test_all_malformed_escapes_are_told_at_once_with_their_lines():
     assert "four hexadecimal digits must follow '\\u'" in caught.value.what
 
 
-def test_a_malformed_escape_in_a_password_does_not_tell_the_password():
+def test_a_malformed_escape_in_a_password_does_not_show_the_password():
     with pytest.raises(ConfigInvalid) as caught:
         parse_properties("password=\\usecr3t", "x")
     assert "secr" not in str(caught.value)

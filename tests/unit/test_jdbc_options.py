@@ -46,7 +46,7 @@ def test_both_spellings_of_the_table_lists_are_taken():
     assert named(table__whitelist="a", table__blacklist="b") == ["table.blacklist"]
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_are_reported_at_once():
     config = {"mode": "sideways", "batch.max.rows": "none", "timestamp.initial": "yesterday", "transforms": "route"}
     faults = {fault.where for fault in check_options(config, {})}
     assert {"mode", "batch.max.rows", "timestamp.initial", "transforms", "connection.url", "topic.prefix"} <= faults

@@ -75,7 +75,7 @@ def test_all_options_of_both_connectors_are_taken():
     assert parse_options({**PLAIN, "insert.mode": "multi"}, WORKER).insert_mode == "insert"
 
 
-def test_every_fault_is_told_at_once_and_by_name():
+def test_every_fault_is_reported_at_once_and_by_name():
     found = faults(
         insert_mode="replace", pk_mode="some", auto_evolve="true", table_types="VIEW", batch_size="many", db_timezone="Mars",
         delete_enabled="true", dialect_name="MySqlDatabaseDialect", table_nam_format="x", transforms="a",

@@ -46,7 +46,7 @@ def test_columns_come_from_where_pk_mode_says():
     )
 
 
-def test_keys_that_cannot_be_made_are_told():
+def test_keys_that_cannot_be_made_are_reported():
     with pytest.raises(UnfitRecord, match=r"pk.fields must name exactly one column"):
         find_layout(JdbcSinkOptions(pk_mode="record_key"), Schema("int32"), VALUE)
     with pytest.raises(UnfitRecord, match=r"has no field 'x', which pk.fields names"):

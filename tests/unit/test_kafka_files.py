@@ -136,7 +136,7 @@ def test_a_reference_no_provider_is_declared_for_stays_text_as_in_kafka_and_stay
     assert client_settings(context).common["client.id"] == Secret("${env:ID}")
 
 
-def test_every_reference_that_fails_is_told_with_its_line():
+def test_every_reference_that_fails_is_reported_with_its_line():
     client = (
         "bootstrap.servers=a:1\nconfig.providers=vault,env\nconfig.providers.vault.class=com.example.Vault\n"
         "config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider\n"
@@ -144,8 +144,8 @@ def test_every_reference_that_fails_is_told_with_its_line():
     )
     with pytest.raises(ConfigInvalid) as caught:
         settings_of(client=client)
-    told = [(fault.where, fault.line, fault.what.split(";")[0]) for fault in caught.value.faults]
-    assert told == [
+    reported = [(fault.where, fault.line, fault.what.split(";")[0]) for fault in caught.value.faults]
+    assert reported == [
         ("command.properties", 5, "only the worker can resolve ${vault:a:b}"),
         ("command.properties", 6, "the reference ${env:NOT_THERE_AT_ALL} cannot be resolved"),
     ]
@@ -198,9 +198,9 @@ def store_lines(store: str, path: Path, declared: str = "") -> str:
     return text + (f"ssl.{store}.type={declared}\n" if declared else "")
 
 
-def follow(told: str, typed: str) -> str:
+def follow(message: str, typed: str) -> str:
     """Does what the sentence says: runs its command, and gives the properties it says to set."""
-    found = re.search(r"; convert it: (keytool .+), then set (.+)$", told)
+    found = re.search(r"; convert it: (keytool .+), then set (.+)$", message)
     assert found is not None
     subprocess.run(["bash", "-c", found.group(1)], input=typed, text=True, check=True, capture_output=True)
     return "\n".join(found.group(2).split(" and ")) + "\n"
@@ -208,10 +208,10 @@ def follow(told: str, typed: str) -> str:
 
 @pytest.mark.parametrize(("name", "kind"), [("trust.jks", "JKS"), ("trust.p12", "PKCS12")])
 def test_a_java_trust_store_is_refused_and_the_command_it_names_makes_one_that_is_accepted(stores, name, kind):
-    told = refusal("truststore", stores / name)
-    assert told.startswith(f"{stores / name} is a {kind} trust store, which librdkafka cannot read")
-    assert shlex.quote(str(stores / name)) in told
-    lines = follow(told, f"{PASSWORD}\n")
+    message = refusal("truststore", stores / name)
+    assert message.startswith(f"{stores / name} is a {kind} trust store, which librdkafka cannot read")
+    assert shlex.quote(str(stores / name)) in message
+    lines = follow(message, f"{PASSWORD}\n")
     made = accepted(settings_of(client=f"bootstrap.servers=127.0.0.1:1\nsecurity.protocol=SSL\n{lines}"))
     assert made["ssl.ca.location"] == "ca.pem"
     given = "".join((stores / "given.pem").read_text().split())
@@ -219,15 +219,15 @@ def test_a_java_trust_store_is_refused_and_the_command_it_names_makes_one_that_i
 
 
 def test_a_java_key_store_is_refused_and_the_command_it_names_makes_one_that_is_accepted(stores):
-    told = refusal("keystore", stores / "key.jks")
-    assert told.startswith(f"{stores / 'key.jks'} is a JKS key store, which librdkafka cannot read")
-    lines = follow(told, f"{PASSWORD}\n" * 3)
+    message = refusal("keystore", stores / "key.jks")
+    assert message.startswith(f"{stores / 'key.jks'} is a JKS key store, which librdkafka cannot read")
+    lines = follow(message, f"{PASSWORD}\n" * 3)
     base = f"bootstrap.servers=127.0.0.1:1\nsecurity.protocol=SSL\nssl.keystore.password={PASSWORD}\n"
     assert accepted(settings_of(client=base + lines))["ssl.keystore.location"] == "client.p12"
 
 
 @pytest.mark.parametrize("declared", ["", "JKS", "PKCS12"])
-def test_a_pkcs12_key_store_is_accepted_under_whatever_name_java_was_told(stores, declared):
+def test_a_pkcs12_key_store_is_accepted_under_any_declared_type(stores, declared):
     made = accepted(settings_of(client=store_lines("keystore", stores / "key.p12", declared)))
     assert made["ssl.keystore.location"] == str(stores / "key.p12")
     assert made["ssl.keystore.password"] == PASSWORD
@@ -256,7 +256,7 @@ def test_a_store_that_is_not_there_is_said_so_and_no_conversion_is_proposed(stor
     assert refusal(store, Path("nowhere.jks")) == "nowhere.jks: No such file or directory"
 
 
-def test_all_faults_of_a_file_are_told_at_once(stores):
+def test_all_faults_of_a_file_are_reported_at_once(stores):
     client = (
         f"bootstrap.servers=a:1\nssl.truststore.location={stores}/trust.jks\n"
         f'ssl.keystore.location={stores}/key.jks\nsasl.jaas.config=com.x.Mine required password="{CANARY}";\n'

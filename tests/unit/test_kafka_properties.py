@@ -307,10 +307,10 @@ def test_a_quoted_password_is_the_one_javas_tokenizer_reads(tmp_path):
     collect()
     (tmp_path / "Tokens.java").write_text(TOKENIZER)
     (tmp_path / "lines").write_text("\n".join(texts), encoding="utf-8")
-    told = subprocess.run(
+    done = subprocess.run(
         [java(), str(tmp_path / "Tokens.java"), str(tmp_path / "lines")], capture_output=True, text=True, check=True
     )
-    theirs = [bytes.fromhex(line[1:]).decode("utf-16-be") for line in told.stdout.splitlines()]
+    theirs = [bytes.fromhex(line[1:]).decode("utf-16-be") for line in done.stdout.splitlines()]
     ours = [parse_jaas(f"M required password={text};").options["password"] for text in texts]
     assert [(t, a, b) for t, a, b in zip(texts, ours, theirs, strict=True) if a != b] == []
 

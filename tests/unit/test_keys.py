@@ -111,7 +111,7 @@ def test_no_bytes_make_the_decoders_fail_otherwise(raw):
         (b'["c",{"f":1.50}]', True),  # floats are printed in several ways
     ],
 )
-def test_bytes_that_no_worker_would_look_up_are_told_apart(raw, found):
+def test_bytes_that_no_worker_would_look_up_are_recognized(raw, found):
     key = decode_key(raw)
     assert key is not None
     assert is_as_connect_writes(raw, key) is found

@@ -38,7 +38,7 @@ def test_a_process_is_alive_until_the_last_of_its_threads_has_ended():
 
 @pytest.fixture
 def held():
-    """A port that somebody listens on."""
+    """A port that another process listens on."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -60,7 +60,7 @@ def test_the_port_of_a_part_that_is_still_dying_is_waited_for(held, lab_file):
     assert lab_file.ports == before
 
 
-def test_the_port_that_a_stranger_holds_is_given_up_and_no_other(lab_file, monkeypatch):
+def test_the_port_that_another_process_holds_is_given_up_and_no_other(lab_file, monkeypatch):
     monkeypatch.setattr(options, "DYING_SECONDS", 0.2)
     before = dict(lab_file.ports)
     lab_file.choose_ports([])

@@ -33,7 +33,7 @@ def delivered(tmp_path):
 
 
 @pytest.mark.parametrize("after", [0, None])
-def test_files_that_are_delivered_again_are_told(delivered, after):
+def test_files_that_are_delivered_again_are_reported(delivered, after):
     (said,) = warn_of_outputs(delivered(FILE), "lake", {PLACE: after})
     assert said.startswith("the files of lake stay. If new files start at other offsets")
 
@@ -44,7 +44,7 @@ def test_what_is_not_moved_back_needs_no_word(delivered, after):
 
 
 @pytest.mark.parametrize(
-    ("output", "told"),
+    ("output", "expected"),
     [
         (
             Output("/srv/out.txt", 10, 100, OutputKind.FILE),
@@ -56,6 +56,6 @@ def test_what_is_not_moved_back_needs_no_word(delivered, after):
         ),
     ],
 )
-def test_what_grows_is_told_to_grow_again(delivered, output, told):
+def test_an_output_that_grows_again_is_reported(delivered, output, expected):
     (said,) = warn_of_outputs(delivered(output), "lake", {PLACE: 0})
-    assert said.startswith(told)
+    assert said.startswith(expected)

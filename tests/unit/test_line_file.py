@@ -1,4 +1,4 @@
-"""The file sink's options and its lines, where a worker is not needed to tell what is right."""
+"""The file sink's options and its lines, as far as they are checked without a worker."""
 
 import pyarrow as pa
 import pytest
@@ -72,8 +72,8 @@ def test_bytes_that_are_no_text_are_rejected_and_all_others_are_there(tmp_path):
 
 def test_an_envelope_without_a_schema_and_a_struct_without_fields_have_their_text():
     empty, number = '{"type":"struct","fields":[]}', '{"type":"int32"}'
-    told = [("null", '{"free":1}'), (empty, "{}"), (number, "7"), ("null", "null"), (number, '"x"'), ("null", "[1]")]
-    values = [f'{{"schema":{schema},"payload":{payload}}}'.encode() for schema, payload in told]
+    pairs = [("null", '{"free":1}'), (empty, "{}"), (number, "7"), ("null", "null"), (number, '"x"'), ("null", "[1]")]
+    values = [f'{{"schema":{schema},"payload":{payload}}}'.encode() for schema, payload in pairs]
     batch = pa.record_batch([pa.array([*values, None], pa.binary())], names=["value"])
     texts, bad = JavaLines(Converter()).lines(batch)
     assert texts.to_pylist() == ["{free=1}", "Struct{}", "7", "null", None, "[1]", "null"]

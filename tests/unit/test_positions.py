@@ -50,7 +50,7 @@ def test_maps_are_equal_only_when_every_value_has_the_same_type(left, right):
 @pytest.mark.parametrize(
     ("one", "other"), [(1, 1.0), (1, True), (0, False), (0, None), (1, "1"), (0.0, -0.0), ("", None), (10**16, 1e16)]
 )
-def test_values_a_connector_tells_apart_are_different(one, other):
+def test_values_that_a_connector_distinguishes_are_different(one, other):
     assert Map({"a": one}) != Map({"a": other})
     assert len({Map({"a": one}), Map({"a": other})}) == 2
 

@@ -9,7 +9,7 @@ from playhead.kafka.groups import Committed
 from playhead.model import TopicPartition
 from playhead.offsets.published import Held, Mark, find_fault, judge_start
 
-OURS, OLDER, OTHER, NOBODY = "playhead/us/7", "playhead/us/3", "playhead/them/9", ""
+OURS, OLDER, OTHER, UNMARKED = "playhead/us/7", "playhead/us/3", "playhead/them/9", ""
 PLACE = TopicPartition("orders", 0)
 
 GO_ON = [
@@ -20,22 +20,22 @@ GO_ON = [
     ("killed there, then again before the next publish", 450, OLDER, Held(500, 400)),
     ("the first publish was not noted", 500, OURS, Held(500, None)),
     ("the first publish was not noted, and the next one not sent", 300, OURS, Held(500, None)),
-    ("killed between adoption and the first publish", 200, NOBODY, Held(200, 200)),
-    ("killed after adoption and one step", 200, NOBODY, Held(260, 200)),
-    ("Connect had the group and delivered nothing", 500, NOBODY, Held(500, 500)),
-    ("somebody put the group where the ledger is", 500, NOBODY, Held(500, 450)),
+    ("killed between adoption and the first publish", 200, UNMARKED, Held(200, 200)),
+    ("killed after adoption and one step", 200, UNMARKED, Held(260, 200)),
+    ("Connect had the group and delivered nothing", 500, UNMARKED, Held(500, 500)),
+    ("another client put the group where the ledger is", 500, UNMARKED, Held(500, 450)),
     ("the ledger was set back and not published yet", 500, OURS, Held(100, 500)),
     ("set back, published, killed before the note", 100, OURS, Held(100, 500)),
     ("at the very beginning", 0, OURS, Held(0, None)),
 ]
 REFUSED = [
-    ("Connect delivered more", 700, NOBODY, Held(500, 500), "is at 700, but the ledger is at 500"),
-    ("Connect delivered after a kill", 450, NOBODY, Held(500, 400), "at 500 and last published 400"),
-    ("a person set it back", 300, NOBODY, Held(500, 500), "is at 300, but the ledger is at 500"),
+    ("Connect delivered more", 700, UNMARKED, Held(500, 500), "is at 700, but the ledger is at 500"),
+    ("Connect delivered after a kill", 450, UNMARKED, Held(500, 400), "at 500 and last published 400"),
+    ("a person set it back", 300, UNMARKED, Held(500, 500), "is at 300, but the ledger is at 500"),
     ("an old copy of our own commit was put back", 300, OLDER, Held(500, 400), "is at 300"),
     ("our commit lies ahead of a ledger that was restored", 700, OURS, Held(500, 500), "is at 700"),
     ("ahead of one that was never noted", 700, OURS, Held(500, None), "is at 700, but the ledger is at 500"),
-    ("something else, and we never published", 300, NOBODY, Held(500, None), "is at 300"),
+    ("something else, and we never published", 300, UNMARKED, Held(500, None), "is at 300"),
     ("another ledger went on", 700, OTHER, Held(500, 500), "another ledger (them, run 9)"),
     ("another ledger stands where we do", 500, OTHER, Held(500, 500), "another ledger (them, run 9)"),
     ("another ledger, and ours is new", 500, OTHER, None, "another ledger (them, run 9)"),
@@ -63,7 +63,7 @@ def test_a_run_is_refused_after(case, offset, metadata, held, said):
 def test_no_run_can_be_killed_into_a_refusal(lives):
     """Runs played through as they are ordered: publish and note what the ledger has, then steps of commit, publish and note;
     each killed after some action. Between two runs the ledger's position may be edited, with a note of what the group has."""
-    committed, position, published = Committed(200, NOBODY), 200, 200  # just adopted from Connect
+    committed, position, published = Committed(200, UNMARKED), 200, 200  # just adopted from Connect
     for epoch, (actions, step, edited) in enumerate(lives):
         for number in range(actions):
             if number % 3 == 0:

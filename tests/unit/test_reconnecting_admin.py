@@ -82,7 +82,7 @@ def test_a_client_that_another_thread_still_uses_is_closed_by_that_thread(ask):
 
 
 @pytest.mark.parametrize("error", [Rejected("no"), Unreachable("no broker")])
-def test_an_answer_that_is_an_error_is_told_at_once(ask, error):
+def test_an_answer_that_is_an_error_is_raised_at_once(ask, error):
     with pytest.raises(type(error)):
         ask(answering(error, 7))
     assert [one.is_closed for one in FakeAdmin.made] == [True]

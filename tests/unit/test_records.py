@@ -90,7 +90,7 @@ def test_a_table_of_nothing_that_connect_can_write_is_refused():
         make_record([column("span", 1111, "interval")], RecordOptions(), "t", "PostgreSQL")
 
 
-def test_two_names_that_spark_cannot_tell_apart_are_refused():
+def test_two_names_that_spark_cannot_distinguish_are_refused():
     with pytest.raises(Invalid, match="'Id' and 'id'"):
         make_record([column("Id", 4), column("id", 4)], RecordOptions(), "t", "PostgreSQL")
 

@@ -120,7 +120,7 @@ def test_batches_of_any_size_give_the_same_bytes_ranges_and_rejects(log, config,
 
 @settings(max_examples=100, deadline=None)
 @given(logs(), CONFIGS, st.booleans())
-def test_ranges_have_no_hole_and_tell_what_was_delivered(log, config, closes):
+def test_ranges_have_no_hole_and_show_what_was_delivered(log, config, closes):
     records, end = log
     made = _run(options(config), claim(0, end + 1, closes=closes), batches(records, [4]), Json(columns=False))
     at = 0
@@ -133,8 +133,8 @@ def test_ranges_have_no_hole_and_tell_what_was_delivered(log, config, closes):
         assert (one.first_ms, one.last_ms) == (
             (min(record.ms for record in good), max(record.ms for record in good)) if good else (None, None)
         )
-        told = [item.offset for item in made.rejected if item.offset in one.range]
-        assert one.rejected == len(told) == len(set(told))
+        offsets = [item.offset for item in made.rejected if item.offset in one.range]
+        assert one.rejected == len(offsets) == len(set(offsets))
         at = one.range.end
     left = [record for record in records if record.offset >= at and record.value and record.value != b"x"]
     assert {item.offset for item in made.rejected} <= set(range(at))

@@ -56,7 +56,7 @@ def test_a_config_as_people_have_it_is_taken():
     assert (made.store.endpoint, made.store.scheme, made.nulls) == ("localhost:9000", "http", "ignore")
 
 
-def test_all_faults_are_told_at_once_and_by_name():
+def test_all_faults_are_reported_at_once_and_by_name():
     faults = _faults(
         {
             "format.class": "io.confluent.connect.s3.format.avro.AvroFormat",

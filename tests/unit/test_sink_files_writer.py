@@ -111,15 +111,15 @@ def test_row_groups_end_by_rows_and_bytes_and_not_by_batches(tmp_path, monkeypat
     assert sizes == [[10, 9, 8, 8, 5]] * 3
 
 
-def test_the_manifest_tells_ranges_counts_and_files(tmp_path):
+def test_the_manifest_lists_ranges_counts_and_files(tmp_path):
     made = write(tmp_path, options(), claim(0, 8), batches(_orders(7)))
-    told = json.loads(made.files["_playhead/topics/orders/2/00000000000000000000-1.json"])
-    assert [(one["start"], one["end"], one["count"]) for one in told["ranges"]] == [(0, 3, 3), (3, 6, 3), (6, 8, 1)]
-    files = {file["name"]: file["size"] for one in told["ranges"] for file in one["files"]}
+    manifest = json.loads(made.files["_playhead/topics/orders/2/00000000000000000000-1.json"])
+    assert [(one["start"], one["end"], one["count"]) for one in manifest["ranges"]] == [(0, 3, 3), (3, 6, 3), (6, 8, 1)]
+    files = {file["name"]: file["size"] for one in manifest["ranges"] for file in one["files"]}
     assert files == {name: len(content) for name, content in made.data.items()}
     hashes = [record.hash for record in _orders(7)[:3]]
-    assert told["ranges"][0]["hash_xor"] == int(np.bitwise_xor.reduce(hashes))
-    assert told["ranges"][0]["hash_sum"] == sum(hashes)
+    assert manifest["ranges"][0]["hash_xor"] == int(np.bitwise_xor.reduce(hashes))
+    assert manifest["ranges"][0]["hash_sum"] == sum(hashes)
 
 
 def test_fields_make_folders_and_those_that_lead_elsewhere_are_rejected(tmp_path):
@@ -207,7 +207,7 @@ def test_a_record_that_stops_the_run_leaves_no_file_of_its_range(tmp_path):
         assert [name.rsplit("+", maxsplit=1)[1][:10] for name in read_files(root)] == ["0000000000"]
 
 
-def test_whoever_publishes_a_name_removes_what_a_killed_attempt_left(tmp_path):
+def test_a_publish_of_a_name_removes_what_a_killed_attempt_left(tmp_path):
     writer = FileWriter(options(), FolderStorage(str(tmp_path)), AsBytes())
     killed = writer.write(claim(0, 7), batches(_orders(7), [2]), print)
     next(killed)
@@ -237,7 +237,7 @@ def test_a_draft_that_another_attempt_took_away_is_no_fault_if_its_file_is_there
         store.publish(lost)
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path):
     (tmp_path / "topics").write_text("a file is in the way")
     with pytest.raises(Unreachable, match="cannot be written"):
         write(tmp_path, options(), claim(0, 7), batches(_orders(7)))
@@ -266,9 +266,9 @@ def test_too_many_open_files_have_their_own_hint(tmp_path, monkeypatch, place):
 
     store = FolderStorage(str(tmp_path)) if place == "folder" else _Local(tmp_path)
     monkeypatch.setattr(Path if place == "folder" else tempfile, "open" if place == "folder" else "TemporaryFile", full)
-    with pytest.raises(Unreachable, match="Too many open files") as told:
+    with pytest.raises(Unreachable, match="Too many open files") as caught:
         list(FileWriter(options(), store, AsBytes()).write(claim(0, 7), batches(_orders(7)), print))
-    assert "ulimit" in (told.value.hint or "")
+    assert "ulimit" in (caught.value.hint or "")
 
 
 class _Local:

@@ -27,14 +27,14 @@ def faults(**config: str) -> list[str]:
 
 
 def test_by_default_the_first_bad_record_ends_the_run_with_its_coordinates():
-    with policy().open() as reject, pytest.raises(PlayheadError) as told:
+    with policy().open() as reject, pytest.raises(PlayheadError) as caught:
         reject(BAD)
-    assert told.value.what == "orders-3@42 cannot be delivered: it is not UTF-8"
-    assert told.value.hint is not None and "errors.tolerance=all" in told.value.hint
-    assert (told.value.exit_code, reject.count) == (1, 0)
+    assert caught.value.what == "orders-3@42 cannot be delivered: it is not UTF-8"
+    assert caught.value.hint is not None and "errors.tolerance=all" in caught.value.hint
+    assert (caught.value.exit_code, reject.count) == (1, 0)
 
 
-def test_tolerated_without_a_queue_it_is_counted_and_nobody_is_asked():
+def test_tolerated_without_a_queue_it_is_counted_and_no_broker_is_asked():
     with policy(tolerance="ALL").open() as reject:
         reject(BAD)
         reject(BAD)
@@ -59,7 +59,7 @@ def test_secrets_do_not_show():
     assert "hush" not in repr(made)
 
 
-def test_wrong_words_and_unknown_names_are_told_all_at_once():
+def test_wrong_words_and_unknown_names_are_reported_all_at_once():
     found = faults(
         errors_tolerance="some",
         errors_log_enable="yes",

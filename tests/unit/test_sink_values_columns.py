@@ -119,7 +119,7 @@ def kinds(draw, depth=2):
         elif how == "map":
             schema = {"type": "map", "keys": {"type": "string"}, "values": inner}
             values = st.dictionaries(st.text(st.characters(codec="utf-8")), found, max_size=2).map(
-                lambda told: ({k: j for k, (j, _) in told.items()}, [(k, e) for k, (_, e) in told.items()])
+                lambda pairs: ({k: j for k, (j, _) in pairs.items()}, [(k, e) for k, (_, e) in pairs.items()])
             )
         else:
             schema = {"type": "struct", "fields": [inner | {"field": "in"}]}
@@ -144,7 +144,7 @@ def tables(draw):
 @given(tables())
 def test_what_fits_a_schema_comes_out_as_it_went_in(found):
     schema, rows = found
-    made = convert([told for told, _ in rows], schema)
+    made = convert([payload for payload, _ in rows], schema)
     assert not made.bad
     assert pylist(made) == [expected for _, expected in rows]
     assert made.parts[0].columns.schema.field(0).nullable == schema.fields[0][1].optional
@@ -183,11 +183,11 @@ ODD_ROWS = [
 @st.composite
 def mixtures(draw):
     schema, rows = draw(tables())
-    texts = [json.dumps(told).encode() for told, _ in rows]
+    texts = [json.dumps(payload).encode() for payload, _ in rows]
     for _ in range(draw(st.integers(0, 2))):
-        told = dict(draw(st.sampled_from(rows))[0])
-        told[draw(st.sampled_from([*told, "strange"]))] = draw(junk)
-        texts.insert(draw(st.integers(0, len(texts))), json.dumps(told).encode())
+        payload = dict(draw(st.sampled_from(rows))[0])
+        payload[draw(st.sampled_from([*payload, "strange"]))] = draw(junk)
+        texts.insert(draw(st.integers(0, len(texts))), json.dumps(payload).encode())
     extra = draw(st.sampled_from(ODD_ROWS))
     return schema, [*texts, *([extra.encode()] if draw(st.booleans()) else [])]
 
@@ -320,7 +320,7 @@ def test_samples_of_the_real_connector_become_columns():
     assert not made.parts[0].columns.schema.field("nn").nullable
 
 
-def test_each_schema_is_a_part_and_tombstones_are_told():
+def test_each_schema_is_a_part_and_tombstones_are_reported():
     def value(payload, kind):
         schema = {"type": "struct", "fields": [{"type": kind, "optional": False, "field": "a"}], "optional": True}
         schema["strange"] = "a member that Connect reads past"

@@ -169,7 +169,7 @@ def fitting(schema):
     """Texts that often fit: the schema's own members, some of them, and any scalar where one belongs."""
     if schema.get("fields") is not None:
         members = [st.none() | fitting(inner).map(_member(inner["field"])) for inner in schema["fields"]]
-        return st.tuples(*members).map(lambda told: "{" + ",".join(one for one in told if one) + "}")
+        return st.tuples(*members).map(lambda texts: "{" + ",".join(one for one in texts if one) + "}")
     if schema["type"] == "array":
         return st.lists(fitting(schema["items"]), max_size=2).map(lambda items: "[" + ",".join(items) + "]")
     return st.sampled_from(SCALARS)

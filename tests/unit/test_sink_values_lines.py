@@ -208,7 +208,7 @@ def test_one_bad_record_in_a_large_batch_is_found_and_the_others_are_kept():
 
 
 @pytest.mark.parametrize("depth", [DEEPEST, DEEPEST + 1, 100_000])
-def test_nesting_has_the_same_end_whoever_looks(depth):
+def test_nesting_has_the_same_limit_beside_other_values(depth):
     value = b'{"a":' * depth + b"1" + b"}" * depth
     for neighbours in ([], [b"{"]):
         found = lines([value, *neighbours])
@@ -240,10 +240,10 @@ def test_a_change_of_the_schema_is_a_boundary():
 
 
 def test_the_same_schema_in_other_words_is_no_boundary():
-    told = json.dumps(json.loads(SCHEMA), sort_keys=True, indent=1)
+    indented = json.dumps(json.loads(SCHEMA), sort_keys=True, indent=1)
     given_values = [
         enveloped('{"id":1}'),
-        f'{{"payload": {{"id":2}}, "schema": {told}}}'.encode(),
+        f'{{"payload": {{"id":2}}, "schema": {indented}}}'.encode(),
         enveloped(' {"id":3} '),
         b'{"schema":%s,"payload":0,"payload":{"id":4}}' % SCHEMA.encode(),
     ]

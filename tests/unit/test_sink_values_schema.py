@@ -88,9 +88,9 @@ trees = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["x", "y"]), trees, min_size=1))
-def test_one_record_always_fits_the_schema_inferred_from_it(told):
+def test_one_record_always_fits_the_schema_inferred_from_it(payload):
     """As long as its arrays are of one type, and no object is empty: a schema of Connect has no room for those."""
-    records = batch([json.dumps(told).encode()])
+    records = batch([json.dumps(payload).encode()])
     schema = infer_schema(records, BARE)
     assert schema is not None
     assert Schema.from_json(schema.to_json()) == schema
@@ -98,10 +98,10 @@ def test_one_record_always_fits_the_schema_inferred_from_it(told):
 
 
 def test_a_schema_survives_its_text_and_equals_itself_in_other_words():
-    told = json.loads((SCHEMA + b"null}").decode())["schema"]
-    schema = Schema.from_json(json.dumps(told, sort_keys=True, indent=2))
-    assert json.loads(schema.text) == told
-    assert list(json.loads(schema.text)) == list(told)
+    written = json.loads((SCHEMA + b"null}").decode())["schema"]
+    schema = Schema.from_json(json.dumps(written, sort_keys=True, indent=2))
+    assert json.loads(schema.text) == written
+    assert list(json.loads(schema.text)) == list(written)
     assert Schema.from_json(schema.text) == schema
 
 

@@ -1,4 +1,4 @@
-"""Whether the ledger is looked into at all: a file that nobody made costs nothing."""
+"""Whether the ledger is read at all: a file that does not exist costs nothing."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ def at(url):
     return Context(None, {"ledger": Setting(url, "--ledger")})
 
 
-def test_a_file_that_nobody_made_holds_nothing_and_a_server_is_not_asked(tmp_path):
+def test_a_file_that_does_not_exist_holds_nothing_and_a_server_is_not_asked(tmp_path):
     path = tmp_path / "ledger.db"
     assert not may_hold_something(at(f"sqlite:///{path}"))
     assert not may_hold_something(Context(None))
@@ -42,7 +42,7 @@ print("sqlalchemy" in sys.modules)
     assert done.stdout == "False\n"
 
 
-def test_a_ledger_that_does_not_answer_is_told_to_those_who_need_it():
+def test_a_ledger_that_does_not_answer_is_reported_to_those_that_need_it():
     sinks = Sinks(Access(at("postgresql://nobody@127.0.0.1:1/none"), Deadline(5)))
     assert (sinks.find("orders"), sinks.names) == (None, [])
     assert sinks.why is not None and sinks.why.exit_code == 3

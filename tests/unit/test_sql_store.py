@@ -106,7 +106,7 @@ def test_an_address_that_cannot_be_used_is_refused_without_its_secrets(text, wor
 
 
 def test_a_reference_to_a_file_is_not_followed(tmp_path):
-    """An address may stand in a plan that somebody else wrote; it must not be able to send our files anywhere."""
+    """An address may come from a plan that another user wrote; it must not be able to send our files anywhere."""
     (tmp_path / "key").write_text("s3cret")
     address = parse_address(f"postgresql://me:${{file:{tmp_path}/key}}@db/shop")
     assert address.url.password == f"${{file:{tmp_path}/key}}"
@@ -223,7 +223,7 @@ def test_what_is_not_a_database_is_said(store, path):
         missing.write([change(None, 1)])
 
 
-def test_a_database_that_somebody_else_writes_is_waited_for_and_then_said(path):
+def test_a_database_that_another_process_writes_is_waited_for_and_then_reported(path):
     store = open_store(f"sql+sqlite:///{path}", Access(Context(None), Deadline(1)))
     store.write([change(None, 5)])
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -260,7 +260,7 @@ def advance(holder, epoch, before, after):
     return lambda table, connection: table.advance(connection, "billing", holder, [move])
 
 
-def test_whoever_claims_last_is_the_only_one_who_can_move(table):
+def test_the_last_claim_is_the_only_one_that_can_move(table):
     first = table(claim("a", start=3))[ORDERS]
     assert (first.next_offset, first.epoch) == (3, 1)
     assert table(advance("a", 1, 3, 10)) is None
@@ -305,7 +305,7 @@ def test_an_edit_takes_the_row_away_and_a_live_consumer_is_named_by_the_guard(ta
     assert table(advance("host:1:abc", 1, 4, 9)) == ORDERS
 
 
-def test_a_beat_tells_what_is_still_held(table, store):
+def test_a_beat_returns_what_is_still_held(table, store):
     table(claim("a"))
     beat = lambda table, connection: table.beat(connection, "billing", "a")  # noqa: E731
     assert [(row.next_offset, row.epoch) for row in table(beat).values()] == [(0, 1)]

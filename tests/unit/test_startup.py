@@ -31,7 +31,7 @@ except SystemExit:
     assert [name for name in HEAVY if name in loaded] == []
 
 
-def test_the_version_is_told_before_even_click_is_loaded():
+def test_the_version_is_printed_before_even_click_is_loaded():
     code = "import sys\nfrom playhead.__main__ import main\nsys.argv = ['playhead', '--version']\nmain()"
     assert "click" not in modules_after(code)
 

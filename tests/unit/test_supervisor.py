@@ -1,4 +1,4 @@
-"""A supervisor with connectors that do as they are told, and a real ledger of SQLite: who is claimed, retried, stopped, ended."""
+"""A supervisor with scripted connectors and a real ledger of SQLite: which are claimed, retried, stopped, ended."""
 
 import os
 import signal
@@ -321,7 +321,7 @@ def test_an_end_that_cannot_be_written_is_a_note(ledger, monkeypatch):
     assert any("its end was not written in" in note and "away" in note for note in done["a"].notes)
 
 
-def test_a_bug_is_told_as_one_without_the_secrets(ledger):
+def test_a_bug_is_reported_as_one_without_the_secrets(ledger):
     done = run_once(ledger, Fake("a", [[ZeroDivisionError("hunter2")]]))
     assert isinstance(done["a"].error, PlayheadError)
     assert "a fault in Playhead itself" in done["a"].error.what and "hunter2" not in done["a"].error.what

@@ -78,7 +78,7 @@ def test_the_topics_of_a_connect_cluster_are_known_by_its_worker_file(tmp_path):
     assert topics_of_connect(Context(None)) == {}
 
 
-def test_sizes_are_of_the_leaders_once_and_of_all_replicas_on_disk_and_unknown_where_one_did_not_tell():
+def test_sizes_are_of_the_leaders_once_and_of_all_replicas_on_disk_and_unknown_where_one_did_not_answer():
     topic = Topic("t", "id", False, (Partition(0, 1, (1, 2), (1, 2)), Partition(1, 2, (2, 1), (2, 1))))
     first, second = TopicPartition("t", 0), TopicPartition("t", 1)
     of_one = [Replica(1, first, 100, False), Replica(1, second, 7, False), Replica(1, first, 50, True)]
@@ -109,7 +109,7 @@ def test_who_counts_as_alive(use, is_alive):
 def test_an_objection_refuses_before_anything_is_asked_of_the_broker():
     plan = TopicPlan((Delete("t", "id"),), (), (Objection("t", "t is in use by group g", "stop it first"),))
     with pytest.raises(Refused, match="t is in use by group g"):
-        apply_plan(None, plan)  # type: ignore[arg-type]  # nobody is there to be asked
+        apply_plan(None, plan)  # type: ignore[arg-type]  # there is no broker to ask
 
 
 def test_the_worst_outcome_decides():

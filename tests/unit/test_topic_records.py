@@ -65,7 +65,7 @@ def test_json_lines_give_back_every_byte(records):
 
 
 @given(st.lists(RECORDS, min_size=1, max_size=3))
-def test_csv_tells_nothing_from_empty_and_text_from_bytes(records):
+def test_csv_distinguishes_nothing_from_empty_and_text_from_bytes(records):
     rows = list(
         csv.DictReader(
             io.StringIO(printed("csv", [records[:1], records[1:]] if records[1:] else [records]), newline="")

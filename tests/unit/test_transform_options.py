@@ -140,7 +140,7 @@ def test_what_is_not_honoured_is_refused_by_name(config, where, what):
     assert what in faults_of(config)[where]
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_are_reported_at_once():
     config = {
         "transforms": "a,b",
         "transforms.a.type": KAFKA + "ValueToKey",

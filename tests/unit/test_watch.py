@@ -31,18 +31,18 @@ FAILED = status("RUNNING", POISON)
 
 
 class World:
-    """A cluster that is what the test says, and a clock that moves when somebody sleeps."""
+    """A cluster with the states that the test sets, and a clock that moves in each sleep."""
 
     def __init__(self, execute=True, max_restarts=5, wishes=None):
         self.connectors = {"c": RUNNING}
         self.restarts = []
-        self.told: list[Event] = []
+        self.reported: list[Event] = []
         self.seconds = 0.0
         self.outage = None
         self.decline = None
         self.script = []
         clock = Clock(lambda: self.seconds, lambda: START + timedelta(seconds=self.seconds), self.sleep)
-        self.watch = Watch(self, RestartPolicy(10, max_restarts, execute), self.told.append, wishes, clock)
+        self.watch = Watch(self, RestartPolicy(10, max_restarts, execute), self.reported.append, wishes, clock)
 
     def look(self):
         if self.outage:
@@ -73,27 +73,27 @@ class World:
         return lambda: None
 
     def events(self, *kinds):
-        return [event for event in self.told if not kinds or event.event in kinds]
+        return [event for event in self.reported if not kinds or event.event in kinds]
 
 
 def test_a_healthy_cluster_is_silent():
     world = World()
     world.runs(world.stays(), world.stays())
-    assert (world.told, world.restarts) == ([], [])
+    assert (world.reported, world.restarts) == ([], [])
     assert world.watch.check() is True
 
 
-def test_a_failed_task_is_restarted_at_once_and_its_recovery_told():
+def test_a_failed_task_is_restarted_at_once_and_its_recovery_reported():
     world = World()
     world.connectors["c"] = FAILED
     world.runs(world.becomes(RUNNING))
     assert world.restarts == [(0, "c", None)]
-    assert [(event.event, event.task) for event in world.told] == [
+    assert [(event.event, event.task) for event in world.reported] == [
         (EventKind.FAILED, 0),
         (EventKind.RESTARTING, None),
         (EventKind.RECOVERED, None),
     ]
-    failed, restarting, recovered = world.told
+    failed, restarting, recovered = world.reported
     assert failed.cause == "java.io.IOException: gone"
     assert (restarting.attempt, restarting.next_try) == (1, START + timedelta(seconds=20))
     assert recovered.attempt == 1
@@ -130,13 +130,13 @@ def test_running_only_for_a_moment_does_not_give_a_new_budget():
 
 
 @pytest.mark.parametrize("trace", [FENCED, NO_CLASS])
-def test_what_a_restart_cannot_cure_is_not_tried_and_told_once(trace):
+def test_what_a_restart_cannot_cure_is_not_tried_and_is_reported_once(trace):
     world = World()
     world.connectors["c"] = status("RUNNING", trace)
     world.runs(*[world.stays()] * 5)
     assert world.restarts == []
-    assert [event.event for event in world.told] == [EventKind.FAILED, EventKind.GAVE_UP]
-    assert "a restart cannot fix it" in str(world.told[1].cause)
+    assert [event.event for event in world.reported] == [EventKind.FAILED, EventKind.GAVE_UP]
+    assert "a restart cannot fix it" in str(world.reported[1].cause)
 
 
 def test_beside_a_fenced_task_only_the_others_are_restarted():
@@ -157,11 +157,11 @@ def test_a_failed_connector_is_restarted_without_its_fenced_task():
     assert world.restarts == [(0, "c", [None])]
 
 
-def test_another_cause_is_told_and_judged_anew():
+def test_another_cause_is_reported_and_judged_anew():
     world = World()
     world.connectors["c"] = status("RUNNING", NO_CLASS)
     world.runs(world.becomes(FAILED), world.stays())
-    assert [event.event for event in world.told][:4] == [
+    assert [event.event for event in world.reported][:4] == [
         EventKind.FAILED,
         EventKind.GAVE_UP,
         EventKind.FAILED,
@@ -170,12 +170,12 @@ def test_another_cause_is_told_and_judged_anew():
 
 
 @pytest.mark.parametrize("state", ["PAUSED", "STOPPED"])
-def test_what_somebody_paused_or_stopped_is_left_alone(state):
+def test_what_was_paused_or_stopped_is_left_alone(state):
     world = World()
     world.connectors["c"] = status(state) if state == "STOPPED" else status(state, POISON)
     world.runs(world.stays())
     assert world.restarts == []
-    assert [(event.event, event.cause) for event in world.told] == [(EventKind.LEFT_ALONE, state.lower())]
+    assert [(event.event, event.cause) for event in world.reported] == [(EventKind.LEFT_ALONE, state.lower())]
     assert world.watch.check() is True
 
 
@@ -184,7 +184,7 @@ def test_without_execute_nothing_is_restarted_and_it_is_said_once():
     world.connectors["c"] = FAILED
     world.runs(*[world.stays()] * 3)
     assert world.restarts == []
-    assert [event.event for event in world.told] == [EventKind.FAILED, EventKind.WOULD_RESTART]
+    assert [event.event for event in world.reported] == [EventKind.FAILED, EventKind.WOULD_RESTART]
 
 
 @pytest.mark.parametrize(
@@ -195,11 +195,11 @@ def test_without_execute_nothing_is_restarted_and_it_is_said_once():
         (Seen(None), "starting"),
     ],
 )
-def test_what_neither_runs_nor_failed_is_told_and_waited_for(seen, cause):
+def test_what_neither_runs_nor_failed_is_reported_and_waited_for(seen, cause):
     world = World()
     world.connectors["c"] = seen
     world.runs(world.stays(), world.becomes(RUNNING))
-    assert [(event.event, event.cause) for event in world.told] == [
+    assert [(event.event, event.cause) for event in world.reported] == [
         (EventKind.NOT_RUNNING, cause),
         (EventKind.RECOVERED, None),
     ]
@@ -211,13 +211,13 @@ def test_what_neither_runs_nor_failed_is_told_and_waited_for(seen, cause):
 def test_a_connector_that_was_deleted_is_forgotten():
     world = World()
     world.runs(world.connectors.clear, world.becomes(FAILED))
-    assert [event.event for event in world.told] == [EventKind.GONE, EventKind.FAILED, EventKind.RESTARTING]
+    assert [event.event for event in world.reported] == [EventKind.GONE, EventKind.FAILED, EventKind.RESTARTING]
 
 
 # The workers
 
 
-def test_an_outage_is_told_once_and_survived():
+def test_an_outage_is_reported_once_and_survived():
     world = World()
 
     def breaks():
@@ -226,21 +226,21 @@ def test_an_outage_is_told_once_and_survived():
     def rebalances():
         world.outage = Busy("the workers are rebalancing")
 
-    def mends():
+    def recovers():
         world.outage = None
         world.connectors["c"] = FAILED
 
-    world.runs(breaks, world.stays(), rebalances, mends)
-    assert [event.event for event in world.told] == [
+    world.runs(breaks, world.stays(), rebalances, recovers)
+    assert [event.event for event in world.reported] == [
         EventKind.UNREACHABLE,
         EventKind.REACHABLE,
         EventKind.FAILED,
         EventKind.RESTARTING,
     ]
-    assert world.told[0].cause == "no answer"
+    assert world.reported[0].cause == "no answer"
 
 
-def test_a_single_check_raises_when_nobody_answers():
+def test_a_single_check_raises_when_no_worker_answers():
     world = World()
     world.outage = Unreachable("no answer")
     with pytest.raises(Unreachable):
@@ -266,8 +266,8 @@ def test_a_restart_that_no_worker_took_does_not_count_and_one_that_may_have_does
         world.decline = None
 
     world.runs(lost, world.stays(), taken, *[world.stays()] * 8)
-    told = [(event.event, event.attempt) for event in world.events(EventKind.RESTART_FAILED, EventKind.RESTARTING)]
-    assert told[:3] == [(EventKind.RESTART_FAILED, 0), (EventKind.RESTART_FAILED, 1), (EventKind.RESTARTING, 2)]
+    attempts = [(event.event, event.attempt) for event in world.events(EventKind.RESTART_FAILED, EventKind.RESTARTING)]
+    assert attempts[:3] == [(EventKind.RESTART_FAILED, 0), (EventKind.RESTART_FAILED, 1), (EventKind.RESTARTING, 2)]
 
 
 def test_a_connector_deleted_just_before_its_restart_is_no_error():
@@ -275,7 +275,7 @@ def test_a_connector_deleted_just_before_its_restart_is_no_error():
     world.connectors["c"] = FAILED
     world.decline = NotFound("connector", "c")
     world.runs(world.connectors.clear)
-    assert [event.event for event in world.told] == [EventKind.FAILED, EventKind.GONE]
+    assert [event.event for event in world.reported] == [EventKind.FAILED, EventKind.GONE]
 
 
 # The files
@@ -290,7 +290,7 @@ def test_what_a_file_gives_to_spark_is_not_touched():
     world.connectors["c"] = status("STOPPED")
     world.runs(world.becomes(FAILED), world.stays())
     assert world.restarts == []
-    assert [event.event for event in world.told] == [EventKind.LEFT_ALONE, EventKind.DIFFERS]
+    assert [event.event for event in world.reported] == [EventKind.LEFT_ALONE, EventKind.DIFFERS]
     assert world.watch.check() is False
     world.connectors.clear()
     assert world.watch.check() is True
@@ -300,10 +300,10 @@ def test_only_the_connectors_of_the_files_are_kept():
     world = World(wishes=lambda: [spec("other")])
     world.connectors = {"c": FAILED, "other": RUNNING}
     assert world.watch.check() is True
-    assert world.told == []
+    assert world.reported == []
     world.connectors.pop("other")
     assert world.watch.check() is False
-    assert [(event.event, event.connector) for event in world.told] == [(EventKind.MISSING, "other")]
+    assert [(event.event, event.connector) for event in world.reported] == [(EventKind.MISSING, "other")]
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_only_the_connectors_of_the_files_are_kept():
         (None, status("STOPPED"), True),
     ],
 )
-def test_a_difference_between_file_and_cluster_is_told_and_left_to_apply(wish, seen, healthy):
+def test_a_difference_between_file_and_cluster_is_reported_and_left_to_apply(wish, seen, healthy):
     world = World(wishes=lambda: [spec(state=wish)])
     world.connectors["c"] = seen
     assert world.watch.check() is healthy
@@ -340,7 +340,7 @@ def test_files_are_read_again_and_the_last_good_ones_count():
     world = World(wishes=wishes)
     world.connectors["c"] = FAILED
     world.runs(world.stays(), world.stays(), world.stays())
-    assert [event.event for event in world.told] == [
+    assert [event.event for event in world.reported] == [
         EventKind.FAILED,
         EventKind.RESTARTING,
         EventKind.FILES_INVALID,
@@ -376,9 +376,9 @@ def test_an_event_is_one_line_of_json_with_every_field():
     }
 
 
-def test_a_cause_does_not_tell_the_secrets_of_the_config():
+def test_a_cause_does_not_show_the_secrets_of_the_config():
     world = World()
     world.connectors["c"] = status("RUNNING", "a.B: login with canary-pw at jdbc:x://u:canary-2@h failed")
     world.runs()
-    assert "canary" not in "".join(event.to_json() for event in world.told)
-    assert "login with ***" in str(world.told[0].cause)
+    assert "canary" not in "".join(event.to_json() for event in world.reported)
+    assert "login with ***" in str(world.reported[0].cause)

@@ -173,23 +173,15 @@ class _Screen:
 
 
 def _chosen(words: Sequence[str], *, whatever_engine: bool) -> "list[ConnectorSpec]":
-    from playhead.connectors.files import read_specs
     from playhead.errors import NotFound
     from playhead.model import Engine
 
-    files = [word for word in words if word == "-" or "/" in word or Path(word).exists()]
-    rest = [word for word in words if word not in files]
-    if not files:
-        # No file exists: an argument that looks like a file is a missing file.
-        files = [word for word in rest if Path(word).suffix in SUFFIXES]
-        if not files:
-            raise click.UsageError("name at least one connector file")
-    specs = read_specs(files, stdin=sys.stdin.buffer.read() if "-" in files else None, shared_topics=True)
+    files, specs = _read_files(words)
     known = {spec.name: spec for spec in specs}
     names = [word for word in words if word not in files]
     for name in names:
         if name not in known:
-            hint = f"there is no file {name} either" if Path(name).suffix in SUFFIXES else None
+            hint = f"there is no file {name} either" if _has_suffix(name) else None
             raise NotFound("connector", name, sorted(known), hint)
     chosen = [known[name] for name in names] if names else specs
     if whatever_engine:
@@ -198,6 +190,31 @@ def _chosen(words: Sequence[str], *, whatever_engine: bool) -> "list[ConnectorSp
     if names and others:
         raise click.UsageError(f"{others[0]} is not marked engine: spark; add --engine spark to run it anyway")
     return [spec for spec in chosen if spec.engine is Engine.SPARK]
+
+
+def _read_files(words: Sequence[str]) -> "tuple[list[str], list[ConnectorSpec]]":
+    """The words that are files, and what is in them. A word without a slash and a suffix, such as `orders`, may be a folder and a
+    connector of the other files: then the connector is meant, and `./orders` is the folder."""
+    from playhead.connectors.files import read_specs
+
+    stdin = sys.stdin.buffer.read() if "-" in words else None
+    files = [word for word in words if word == "-" or "/" in word or (_has_suffix(word) and Path(word).exists())]
+    specs = read_specs(files, stdin=stdin, shared_topics=True) if files else []
+    known = {spec.name for spec in specs}
+    more = [word for word in words if word not in files and word not in known and Path(word).exists()]
+    if not files and not more:
+        # No file exists: an argument that looks like a file is a missing file.
+        more = [word for word in words if _has_suffix(word)]
+        if not more:
+            raise click.UsageError("name at least one connector file")
+    if more:
+        files = [word for word in words if word in files or word in more]
+        specs = read_specs(files, stdin=stdin, shared_topics=True)
+    return files, specs
+
+
+def _has_suffix(word: str) -> bool:
+    return Path(word).suffix in SUFFIXES
 
 
 def _options(face: Face, given: dict[str, Any]) -> "RunOptions":
