@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Test processes: each has its own lab and Spark session (about 3 GiB), and half of the time they wait.
+JOBS ?= 4
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
@@ -41,7 +43,7 @@ unit: setup ## the tests that need no server (under a minute)
 test: setup ## lint, then every test on real parts (12 minutes on 2 cores, once the jars are there)
 	@$(MAKE) --no-print-directory -j2 --output-sync=target lint unit
 	@$(BIN)/python tests/quick_java.py
-	$(BIN)/pytest tests/contract tests/integration -m "not soak" -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest tests/contract tests/integration -m "not soak" -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: soak
 soak: setup ## long tests: many kills, large grids, many examples

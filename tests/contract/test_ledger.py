@@ -186,6 +186,8 @@ from integration.ledgers import HERE, LOCAL, chunk
 from playhead.ledger.runs import open_ledger
 from playhead.ledger.model import RunTakenOver
 with open_ledger(sys.argv[1], 30) as ledger:
+    print("ready", flush=True)
+    sys.stdin.readline()
     for turn in range(15):
         claim = ledger.claim("c1", "orders", HERE, LOCAL)
         try:
@@ -200,6 +202,9 @@ with open_ledger(sys.argv[1], 30) as ledger:
 def test_of_many_writers_only_the_newest_writes_and_none_of_them_fails(place, ledger):
     """They also race to create the tables. The chunks of a run are contiguous: no older run writes after a newer one."""
     racers = [start(RACER, place) for _ in range(4)]
+    assert [next(iter(racer.stdout or ())) for racer in racers] == ["ready\n"] * 4
+    for racer in racers:
+        print("go", file=racer.stdin, flush=True)
     said = [racer.communicate(timeout=100)[0] for racer in racers]
     assert [racer.returncode for racer in racers] == [0] * 4
     assert "taken over" in "".join(said)

@@ -92,17 +92,18 @@ def test_of_two_runs_of_one_connector_the_first_is_fenced_and_no_row_is_doubled(
     psql("CREATE TABLE gate AS SELECT 1 AS shut")
     psql(
         "CREATE FUNCTION pass(i bigint) RETURNS bigint VOLATILE LANGUAGE plpgsql AS "
-        "$$ BEGIN WHILE current_setting('application_name') <> 'playhead' AND EXISTS (SELECT FROM gate) "
-        "LOOP PERFORM pg_sleep(0.05); END LOOP; RETURN i; END $$"  # it is planned without delay
+        "$$ BEGIN WHILE current_query() LIKE '%ORDER BY%' AND EXISTS (SELECT FROM gate) "  # planning does not sort
+        "LOOP PERFORM pg_sleep(0.05); END LOOP; RETURN i; END $$"
     )
     table = ingest.table("twice", **{"topic.prefix": "twice"})
     plain = {key: value for key, value in table.config.items() if key != "table.whitelist"}
     held = replace(table, config={**plain, "query": "SELECT pass(id) AS id, n FROM twice"})
     free = replace(table, config={**plain, "query": "SELECT id, n FROM twice"})
-    reading = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pass(id)%' AND application_name LIKE '%JDBC%'"
+    reading = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pass(id)%ORDER BY%' AND state = 'active'"
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(ingest.run, held)
-        Deadline(60).wait_for(lambda: psql(reading) != "0", "the first run to read")
+        Deadline(60).wait_for(lambda: psql(reading) != "0" or running.done(), "the first run to read")
+        assert not running.done(), running.result()
         (second,) = ingest.run(free)
         psql("DELETE FROM gate")
         (first,) = running.result(90)

@@ -217,12 +217,14 @@ class Deliver:
             yield from self._tried(claims)
 
     def _tried(self, claims: Sequence[RangeClaim]) -> Iterator[StepReport]:
-        """If the target refuses rows, a second try finds them and rejects them one by one."""
+        """If the target refuses rows, a second try finds them and rejects them one by one. A task of the first try may commit
+        after that try has failed: what it delivered is counted after the second."""
+        counted: set[OffsetRange] = set()
         try:
             yield self._attempt(claims)
             return
         except PlayheadError as error:
-            kept = self._kept(claims, error)
+            kept = self._kept(claims, counted, error)
             if not isinstance(error, RowsRefused):
                 if kept is not None:
                     yield replace(kept, problem=_rejoinable(error))
@@ -230,14 +232,18 @@ class Deliver:
         if kept is not None:
             yield kept
         self._group.check(self._deadline())
-        claims = self._ranges.open_claims(self._claim)
+        left = self._ranges.open_claims(self._claim)
         try:
-            yield self._attempt(claims, is_careful=True)
+            if left:
+                yield self._attempt(left, is_careful=True)
+                counted |= {claim.range for claim in left}
         except PlayheadError as error:
-            kept = self._kept(claims, error)
+            kept = self._kept(claims, counted, error)
             if kept is not None:
                 yield replace(kept, problem=_rejoinable(error))
             raise
+        if (late := self._kept(claims, counted)) is not None:
+            yield late
 
     def _attempt(self, claims: Sequence[RangeClaim], *, is_careful: bool = False) -> StepReport:
         self._claims = claims
@@ -331,19 +337,24 @@ class Deliver:
             moved = {claim.range.log for claim, closed in done if closed}
             self._publish({log: self._positions[log].next_offset for log in moved}, self._deadline())
 
-    def _kept(self, claims: Sequence[RangeClaim], error: PlayheadError) -> StepReport | None:
-        """Of a step that failed: what its tasks have committed themselves. It is not published after a refusal, because the group
-        or the topics have changed then."""
+    def _kept(
+        self, claims: Sequence[RangeClaim], counted: set[OffsetRange], error: PlayheadError | None = None
+    ) -> StepReport | None:
+        """Of a step that failed: what its tasks have committed themselves and is not `counted` yet. It is not published after a
+        refusal, because the group or the topics have changed then."""
         if not self._sink.commits_in_tasks:
             return None
         run = self._claim
         done: list[Done] = []
         with suppress(PlayheadError):  # the database may be what failed; its ledger has the ranges anyway
             for claim in claims:
+                if claim.range in counted:
+                    continue
                 newest = self._ranges.list_ranges(run.cluster, run.pipeline, claim.range.log, 1)
                 done += [
                     (claim, [one.closed]) for one in newest if (one.epoch, one.closed.range) == (run.epoch, claim.range)
                 ]
+        counted |= {claim.range for claim, _ in done}
         return self._report(done, is_published=not isinstance(error, Refused)) if done else None
 
     def _publish(self, offsets: Mapping[Log, int], deadline: Deadline) -> None:
