@@ -40,13 +40,13 @@ unit: setup ## the tests that need no server (under a minute)
 	$(BIN)/pytest tests/unit -m "not soak" -n 2
 
 .PHONY: test
-test: setup ## lint, then every test on real parts (12 minutes on 2 cores, once the jars are there)
+test: setup ## lint, then every test on real parts (about 14 minutes on 2 cores, once the jars are there)
 	@$(MAKE) --no-print-directory -j2 --output-sync=target lint unit
 	@$(BIN)/python tests/quick_java.py
 	$(BIN)/pytest tests/contract tests/integration -m "not soak" -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: soak
-soak: setup ## long tests: many kills, large grids, many examples
+soak: setup ## long tests: many kills, large grids, many examples (about two and a half hours)
 	HYPOTHESIS_PROFILE=soak $(BIN)/pytest tests/unit --timeout 1800
 	$(BIN)/pytest -m soak --timeout 3600
 

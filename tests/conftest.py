@@ -21,7 +21,7 @@ from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic, get_topic
 from playhead.lab import Lab, LabOptions
 from playhead.model import Deadline
-from quick_java import quick_home
+from quick_java import OPTIONS, quick_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,8 +46,7 @@ LONGEST = [
 ]
 RERUNS = int(os.environ.get("TEST_RERUNS", "1"))
 
-# A JVM of a test lives for seconds or minutes: the quick compiler and the simple collector save it almost half of its work.
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("JAVA_TOOL_OPTIONS", OPTIONS)
 if "PYTEST_XDIST_WORKER" not in os.environ and (home := quick_home()):
     os.environ["JAVA_HOME"] = str(home)
 

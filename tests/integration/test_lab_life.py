@@ -1,6 +1,8 @@
 """The lab's own life: up, crash, status, up again, down. The process table and real clients are the judges."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ from playhead.kafka.client import Admin, describe_cluster
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic, list_topics
 from playhead.lab import Lab, LabOptions
+from playhead.lab.parts.postgres import postgres_programs
 from playhead.model import Deadline
 
 BROKER_AND_POSTGRES = LabOptions(workers=0)
@@ -40,9 +43,16 @@ def processes_of(lab: Lab) -> list[str]:
     return found
 
 
-@pytest.fixture
-def small_lab(make_lab):
+@pytest.fixture(scope="module")
+def one_lab(make_lab):
     return make_lab(BROKER_AND_POSTGRES)
+
+
+@pytest.fixture
+def small_lab(one_lab):
+    """Up, whatever the test before did to it."""
+    one_lab.up()
+    return one_lab
 
 
 def test_a_killed_broker_is_seen_and_comes_back_with_its_data_at_the_same_address(small_lab):
@@ -67,6 +77,23 @@ def test_a_killed_broker_is_seen_and_comes_back_with_its_data_at_the_same_addres
     assert "kept" in topics_of(lab)
     assert lab.psql("select count(*) from kept") == "0"
     lab.down()
+
+
+def test_a_postgresql_that_is_killed_while_its_backends_compute_starts_at_once(small_lab):
+    """Such a backend does not notice that its server is gone, and holds its shared memory."""
+    psql = [str(postgres_programs() / "psql"), small_lab.postgres_url, "-Atc"]
+    busy = subprocess.Popen([*psql, "SELECT count(*) FROM generate_series(1, 10000000000)"], stderr=subprocess.DEVNULL)
+    try:
+        seen = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT count(*) FROM generate%' AND state = 'active'"
+        Deadline(30).wait_for(lambda: small_lab.psql(seen) == "1", "a backend that computes")
+        (part,) = [part for part in small_lab.status() if part.name == "postgres"]
+        assert part.pid is not None
+        os.kill(part.pid, signal.SIGKILL)
+        small_lab.start("postgres")
+        assert small_lab.psql(seen) == "0"
+    finally:
+        busy.kill()
+        busy.wait(10)
 
 
 def test_up_twice_starts_nothing_twice(small_lab):
