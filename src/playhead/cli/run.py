@@ -81,6 +81,11 @@ _OPTIONS = (
         help="Send again what a worker without exactly-once support sent after its stored position.",
     ),
     click.option(
+        "--unordered",
+        is_flag=True,
+        help="Let the tasks of a source produce side by side: faster, without the order of the source. Not for keys.",
+    ),
+    click.option(
         "--keep-tail", is_flag=True, help="When a sink has caught up, leave fewer than flush.size records in the topic."
     ),
 )
@@ -88,7 +93,7 @@ _OPTIONS = (
 
 def _folded_options(words: dict[str, Any]) -> dict[str, Any]:
     names = ("once", "interval", "give_up", "master", "settings", "jars", "chunk_rows", "horizon")
-    return {name: words.pop(name) for name in (*names, "force", "accept_repeats", "keep_tail")}
+    return {name: words.pop(name) for name in (*names, "force", "accept_repeats", "unordered", "keep_tail")}
 
 
 def _run_options(command: Any) -> Any:
@@ -240,6 +245,7 @@ def _options(face: Face, given: dict[str, Any]) -> "RunOptions":
         given["keep_tail"],
         face.context.timeout_seconds,
         parse_duration(given["give_up"]),
+        given["unordered"],
     )
 
 

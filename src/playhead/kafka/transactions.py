@@ -54,7 +54,9 @@ class TransactionalProducer:
             self.abort()
             raise
 
-    def begin(self) -> None:
+    def begin(self, deadline: Deadline | None = None) -> None:
+        """`deadline`: from now on, instead of the producer's first one."""
+        self._deadline = deadline or self._deadline
         self._step("beginning", self._producer.begin_transaction)
 
     def produce(

@@ -26,6 +26,8 @@ from playhead.pipeline.deliver.topics import subscription_of
 from playhead.pipeline.ingest.position_log import PositionLog
 from playhead.pipeline.ingest.source import Source
 from playhead.pipeline.ingest.steps import Ingest, IngestOptions, SourceConnection
+from playhead.pipeline.records.transforms import makes_keys
+from playhead.pipeline.records.transforms.options import parse_transforms
 from playhead.pipeline.slots import Slots
 from playhead.pipeline.spark import SparkOptions, count_slots, new_log, spark_session
 from playhead.pipeline.spec import TASKS, Ready, check_specs
@@ -40,7 +42,7 @@ STARTING = "starting"  # the name in progress reports before any connector has s
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """`interval_seconds` None: run until caught up. `give_up_seconds`: how long such a run retries during an outage. `seconds`:
-    the deadline of one request to brokers, workers or the ledger."""
+    the deadline of one request to brokers, workers or the ledger. `unordered`: the tasks of a source produce side by side."""
 
     spark: SparkOptions = field(default_factory=SparkOptions)
     interval_seconds: float | None = None
@@ -51,6 +53,7 @@ class RunOptions:
     keep_tail: bool = False
     seconds: float = 30.0
     give_up_seconds: float = 120.0
+    unordered: bool = False
 
     @property
     def pace(self) -> Pace:
@@ -87,6 +90,7 @@ def run_connectors(
 def _checked_home(context: Context, ready: Sequence[Ready], options: RunOptions) -> ConnectHome:
     home = find_home(context, Deadline(options.seconds))
     for one in ready:
+        _check_order(one, options)
         _check_place(one, home, options)
         if not options.force:
             check_not_in_connect(context, one.spec, home, Deadline(options.seconds))
@@ -103,6 +107,14 @@ def _with_retries(request: Callable[[], T], pace: Pace, report: Report) -> T:
             seconds = retries.pause_after(error)
             report(Progress(STARTING, waiting=f"{error.what}; next try in {seconds:g} s"))
         time.sleep(seconds)
+
+
+def _check_order(one: Ready, options: RunOptions) -> None:
+    if options.unordered and not one.kind.is_sink and makes_keys(parse_transforms(one.config)):
+        raise Refused(
+            f"{one.name} creates keys, and --unordered loses the order of the records of a key",
+            "leave --unordered out, or run this connector by itself",
+        )
 
 
 def _check_place(one: Ready, home: ConnectHome, options: RunOptions) -> None:
@@ -174,7 +186,7 @@ class SparkRun:
                 ids,
             )
             parts.callback(connection.close)
-            options = IngestOptions(self.options.rows_per_chunk, self.options.accept_repeats)
+            options = IngestOptions(self.options.rows_per_chunk, self.options.accept_repeats, self.options.unordered)
             work = Ingest(self.spark, grant.slots, connection, self._source(one), own.ledger, own.claim, options)
             parts.pop_all()
             return work

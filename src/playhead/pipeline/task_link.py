@@ -1,12 +1,14 @@
 """The connection between the tasks of a step and its driver: short lines of text over TCP, never data.
 
 The driver listens on a port of its own, at the address that executors use for it anyway. Each task holds one connection and
-presents a token. There are two servers: `CommitTurns` for ingest (all tasks have fenced before the first one commits, and they
-commit in turn) and `CommitGate` for sinks whose tasks commit themselves (each requests permission from the driver first).
+presents a token. There are two servers: `StepTurns` for ingest (all tasks have fenced before the first one produces; they produce
+in turn and commit in turn) and `CommitGate` for sinks whose tasks commit themselves (each requests permission from the driver
+first).
 """
 
 import hmac
 import secrets
+import select
 import socket
 import threading
 import time
@@ -82,14 +84,22 @@ def answer(lines: IO[str], why: str | None) -> None:
 
 
 class TaskConnection:
-    """A task's end of the connection."""
+    """A task's end of the connection. A task has one request open at most, so a reply belongs to its last request."""
 
-    def __init__(self, lines: IO[str]) -> None:
+    def __init__(self, connection: socket.socket, lines: IO[str]) -> None:
+        self._connection = connection
         self._lines = lines
 
     def wait(self, word: str, late: str) -> None:
         """Returns when this task may continue; `Refused` when the step was stopped. `late`: the message of a timeout."""
         self.tell(word)
+        self.take_reply(late)
+
+    def has_reply(self) -> bool:
+        """Whether `take_reply` returns at once."""
+        return bool(select.select([self._connection], [], [], 0)[0])
+
+    def take_reply(self, late: str) -> None:
         try:
             reply = self._lines.readline().strip()
         except TimeoutError:
@@ -115,7 +125,7 @@ def connect_task(address: DriverAddress, number: int, seconds: float) -> Iterato
     except OSError as error:
         raise Refused(f"the driver does not answer at {address.host}:{address.port}: {error.strerror}") from None
     with connection, _lines_of(connection) as lines:
-        task = TaskConnection(lines)
+        task = TaskConnection(connection, lines)
         task.tell(f"{address.token} {number}")
         yield task
 
@@ -137,20 +147,25 @@ def _disconnected() -> Refused:
 # Spark's own barrier would work, but it checks only once a second whether all tasks have arrived: a small step would mostly
 # wait. A broken connection ends the step for all tasks.
 
-READY, PRODUCED, COMMITTED, ROWS = "ready", "produced", "committed", "rows"
+READY, TURN, PRODUCED, COMMITTED, ROWS = "ready", "turn", "produced", "committed", "rows"
 ARRIVAL_SECONDS = 60.0
 LATE = "the other tasks of the step did not finish in time"
 
 
-class CommitTurns(TaskServer):
-    """`check` is called once, when every task has fenced its predecessor: a message stops the step, None lets it continue."""
+class StepTurns(TaskServer):
+    """`check` is called once, when every task has fenced its predecessor: a message stops the step, None lets it continue.
+
+    A task asks to produce (`TURN`), and gets the reply when the task before it has produced everything. Tasks that do not ask
+    produce side by side. It asks to commit (`PRODUCED`), and gets the reply when the task before it has committed.
+    """
 
     def __init__(self, chunks: int, check: Callable[[], str | None], host: str = "127.0.0.1", bind: str = "") -> None:
         self._chunks = chunks
         self._check = check
         self._changed = threading.Condition()
         self._arrived: set[int] = set()
-        self._may_commit = False
+        self._is_checked = False
+        self._produced = 0
         self._turn = 0
         self._stopped: str | None = None
         self._rows: dict[int, int] = {}
@@ -186,8 +201,13 @@ class CommitTurns(TaskServer):
                 with self._changed:
                     self._turn = number + 1
                     self._changed.notify_all()
+            elif word == TURN:
+                answer(lines, self._wait(lambda: self._produced == number))
             else:
-                answer(lines, self._wait_for_turn(number))
+                with self._changed:
+                    self._produced = max(self._produced, number + 1)
+                    self._changed.notify_all()
+                answer(lines, self._wait(lambda: self._turn == number))
 
     def _left(self, number: int) -> None:
         if self._turn <= number:
@@ -201,7 +221,7 @@ class CommitTurns(TaskServer):
             why = self._checked()
             with self._changed:
                 self._stopped = self._stopped or why
-                self._may_commit = True
+                self._is_checked = True
                 self._changed.notify_all()
 
     def _checked(self) -> str | None:
@@ -211,12 +231,12 @@ class CommitTurns(TaskServer):
             self.error = error
             return error.what
 
-    def _wait_for_turn(self, number: int) -> str | None:
+    def _wait(self, is_turn: Callable[[], bool]) -> str | None:
         with self._changed:
-            if not self._changed.wait_for(lambda: self._may_commit or self._stopped, ARRIVAL_SECONDS):
+            if not self._changed.wait_for(lambda: self._is_checked or self._stopped, ARRIVAL_SECONDS):
                 self._stopped = f"only {len(self._arrived)} of {self._chunks} tasks got a slot: other jobs use the rest"
                 self._changed.notify_all()
-            self._changed.wait_for(lambda: self._turn == number or self._stopped)
+            self._changed.wait_for(lambda: is_turn() or self._stopped)
             return self._stopped
 
 

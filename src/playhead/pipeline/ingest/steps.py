@@ -1,4 +1,4 @@
-"""The steps of a source: each planned from the committed position, produced in parallel, committed in turn.
+"""The steps of a source: each planned from the committed position, read and encoded in parallel, produced and committed in turn.
 
 connect-offsets is authoritative: the rows of a chunk and the position after them are one Kafka transaction. The ledger is
 written afterwards and can be rebuilt. If anything differs or fails, the step is aborted, and the next plan starts from the
@@ -39,7 +39,7 @@ from playhead.pipeline.slots import SlotUser
 from playhead.pipeline.spark import bind_address, driver_host
 from playhead.pipeline.spark_faults import spark_translated
 from playhead.pipeline.step import PlanAgain, StepReport
-from playhead.pipeline.task_link import CommitTurns
+from playhead.pipeline.task_link import StepTurns
 
 STEP_SECONDS = TRANSACTION_SECONDS - 20.0  # a step that takes too long fails before the broker aborts it
 ASK_SECONDS = 30.0  # for one question to the cluster; the supervisor reports an outage and retries
@@ -137,10 +137,11 @@ class SourceConnection:
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    """`rows_per_chunk`: approximate number of rows in one transaction."""
+    """`rows_per_chunk`: approximate number of rows in one transaction. `unordered`: tasks produce side by side."""
 
     rows_per_chunk: int = 500_000
     accept_repeats: bool = False
+    unordered: bool = False
 
 
 class Ingest:
@@ -209,8 +210,9 @@ class Ingest:
 
     def _run(self, stream: Stream, position: StoredPosition, step: PlannedStep) -> Ingested:
         try:
+            in_turn = not self._options.unordered
             with (
-                IngestStep(self._spark, self._connection, stream, position, step) as prepared,
+                IngestStep(self._spark, self._connection, stream, position, step, in_turn=in_turn) as prepared,
                 self._slots.request(len(step.chunks)) as ticket,
             ):
                 ticket.wait()
@@ -276,13 +278,16 @@ class IngestStep:
         stream: Stream,
         position: StoredPosition,
         step: PlannedStep,
+        *,
+        in_turn: bool,
     ) -> None:
         self._connection = connection
         self._position = position
         self._step = step
+        self._in_turn = in_turn
         self._doing = f"{connection.name}, {stream.name}"
         partitions = connection.count_partitions(stream.topic, Deadline(ASK_SECONDS))
-        self._turns = CommitTurns(len(step.chunks), self._moved, driver_host(spark), bind_address(spark))
+        self._turns = StepTurns(len(step.chunks), self._moved, driver_host(spark), bind_address(spark))
         try:
             with spark_translated(self._doing):
                 frame = step.read(spark).mapInArrow(
@@ -331,6 +336,7 @@ class IngestStep:
             time.monotonic_ns() % partitions,
             PositionRecord(connection.log.topic, self._position.key, self._position.kafka_partition, position_of),
             STEP_SECONDS,
+            self._in_turn,
         )
 
     def _moved(self) -> str | None:

@@ -1,4 +1,8 @@
-"""A task of an ingest step, run in the executor. It writes its chunk of rows in its own transaction and commits in turn.
+"""A task of an ingest step, run in the executor. It writes its chunk of rows in its own transaction.
+
+The tasks of a step read and encode side by side. They produce in turn: task k begins when the records of task k-1 are in the
+topic, so every partition gets the records in the order of the source, as from Connect. What is encoded before its turn waits in
+memory, and from `HELD_BYTES` on in a temporary file. With `--unordered` tasks do not wait for each other.
 
 Exactly once depends on this order. First all transactional ids of the connector are initialised, which fences every earlier
 producer. Only then does the driver compare the position with the one the step was planned from. Nothing is committed before that.
@@ -8,10 +12,13 @@ and a second attempt of the stage finds that the position moved.
 """
 
 import json
+import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import cast
+from typing import IO, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -35,11 +42,13 @@ from playhead.pipeline.task_link import (
     PRODUCED,
     READY,
     ROWS,
+    TURN,
     DriverAddress,
     TaskConnection,
     connect_task,
 )
 
+HELD_BYTES = 64 * 1024 * 1024
 RECEIPT = pa.schema(
     [
         ("number", pa.int32()),
@@ -70,7 +79,8 @@ class PositionRecord:
 
 @dataclass(frozen=True, slots=True)
 class ChunkTask:
-    """Sent to the executors. `plain`: the client settings with their secrets. They leave the driver only here."""
+    """Sent to the executors. `plain`: the client settings with their secrets. They leave the driver only here. `in_turn`: False
+    lets the tasks of a step produce side by side."""
 
     plain: Mapping[str, Mapping[str, str]] = field(repr=False)
     transactional_ids: Sequence[str]
@@ -81,14 +91,17 @@ class ChunkTask:
     first_partition: int
     commit: PositionRecord
     seconds: float
+    in_turn: bool = True
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = cast(TaskContext, TaskContext.get())  # a task always has one
         try:
             if context.attemptNumber():
                 raise Refused("Spark retried a task; the step is planned again instead")
-            with connect_task(self.address, context.partitionId(), self.seconds) as driver:
-                yield self._done(context.partitionId(), driver, batches)
+            number = context.partitionId()
+            # Each task before this one may take `seconds` for its transaction.
+            with connect_task(self.address, number, self.seconds * (number + 1)) as driver:
+                yield self._done(number, driver, batches)
         except PlayheadError as error:
             raise marked(error) from None
 
@@ -113,11 +126,11 @@ class ChunkTask:
     ) -> "Totals":
         """Begins the transaction with the first row: a chunk without rows writes nothing."""
         totals = Totals()
-        for at, batch in enumerate(batches):
+        for at, batch in enumerate(in_turn(batches, driver) if self.in_turn else batches):
             if not batch.num_rows:
                 continue
             if not totals.count:
-                producer.begin()
+                producer.begin(Deadline(self.seconds))
             partition = (self.first_partition + number + at) % self.topic_partitions
             self._send(producer, partition, batch)
             totals.add(batch)
@@ -147,6 +160,54 @@ class ChunkTask:
         )
         producer.commit()
         return position
+
+
+def in_turn(batches: Iterator[pa.RecordBatch], driver: TaskConnection) -> Iterator[pa.RecordBatch]:
+    """The same batches, from the moment on at which this task may produce. Until then they are read and held."""
+    driver.tell(TURN)
+    with closing(HeldBatches()) as held:
+        for batch in batches:
+            if driver.has_reply():
+                driver.take_reply(LATE)
+                yield from held.taken()
+                yield batch
+                yield from batches
+                return
+            held.add(batch)
+        driver.take_reply(LATE)
+        yield from held.taken()
+
+
+class HeldBatches:
+    """Batches in order: the first `HELD_BYTES` in memory, the rest in a temporary file that has no name."""
+
+    def __init__(self, most_bytes: int = HELD_BYTES) -> None:
+        self._left = most_bytes
+        self._held: deque[pa.RecordBatch] = deque()
+        self._file: IO[bytes] | None = None
+        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        if self._left > 0:
+            self._left -= batch.nbytes
+            self._held.append(batch)
+            return
+        if self._writer is None:
+            self._file = tempfile.TemporaryFile(prefix="playhead-held-")  # noqa: SIM115  (closed by close)
+            self._writer = pa.ipc.new_stream(self._file, batch.schema)
+        self._writer.write_batch(batch)
+
+    def taken(self) -> Iterator[pa.RecordBatch]:
+        while self._held:
+            yield self._held.popleft()
+        if self._writer is not None and self._file is not None:
+            self._writer.close()
+            self._file.seek(0)
+            yield from pa.ipc.open_stream(self._file)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
 
 @dataclass(slots=True)

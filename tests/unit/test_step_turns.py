@@ -1,22 +1,35 @@
-"""The tasks of a step wait for each other, commit in turn, and stop together."""
+"""The tasks of a step wait for each other, produce and commit in turn, and stop together."""
 
 import socket
 import threading
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 
 import pytest
 
 pytest.importorskip("pyspark")
+import pyarrow as pa
 
 from playhead.errors import Busy, Refused
 from playhead.kafka.log import LogRecord
 from playhead.model import Deadline
 from playhead.pipeline.ingest.position_log import _is_newer
+from playhead.pipeline.ingest.task import HeldBatches
 from playhead.pipeline.spark_faults import fault_in, marked
-from playhead.pipeline.task_link import COMMITTED, LATE, PRODUCED, READY, ROWS, CommitTurns, DriverAddress, connect_task
+from playhead.pipeline.task_link import (
+    COMMITTED,
+    LATE,
+    PRODUCED,
+    READY,
+    ROWS,
+    TURN,
+    DriverAddress,
+    StepTurns,
+    connect_task,
+)
 
 
-def run_tasks(turns: CommitTurns, count: int, order: list[int], *, broken: int | None = None) -> list[str]:
+def run_tasks(turns: StepTurns, count: int, order: list[int], *, broken: int | None = None) -> list[str]:
     """Each task in a thread, the last one first; what stopped it, or nothing."""
     said = [""] * count
 
@@ -44,15 +57,47 @@ def run_tasks(turns: CommitTurns, count: int, order: list[int], *, broken: int |
 
 def test_they_commit_in_their_order_whichever_comes_first():
     order: list[int] = []
-    with CommitTurns(4, lambda: None) as turns:
+    with StepTurns(4, lambda: None) as turns:
         assert run_tasks(turns, 4, order) == [""] * 4
         Deadline(5).wait_for(lambda: (turns.committed, turns.rows) == (4, 10), "the last word of each task", every=0.01)
     assert order == [0, 1, 2, 3]
 
 
+def test_they_produce_in_their_order_and_none_before_all_have_fenced():
+    produced: list[int] = []
+    ready = threading.Event()
+
+    def task(number: int) -> None:
+        with connect_task(turns.address, number, 10) as seat:
+            if number == 0:
+                ready.wait(10)  # the last one to be ready, though the first to produce
+            seat.tell(READY)
+            seat.tell(TURN)
+            if number == 1:
+                assert not seat.has_reply()
+                ready.set()
+            seat.take_reply(LATE)
+            produced.append(number)
+            seat.wait(PRODUCED, LATE)
+            seat.tell(COMMITTED)
+
+    with StepTurns(4, lambda: None) as turns, ThreadPoolExecutor(4) as pool:
+        list(pool.map(task, reversed(range(4))))
+    assert produced == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("most", [0, 300, 10**9])
+def test_batches_that_wait_come_out_as_they_came_in(most):
+    batches = [pa.record_batch({"value": [f"{number}" * 9, None], "n": [number, -number]}) for number in range(9)]
+    with closing(HeldBatches(most)) as held:
+        for batch in batches:
+            held.add(batch)
+        assert list(held.taken()) == batches
+
+
 def test_nothing_is_committed_when_the_position_moved():
     order: list[int] = []
-    with CommitTurns(2, lambda: "the position moved") as turns:
+    with StepTurns(2, lambda: "the position moved") as turns:
         assert run_tasks(turns, 2, order) == ["the position moved"] * 2
     assert order == []
 
@@ -62,7 +107,7 @@ def test_an_error_of_the_check_is_kept_and_stops_all():
         raise Busy("an open transaction", message="")
 
     order: list[int] = []
-    with CommitTurns(2, check) as turns:
+    with StepTurns(2, check) as turns:
         assert run_tasks(turns, 2, order) == ["an open transaction"] * 2
         assert isinstance(turns.error, Busy)
     assert order == []
@@ -70,7 +115,7 @@ def test_an_error_of_the_check_is_kept_and_stops_all():
 
 def test_a_task_that_goes_away_stops_those_behind_it():
     order: list[int] = []
-    with CommitTurns(3, lambda: None) as turns:
+    with StepTurns(3, lambda: None) as turns:
         said = run_tasks(turns, 3, order, broken=1)
     assert order in ([0], [])
     assert "chunk 1 ended before it committed" in said[2]
@@ -86,7 +131,7 @@ def test_a_driver_that_goes_away_is_reported_as_such_whatever_was_left_to_send()
 
 
 def test_a_task_without_the_token_is_ignored():
-    with CommitTurns(1, lambda: None) as turns:
+    with StepTurns(1, lambda: None) as turns:
         wrong = DriverAddress(turns.address.host, turns.address.port, "0" * 32)
         with suppress(Refused), connect_task(wrong, 0, 5) as seat:
             seat.tell(READY)
