@@ -1,5 +1,6 @@
 """Tables and files into topics on Spark: each row once, in order, with the position where a Connect worker finds it."""
 
+import json
 import sqlite3
 import subprocess
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from integration.ingesting import add_rows, consumed, ingest, make_rows, records_of  # noqa: F401
+from integration.on_spark import JSON
 from playhead.connect.rest import Rest
 from playhead.errors import Fenced
 from playhead.kafka.properties import ClientSettings
@@ -309,3 +311,70 @@ def test_two_forms_of_one_position_are_refused_and_the_one_that_is_stored_is_kep
     stored = [(one.key, one.value) for one in records_of(ingest.lab, "connect-offsets")]
     assert (long, b'{"incrementing":5}') in stored
     assert (short, b'{"incrementing":5}') not in stored
+
+
+@pytest.mark.parametrize(
+    ("name", "properties"),
+    [
+        ("schemed", {"connection.currentSchema": "sales"}),
+        ("pathed", {"connection.options": "-c search_path=sales"}),
+    ],
+)
+def test_planning_and_reading_get_the_same_driver_properties(ingest, name, properties):
+    """The same name means another table with them; planned on the wrong one, rows 4 to 6 would never come."""
+    ingest.lab.psql(
+        "CREATE SCHEMA IF NOT EXISTS sales;"
+        + "".join(
+            f"CREATE TABLE {schema}.{name} (id int PRIMARY KEY); INSERT INTO {schema}.{name} SELECT generate_series(1, {rows});"
+            for schema, rows in [("public", 3), ("sales", 6)]
+        )
+    )
+    table = ingest.table(name, **properties, **{"query": f"SELECT * FROM {name}", "topic.prefix": name})
+    config = {key: value for key, value in table.config.items() if key != "table.whitelist"}
+    (done,) = ingest.run(replace(table, config=config))
+    assert (done.error, done.rows) == (None, 6)
+    assert ingest.ids(name) == Counter(range(1, 7))
+    assert ingest.positions(f"c-{name}") == ['{"incrementing":6}']
+
+
+def test_a_connection_that_must_be_encrypted_is_not_planned_in_the_clear(ingest):
+    """The database of the lab does not offer TLS."""
+    make_rows(ingest.lab, "clear", 5)
+    (done,) = ingest.run(ingest.table("clear", **{"connection.sslmode": "require"}), give_up_seconds=1.0)
+    assert done.rows == 0
+    assert done.error is not None and "SSL" in done.error.what
+
+
+ORDERED, CHUNK = 20_000, 2_500
+BY_N = {
+    "transforms": "key",
+    "transforms.key.type": "org.apache.kafka.connect.transforms.ValueToKey",
+    "transforms.key.fields": "n",
+    "key.converter": JSON["value.converter"],
+    "key.converter.schemas.enable": "false",
+}
+
+
+@pytest.mark.parametrize(("name", "partitions", "more"), [("turned", 1, {}), ("turned3", 3, {}), ("turnedk", 3, BY_N)])
+def test_every_partition_has_the_order_of_the_source(ingest, name, partitions, more):
+    """Chunks of a step are read side by side; the second one is ready long before the first."""
+    ingest.make_topic(name, partitions)
+    ingest.lab.psql(f"CREATE TABLE {name} (id int PRIMARY KEY, n int, t text)")
+    ingest.lab.psql(
+        f"INSERT INTO {name} SELECT i, i % 7, CASE WHEN i % {2 * CHUNK} < {CHUNK} THEN repeat('x', 2000) END"
+        f" FROM generate_series(1, {ORDERED}) i"
+    )
+    (done,) = ingest.run(ingest.table(name, **more), rows_per_chunk=CHUNK)
+    assert (done.error, done.rows) == (None, ORDERED)
+    found = [(one.partition, json.loads(one.value or b"")["id"]) for one in records_of(ingest.lab, name)]
+    assert Counter(number for _, number in found) == Counter(range(1, ORDERED + 1))
+    for partition in range(partitions):
+        ids = [number for place, number in found if place == partition]
+        assert ids == sorted(ids)
+
+
+def test_unordered_tasks_do_not_wait_for_each_other_and_lose_nothing(ingest):
+    make_rows(ingest.lab, "loose", ORDERED)
+    (done,) = ingest.run(ingest.table("loose"), rows_per_chunk=CHUNK, unordered=True)
+    assert (done.error, done.rows) == (None, ORDERED)
+    assert ingest.ids("loose") == Counter(range(1, ORDERED + 1))

@@ -4,7 +4,7 @@ import pytest
 
 from playhead.errors import ConfigInvalid
 from playhead.pipeline.ingest.jdbc.options import check_options, parse_options
-from playhead.pipeline.jdbc_url import refused_properties, refused_url
+from playhead.pipeline.jdbc_url import refused_properties, refused_url, with_properties
 
 URL = "jdbc:postgresql://db:5432/shop"
 BASE = {
@@ -163,3 +163,29 @@ def test_properties_beside_the_url_obey_the_same_rules():
     assert refused_properties(URL, {"sslmode": "require", "sslhostnameverifier": "evil"}) == {
         "sslhostnameverifier": "is not an allowed property"
     }
+
+
+@pytest.mark.parametrize(
+    ("url", "full"),
+    [
+        ("jdbc:postgresql://db/shop", "jdbc:postgresql://db/shop?options=-c%20a%3Db&currentSchema=sales"),
+        (
+            "jdbc:postgresql://db/shop?ssl=true",
+            "jdbc:postgresql://db/shop?ssl=true&options=-c%20a%3Db&currentSchema=sales",
+        ),
+        ("jdbc:postgresql://db/shop?currentSchema=x", "jdbc:postgresql://db/shop?currentSchema=x&options=-c%20a%3Db"),
+        (
+            "jdbc:postgresql://db/myoptions=?x=1",
+            "jdbc:postgresql://db/myoptions=?x=1&options=-c%20a%3Db&currentSchema=sales",
+        ),
+    ],
+)
+def test_properties_are_added_to_a_url_unless_it_sets_them_itself(url, full):
+    assert with_properties(url, {"options": "-c a=b", "currentSchema": "sales"}) == full
+
+
+def test_a_property_that_spark_would_spell_otherwise_is_refused_where_the_url_cannot_carry_it():
+    assert refused_properties("jdbc:oracle:thin:@db:1521/x", {"oracle.jdbc.ReadTimeout": "1", "v$session": "x"}) == {
+        "oracle.jdbc.ReadTimeout": "must be in connection.url: Spark would pass it on in lower case"
+    }
+    assert refused_properties("jdbc:mysql://db/x", {"useSSL": "true"}) == {}

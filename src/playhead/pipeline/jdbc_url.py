@@ -5,7 +5,7 @@ are allowed. For other drivers the well-known dangerous ones are refused. Messag
 """
 
 from collections.abc import Mapping
-from urllib.parse import unquote
+from urllib.parse import quote, unquote, urlencode
 
 _POSTGRES = frozenset(
     name.lower()
@@ -146,8 +146,27 @@ def refused_properties(url: str, properties: Mapping[str, str]) -> dict[str, str
     """Property -> why it is refused."""
     allowed = {"postgresql": _POSTGRES, "sqlite": _SQLITE}.get(_product(url))
     if allowed is None:
-        return {name: "can run code or access files here" for name in properties if name.lower() in _DANGEROUS}
+        return {name: "can run code or access files here" for name in properties if name.lower() in _DANGEROUS} | {
+            name: "must be in connection.url: Spark would pass it on in lower case"
+            for name in properties
+            if not takes_url_properties(url) and name != name.lower() and name not in _properties(url)
+        }
     return {name: "is not an allowed property" for name in properties if name.lower() not in allowed}
+
+
+_IN_URL = frozenset(["postgresql", "mysql", "mariadb", "sqlite"])
+
+
+def takes_url_properties(url: str) -> bool:
+    """Whether the driver takes every property in the URL as well, after `?`."""
+    return _product(url) in _IN_URL
+
+
+def with_properties(url: str, properties: Mapping[str, str]) -> str:
+    """The URL with these properties, except those that it sets itself."""
+    own = _properties(url)
+    missing = {name: value for name, value in properties.items() if name not in own}
+    return url + ("&" if "?" in url else "?") + urlencode(missing, quote_via=quote) if missing else url
 
 
 def _product(url: str) -> str:

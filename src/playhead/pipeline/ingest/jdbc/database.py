@@ -4,11 +4,10 @@ Answers are text, a few rows at most. A Java exception becomes a Playhead error 
 The next query opens a broken connection again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -24,6 +23,7 @@ from playhead.errors import (
     Unreachable,
 )
 from playhead.pipeline.ingest.jdbc.options import Connection
+from playhead.pipeline.jdbc_url import takes_url_properties, with_properties
 from playhead.pipeline.records.encode.columns import SqlColumn
 
 Row = tuple[str | None, ...]
@@ -130,19 +130,21 @@ class JdbcDatabase:
 
     @property
     def reader_url(self) -> str:
-        """For Spark's readers. Spark converts property names to lower case, and PostgreSQL's driver does not know those names;
-        in the URL they are unchanged. prepareThreshold=-1 transfers numbers and times in binary from the first row on."""
-        url, settings = self._settings.url, self._settings
-        if not self.is_postgres_url:
-            return url
-        wanted = {"prepareThreshold": "-1", **settings.properties}
-        missing = {name: value for name, value in wanted.items() if f"{name}=" not in url}
-        return url + ("&" if "?" in url else "?") + urlencode(missing) if missing else url
+        """For Spark's readers. prepareThreshold=-1 transfers numbers and times in binary from the first row on."""
+        return self._url_with({"prepareThreshold": "-1"} if self.is_postgres_url else {})
+
+    def _url_with(self, more: Mapping[str, str]) -> str:
+        """Spark converts property names to lower case, and drivers do not know those names; in the URL they are unchanged. What
+        the URL sets itself wins, as in the drivers."""
+        settings = self._settings
+        if not takes_url_properties(settings.url):
+            return settings.url
+        return with_properties(settings.url, {**more, **settings.properties})
 
     def reader_properties(self) -> dict[str, str]:
-        """The properties with which Spark's readers connect as we do."""
+        """The properties that are not in the URL, for Spark's readers and for our own connection."""
         settings = self._settings
-        properties = {} if self.is_postgres_url else dict(settings.properties)
+        properties = {} if takes_url_properties(settings.url) else dict(settings.properties)
         if settings.user is not None:
             properties["user"] = settings.user
         if settings.password is not None:
@@ -184,7 +186,7 @@ class JdbcDatabase:
             for name, value in self.reader_properties().items():
                 if name != "driver":
                     properties.setProperty(name, value)
-            self._open = self._jvm.java.sql.DriverManager.getConnection(settings.url, properties)
+            self._open = self._jvm.java.sql.DriverManager.getConnection(self._url_with({}), properties)
             if self.is_postgres_url:
                 self._run(f"SET application_name = '{APPLICATION}'")
         return self._open
