@@ -5,8 +5,11 @@ import json
 from confluent_kafka import Consumer
 
 from integration.file_source import TEXT, there  # noqa: F401
+from integration.groups import described
 from playhead.connect.answers import OffsetEntry
 from playhead.kafka.client import make_producer
+from playhead.kafka.topics import delete_topic, list_topics
+from playhead.model import TopicPartition as Place
 
 
 def test_a_sink_is_moved_by_its_own_name_and_its_overriding_group(
@@ -90,6 +93,38 @@ def test_the_position_of_a_sink_never_goes_into_the_offsets_topic(
     past = playhead("offsets", "set", name, "kafka_offset=99", "-o", "json", *there).exits(0)
     assert "outside the log 0..0" in json.loads(past.out)[0]["note"]
     rest.delete_connector(name)
+
+
+def test_a_half_failed_edit_reports_each_partition_and_undo_restores_those_that_changed(
+    playhead, lab, rest, new_topic, unique, tmp_path, deadline, admin
+):
+    """One of three topics is gone: the worker deletes one position, sets one, and answers that all of it failed."""
+    first, second, gone, name = new_topic(), new_topic(), new_topic(), unique("sink")
+    config = {"connector.class": "FileStreamSink", "file": str(tmp_path / "out"), "topics": f"{first},{second},{gone}"}
+    rest.create_connector(name, config, initial_state="STOPPED")
+    deadline.wait_for(lambda: (s := rest.find_status(name)) and s.connector.state == "STOPPED", "stopping")
+    rest.alter_offsets(name, [kafka_offset(topic, 0) for topic in (first, second)])
+    group = f"connect-{name}"
+    usual = {(group, Place(first, 0)): 0, (group, Place(second, 0)): 0}
+    assert described(lab, group) == usual
+    delete_topic(admin, gone, deadline)
+    deadline.wait_for(lambda: gone not in list_topics(admin, deadline), f"deleting {gone}")
+    wanted = [kafka_offset(first, None), kafka_offset(second, 7), kafka_offset(gone, 3)]
+    file = tmp_path / "wanted.json"
+    file.write_text(json.dumps({name: [{"partition": e.partition, "offset": e.offset} for e in wanted]}))
+    workers = ("--connect", lab.connect_urls[0])
+    ran = playhead("offsets", "import", str(file), "--execute", "--timeout", "60s", "-o", "json", *workers).exits(1)
+    results = {row["partition"]["kafka_topic"]: row["result"] for row in json.loads(ran.out)}
+    assert results == {first: "changed", second: "changed", gone: "failed"}
+    assert described(lab, group) == {(group, Place(second, 0)): 7}
+    playhead("offsets", "undo", "--execute", *workers).exits(0)
+    assert described(lab, group) == usual
+    rest.delete_connector(name)
+
+
+def kafka_offset(topic, offset):
+    place = {"kafka_topic": topic, "kafka_partition": 0}
+    return OffsetEntry(place, None if offset is None else {"kafka_offset": offset})
 
 
 def make_producer_for(lab):

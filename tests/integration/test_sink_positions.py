@@ -359,7 +359,8 @@ def test_a_ledger_on_postgresql_is_moved_and_its_edit_undone(lab, playhead, make
     done = playhead("offsets", "reset", sink.name, "--shift-by", "-15", "--execute", *where).exits(0)
     assert "store: ledger+postgresql://" in done.err
     assert sink.at == [10, 0]
-    assert "not a store of this context" in playhead("offsets", "undo", done.err.split()[-1], "-b", "x:1").exits(4).err
+    entry = done.err.partition("journal: ")[2].partition(";")[0]
+    assert "not a store of this context" in playhead("offsets", "undo", entry, "-b", "x:1").exits(4).err
     playhead("offsets", "undo", "--execute", *where).exits(0)
     assert sink.at == [40, 20]
 

@@ -134,7 +134,9 @@ def _import(
         _print_actions(plan)
         say("dry run: nothing was changed")
         return
-    permissions = Permissions(frozenset({"--force", "--worker-is-down"} if force else ()))
+    permissions = Permissions(
+        frozenset({"--force", "--worker-is-down"} if force else ()), deadline=location.access.deadline
+    )
     applied = apply_plan(location.store, plan, Journal.of_context(Context(None)), permissions)
     line.clear()
     for outcome in applied.outcomes:

@@ -17,7 +17,6 @@ from playhead.errors import Invalid
 
 if TYPE_CHECKING:
     from playhead.model import Plan
-    from playhead.offsets.journal import Journal, JournalEntry
     from playhead.offsets.locate import Location
     from playhead.offsets.plan import Which
     from playhead.offsets.stop_restore import StoppedConnectors
@@ -189,36 +188,28 @@ def apply(face: Face, file: Path, where: Where, options: WriteOptions) -> None:
 def undo(face: Face, entry_id: str | None, where: Where, options: WriteOptions) -> None:
     """Undo an apply. ID is listed by `offsets journal`; default: the newest that changed something in this context.
 
-    An undo is a plan like any other: it is shown, compared, recorded in the journal, and can be undone.
+    With --store and without ID: the newest that changed something in that store. A position that something else set since the
+    apply is refused, unless --force is given. An undo is a plan like any other: it is shown, compared, recorded in the journal,
+    and can be undone.
     """
-    from playhead.offsets.apply import plan_undo
+    from playhead.offsets.apply import FORCE_HINT, plan_undo
     from playhead.offsets.journal import Journal
+    from playhead.offsets.undo import check_store, find_newest
 
     book = Journal.of_context(face.context)
-    entry = book.get(entry_id) if entry_id else _newest(face, book)
+    entry = book.get(entry_id) if entry_id else find_newest(book, where.locator(face))
     say(f"undoing {entry.id} of {entry.started:%Y-%m-%d %H:%M:%SZ} by {entry.who}")
     for name, state in (entry.states or {}).items():
         if state != "STOPPED" and entry.outcomes is None:
             say(f"note: {name} was {state} when that apply was interrupted; it may still be STOPPED")
+    force = "--force" in options.permits
 
     def planned() -> "tuple[Store, Plan]":
         store = where.locator(face).of_plan(entry.plan).store
-        return store, plan_undo(entry, store)
+        check_store(entry, store)
+        return store, plan_undo(entry, store, force=force)
 
-    _plan_and_carry_out(face, options, entry.owners, planned)
-
-
-def _newest(face: Face, book: "Journal") -> "JournalEntry":
-    """The newest apply that may have changed something in a store of this context."""
-    from playhead.stores.open import is_of_context
-
-    entries, _ = book.list()
-    for entry in entries:
-        if entry.may_have_changed and is_of_context(entry.plan.store, face.context):
-            return entry
-    raise Invalid(
-        f"{book.folder} has no change in the stores of this context", "give an ID listed by `offsets journal`"
-    )
+    _plan_and_carry_out(face, options, entry.owners, planned, if_moved="plan again" if force else FORCE_HINT)
 
 
 def _edit(face: Face, options: WriteOptions, where: Where, owner: str, plan_of: "Callable[[Location], Plan]") -> None:
@@ -231,7 +222,11 @@ def _edit(face: Face, options: WriteOptions, where: Where, owner: str, plan_of: 
 
 
 def _plan_and_carry_out(
-    face: Face, options: WriteOptions, owners: Sequence[str], planned: "Callable[[], tuple[Store, Plan]]"
+    face: Face,
+    options: WriteOptions,
+    owners: Sequence[str],
+    planned: "Callable[[], tuple[Store, Plan]]",
+    if_moved: str = "plan again",
 ) -> None:
     """Plans and executes. With --stop it plans twice: before the stop, so that an error stops nothing, and after it."""
     first = planned()
@@ -241,7 +236,7 @@ def _plan_and_carry_out(
         )
     with stopped_if_asked(face, options, owners) as held:
         store, plan = first if held is None else planned()
-        carry_out(face, store, plan, options, stopped=held)
+        carry_out(face, store, plan, options, stopped=held, if_moved=if_moved)
 
 
 @contextmanager

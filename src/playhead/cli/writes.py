@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from playhead.cli.frame import Face, folded, program, say
+from playhead.config.contexts import Level
+from playhead.errors import PlayheadError
 from playhead.files import replace_file
 from playhead.render import Column, Listing, plain
 
 if TYPE_CHECKING:
     from playhead.model import Change, Outcomes, Plan
+    from playhead.offsets.journal import JournalEntry
     from playhead.offsets.stop_restore import StoppedConnectors
     from playhead.stores import Store
 
@@ -89,12 +92,14 @@ def carry_out(
     *,
     stopped: "StoppedConnectors | None" = None,
     show: Callable[[], None] | None = None,
+    if_moved: str = "plan again",
 ) -> None:
     """Shows the plan; with --execute applies it, shows the outcomes and exits with their code.
 
-    `show` prints the plan in a command's own columns instead of the common ones.
+    `show` prints the plan in a command's own columns instead of the common ones. `if_moved`: what to do about a position that is
+    no longer what the plan starts from.
     """
-    outcomes = _carried_out(face, store, plan, options, stopped, show)
+    outcomes = _carried_out(face, store, plan, options, stopped, show, if_moved)
     if outcomes.exit_code:
         raise click.exceptions.Exit(outcomes.exit_code)
 
@@ -121,6 +126,7 @@ def _carried_out(
     options: WriteOptions,
     stopped: "StoppedConnectors | None" = None,
     show: Callable[[], None] | None = None,
+    if_moved: str = "plan again",
 ) -> "Outcomes":
     from playhead.model import Outcomes
 
@@ -137,29 +143,34 @@ def _carried_out(
         (show or (lambda: face.show(plan_listing(plan.changes))))()
         say(f"dry run: nothing was changed ({len(plan.changes)} planned); add --execute")
         return Outcomes()
-    return _apply(face, store, plan, options, stopped)
+    return _apply(face, store, plan, options, stopped, if_moved)
 
 
 def _apply(
-    face: Face, store: "Store", plan: "Plan", options: WriteOptions, stopped: "StoppedConnectors | None"
+    face: Face,
+    store: "Store",
+    plan: "Plan",
+    options: WriteOptions,
+    stopped: "StoppedConnectors | None",
+    if_moved: str,
 ) -> "Outcomes":
     from playhead.offsets.apply import Permissions, apply_plan
-    from playhead.offsets.journal import Journal, JournalEntry
+    from playhead.offsets.journal import Journal
 
     begun: list[JournalEntry] = []
-    permissions = Permissions(options.permits, stopped.states if stopped else {})
+    permissions = Permissions(options.permits, stopped.states if stopped else {}, face.deadline, if_moved)
     if stopped:
         stopped.may_restore = False
     try:
         applied = apply_plan(store, plan, Journal.of_context(face.context), permissions, begun.append)
     except KeyboardInterrupt:
         if begun:
-            say(f"interrupted while writing: {program()} offsets undo {begun[0].id} shows what was written")
+            say(f"interrupted while writing: {undo_line(face, begun[0])} shows what was written")
         raise
     outcomes = applied.outcomes
     face.show(outcome_listing(outcomes))
     if applied.entry is not None and applied.entry.may_have_changed:
-        say(f"journal: {applied.entry.id}; undo with: {program()} offsets undo {applied.entry.id}")
+        say(f"journal: {applied.entry.id}; undo with: {undo_line(face, applied.entry)}")
     if applied.warning:
         say(f"warning: {applied.warning}", style="yellow")
     if not options.stop and applied.running:
@@ -167,6 +178,31 @@ def _apply(
     if stopped:
         stopped.may_restore = outcomes.exit_code in (0, 4)
     return outcomes
+
+
+def undo_line(face: Face, entry: "JournalEntry") -> str:
+    """The command that undoes this apply, with the flags that name its store: it must work as printed."""
+    words = ["offsets", "undo", entry.id]
+    if not _is_found_again(entry.plan.store, face):
+        words += ["--store", entry.plan.store]
+    words += ["--context", face.context_name] if face.context_name else []
+    for key, setting in face.context.settings.items():
+        if (
+            setting.level is Level.FLAG and key != "timeout" and setting.shown == setting.text
+        ):  # a secret is never repeated
+            value = f"{key.removeprefix('kafka.')}={setting.text}" if setting.origin == "-X" else setting.text
+            words += [setting.origin, value]
+    return f"{program()} {shlex.join(words)}"
+
+
+def _is_found_again(uri: str, face: Face) -> bool:
+    """Whether `undo` uses this store without --store. If that cannot be decided, --store is always right."""
+    from playhead.stores.open import is_of_context
+
+    try:
+        return is_of_context(uri, face.context)
+    except PlayheadError:
+        return False
 
 
 def plan_listing(changes: "Sequence[Change]", empty: str = "nothing to change: already as requested") -> Listing:

@@ -121,7 +121,9 @@ def _delete_offsets(target: Location, plan: Plan, held: StoppedConnectors) -> tu
     if plan.is_empty:
         return Result.CHANGED, "it had no offsets"
     held.may_restore = False  # from here on its position may be lost: it must not be started automatically
-    applied = apply_plan(target.store, plan, Journal.of_context(target.access.context), Permissions(states=held.states))
+    access = target.access
+    permissions = Permissions(states=held.states, deadline=access.deadline)
+    applied = apply_plan(target.store, plan, Journal.of_context(access.context), permissions)
     outcomes = list(applied.outcomes)
     held.may_restore = applied.outcomes.exit_code == 4
     bad = [outcome for outcome in outcomes if outcome.result not in (Result.CHANGED, Result.UNCHANGED)]

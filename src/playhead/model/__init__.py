@@ -2,7 +2,7 @@
 
 from playhead.model.connector import ConnectorSpec, Engine, Origin, WantedState
 from playhead.model.deadline import Deadline
-from playhead.model.outcome import Outcome, Outcomes, Result
+from playhead.model.outcome import Outcome, Outcomes, ReadBack, Result
 from playhead.model.plan import Change, Plan
 from playhead.model.position import Map, Position, Positions
 from playhead.model.ranges import OffsetRange, RangeSet, TopicPartition
@@ -22,6 +22,7 @@ __all__ = [
     "Position",
     "Positions",
     "RangeSet",
+    "ReadBack",
     "Result",
     "Secret",
     "TopicPartition",

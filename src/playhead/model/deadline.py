@@ -36,6 +36,10 @@ class Deadline:
         """A shorter deadline for one step, never longer than this one."""
         return Deadline(min(seconds, self.remaining()))
 
+    def leave(self, seconds: float) -> None:
+        """At least so many seconds are left from now on: after a write the store is read back, even if the time is up."""
+        self._end = max(self._end, time.monotonic() + seconds)
+
     def share(self) -> "Deadline":
         """A part of the remaining time, for a server that may not answer. Enough is left for a fallback."""
         return Deadline(min(self.remaining(), max(2.0, self.remaining() / 4)))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from playhead.model.plan import Change
+from playhead.model.position import Map
 
 
 class Result(StrEnum):
@@ -19,10 +20,27 @@ _EXIT_CODES = {Result.CHANGED: 0, Result.UNCHANGED: 0, Result.FAILED: 1, Result.
 
 
 @dataclass(frozen=True, slots=True)
+class ReadBack:
+    """What the store held when it was read back. `offset` None: nothing."""
+
+    offset: Map | None
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
+    """`read_back`: what a write that failed, or whose answer was lost, left behind; None if it was not read back."""
+
     change: Change
     result: Result
     detail: str = ""
+    read_back: ReadBack | None = None
+
+    @property
+    def may_be_written(self) -> bool:
+        """Whether this change, or a part of it, may be in the store."""
+        if self.result is Result.FAILED:
+            return self.read_back is not None and self.read_back.offset != self.change.before
+        return self.result in (Result.CHANGED, Result.UNKNOWN)
 
 
 class Outcomes:

@@ -1,5 +1,8 @@
 """The one way a position is written: guard, compare, journal, write, read back.
 
+After a write that failed, or whose answer was lost, each outcome is what the store shows: a worker or a broker can change some
+partitions of an owner and reject others.
+
 Nothing else calls `Store.write`. A refusal, or a position that moved since the plan was created, skips all changes of that owner
 and no other owner. Outcomes are returned in the order of the plan's changes, one for each.
 """
@@ -8,18 +11,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from playhead.errors import Invalid, OutcomeUnknown, PlayheadError
-from playhead.model import Change, Map, Outcome, Outcomes, Plan, Result
-from playhead.offsets.journal import Journal, JournalEntry
+from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Plan, ReadBack, Result
+from playhead.offsets.journal import Journal, JournalEntry, SavedEntry
 from playhead.stores import Refusal, Snapshot, Store, moved_since, shown
+
+Offsets = Mapping[tuple[str, Map], Map | None]
+READ_BACK_SECONDS = 10.0
+FORCE_HINT = "add --force to overwrite it"
 
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
     """The flags that lift a guard (`--force`, `--worker-is-down`, ...), and the states of connectors that were stopped for
-    the edit."""
+    the edit. `deadline`: of the command; it is extended so that the store can be read back. `if_moved`: what
+    to do about a position that is no longer what the plan starts from."""
 
     flags: frozenset[str] = frozenset()
     states: Mapping[str, str] = field(default_factory=dict)
+    deadline: Deadline | None = None
+    if_moved: str = "plan again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +59,8 @@ def apply_plan(
     running = frozenset(one.owner for one in refusals if one.is_running and one.owner in refused)
     allowed = [owner for owner in owners if owner not in refused]
     before = store.snapshot(allowed) if allowed else Snapshot(())
-    refused |= find_moved(before, [change for change in plan.changes if change.owner in allowed])
+    still = [change for change in plan.changes if change.owner not in refused]
+    refused |= find_moved(before, still, permissions.if_moved)
     wanted = [change for change in plan.changes if change.owner not in refused]
     outcomes = {id(c): Outcome(c, Result.REFUSED, refused[c.owner]) for c in plan.changes if c.owner in refused}
     if not wanted:
@@ -60,13 +71,21 @@ def apply_plan(
     saved = [e for e in before.entries if save_all or (e.position.owner, e.position.partition) in touched]
     entry = journal.begin(plan, saved, lifted, permissions.states)
     on_begin(entry)
-    written = _written(store, wanted)
-    outcomes |= {id(outcome.change): outcome for outcome in _verified(store, written)}
+    written, raised = _written(store, wanted)
+    if permissions.deadline is not None:
+        permissions.deadline.leave(READ_BACK_SECONDS)
+    seen = _read_back(store, written)
+    lost = [] if raised else _find_lost(entry, written, seen)
+    losers = {one.owner for one in lost}
+    outcomes |= {id(o.change): _judged(o, seen, raised=raised, lost=o.change.owner in losers) for o in written}
     result = Outcomes(outcomes[id(change)] for change in plan.changes)
+    is_read = not isinstance(seen, PlayheadError)
+    warnings = [f"the write that failed also removed {_listed(lost)}; undo restores it"] if lost and is_read else []
     try:
-        return ApplyResult(result, journal.finish(entry, result), running=running)
+        entry = journal.finish(entry, result, lost)
     except Invalid as error:  # the positions are written: report the outcomes; the entry stays "not finished"
-        return ApplyResult(result, entry, f"the outcomes are not in the journal: {error.what}", running)
+        warnings.append(f"the outcomes are not in the journal: {error.what}")
+    return ApplyResult(result, entry, "; ".join(warnings), running)
 
 
 def _guarded(refusals: Sequence[Refusal], permissions: Permissions) -> tuple[dict[str, str], list[str]]:
@@ -83,93 +102,139 @@ def _guarded(refusals: Sequence[Refusal], permissions: Permissions) -> tuple[dic
     return refused, lifted
 
 
-def find_moved(now: Snapshot, changes: Sequence[Change]) -> dict[str, str]:
+def find_moved(now: Snapshot, changes: Sequence[Change], hint: str = "plan again") -> dict[str, str]:
     """Owners with a position that is no longer what the plan starts from, each with a message."""
-    current = now.current()
-    moved: dict[str, str] = {}
-    for owner in dict.fromkeys(change.owner for change in changes):
-        own = {partition: e.position.offset for (name, partition), e in current.items() if name == owner}
-        if sentence := moved_since((change for change in changes if change.owner == owner), own):
-            moved[owner] = sentence
-    return moved
+    current: dict[str, dict[Map, Map | None]] = {}
+    for (owner, partition), entry in now.current().items():
+        current.setdefault(owner, {})[partition] = entry.position.offset
+    wanted: dict[str, list[Change]] = {}
+    for change in changes:
+        wanted.setdefault(change.owner, []).append(change)
+    sentences = {owner: moved_since(own, current.get(owner, {}), hint) for owner, own in wanted.items()}
+    return {owner: sentence for owner, sentence in sentences.items() if sentence}
 
 
-def _written(store: Store, changes: Sequence[Change]) -> Outcomes:
+def _written(store: Store, changes: Sequence[Change]) -> tuple[Outcomes, bool]:
+    """What the store reports for each change; and True if it raised an error, which means that it wrote nothing."""
     try:
-        return store.write(changes)
+        return store.write(changes), False
     except OutcomeUnknown as error:
-        return Outcomes(Outcome(change, Result.UNKNOWN, error.what) for change in changes)
+        return Outcomes(Outcome(change, Result.UNKNOWN, error.what) for change in changes), False
     except PlayheadError as error:
         detail = f"{error.what}; {error.hint}" if error.hint else error.what
-        return Outcomes(Outcome(change, Result.FAILED, detail) for change in changes)
+        return Outcomes(Outcome(change, Result.FAILED, detail) for change in changes), True
 
 
-def _verified(store: Store, written: Outcomes) -> list[Outcome]:
-    """Compares with what the store shows after the write. If it cannot be read, the result of a change is unknown."""
-    claimed = {Result.CHANGED, Result.UNCHANGED, Result.UNKNOWN}
-    owners = {outcome.change.owner for outcome in written if outcome.result in claimed}
-    if not owners:
-        return list(written)
+def _read_back(store: Store, written: Outcomes) -> Offsets | PlayheadError:
+    """What the store holds after the write; or why it cannot be read."""
+    owners = {outcome.change.owner for outcome in written if outcome.result is not Result.REFUSED}
     try:
-        current = store.snapshot(owners).current()
+        current = store.snapshot(owners).current() if owners else {}
     except PlayheadError as error:
-        return [
-            replace(o, result=Result.UNKNOWN, detail=f"written, but not read back: {error.what}")
-            if o.result is Result.CHANGED
-            else o
-            for o in written
-        ]
-    positions = {key: entry.position.offset for key, entry in current.items()}
-    return [_judged(outcome, positions) if outcome.result in claimed else outcome for outcome in written]
+        return error
+    return {key: entry.position.offset for key, entry in current.items()}
 
 
-def _judged(outcome: Outcome, positions: Mapping[tuple[str, Map], Map | None]) -> Outcome:
-    change = outcome.change
-    found = positions.get((change.owner, change.partition))
-    if found == change.after:
-        result = Result.CHANGED if outcome.result is Result.UNKNOWN else outcome.result
-        detail = (
-            outcome.detail if outcome.result is not Result.UNKNOWN else "the answer was lost; read back as requested"
-        )
-        return replace(outcome, result=result, detail=detail)
-    if outcome.result is Result.UNKNOWN:
-        state = "it is as before" if found == change.before else f"it is {shown(found)}"
-        return replace(outcome, detail=f"{outcome.detail}; read back, {state}")
-    detail = f"written, but read back as {shown(found)}: something else writes this position"
-    return replace(outcome, result=Result.FAILED, detail=detail)
+def _judged(claimed: Outcome, seen: Offsets | PlayheadError, *, raised: bool, lost: bool) -> Outcome:
+    """The outcome by what the store holds now: a write can fail for some partitions of an owner and succeed for others.
+
+    `lost`: the failed write removed other positions of the owner, so it is no success even where it did what was requested.
+    """
+    if claimed.result is Result.REFUSED:
+        return claimed
+    if isinstance(seen, PlayheadError):
+        return _unread(claimed, seen, raised=raised)
+    change = claimed.change
+    found = seen.get((change.owner, change.partition))
+    if claimed.result in (Result.CHANGED, Result.UNCHANGED):
+        if found == change.after:
+            return claimed
+        detail = f"written, but read back as {shown(found)}: something else writes this position"
+        return replace(claimed, result=Result.FAILED, detail=detail)
+    # Where nothing was to be moved, the position does not show whether it was written.
+    if found == change.after != change.before and not lost:
+        how = "the answer was lost" if claimed.result is Result.UNKNOWN else f"failed in part ({claimed.detail})"
+        return replace(claimed, result=Result.CHANGED, detail=f"{how}; read back as requested")
+    as_found = {change.after: "it is as requested", change.before: "it is as before"}
+    state = as_found.get(found, f"it is {shown(found)}")
+    detail = f"{claimed.detail}; read back, {state}" if claimed.detail else f"read back, {state}"
+    return replace(claimed, detail=detail, read_back=ReadBack(found))
 
 
-def plan_undo(entry: JournalEntry, store: Store) -> Plan:
-    """The plan that restores what an apply overwrote, starting from what the store holds now."""
-    current = store.snapshot(entry.owners).current()
+def _unread(claimed: Outcome, error: PlayheadError, *, raised: bool) -> Outcome:
+    """Unknown, unless the store had written nothing or had nothing to write."""
+    if claimed.result is Result.CHANGED:
+        return replace(claimed, result=Result.UNKNOWN, detail=f"written, but not read back: {error.what}")
+    if claimed.result is Result.FAILED and not raised:
+        detail = f"{claimed.detail}; whether a part was written is unknown, it was not read back: {error.what}"
+        return replace(claimed, result=Result.UNKNOWN, detail=detail)
+    return claimed
+
+
+def _find_lost(entry: JournalEntry, written: Outcomes, seen: Offsets | PlayheadError) -> list[SavedEntry]:
+    """Saved entries outside the plan that are gone after a write that failed, or that may be gone if it was not read back."""
+    broken = {one.change.owner for one in written if one.result in (Result.FAILED, Result.UNKNOWN)}
+    planned = {(change.owner, change.partition) for change in entry.plan.changes}
+    there = (
+        planned if isinstance(seen, PlayheadError) else planned | {key for key, at in seen.items() if at is not None}
+    )
+    return [one for one in entry.saved if one.owner in broken and one.offset is not None and _place(one) not in there]
+
+
+def _place(saved: SavedEntry) -> tuple[str, Map]:
+    return saved.owner, Map(saved.partition)
+
+
+def _listed(lost: Sequence[SavedEntry]) -> str:
+    some = ", ".join(f"{one.owner} {Map(one.partition)}" for one in lost[:4])
+    return some + (f" and {len(lost) - 4} more" if len(lost) > 4 else "")
+
+
+def plan_undo(entry: JournalEntry, store: Store, *, force: bool = False) -> Plan:
+    """The plan that restores what an apply overwrote, starting from what the apply left.
+
+    A position that something else set since then is refused by `apply_plan`, because the plan does not start from it. With
+    `force` the plan starts from it, and a note names what is overwritten.
+    """
+    current = {key: found.position.offset for key, found in store.snapshot(entry.owners).current().items()}
     changes, warnings = [], []
-    for change in _perhaps_done(entry):
-        found = current.get((change.owner, change.partition))
-        offset = found.position.offset if found else None
-        if change.before == change.after and entry.outcomes is not None and found is not None:
+    for change, left in _perhaps_done(entry):
+        place = (change.owner, change.partition)
+        offset = current.get(place)
+        if change.before == change.after and entry.outcomes is not None and place in current:
             warnings.append(f"{change.owner} {change.partition} was not moved: nothing to restore there")
         elif offset == change.before:
             warnings.append(f"{change.owner} {change.partition} is as it was before: nothing to undo there")
-        elif offset == change.after:
-            changes.append(change.reversed())
+        elif offset in left:
+            note = "" if offset == change.after else f"the apply left {shown(offset)}"
+            changes.append(Change(*place, offset, change.before, note))
+        elif force:
+            note = f"overwrites {shown(offset)}, which was set after the apply had left {shown(left[0])}"
+            changes.append(Change(*place, offset, change.before, note))
         else:
-            left = (
-                f"the apply had left {shown(change.after)}"
-                if entry.outcomes
-                else "the apply was interrupted, perhaps before this change"
-            )
-            note = f"moved since then: {left}"
-            changes.append(Change(change.owner, change.partition, offset, change.before, note))
+            note = f"will be refused: moved since the apply, which had left {shown(left[0])}: it is {shown(offset)}"
+            changes.append(Change(*place, left[0], change.before, f"{note}; {FORCE_HINT}"))
     planned = {(change.owner, change.partition) for change in entry.plan.changes}
-    for lost in entry.saved:
-        place = (lost.owner, Map(lost.partition))
+    for lost in entry.saved if entry.outcomes is None else entry.lost:
+        place = _place(lost)
         if place not in planned and place not in current and lost.offset is not None:
-            changes.append(Change(*place, None, Map(lost.offset), "lost when the apply was interrupted"))
+            how = "lost when the apply was interrupted" if entry.outcomes is None else "removed when the apply failed"
+            changes.append(Change(*place, None, Map(lost.offset), how))
     return Plan.of(store.uri, changes, warnings)
 
 
-def _perhaps_done(entry: JournalEntry) -> list[Change]:
-    """All changes of an apply that was interrupted; else those that were written, or may have been."""
+def _perhaps_done(entry: JournalEntry) -> list[tuple[Change, tuple[Map | None, ...]]]:
+    """The changes that were written, or may have been, and what the apply may have left, the likeliest first.
+
+    An apply that was interrupted may have removed a position before it wrote the new one.
+    """
     if entry.outcomes is None:
-        return list(entry.plan.changes)
-    return [o.change for o in entry.outcomes if o.result in (Result.CHANGED, Result.UNKNOWN)]
+        return [(change, (change.after, change.before, None)) for change in entry.plan.changes]
+    return [(outcome.change, _left(outcome)) for outcome in entry.outcomes if outcome.may_be_written]
+
+
+def _left(outcome: Outcome) -> tuple[Map | None, ...]:
+    seen = () if outcome.read_back is None else (outcome.read_back.offset,)
+    if outcome.result is Result.FAILED:
+        return seen
+    return (outcome.change.after, *seen) if outcome.result is Result.UNKNOWN else (outcome.change.after,)

@@ -9,7 +9,7 @@ import os
 import re
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from playhead import __version__
 from playhead.config import Context
 from playhead.errors import Invalid, NotFound
 from playhead.files import replace_file
-from playhead.model import Outcome, Outcomes, Plan, Result
+from playhead.model import Map, Outcome, Outcomes, Plan, ReadBack, Result
 from playhead.model.host import user_name
 from playhead.model.position import Scalar
 from playhead.stores import Stored
@@ -39,9 +39,14 @@ class SavedEntry(msgspec.Struct, frozen=True):
     value: bytes | None = None
 
 
+class _ReadBackFile(msgspec.Struct, frozen=True):
+    offset: dict[str, Scalar] | None
+
+
 class _OutcomeFile(msgspec.Struct, frozen=True):
     result: str
     detail: str = ""
+    read_back: _ReadBackFile | msgspec.UnsetType = msgspec.UNSET
 
 
 class _EntryFile(msgspec.Struct, frozen=True):
@@ -56,11 +61,15 @@ class _EntryFile(msgspec.Struct, frozen=True):
     states: dict[str, str] = {}
     finished: datetime | None = None
     outcomes: list[_OutcomeFile] | None = None
+    lost: list[SavedEntry] = []
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One apply. `outcomes` None: it was interrupted, or still runs. `states`: of the connectors before `--stop`."""
+    """One apply. `outcomes` None: it was interrupted, or still runs. `states`: of the connectors before `--stop`.
+
+    `lost`: saved entries that the plan does not name, and that a write that failed has removed.
+    """
 
     id: str
     who: str
@@ -71,6 +80,7 @@ class JournalEntry:
     states: Mapping[str, str] | None = None
     finished: datetime | None = None
     outcomes: Outcomes | None = None
+    lost: tuple[SavedEntry, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -81,10 +91,10 @@ class JournalEntry:
 
     @property
     def may_have_changed(self) -> bool:
-        """Whether there may be something to undo. False if every change was refused or failed, or moved nothing."""
-        if self.outcomes is None:
+        """Whether there may be something to undo. False if every change was refused, failed as a whole, or moved nothing."""
+        if self.outcomes is None or self.lost:
             return True
-        written = (one.change for one in self.outcomes if one.result in (Result.CHANGED, Result.UNKNOWN))
+        written = (one.change for one in self.outcomes if one.may_be_written)
         return any(change.before != change.after for change in written)
 
     @property
@@ -117,10 +127,8 @@ class Journal:
         self._save(entry)
         return entry
 
-    def finish(self, entry: JournalEntry, outcomes: Outcomes) -> JournalEntry:
-        done = JournalEntry(
-            entry.id, entry.who, entry.started, entry.plan, entry.saved, entry.lifted, entry.states, _now(), outcomes
-        )
+    def finish(self, entry: JournalEntry, outcomes: Outcomes, lost: Iterable[SavedEntry] = ()) -> JournalEntry:
+        done = replace(entry, finished=_now(), outcomes=outcomes, lost=tuple(lost))
         self._save(done)
         return done
 
@@ -180,7 +188,7 @@ def _saved(entry: Stored) -> SavedEntry:
 
 
 def _encoded(entry: JournalEntry) -> bytes:
-    outcomes = None if entry.outcomes is None else [_OutcomeFile(o.result.value, o.detail) for o in entry.outcomes]
+    outcomes = None if entry.outcomes is None else [_outcome_file(outcome) for outcome in entry.outcomes]
     document = _EntryFile(
         JOURNAL_VERSION,
         entry.id,
@@ -193,6 +201,7 @@ def _encoded(entry: JournalEntry) -> bytes:
         dict(entry.states or {}),
         entry.finished,
         outcomes,
+        list(entry.lost),
     )
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
@@ -208,11 +217,26 @@ def _load(path: Path) -> JournalEntry:
         raise Invalid(f"{path} cannot be read: {error}") from None
     return JournalEntry(
         found.id, found.who, found.started, plan, tuple(found.saved), tuple(found.lifted), found.states, found.finished,
-        outcomes,
+        outcomes, tuple(found.lost),
     )  # fmt: skip
+
+
+def _outcome_file(outcome: Outcome) -> _OutcomeFile:
+    if outcome.read_back is None:
+        return _OutcomeFile(outcome.result.value, outcome.detail)
+    offset = outcome.read_back.offset
+    found = _ReadBackFile(None if offset is None else offset.to_dict())
+    return _OutcomeFile(outcome.result.value, outcome.detail, found)
 
 
 def _outcomes(plan: Plan, found: list[_OutcomeFile]) -> Outcomes:
     return Outcomes(
-        Outcome(change, Result(item.result), item.detail) for change, item in zip(plan.changes, found, strict=True)
+        Outcome(change, Result(item.result), item.detail, _read_back(item))
+        for change, item in zip(plan.changes, found, strict=True)
     )
+
+
+def _read_back(item: _OutcomeFile) -> ReadBack | None:
+    if item.read_back is msgspec.UNSET:
+        return None
+    return ReadBack(None if item.read_back.offset is None else Map(item.read_back.offset))

@@ -73,14 +73,14 @@ def _age(entry: Stored) -> str:
     return str(entry.where.get("written", ""))
 
 
-def moved_since(changes: Iterable[Change], current: Mapping[Map, Map | None]) -> str | None:
+def moved_since(changes: Iterable[Change], current: Mapping[Map, Map | None], hint: str = "plan again") -> str | None:
     """A message if a position is neither what the plan starts from nor already its target."""
     for change in changes:
         found = current.get(change.partition)
         if found not in (change.before, change.after):
             return (
                 f"{change.partition} moved since the plan was created: it was {shown(change.before)} and is {shown(found)}; "
-                "plan again"
+                f"{hint}"
             )
     return None
 

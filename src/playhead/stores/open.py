@@ -51,6 +51,39 @@ def is_of_context(uri: str, context: Context) -> bool:
     return False
 
 
+# What is written by REST is in the offsets topic or file of the workers. All other stores hold positions of their own.
+_WAYS_TO_CONNECT = ("connect", "kafka", "file")
+
+
+def _kind(uri: str) -> str:
+    scheme = uri.partition(":")[0].partition("+")[0]
+    return "connect" if scheme in _WAYS_TO_CONNECT else scheme
+
+
+def holds_same_kind(uri: str, other: str) -> bool:
+    """True if an edit of one store can be made in the other: the same kind, or ways to the offsets of Connect workers."""
+    return _kind(uri) == _kind(other)
+
+
+def is_same_store(uri: str, other: str) -> bool:
+    """True if both name one place. Of several brokers or workers one in common is enough."""
+    (scheme, _, rest), (scheme2, _, rest2) = uri.partition(":"), other.partition(":")
+    if scheme.startswith("connect+") or scheme in ("kafka", "groups"):
+        (servers, place), (servers2, place2) = _places(uri), _places(other)
+        return scheme == scheme2 and place == place2 and not servers.isdisjoint(servers2)
+    if scheme == "file":  # the query names the listener of its worker
+        return scheme == scheme2 and rest.partition("?")[0] == rest2.partition("?")[0]
+    return uri == other
+
+
+def _places(uri: str) -> tuple[set[str], str]:
+    """The servers of a URI, and the place on them."""
+    if uri.startswith("connect+"):
+        return {_address(url) for url in uri.removeprefix("connect+").split(",")}, ""
+    servers, _, place = uri.partition(":")[2].removeprefix("//").partition("?")[0].partition("/")
+    return {server.strip().lower() for server in servers.split(",")}, place
+
+
 def _address(url: str) -> str:
     return urlsplit(url.strip()).netloc.rpartition("@")[2].lower()
 
