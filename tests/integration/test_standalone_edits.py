@@ -143,7 +143,18 @@ def test_a_damaged_file_is_corrupt_for_every_command_and_stays_as_it_is(standalo
 
 def test_a_file_with_an_unknown_worker_needs_a_flag(playhead, tmp_path):
     file = tmp_path / "new.offsets"
-    words = ["offsets", "set", "c", "position=1", "--partition", "filename=/x", "--store", f"file:{file}", "--execute"]
+    words = [
+        "offsets",
+        "set",
+        "c",
+        "position=1",
+        "--partition",
+        "filename=/x",
+        "--create",
+        "--store",
+        f"file:{file}",
+        "--execute",
+    ]
     ran = playhead(*words).exits(4)
     assert "--worker-is-down" in ran.out
     assert not file.exists()

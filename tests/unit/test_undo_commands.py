@@ -1,52 +1,16 @@
 """`offsets undo` as typed: which apply it takes, in which store, and what it does not overwrite. The oracle is sqlite3."""
 
-import json
 import shlex
-import sqlite3
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
-from click.testing import CliRunner
 
 from playhead.cli.frame import Face
-from playhead.cli.main import root
 from playhead.cli.writes import undo_line
-from playhead.errors import PlayheadError
 from playhead.model import Change, Outcome, Outcomes, Plan, Position, Result
 from playhead.offsets.journal import Journal
 from playhead.stores.open import holds_same_kind, is_same_store
-
-
-@dataclass
-class SqlTable:
-    """A SQL store, and what it holds by the database's own client."""
-
-    path: Path
-
-    @property
-    def uri(self) -> str:
-        return f"sql+sqlite:///{self.path}"
-
-    def rows(self) -> dict[str, int]:
-        return dict(self._do("select owner, next_offset from playhead_offsets"))
-
-    def is_set_by_another_process(self, offset: int) -> None:
-        self._do("update playhead_offsets set next_offset = ?", offset)
-
-    def _do(self, statement, *values):
-        database = sqlite3.connect(self.path)
-        try:
-            with database:
-                return database.execute(statement, values).fetchall()
-        finally:
-            database.close()
-
-    def puts(self, offset, owner="billing"):
-        position = {"partition": {"kafka_topic": "t", "kafka_partition": 0}, "offset": {"kafka_offset": offset}}
-        file = self.path.with_suffix(".json")
-        file.write_text(json.dumps({owner: [position]}))
-        return offsets("import", str(file), "--store", self.uri, "--execute")
+from unit.offset_commands import SqlTable, offsets
 
 
 @pytest.fixture
@@ -57,17 +21,6 @@ def table(tmp_path):
 @pytest.fixture
 def other(tmp_path):
     return SqlTable(tmp_path / "other.db")
-
-
-def offsets(*words, code=0):
-    """Runs `playhead offsets` and returns all that it says."""
-    done = CliRunner().invoke(root, ["offsets", *words], obj=Face(), standalone_mode=False)
-    if isinstance(done.exception, PlayheadError):
-        assert done.exception.exit_code == code, done.exception.what
-        return f"{done.exception.what}; {done.exception.hint}"
-    assert done.exception is None
-    assert (done.return_value or 0) == code, done.output
-    return done.output
 
 
 def journal_of_groups():
@@ -148,6 +101,36 @@ def test_a_forced_undo_says_what_it_overwrote(table):
     table.is_set_by_another_process(777)
     said = offsets("undo", "--store", table.uri, "--force", "--execute", "-o", "json")
     assert 'overwrites {\\"kafka_offset\\":777}' in said
+    assert table.rows() == {"billing": 10}
+
+
+def test_last_is_the_newest_apply_to_the_store_as_without_an_id(table, other):
+    table.puts(10)
+    table.puts(20)
+    other.puts(99)
+    offsets("undo", "last", "--store", table.uri, "--execute")
+    assert (table.rows(), other.rows()) == ({"billing": 10}, {"billing": 99})
+
+
+def test_the_beginning_of_an_id_is_enough_if_no_other_entry_has_it(table):
+    table.puts(10)
+    table.puts(20)
+    newest, oldest = (entry.id for entry in Journal.of_context(Face().context).list()[0])
+    offsets("undo", newest[:-2], "--execute")
+    assert table.rows() == {"billing": 10}
+    said = offsets("undo", oldest[:4], "--execute", code=2)
+    assert "is the beginning of 3 journal entries" in said
+    assert offsets("journal", "last").splitlines()[0] != offsets("journal", oldest).splitlines()[0]
+    assert oldest in offsets("journal", oldest[:-1])
+
+
+def test_a_damaged_entry_that_may_be_the_newest_is_not_passed_over(table):
+    table.puts(10)
+    book = Journal.of_context(Face().context)
+    (book.folder / "99990101T000000000-damaged.json").write_text("{")
+    assert "99990101T000000000-damaged.json cannot be read" in offsets(
+        "undo", "--store", table.uri, "--execute", code=2
+    )
     assert table.rows() == {"billing": 10}
 
 

@@ -31,22 +31,32 @@ def _which(words: dict[str, Any]) -> "Which":
     partition, every = words.pop("partition"), words.pop("every")
     if partition is not None and every:
         raise click.UsageError("--partition and --all exclude each other")
-    return Which(None if partition is None else parse_partition(partition), every)
+    return Which(None if partition is None else parse_partition(partition), every, words.pop("create", False))
+
+
+_PARTITION = (
+    click.option("--partition", metavar="FIELDS", help="The partition: a JSON object, or field=value[,field=value]."),
+    click.option("--all", "every", is_flag=True, help="Every partition of the owner."),
+)
+_CREATE = click.option(
+    "--create", is_flag=True, help="Create the position of an OWNER or --partition that does not exist yet."
+)
 
 
 def partition_options(command: F) -> F:
     """Adds `--partition` and `--all`; the command gets them as `which: Which`."""
-    one = click.option(
-        "--partition", metavar="FIELDS", help="The partition: a JSON object, or field=value[,field=value]."
-    )
-    every = click.option("--all", "every", is_flag=True, help="Every partition of the owner.")
-    return folded(command, (one, every), "which", _which)
+    return folded(command, _PARTITION, "which", _which)
+
+
+def new_partition_options(command: F) -> F:
+    """Adds `--partition`, `--all` and `--create`; the command gets them as `which: Which`."""
+    return folded(command, (*_PARTITION, _CREATE), "which", _which)
 
 
 @click.command("set")
 @click.argument("owner", shell_complete=connector_names)
 @click.argument("fields", nargs=-1, required=True, metavar="FIELD=VALUE...")
-@partition_options
+@new_partition_options
 @click.option("--replace", "replace_all", is_flag=True, help="Remove all other fields of the position.")
 @write_options
 @selection_options
@@ -64,12 +74,22 @@ def set_(
 ) -> None:
     """Set fields of OWNER's position, e.g. `offsets set orders_src incrementing=369034`.
 
-    Other fields are kept. Write a time as 2022-11-29T05:59:55.817Z if the connector stores one.
+    Other fields are kept. Write a time as 2022-11-29T05:59:55.817Z if the connector stores one. To store a position before the
+    first run of a connector, name its --partition and add --create.
     """
-    from playhead.offsets.plan import plan_set
+    from playhead.errors import NotFound
+    from playhead.offsets.plan import CREATE_HINT, plan_set
 
     texts = pairs_of(fields)
-    _edit(face, options, where, owner, lambda target: plan_set(target, texts, which, replace_all=replace_all))
+
+    def planned() -> "tuple[Store, Plan]":
+        try:
+            target = where.locator(face).owner(owner, may_be_new=which.create)
+        except NotFound as error:
+            raise NotFound(error.kind, error.name, hint="; ".join(filter(None, [error.hint, CREATE_HINT]))) from None
+        return target.store, plan_set(target, texts, which, replace_all=replace_all)
+
+    _plan_and_carry_out(face, options, [owner], planned)
 
 
 @click.command()
@@ -186,18 +206,19 @@ def apply(face: Face, file: Path, where: Where, options: WriteOptions) -> None:
 @output_option
 @pass_face
 def undo(face: Face, entry_id: str | None, where: Where, options: WriteOptions) -> None:
-    """Undo an apply. ID is listed by `offsets journal`; default: the newest that changed something in this context.
+    """Undo an apply. ID is listed by `offsets journal`; its beginning is enough. Without ID, or with `last`: the newest apply
+    that changed something in this context, or in the store of --store.
 
-    With --store and without ID: the newest that changed something in that store. A position that something else set since the
+    A position that something else set since the
     apply is refused, unless --force is given. An undo is a plan like any other: it is shown, compared, recorded in the journal,
     and can be undone.
     """
     from playhead.offsets.apply import FORCE_HINT, plan_undo
-    from playhead.offsets.journal import Journal
+    from playhead.offsets.journal import LAST, Journal
     from playhead.offsets.undo import check_store, find_newest
 
     book = Journal.of_context(face.context)
-    entry = book.get(entry_id) if entry_id else find_newest(book, where.locator(face))
+    entry = find_newest(book, where.locator(face)) if entry_id in (None, LAST) else book.get(entry_id)
     say(f"undoing {entry.id} of {entry.started:%Y-%m-%d %H:%M:%SZ} by {entry.who}")
     for name, state in (entry.states or {}).items():
         if state != "STOPPED" and entry.outcomes is None:

@@ -144,7 +144,8 @@ def show(face: Face, owner: str, where: Where) -> None:
 @output_option
 @pass_face
 def journal(face: Face, entry_id: str | None) -> None:
-    """List changes, newest first; with ID, show one apply with every outcome."""
+    """List changes, newest first; with ID, show one apply with every outcome. The beginning of an ID is enough; `last` is the
+    newest."""
     from playhead.cli.writes import outcome_listing, plan_listing
     from playhead.offsets.journal import Journal
 

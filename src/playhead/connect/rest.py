@@ -31,7 +31,7 @@ from playhead.connect.answers import (
 )
 from playhead.connect.transport import Call, Credentials, Transport
 from playhead.errors import NotFound, Refused
-from playhead.model import Deadline, Secret
+from playhead.model import Deadline, Map, Secret
 
 Config = Mapping[str, str | None]
 # The HTTP server of a worker rejects these in a path, encoded or not. A follower that forwards misreads ; { }.
@@ -312,13 +312,11 @@ class Rest:
         return self._exists(name) and self.get_config(name) == {**wanted, "name": name}
 
     def _shows_offsets(self, name: str, entries: Sequence[OffsetEntry]) -> bool:
-        current = self.get_offsets(name)
-        return all(
-            not any(shown.partition == entry.partition for shown in current)
-            if entry.offset is None
-            else entry in current
-            for entry in entries
-        )
+        current = {
+            Map(shown.partition): Map(shown.offset) for shown in self.get_offsets(name) if shown.offset is not None
+        }
+        wanted = ((Map(entry.partition), entry.offset) for entry in entries)
+        return all(current.get(place) == (None if offset is None else Map(offset)) for place, offset in wanted)
 
 
 def _check_forwardable(name: str, method: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from playhead.errors import Invalid, OutcomeUnknown, PlayheadError
 from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Plan, ReadBack, Result
 from playhead.offsets.journal import Journal, JournalEntry, SavedEntry
-from playhead.stores import Refusal, Snapshot, Store, moved_since, shown
+from playhead.stores import Refusal, Snapshot, Store, changes_by_owner, moved_since, shown
 
 Offsets = Mapping[tuple[str, Map], Map | None]
 READ_BACK_SECONDS = 10.0
@@ -107,10 +107,9 @@ def find_moved(now: Snapshot, changes: Sequence[Change], hint: str = "plan again
     current: dict[str, dict[Map, Map | None]] = {}
     for (owner, partition), entry in now.current().items():
         current.setdefault(owner, {})[partition] = entry.position.offset
-    wanted: dict[str, list[Change]] = {}
-    for change in changes:
-        wanted.setdefault(change.owner, []).append(change)
-    sentences = {owner: moved_since(own, current.get(owner, {}), hint) for owner, own in wanted.items()}
+    sentences = {
+        owner: moved_since(own, current.get(owner, {}), hint) for owner, own in changes_by_owner(changes).items()
+    }
     return {owner: sentence for owner, sentence in sentences.items() if sentence}
 
 

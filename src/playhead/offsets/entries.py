@@ -35,7 +35,7 @@ def list_entries(locator: Locator, names: Sequence[str], *, history: bool = Fals
     entries = [entry for part in parts for entry in part.entries]
     if not history:
         entries.sort(key=lambda entry: entry.position.owner)
-        _check_names(locator, names, {entry.position.owner for entry in entries})
+    _check_names(locator, names, {entry.position.owner for entry in entries})
     return Snapshot(tuple(entries), tuple(n for part in parts for n in part.notes)), " and ".join(places)
 
 
@@ -45,12 +45,10 @@ def _as_group(entry: Stored) -> Stored:
 
 def _check_names(locator: Locator, names: Sequence[str], found: Collection[str]) -> None:
     """A connector may have no position yet. A name that is unknown everywhere is an error."""
-    missing = [name for name in names if name not in found]
-    if not missing or locator.uri:
-        return
-    connectors = locator.known.connectors or {}
-    for name in missing:
-        if name not in connectors and not name.startswith(GROUP):
+    for name in (name for name in names if name not in found):
+        if locator.uri or name.startswith(GROUP):
+            locator.owner(name).check_exists()
+        elif name not in (locator.known.connectors or {}):
             stored = locator.any_store().snapshot()
             if name not in stored.by_owner():
                 raise locator.not_found(name, stored)

@@ -6,9 +6,8 @@ read the store to find out what it changed. Files are readable by their owner on
 """
 
 import os
-import re
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,14 +21,17 @@ from playhead.files import replace_file
 from playhead.model import Map, Outcome, Outcomes, Plan, ReadBack, Result
 from playhead.model.host import user_name
 from playhead.model.position import Scalar
-from playhead.stores import Stored
+from playhead.stores import Raw, Stored
 
 JOURNAL_VERSION = 1
-_ID = re.compile(r"[\w.-]+")
+LAST = "last"
 
 
 class SavedEntry(msgspec.Struct, frozen=True):
-    """One entry before the change. Key and value are the stored bytes (base64 in the file); value None: a tombstone."""
+    """One entry before the change. Key and value are the stored bytes (base64 in the file); value None: a tombstone.
+
+    Key None: the store has no bytes of this entry, or they are with an entry before it.
+    """
 
     owner: str
     partition: dict[str, Scalar]
@@ -120,7 +122,7 @@ class Journal:
             who=who_am_i(),
             started=started,
             plan=plan,
-            saved=tuple(_saved(item) for item in saved),
+            saved=tuple(_saved(saved)),
             lifted=tuple(lifted),
             states=dict(states or {}),
         )
@@ -143,12 +145,24 @@ class Journal:
         entries.sort(key=lambda entry: entry.started, reverse=True)
         return entries, faults
 
+    def newest_first(self) -> Iterator[JournalEntry]:
+        """By their ids, which begin with the time. Each entry is read when it is asked for; one that is damaged is an error."""
+        yield from (_load(path) for path in sorted(self.folder.glob("*.json"), reverse=True))
+
     def get(self, entry_id: str) -> JournalEntry:
-        path = self.folder / f"{entry_id}.json"
-        if not _ID.fullmatch(entry_id) or not path.is_file():
-            known = [found.stem for found in self.folder.glob("*.json")]
+        """By its id, by the beginning of an id that no other entry has, or `last`."""
+        known = sorted(found.stem for found in self.folder.glob("*.json"))
+        if entry_id == LAST and known:
+            return _load(self.folder / f"{known[-1]}.json")
+        found = [entry_id] if entry_id in known else [one for one in known if entry_id and one.startswith(entry_id)]
+        if len(found) > 1:
+            some = ", ".join(reversed(found[-4:])) + (", ..." if len(found) > 4 else "")
+            raise Invalid(
+                f"{entry_id!r} is the beginning of {len(found)} journal entries: {some}", "give more of the id"
+            )
+        if not found:
             raise NotFound("journal entry", entry_id, known, None if known else f"{self.folder} holds no entry")
-        return _load(path)
+        return _load(self.folder / f"{found[0]}.json")
 
     def _save(self, entry: JournalEntry) -> None:
         try:
@@ -173,18 +187,22 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _saved(entry: Stored) -> SavedEntry:
-    position = entry.position
-    offset = None if position.offset is None else position.offset.to_dict()
-    raw = entry.raw
-    return SavedEntry(
-        position.owner,
-        position.partition.to_dict(),
-        offset,
-        dict(entry.where),
-        raw.key if raw else None,
-        raw.value if raw else None,
-    )
+def _saved(entries: Iterable[Stored]) -> Iterator[SavedEntry]:
+    """Bytes that entries share, as those of one line of a checkpoint, are saved with the first of them only."""
+    seen: dict[int, Raw] = {}
+    for entry in entries:
+        position = entry.position
+        raw = entry.raw if entry.raw is not None and id(entry.raw) not in seen else None
+        if raw is not None:
+            seen[id(raw)] = raw
+        yield SavedEntry(
+            position.owner,
+            position.partition.to_dict(),
+            None if position.offset is None else position.offset.to_dict(),
+            dict(entry.where),
+            raw.key if raw else None,
+            raw.value if raw else None,
+        )
 
 
 def _encoded(entry: JournalEntry) -> bytes:

@@ -30,13 +30,17 @@ REST, TOPIC = "rest", "topic"
 
 @dataclass(slots=True)
 class Location:
-    """An owner in its store. `connector` None: the owner is not a connector, or the connector does not exist."""
+    """An owner in its store. `connector` None: the owner is not a connector, or the connector does not exist.
+
+    `is_typed`: the store was not asked whether it has this owner: a name in the store of `--store`, or `group:NAME`.
+    """
 
     store: Store
     owner: str
     access: Access
     connector: ConfiguredConnector | None = None
     notes: tuple[str, ...] = ()
+    is_typed: bool = False
     _seen: Snapshot | None = field(default=None, repr=False)
 
     def now(self) -> Snapshot:
@@ -44,6 +48,18 @@ class Location:
         if self._seen is None:
             self._seen = self.store.snapshot([self.owner])
         return self._seen
+
+    def check_exists(self, hint: str = "") -> None:
+        """A name that the store does not have is an error with near names: it must not look like an owner without positions.
+
+        `hint`: how to create it.
+        """
+        if not self.is_typed or self.now().entries:
+            return
+        known = _names_in(self.store)
+        if self.owner not in known:
+            missing = NotFound("group" if self.store.uri.startswith("groups:") else "owner", self.owner, sorted(known))
+            raise NotFound(missing.kind, self.owner, hint="; ".join(filter(None, [missing.hint, hint])) or None)
 
     def dialect(self, partition: Map, offset: Map | None) -> Dialect | None:
         return find_dialect(self.connector.connector_class if self.connector else None, partition, offset)
@@ -133,15 +149,20 @@ class Locator:
         store that holds source connectors when no worker answers.
         """
         if name.startswith(GROUP):
-            return Location(self.groups(), name.removeprefix(GROUP), self.access)
+            return Location(self.groups(), name.removeprefix(GROUP), self.access, is_typed=True)
         if self.uri:
-            return Location(open_store(self.uri, self.access), name, self.access)
+            return Location(open_store(self.uri, self.access), name, self.access, is_typed=True)
         connector, unreachable = self.look_up(name)
         if (kept := self.on_spark(name, connector)) is not None:
             return kept
         if unreachable is not None:
             raise unreachable
         found = self._in_connect(name, connector)
+        if may_be_new and connector is None and found.store.uri.startswith("connect+"):
+            raise Invalid(
+                f"there is no connector {name}, and the workers store no position for a connector that does not exist",
+                "name the worker's properties with --worker-config: its offsets topic is then written directly",
+            )
         if connector is None and not any(entry.position.owner == found.owner for entry in found.now().entries):
             if not may_be_new:
                 raise self.not_found(name, found.store.snapshot(None))
@@ -159,7 +180,7 @@ class Locator:
                 )
             return Location(store, owners[0] if owners else "source-0", self.access)
         if like is None or name.startswith(GROUP):
-            return self.owner(name)
+            return self.owner(name, may_be_new=like is not None)
         if like.connector is not None and like.connector.is_sink and name not in (self.known.connectors or {}):
             note = f"the sink connector {name} does not exist yet: its future group is written"
             return Location(self.groups(like.connector.cluster), f"connect-{name}", self.access, notes=(note,))
@@ -266,6 +287,20 @@ class Locator:
         if self.via is None and self.sinks.find(name) is not None:
             return ("Connect runs it: its group is edited; the ledger of its runs on Spark is not changed",)
         return (f"whether it runs on Spark is unknown: {self.sinks.why.what}",) if self.sinks.why else ()
+
+
+def _names_in(store: Store) -> set[str]:
+    """All owners that a store knows, also those without a position."""
+    from playhead.stores.connect_rest import ConnectRest
+    from playhead.stores.groups import GroupsStore
+
+    if isinstance(store, ConnectRest | GroupsStore):
+        return set(store.names())
+    names = set(store.snapshot().by_owner())
+    if (ledger := as_sink_ledger(store)) is not None:
+        with ledger.open() as sinks:
+            names |= set(ledger.runs_of(sinks))
+    return names
 
 
 def locate_of_worker(path: Path, deadline: Deadline, progress: Progress = lambda done, total: None) -> Location:

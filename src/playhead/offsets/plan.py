@@ -138,21 +138,24 @@ def _check_log(change: Change, logs: Logs, fatal: list[str], otherwise: str) -> 
     return replace(change, note=f"{change.note}; {note}" if change.note else note)
 
 
-NEW_BY_IMPORT = "`playhead offsets import FILE`"
+CREATE_HINT = "to create it, add --create"
 ResetOf = Callable[[Store, Sequence[str]], Reset]
 
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """Which partitions of an owner: one, all, or the only one there is."""
+    """Which partitions of an owner: one, all, or the only one there is. `create`: the named one may look like a typo."""
 
     partition: Map | None = None
     all: bool = False
+    create: bool = False
 
 
 def plan_set(target: Location, texts: Mapping[str, str], which: Which, *, replace_all: bool = False) -> Plan:
     """Sets fields of a position as typed. Other fields stay unless `replace_all`. A position that already has the requested
     value is a change only if work that was begun there is given up."""
+    if not which.create:
+        target.check_exists(CREATE_HINT)
     now = target.now()
     current = _offsets(now, target.owner)
     given_up = {partition: e.gives_up for (name, partition), e in now.current().items() if name == target.owner}
@@ -170,17 +173,19 @@ def plan_set(target: Location, texts: Mapping[str, str], which: Which, *, replac
 
 def plan_delete(target: Location, which: Which) -> Plan:
     """Deletes positions: the connector starts over there, or wherever it starts without a position."""
+    target.check_exists()
     now = target.now()
     current = _offsets(now, target.owner)
     chosen = _chosen(now, target.owner, which, may_be_new=False)
     changes = [Change(target.owner, partition, current[partition], None) for partition in chosen]
-    forgotten = set(chosen)
-    for partition in chosen:
+    named = set(chosen)
+    others = dict.fromkeys(partition for partition in current if partition not in named)
+    for partition in chosen if others else ():
         dialect = target.dialect(partition, current[partition])
-        for other in dialect.also_forget(partition, [o for o in current if o not in forgotten]) if dialect else ():
+        for other in dialect.also_forget(partition, others) if dialect else ():
             note = "the old form of the same table: if it stays, it restores the old position"
             changes.append(Change(target.owner, other, current[other], None, note))
-            forgotten.add(other)
+            del others[other]
     dialect = target.dialect(chosen[0], changes[0].before) if chosen else None
     warnings = [f"what starting over means with {dialect.name}: {dialect.start_over}"] if dialect and changes else []
     return checked_plan(target, now, changes, warnings)
@@ -189,6 +194,8 @@ def plan_delete(target: Location, which: Which) -> Plan:
 def plan_reset_of(target: Location, words: ResetOf, context: Context, deadline: Deadline) -> Plan:
     """The reset options for one owner in any store. A source connector can only start over."""
     reset = words(target.store, [target.owner])
+    if reset.scope.all_topics:  # with --topic a new owner gets its first positions
+        target.check_exists()
     now = target.now()
     is_kafka = all("kafka_topic" in entry.position.partition for entry in now.entries)
     connector = target.connector
@@ -244,6 +251,7 @@ def plan_import(targets: Sequence[tuple[Location, Positions]]) -> list[tuple[Sto
 
 def plan_copy(source: Location, target: Location, mapping: Mapping[str, str], which: Which = Which(all=True)) -> Plan:
     """Copies the position of one owner to another, whose partitions may have other names (`mapping`: old -> new)."""
+    source.check_exists()
     there = source.store.snapshot([source.owner])
     current = _offsets(there, source.owner)
     wanted, warnings = [], []
@@ -276,7 +284,7 @@ def parse_partition(text: str) -> Map:
 def _chosen(now: Snapshot, owner: str, which: Which, *, may_be_new: bool) -> list[Map]:
     there = list(dict.fromkeys(entry.position.partition for entry in now.entries if entry.position.owner == owner))
     if which.partition is not None:
-        return [_named(which.partition, there, owner, may_be_new=may_be_new)]
+        return [_named(which, which.partition, there, owner, may_be_new=may_be_new)]
     if which.all or len(there) == 1:
         return there
     if there:
@@ -290,9 +298,12 @@ def _chosen(now: Snapshot, owner: str, which: Which, *, may_be_new: bool) -> lis
     return []
 
 
-def _named(given: Map, there: Sequence[Map], owner: str, *, may_be_new: bool) -> Map:
-    """The named partition: in full, or by enough of its fields. A new one must not look like a typo of a stored one."""
-    found = [given] if given in there else [partition for partition in there if _names(given, partition)]
+def _named(which: Which, given: Map, there: Sequence[Map], owner: str, *, may_be_new: bool) -> Map:
+    """The named partition: in full, or by enough of its fields. A new one must not look like a typo of a stored one, unless
+    the user asks to create it: then the fields are all of its fields."""
+    if given in there or (which.create and may_be_new):
+        return given
+    found = [partition for partition in there if _names(given, partition)]
     if len(found) > 1:
         raise Refused(f"{given} fits {len(found)} partitions of {owner}: {_listed(found)}", "name all of its fields")
     if found:
@@ -300,9 +311,9 @@ def _named(given: Map, there: Sequence[Map], owner: str, *, may_be_new: bool) ->
     known = [partition.to_json() for partition in there]
     near = get_close_matches(given.to_json(), known, n=1, cutoff=0.8)
     if not may_be_new or near:
-        hint = f"to create a new one anyway, import it: {NEW_BY_IMPORT}" if may_be_new else None
         missing = NotFound("partition", given.to_json(), known)
-        raise NotFound("partition", given.to_json(), known, f"{missing.hint}; {hint}" if hint else missing.hint)
+        hint = f"{missing.hint}; {CREATE_HINT}" if may_be_new else missing.hint
+        raise NotFound("partition", given.to_json(), known, hint)
     return given
 
 

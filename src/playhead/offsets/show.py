@@ -31,6 +31,7 @@ class ShownOwner:
 
 def show_owner(locator: Locator, name: str) -> ShownOwner:
     target = locator.owner(name)
+    target.check_exists()
     found = target.now()
     connector = target.connector
     about: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from playhead.stores.open import holds_same_kind, is_of_context, is_same_store
 
 def find_newest(book: Journal, locator: Locator) -> JournalEntry:
     """The newest apply that may have changed something in the store of the command line."""
-    entries, _ = book.list()
+    entries = book.newest_first()
     hint = "give an ID listed by `playhead offsets journal`"
     if locator.uri:
         uri = locator.any_store().uri

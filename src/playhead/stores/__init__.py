@@ -85,6 +85,14 @@ def moved_since(changes: Iterable[Change], current: Mapping[Map, Map | None], hi
     return None
 
 
+def changes_by_owner(changes: Iterable[Change]) -> dict[str, list[Change]]:
+    """The changes of each owner, in their order."""
+    grouped: dict[str, list[Change]] = {}
+    for change in changes:
+        grouped.setdefault(change.owner, []).append(change)
+    return grouped
+
+
 def shown(offset: Map | None) -> str:
     return "nothing" if offset is None else offset.to_json()
 

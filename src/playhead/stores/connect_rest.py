@@ -13,7 +13,7 @@ from playhead.connect.answers import OffsetEntry
 from playhead.connect.rest import Rest
 from playhead.errors import Invalid, NotFound, OutcomeUnknown, PlayheadError
 from playhead.model import Change, Map, Outcome, Outcomes, Position, Result
-from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored, moved_since
+from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored, changes_by_owner, moved_since
 
 SCHEME = "connect+"
 
@@ -37,6 +37,10 @@ class ConnectRest:
             names = sorted(rest.list_connectors() if owners is None else set(owners))
             return Snapshot(tuple(_stored(name, entry) for name in names for entry in _offsets(rest, name)))
 
+    def names(self) -> list[str]:
+        with self._rest() as rest:
+            return rest.list_connectors()
+
     def history(self, owners: Collection[str] | None = None) -> Snapshot:  # noqa: ARG002
         raise Invalid("a worker has no history of offsets", "read the offsets topic: --worker-config FILE --via topic")
 
@@ -56,8 +60,7 @@ class ConnectRest:
     def write(self, changes: Sequence[Change]) -> Outcomes:
         done: dict[int, Outcome] = {}
         with self._rest() as rest:
-            for owner in dict.fromkeys(change.owner for change in changes):
-                own = [change for change in changes if change.owner == owner]
+            for owner, own in changes_by_owner(changes).items():
                 result, detail = _alter(rest, owner, own)
                 done |= {id(change): Outcome(change, result, detail) for change in own}
         return Outcomes(done[id(change)] for change in changes)

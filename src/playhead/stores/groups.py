@@ -79,6 +79,10 @@ class GroupsStore:
         entries = [_stored(group, tp, committed[group][tp]) for group in committed for tp in sorted(committed[group])]
         return Snapshot(tuple(entries), notes)
 
+    def names(self) -> list[str]:
+        with self.session() as admin:
+            return [group.name for group in list_groups(admin, self.deadline)]
+
     def history(self, owners: Collection[str] | None = None) -> Snapshot:
         now = self.snapshot(owners)
         return Snapshot(now.entries, (*now.notes, "a group holds only its newest commit: there is no history"))

@@ -8,7 +8,7 @@ one is stored next to it. A write that results in the contents of a copy restore
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,9 +19,9 @@ from playhead.connect.javafile import CorruptFile, FileEntry, decode_file, encod
 from playhead.connect.keys import OffsetKey, decode_key, encode_new_key, encode_value
 from playhead.errors import Invalid, PlayheadError
 from playhead.files import locked_folder, replace_file
-from playhead.model import Change, Map, Outcome, Outcomes, Result
+from playhead.model import Change, Outcome, Outcomes, Result
 from playhead.net import FoundListener, identify
-from playhead.stores import Access, Capabilities, Refusal, Snapshot, is_kafka_place, moved_since
+from playhead.stores import Access, Capabilities, Refusal, Snapshot, changes_by_owner, is_kafka_place, moved_since
 from playhead.stores.entries import RawPair, decode_pairs
 
 FLAG = "--worker-is-down"
@@ -100,18 +100,17 @@ class StandaloneFile:
 
     def _write(self, changes: Sequence[Change]) -> Outcomes:
         data = self._bytes()
-        entries = [] if data is None else decode_file(data)
-        before = list(entries)
+        entries = _Entries([] if data is None else decode_file(data))
+        before = entries.list()
         outcomes = []
-        for owner in dict.fromkeys(change.owner for change in changes):
-            own = [change for change in changes if change.owner == owner]
-            refusal = _refusal(entries, own)
+        for own in changes_by_owner(changes).values():
+            refusal = entries.refusal(own)
             if refusal is None:
                 for change in own:
-                    _put(entries, change)
+                    entries.put(change)
             outcomes += [_outcome(change, refusal) for change in own]
-        if entries != before:
-            self._replace(entries)
+        if entries.list() != before:
+            self._replace(entries.list())
         by_change = {id(outcome.change): outcome for outcome in outcomes}
         return Outcomes(by_change[id(change)] for change in changes)
 
@@ -187,35 +186,45 @@ def _uses(worker: StandaloneWorker, path: Path) -> bool:
     return worker.offset_file is not None and worker.offset_file.resolve() == path.resolve()
 
 
-def _found(entries: Sequence[FileEntry], change: Change) -> list[int]:
-    wanted = OffsetKey(change.owner, change.partition)
-    return [i for i, entry in enumerate(entries) if decode_key(entry.key) == wanted]
+class _Entries:
+    """The entries of the file in their order, found by their keys. A removed entry leaves a gap until they are listed."""
 
+    def __init__(self, entries: Sequence[FileEntry]) -> None:
+        self._entries: list[FileEntry | None] = list(entries)
+        self._places: dict[OffsetKey, list[int]] = {}
+        for place, entry in enumerate(entries):
+            if (key := decode_key(entry.key)) is not None:
+                self._places.setdefault(key, []).append(place)
+        stored = decode_pairs((RawPair(entry.key, entry.value, {}) for entry in entries), None, removed=False).entries
+        self._before = {(one.position.owner, one.position.partition): one.position.offset for one in stored}
 
-def _refusal(entries: Sequence[FileEntry], changes: Sequence[Change]) -> str | None:
-    pairs = decode_pairs((RawPair(e.key, e.value, {}) for e in entries), {changes[0].owner}, removed=False)
-    current: Mapping[Map, Map | None] = {stored.position.partition: stored.position.offset for stored in pairs.entries}
-    for change in changes:
-        if is_kafka_place(change.partition):
-            return "a position in a Kafka topic belongs to a consumer group, not into an offset file"
-        places = [entries[place].key for place in _found(entries, change)]
-        if len(set(places)) < len(places):
-            return TWICE
-    return moved_since(changes, current)
+    def list(self) -> list[FileEntry]:
+        return [entry for entry in self._entries if entry is not None]
 
+    def find(self, change: Change) -> dict[int, FileEntry]:
+        places = self._places.get(OffsetKey(change.owner, change.partition), ())
+        return {place: entry for place in places if (entry := self._entries[place]) is not None}
 
-def _put(entries: list[FileEntry], change: Change) -> None:
-    """Keeps the place and the key bytes; appends a new key. A deleted position is removed: to the worker that is the same."""
-    places = _found(entries, change)
-    if change.after is None:
-        for place in reversed(places):
-            del entries[place]
-        return
-    value = encode_value(change.after)
-    for place in places:
-        entries[place] = FileEntry(entries[place].key, value)
-    if not places:
-        entries.append(FileEntry(encode_new_key(OffsetKey(change.owner, change.partition)), value))
+    def refusal(self, changes: Sequence[Change]) -> str | None:
+        """Why these changes of one owner cannot be written."""
+        for change in changes:
+            if is_kafka_place(change.partition):
+                return "a position in a Kafka topic belongs to a consumer group, not into an offset file"
+            found = [entry.key for entry in self.find(change).values()]
+            if len(set(found)) < len(found):
+                return TWICE
+        return moved_since(changes, {c.partition: self._before.get((c.owner, c.partition)) for c in changes})
+
+    def put(self, change: Change) -> None:
+        """Keeps the place and the key bytes; appends a new key. A deleted position is removed: to the worker that is the same."""
+        found = self.find(change)
+        value = None if change.after is None else encode_value(change.after)
+        for place, entry in found.items():
+            self._entries[place] = None if value is None else FileEntry(entry.key, value)
+        if value is not None and not found:
+            key = OffsetKey(change.owner, change.partition)
+            self._places.setdefault(key, []).append(len(self._entries))
+            self._entries.append(FileEntry(encode_new_key(key), value))
 
 
 def _outcome(change: Change, refusal: str | None) -> Outcome:

@@ -21,7 +21,7 @@ from playhead.errors import AccessDenied, OutcomeUnknown, PlayheadError
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import PlainProducer, TransactionalProducer
 from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Result, TopicPartition
-from playhead.stores import Snapshot, Stored, is_kafka_place, moved_since
+from playhead.stores import Snapshot, Stored, changes_by_owner, is_kafka_place, moved_since
 
 
 class Write(NamedTuple):
@@ -79,9 +79,11 @@ class TopicWriter:
     def write(self, changes: Sequence[Change], entries: Sequence[Stored], places: KeyPlaces) -> Outcomes:
         """`entries`: the latest record of every key of these owners, with tombstones, read after `fence`."""
         done: dict[int, Outcome] = {}
-        for owner in dict.fromkeys(change.owner for change in changes):
-            own = [change for change in changes if change.owner == owner]
-            result, detail = self._write_owner(owner, own, entries, places)
+        stored: dict[str, list[Stored]] = {}
+        for entry in entries:
+            stored.setdefault(entry.position.owner, []).append(entry)
+        for owner, own in changes_by_owner(changes).items():
+            result, detail = self._write_owner(owner, own, stored.get(owner, []), places)
             done |= {id(change): Outcome(change, result, detail) for change in own}
         return Outcomes(done[id(change)] for change in changes)
 
@@ -167,7 +169,15 @@ def _place(entry: Stored) -> tuple[str, Map]:
 
 
 def _writes(changes: Sequence[Change], entries: Sequence[Stored], topic: str) -> list[Write]:
-    return [write for change in changes for write in _writes_of(change, entries, topic)]
+    stored: dict[tuple[str, Map], list[_Copy]] = {}
+    for entry in entries:
+        if (copy := _copy(entry, topic)) is not None:
+            stored.setdefault(_place(entry), []).append(copy)
+    return [
+        write
+        for change in changes
+        for write in _writes_of(change, stored.get((change.owner, change.partition), []), topic)
+    ]
 
 
 class _Copy(NamedTuple):
@@ -188,13 +198,12 @@ class _Copy(NamedTuple):
         return key is not None and is_as_connect_writes(self.key, key)
 
 
-def _writes_of(change: Change, entries: Sequence[Stored], topic: str) -> list[Write]:
+def _writes_of(change: Change, copies: Sequence[_Copy], topic: str) -> list[Write]:
     """One record for each live key of the partition, in its Kafka partition: the worker reads the new position from any of them.
 
     If no worker finds a live key, the newest removed key is written again, else a new key is created. A key that gets the value
     gets it in every Kafka partition, because a tombstone that is read last would hide it.
     """
-    copies = [copy for entry in entries if (copy := _copy(entry, change, topic)) is not None]
     if change.after is None:
         return [Write(topic, copy.key, None, copy.partition) for copy in copies if copy.is_live]
     value = encode_value(change.after)
@@ -208,12 +217,8 @@ def _writes_of(change: Change, entries: Sequence[Stored], topic: str) -> list[Wr
     return writes
 
 
-def _copy(entry: Stored, change: Change, topic: str) -> _Copy | None:
-    if (
-        entry.raw is None
-        or _place(entry) != (change.owner, change.partition)
-        or entry.where.get("topic", topic) != topic
-    ):
+def _copy(entry: Stored, topic: str) -> _Copy | None:
+    if entry.raw is None or entry.where.get("topic", topic) != topic:
         return None
     partition, written = int(str(entry.where["kafka_partition"])), str(entry.where.get("written", ""))
     return _Copy(entry.raw.key, partition, written, entry.position.offset is not None)

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 
 from playhead.errors import NotFound, PlayheadError, Refused
 from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Result
-from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
+from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored, changes_by_owner
 from playhead.stores.checkpoint.edit import BACKUPS, AppliedEdit, CheckpointEdit, apply_edit, edited_files
 from playhead.stores.checkpoint.folder import Folder, open_folder
 from playhead.stores.checkpoint.log import (
@@ -135,11 +135,11 @@ class SparkCheckpoint:
             raise Refused(unknown, "name the folder that is, or will be, the checkpointLocation of the query")
         refused: dict[str, str] = {}
         texts: dict[str, str] = {}
-        for owner in dict.fromkeys(change.owner for change in changes):
+        for owner, own in changes_by_owner(changes).items():
             source = _source(view, owner)
-            own = [change for change in changes if change.owner == owner]
-            wanted = {c.partition: c.after for c in own if source.offsets.get(c.partition) != c.after}
-            if any(source.offsets.get(c.partition) != c.before for c in own):
+            stored = source.offsets
+            wanted = {c.partition: c.after for c in own if stored.get(c.partition) != c.after}
+            if any(stored.get(c.partition) != c.before for c in own):
                 refused[owner] = f"{owner} moved since the plan was created"
             elif wanted and (why := self._refusal(view, source, wanted)):
                 refused[owner] = why

@@ -65,13 +65,15 @@ class QuerySource:
         return positions_of(self.owner, self.text)
 
     def entries(self) -> Iterator[Stored]:
+        """One line of the log holds all partitions of a source: the entries share its bytes."""
         notes: tuple[str, ...] = ()
         if not self.is_editable:
             notes = ("not a Kafka source, and its offset is not flat: shown as it is, cannot be edited",)
         elif not self.is_kafka:
             notes = ("not a Kafka source: its offset is shown as it is",)
+        line = Raw(self.file.encode(), self.text.encode())
         for position in self.positions:
-            yield Stored(position, self.where, notes, Raw(self.file.encode(), self.text.encode()))
+            yield Stored(position, self.where, notes, line)
 
 
 @dataclass(frozen=True, slots=True)
