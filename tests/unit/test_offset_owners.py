@@ -7,7 +7,8 @@ import pytest
 
 from playhead.config import Context
 from playhead.connect.keys import OffsetKey, encode_new_key
-from playhead.model import Change, Deadline, Map, Position, Positions, Result
+from playhead.errors import Unreachable
+from playhead.model import Change, Deadline, Map, Plan, Position, Positions, Result
 from playhead.offsets.apply import Permissions, apply_plan, plan_undo
 from playhead.offsets.journal import Journal
 from playhead.offsets.locate import Location
@@ -80,6 +81,43 @@ def test_create_takes_the_named_fields_as_the_whole_partition(tmp_path):
     offsets("set", "jdbc", "incrementing=1", "--partition", "table=orders", "--create", *down)
     listed = json.loads(offsets("list", "jdbc", "--store", store, "-o", "json"))
     assert sorted(len(row["partition"]) for row in listed) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "checkpoint:s3://bucket/query",
+        "checkpoint:s3a://bucket/query",
+        "checkpoint:hdfs://name:8020/query",
+        "checkpoint:file:s3://bucket/query",
+        "sql+postgresql://db/shop",
+    ],
+)
+@pytest.mark.parametrize("execute", [(), ("--execute", "--query-is-stopped")])
+def test_a_plan_of_a_remote_store_contacts_it_only_if_the_user_names_it(uri, execute, tmp_path, monkeypatch):
+    """The credentials of the environment would be sent to a server that a file names."""
+
+    def opened(*_):
+        raise Unreachable("contacted")
+
+    monkeypatch.setattr("playhead.stores.checkpoint.store.open_folder", opened)
+    monkeypatch.setattr("playhead.stores.consumer_table.Database", opened)
+    position = Position.of_kafka("source-0", "t", 0, 5)
+    plan = Plan.of(uri, [Change("source-0", position.partition, None, position.offset)])
+    (tmp_path / "plan.json").write_bytes(plan.to_json())
+    said = offsets("apply", str(tmp_path / "plan.json"), *execute, code=4)
+    assert said == f"the plan is for {uri}, which is not a store of this context; to use it, add --store '{uri}'"
+    assert "contacted" in offsets("apply", str(tmp_path / "plan.json"), "--store", uri, *execute, code=3)
+
+
+@pytest.mark.parametrize("prefix", ["", "file:", "file://"])
+def test_a_plan_of_a_checkpoint_on_this_machine_needs_no_flag(prefix, tmp_path):
+    position = Position.of_kafka("source-0", "t", 0, 5)
+    plan = Plan.of(
+        f"checkpoint:{prefix}{tmp_path}/query", [Change("source-0", position.partition, None, position.offset)]
+    )
+    (tmp_path / "plan.json").write_bytes(plan.to_json())
+    assert "dry run: nothing was changed (1 planned)" in offsets("apply", str(tmp_path / "plan.json"))
 
 
 MANY = 10_000

@@ -33,9 +33,16 @@ def is_store(text: str) -> bool:
 
 
 def is_of_context(uri: str, context: Context) -> bool:
-    """True when a store is a file of this machine, or on the servers that the context names."""
+    """True when a store is a file of this machine, or on the servers that the context names.
+
+    A checkpoint on S3 or HDFS is on servers that no context names: it would be opened with the credentials of the environment.
+    """
     scheme, _, rest = uri.partition(":")
-    if scheme in ("file", "checkpoint", "sql+sqlite", "ledger+sqlite", "memory"):
+    if scheme == "checkpoint":
+        from playhead.stores.checkpoint.folder import is_local
+
+        return is_local(rest)
+    if scheme in ("file", "sql+sqlite", "ledger+sqlite", "memory"):
         return True
     if scheme.startswith("connect+"):
         known = {_address(url) for url in context.connect_urls}

@@ -215,10 +215,18 @@ class ArrowFolder:
         return _translated_remote(f"{self.address}/{path} cannot be {done}")
 
 
+def is_local(address: str) -> bool:
+    """True for a folder of this machine: opening it contacts no server."""
+    return _SCHEME.fullmatch(_without_file(address)) is None
+
+
+def _without_file(address: str) -> str:
+    return unquote(re.sub(r"^file:(//[^/]*(?=/))?", "", address)) if address.startswith("file:") else address
+
+
 def open_folder(address: str, context: Context, deadline: Deadline) -> Folder:
     """`path`, `file:///path`, or `scheme://...` of a file system that pyarrow.fs supports."""
-    if address.startswith("file:"):
-        address = unquote(re.sub(r"^file:(//[^/]*(?=/))?", "", address))
+    address = _without_file(address)
     matched = _SCHEME.fullmatch(address)
     if matched is None:
         if not address:
