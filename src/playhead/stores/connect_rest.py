@@ -14,6 +14,7 @@ from playhead.connect.rest import Rest
 from playhead.errors import Invalid, NotFound, OutcomeUnknown, PlayheadError
 from playhead.model import Change, Map, Outcome, Outcomes, Position, Result
 from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored, changes_by_owner, moved_since
+from playhead.stores.running import see_runs
 
 SCHEME = "connect+"
 
@@ -46,15 +47,14 @@ class ConnectRest:
 
     def guard(self, owners: Collection[str]) -> list[Refusal]:
         """The worker writes only if the connector is STOPPED and has no tasks. No flag overrides that."""
+        seen = see_runs(self.access, self.urls, owners, self.access.deadline)
         refusals = []
-        with self._rest() as rest:
-            for owner in owners:
-                status = rest.find_status(owner)
-                state = status.connector.state if status else "UNASSIGNED"
-                tasks = len(rest.list_tasks(owner))
-                if state != "STOPPED" or tasks:
-                    what = f"{owner} is {state} with {tasks} task(s)"
-                    refusals.append(Refusal(owner, what, "stop it first", is_running=True))
+        for owner in owners:
+            run = seen.runs.get(owner) if seen else None
+            if run is None:
+                raise NotFound("connector", owner, sorted(seen.known) if seen else ())
+            if not run.is_stopped:
+                refusals.append(Refusal(owner, f"{owner} is {run}", "stop it first", is_running=True))
         return refusals
 
     def write(self, changes: Sequence[Change]) -> Outcomes:

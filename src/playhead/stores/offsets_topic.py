@@ -19,7 +19,6 @@ from functools import lru_cache
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from playhead.connect.keys import OffsetKey, is_as_connect_writes
-from playhead.connect.rest import Rest
 from playhead.errors import Invalid, Unreachable
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import count_members
@@ -30,6 +29,7 @@ from playhead.model import Change, Deadline, Map, Outcomes
 from playhead.model.position import Scalar
 from playhead.stores import Access, Capabilities, Progress, Refusal, Snapshot, Stored
 from playhead.stores.entries import RawPair, decode_pairs
+from playhead.stores.running import SeenRuns, see_runs
 from playhead.stores.topic_writer import KeyPlaces, TopicWriter
 
 FORCE = "--force"
@@ -99,18 +99,23 @@ class OffsetsTopic:
 
     def _guard_by_workers(self, access: Access, cluster_id: str, owners: Collection[str]) -> list[Refusal] | None:
         """None if no worker of this cluster answers; then the members of the workers' group are checked."""
-        if not access.context.connect_urls:
+        urls = access.context.connect_urls
+        if not urls:
             return None
         try:
-            with access.rest(self.deadline.share()) as rest:
-                if rest.worker().kafka_cluster_id not in (None, cluster_id):
-                    return None  # workers of another cluster: a connector that they do not have may run here
-                return self._refusals_from(rest, owners)
+            # Workers of another cluster say nothing: a connector that they do not have may run here.
+            seen = see_runs(
+                access,
+                urls,
+                owners,
+                self.deadline.share(),
+                is_ours=lambda rest: rest.worker().kafka_cluster_id in (None, cluster_id),
+            )
         except Unreachable:
             return None
+        return None if seen is None else self._refusals_from(seen, owners)
 
-    def _refusals_from(self, rest: Rest, owners: Collection[str]) -> list[Refusal]:
-        known = set(rest.list_connectors())
+    def _refusals_from(self, seen: SeenRuns, owners: Collection[str]) -> list[Refusal]:
         refusals = [
             Refusal(
                 owner,
@@ -119,13 +124,11 @@ class OffsetsTopic:
                 FORCE,
             )
             for owner in owners
-            if owner not in known and owner in self.configured
+            if owner not in seen.known and owner in self.configured
         ]
-        for owner in (owner for owner in owners if owner in known):
-            status, tasks = rest.find_status(owner), len(rest.list_tasks(owner))
-            state = status.connector.state if status else "UNASSIGNED"
-            if state != "STOPPED" or tasks:
-                what = f"{owner} is {state} with {tasks} task(s) and would overwrite the edit"
+        for owner, run in seen.runs.items():
+            if not run.is_stopped:
+                what = f"{owner} is {run} and would overwrite the edit"
                 refusals.append(Refusal(owner, what, "stop it first", FORCE, is_running=True))
         return refusals
 
