@@ -144,6 +144,8 @@ def _import(
         write(clean(f"{outcome.result.value} {outcome.change.owner} {outcome.change.partition}{detail}") + "\n")
     if applied.entry is not None:
         say(f"journal: {applied.entry.id}")
+    if applied.warning:
+        say(f"warning: {applied.warning}", style="yellow")
     if applied.outcomes.exit_code:
         raise click.exceptions.Exit(applied.outcomes.exit_code)
     if plan.is_empty:

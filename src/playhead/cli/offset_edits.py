@@ -86,6 +86,8 @@ def set_(
         try:
             target = where.locator(face).owner(owner, may_be_new=which.create)
         except NotFound as error:
+            if which.create:
+                raise
             raise NotFound(error.kind, error.name, hint="; ".join(filter(None, [error.hint, CREATE_HINT]))) from None
         return target.store, plan_set(target, texts, which, replace_all=replace_all)
 

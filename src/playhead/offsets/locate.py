@@ -159,10 +159,9 @@ class Locator:
             raise unreachable
         found = self._in_connect(name, connector)
         if may_be_new and connector is None and found.store.uri.startswith("connect+"):
-            raise Invalid(
-                f"there is no connector {name}, and the workers store no position for a connector that does not exist",
-                "name the worker's properties with --worker-config: its offsets topic is then written directly",
-            )
+            # The workers store no position for a connector that does not exist.
+            hint = "name the worker's properties with --worker-config: its offsets topic is then written directly"
+            raise NotFound("connector", name, hint=hint)
         if connector is None and not any(entry.position.owner == found.owner for entry in found.now().entries):
             if not may_be_new:
                 raise self.not_found(name, found.store.snapshot(None))
