@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from playhead.config import Context, open_context
+from playhead.config import Context, context_for_code
 from playhead.model import Deadline
 from playhead.render import Listing, clean, render
 from playhead.render.topics import outcome_listing, plan_listing, record_listing, topic_details, topic_listing
@@ -210,7 +210,7 @@ def moment_of(given: str | datetime | None) -> datetime | None:
 def _session(context: str | Context | None) -> "Iterator[Session]":
     from playhead.topics.session import open_session
 
-    found = context if isinstance(context, Context) else open_context(context)
+    found = context_for_code(context)
     with open_session(found, Deadline(found.timeout_seconds)) as session:
         yield session
 

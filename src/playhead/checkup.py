@@ -6,12 +6,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from playhead import __version__
-from playhead.config import Context
+from playhead.config import Context, search_files
 from playhead.config.contexts import ADDRESS_KEYS, PATH_KEYS, load_file, load_files, masked
 from playhead.config.toml_lines import key_lines, line_of
 from playhead.connect.rest import open_rest
 from playhead.errors import ConfigInvalid, Fault, Invalid, PlayheadError
-from playhead.kafka.client import describe_cluster, make_admin
+from playhead.kafka.client import check_settings, describe_cluster
 from playhead.kafka.properties import client_settings
 from playhead.kafka.versions import broker_release, library_version
 from playhead.model import Deadline
@@ -28,10 +28,11 @@ class Checked:
 
 def check_files(file: Path | None) -> Checked:
     """Raises one `ConfigInvalid` with every fault of every file."""
-    files = [load_file(file)] if file else load_files()
+    search = search_files()
+    files = [load_file(file)] if file else load_files(search)
     faults: list[Fault] = []
     checked: list[str] = []
-    notes: list[str] = []
+    notes: list[str] = [] if file else list(search.ignored)
     for config in files:
         checked.append(str(config.path))
         faults += config.faults
@@ -61,7 +62,7 @@ def _path_fault(context: Context, key: str) -> Fault | None:
     try:
         path = context.path(key)
         if path is not None and not path.is_file():
-            return Fault(where, int(line), f"{key}: {path} is not a file")
+            return Fault(where, int(line), f"{key}: {setting.shown} is not a file")
         if key == "connect-key" and "connect-cert" not in context.settings:
             return Fault(where, int(line), "connect-key without connect-cert")
     except Invalid as error:
@@ -70,10 +71,10 @@ def _path_fault(context: Context, key: str) -> Fault | None:
 
 
 def _kafka_faults(context: Context, where: str) -> tuple[list[Fault], tuple[str, ...]]:
-    """Lets librdkafka validate every setting. Opens no connection."""
+    """Lets librdkafka validate every setting. Opens no connection: this is done for every context, also for those not in use."""
     try:
         settings = client_settings(context)
-        make_admin(settings)
+        check_settings(settings)
     except ConfigInvalid as error:
         return error.faults, ()
     except Invalid as error:

@@ -6,7 +6,7 @@ import click
 
 from playhead.cli.complete import context_names
 from playhead.cli.frame import Face, LazyGroup, context_options, debug_option, output_option, pass_face, say
-from playhead.config import load_files, use_context
+from playhead.config import load_files, search_files, use_context
 from playhead.render import Column, Listing
 
 
@@ -78,6 +78,8 @@ def contexts(face: Face) -> None:
 def use_context_command(name: str) -> None:
     """Make NAME the current context."""
     path = use_context(name)
+    for note in search_files().ignored:
+        say(f"note: {note}")
     say(f"{name} is the current context now ({path})")
 
 

@@ -89,6 +89,8 @@ class Face:
     def context(self) -> Context:
         if self._context is None:
             self._context = open_context(self.context_name, self.flags)
+            for note in self._context.notes:
+                say(f"note: {note}")
         return self._context
 
     @property

@@ -12,19 +12,22 @@
     "client.id" = "playhead"
 
 `playhead.toml` is searched for from the working directory upwards, then in the user's config folder. Both are read; for each
-context the nearer file wins. Relative paths are relative to the file that contains them.
+context the nearer file wins, and a note says so if both have it. A file found on the way up that another user can have written
+is ignored (`trust.py`). Relative paths are relative to the file that contains them.
 """
 
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
 from playhead.config.references import PLAIN_PROVIDERS, has_reference, resolve
 from playhead.config.toml_lines import KeyPath, key_lines, leaves, line_of
+from playhead.config.trust import distrust
 from playhead.errors import ConfigInvalid, Fault, Invalid, NotFound, near_names
 from playhead.model.secret import Secret
 
@@ -107,10 +110,14 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The addresses and settings a command works with. Keys of tables are dotted: `kafka.client.id`."""
+    """The addresses and settings a command works with. Keys of tables are dotted: `kafka.client.id`.
+
+    `notes`: what the user should know of how it was chosen: files that were ignored, a context that hides another.
+    """
 
     name: str | None
     settings: Mapping[str, Setting] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def get(self, key: str) -> str | None:
         """The value with its references resolved; call it only where the value is needed."""
@@ -167,21 +174,50 @@ def user_file() -> Path:
     return base / "playhead" / FILE_NAME
 
 
-def project_file() -> Path | None:
-    """`playhead.toml` in the working directory or the nearest folder above it."""
+@dataclass(frozen=True, slots=True)
+class Search:
+    """`paths`: the config files in force, the nearest first. `ignored`: a sentence for each file that must not be used."""
+
+    paths: tuple[Path, ...]
+    ignored: tuple[str, ...] = ()
+
+
+def search_files() -> Search:
+    """`PLAYHEAD_CONFIG` names one file and disables the others. A file that is named is used, whoever wrote it."""
+    if only := os.environ.get("PLAYHEAD_CONFIG"):
+        return Search((Path(only),))
+    own = user_file()
+    ignored: list[str] = []
+    nearest: Path | None = None
+    for path in _files_above():
+        reason = None if path == own else distrust(path)
+        if reason is None:
+            nearest = path
+            break
+        ignored.append(f"{path} is ignored: {reason}; if you trust it, name it in PLAYHEAD_CONFIG")
+    paths = [path for path in (nearest, own) if path is not None and path.is_file()]
+    return Search(tuple(dict.fromkeys(paths)), tuple(ignored))
+
+
+def _files_above() -> list[Path]:
+    """Every `playhead.toml` in the working directory and the folders above it, the nearest first."""
     try:
         here = Path.cwd()
     except FileNotFoundError:  # the working directory was deleted
-        return None
-    return next((folder / FILE_NAME for folder in (here, *here.parents) if (folder / FILE_NAME).is_file()), None)
+        return []
+    return [folder / FILE_NAME for folder in (here, *here.parents) if _is_file(folder / FILE_NAME)]
 
 
-def load_files() -> list[ConfigFile]:
-    """The config files in force, the nearest first. `PLAYHEAD_CONFIG` names one file and disables the others."""
-    if only := os.environ.get("PLAYHEAD_CONFIG"):
-        return [load_file(Path(only))]
-    paths = [path for path in (project_file(), user_file()) if path is not None and path.is_file()]
-    return [load_file(path) for path in dict.fromkeys(paths)]
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except PermissionError:  # a folder that may not be searched
+        return False
+
+
+def load_files(search: Search | None = None) -> list[ConfigFile]:
+    """The config files in force, the nearest first."""
+    return [load_file(path) for path in (search or search_files()).paths]
 
 
 def load_file(path: Path) -> ConfigFile:
@@ -303,13 +339,14 @@ def open_context(name: str | None = None, flags: Mapping[str, str] | None = None
     and flags and environment must set everything. Keys of `flags` are those of the file; `kafka.X` is `-X X=...`.
     `name` counts as a flag: addresses in the environment do not override those of the named context.
     """
-    files = load_files()
+    search = search_files()
+    files = load_files(search)
     faults = [fault for file in files for fault in file.faults]
     if faults:
         raise ConfigInvalid(faults)
     chosen = name or os.environ.get("PLAYHEAD_CONTEXT") or next((f.current for f in files if f.current), None)
     settings = {key: Setting(value, "default") for key, value in DEFAULTS.items()}
-    settings |= _context_of(files, chosen)
+    settings |= _context_of(files, chosen, search.ignored)
     for key, variable in ENVIRONMENT.items():
         overridden = name is not None and (key in settings or key in ADDRESS_KEYS)
         if (value := os.environ.get(variable)) and not overridden:
@@ -318,7 +355,17 @@ def open_context(name: str | None = None, flags: Mapping[str, str] | None = None
         settings[key] = Setting(as_value(key, value), FLAGS.get(key, "-X"))
     for key, setting in settings.items():
         check_value(key, setting.text)
-    return Context(chosen, _of_one_cluster(settings))
+    return Context(chosen, _of_one_cluster(settings), (*search.ignored, *_hidden(files, chosen)))
+
+
+def context_for_code(context: str | Context | None, flags: Mapping[str, str] | None = None) -> Context:
+    """For callers in Python, who have no command line: the notes become warnings."""
+    if isinstance(context, Context):
+        return context
+    opened = open_context(context, flags)
+    for note in opened.notes:
+        warnings.warn(note, stacklevel=2)
+    return opened
 
 
 def _of_one_cluster(settings: dict[str, Setting]) -> dict[str, Setting]:
@@ -339,16 +386,25 @@ FLAGS = {
 }
 
 
-def _context_of(files: list[ConfigFile], chosen: str | None) -> Mapping[str, Setting]:
+def _context_of(files: list[ConfigFile], chosen: str | None, ignored: Sequence[str]) -> Mapping[str, Setting]:
     if chosen is None:
         return {}
     for file in files:
         if chosen in file.contexts:
             return file.contexts[chosen]
     known = [name for file in files for name in file.contexts]
-    raise _unknown_context(chosen, known)
+    raise unknown_context(chosen, known, ignored)
 
 
-def _unknown_context(name: str, known: list[str]) -> Invalid:
+def _hidden(files: list[ConfigFile], chosen: str | None) -> list[str]:
+    """A note if the chosen context hides one of the same name in the user's own file."""
+    having = [file.path for file in files if chosen in file.contexts]
+    return [f"context {chosen!r} is that of {having[0]}, not the one of that name in {path}" for path in having[1:]]
+
+
+def unknown_context(name: str, known: list[str], ignored: Sequence[str] = ()) -> Invalid:
+    """It may be in a file that is ignored, which is not read to find out."""
     missing = NotFound("context", name, known)
-    return Invalid(missing.what, missing.hint or f"no {FILE_NAME} was found here or in {user_file().parent}")
+    nowhere = f"no {FILE_NAME} was found here or in {user_file().parent}"
+    hints = [*ignored, *([missing.hint] if missing.hint else [] if ignored else [nowhere])]
+    return Invalid(missing.what, "; ".join(hints))

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from playhead.config.contexts import TABLES, load_file, load_files, user_file
-from playhead.errors import Invalid, NotFound
+from playhead.config.contexts import TABLES, load_file, load_files, search_files, unknown_context, user_file
+from playhead.errors import Invalid
 from playhead.files import replace_file
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ _TITLE = re.compile(r"(?:[ \t]*#[^\n]*(?:\n|\Z))*(?=[ \t\r]*(?:\n|\Z))")
 
 def use_context(name: str) -> Path:
     """Make `name` the current context, in the file that sets it now (else in the user's file). Returns that file."""
-    files = load_files()
+    search = search_files()
+    files = load_files(search)
     known = [context for file in files for context in file.contexts]
     if name not in known:
-        missing = NotFound("context", name, known)
-        raise Invalid(missing.what, missing.hint)
+        raise unknown_context(name, known, search.ignored)
     path = next((file.path for file in files if file.current), _own_file())
     _edit(path, current=name)
     return path

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
 
-from playhead.config import Context, open_context
+from playhead.config import Context, context_for_code
 from playhead.connect.rest import open_rest
 from playhead.connectors.apply import AppliedConnectors, ConnectorOutcome, apply_connectors
 from playhead.connectors.files.nodes import Page
@@ -175,7 +175,7 @@ def _some(patterns: Sequence[str]) -> None:
 
 
 def opened(context: Where) -> tuple[Context, Deadline]:
-    place = context if isinstance(context, Context) else open_context(context)
+    place = context_for_code(context)
     return place, Deadline(place.timeout_seconds)
 
 

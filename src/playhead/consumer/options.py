@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from playhead.config import Context, open_context
+from playhead.config import Context, context_for_code
 from playhead.config.contexts import FLAGS, as_value
 from playhead.config.contexts import Setting as ContextSetting
 from playhead.errors import Invalid
@@ -171,7 +171,7 @@ def client_of(
         over = {key: ContextSetting(as_value(key, value), FLAGS.get(key, "-X")) for key, value in flags.items()}
         context = Context(context.name, {**context.settings, **over})
     else:
-        context = open_context(context, flags)
+        context = context_for_code(context, flags)
     return client_settings(context), context.timeout_seconds
 
 

@@ -106,6 +106,13 @@ def make_admin(settings: ClientSettings, errors: list[KafkaError] | None = None)
         return AdminClient(client_config(settings, {}, errors), logger=SILENT)
 
 
+def check_settings(settings: ClientSettings) -> None:
+    """Raises what librdkafka rejects. It gets no addresses, because a new client connects and logs in at once."""
+    config = client_config(settings, {})
+    with translated("creating a Kafka client"):
+        AdminClient({key: value for key, value in config.items() if key != "bootstrap.servers"}, logger=SILENT)
+
+
 def make_consumer(settings: ClientSettings, **own: str | int | bool) -> Consumer:
     """For reading without a group: it joins no group and commits nothing. librdkafka requires a group id anyway."""
     base = {"group.id": "playhead-reader", "enable.auto.commit": False, "enable.auto.offset.store": False}
