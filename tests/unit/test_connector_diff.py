@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from playhead.config.secrets import SecretKeys
 from playhead.connectors.plan.check import KeyFinding, Severity
 from playhead.connectors.plan.model import (
     Action,
@@ -15,7 +16,6 @@ from playhead.connectors.plan.model import (
     normalised,
 )
 from playhead.connectors.plan.text import plan_text
-from playhead.connectors.secrets import SecretKeys
 from playhead.model.connector import ConnectorSpec, WantedState
 
 KEYS = SecretKeys({"pin"})

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from playhead.config.secrets import SecretKeys
 from playhead.connect.answers import ConnectorState, ConnectorStatus, TaskState
 from playhead.connectors import lifecycle as settling
 from playhead.connectors.export import exported
@@ -12,7 +13,6 @@ from playhead.connectors.plan.check import KeyFinding, Severity
 from playhead.connectors.plan.file import from_json, to_json
 from playhead.connectors.plan.model import Action, ClusterState, ConnectorsPlan, PlanRow, Running, diff_config
 from playhead.connectors.plan.text import plan_text
-from playhead.connectors.secrets import SecretKeys
 from playhead.errors import Invalid, Refused
 from playhead.model import Map, Position, Positions
 from playhead.model.connector import ConnectorSpec, Engine, WantedState

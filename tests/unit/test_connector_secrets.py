@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.connectors.secrets import MASK, Scrub, SecretKeys, is_reference, masked_config
+from playhead.config.scrub import Scrub
+from playhead.config.secrets import MASK, SecretKeys, is_reference, masked_config
 
 CANARY = "c4n4ry"
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="app" password="%s";'

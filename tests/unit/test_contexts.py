@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.config import Setting, load_files, open_context, save_context
-from playhead.config.contexts import as_value, is_sensitive, parse_duration, user_file
+from playhead.config.contexts import as_value, parse_duration, user_file
+from playhead.config.secrets import is_sensitive
 from playhead.errors import ConfigInvalid, Invalid
 from playhead.model import Secret
 

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from playhead import errors
-from playhead.cli.frame import run_command
+from playhead.cli.frame import debug_option, run_command
 from playhead.cli.main import COMMANDS, root
 
 PROGRAM = str(Path(sys.executable).parent / "playhead")
@@ -76,6 +76,27 @@ def test_the_trace_is_shown_only_on_request(playhead, tmp_path):
     plain = playhead(*words, env=home, cwd=tmp_path).exits(2)
     assert "Traceback" not in plain.err
     assert "Traceback" in playhead(*words, "--debug", env=home, cwd=tmp_path).exits(2).err
+
+
+@pytest.mark.parametrize("kind", [errors.Rejected, RuntimeError, OSError])
+def test_a_trace_shows_neither_terminal_escapes_nor_secrets(kind, capsys, monkeypatch):
+    said = f"\x1b]0;owned\x07 password={'hunter2'}"
+
+    @click.command()
+    @debug_option
+    def failing():
+        try:
+            raise ValueError(said)
+        except ValueError as error:
+            raise kind(f"evil\x1b[2J {said}") from error
+
+    monkeypatch.setattr(sys, "argv", ["failing", "--debug"])
+    with pytest.raises(SystemExit):
+        run_command(failing, "failing")
+    trace, _, _ = capsys.readouterr().err.rpartition("error: ")
+    assert "\\x1b]0;owned\\x07 password=***" in trace
+    assert "hunter2" not in trace
+    assert not {"\x1b", "\x07"} & set(trace)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -24,6 +24,7 @@ from playhead.render import Details, Listing, clean, render_pieces
 from playhead.render.listing import FORMATS
 
 if TYPE_CHECKING:
+    from playhead.config.scrub import Scrub
     from playhead.stores import Access
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -108,6 +109,13 @@ class Face:
         if self._access is None:
             self._access = Access(self.context, self.deadline)
         return self._access
+
+    @property
+    def scrub(self) -> "Scrub":
+        """Masks the secrets of the context. Drivers scrub what servers send; only here all of these secrets are known."""
+        from playhead.config.scrub import Scrub, secrets_of
+
+        return Scrub(secrets_of(self._context) if self._context else ())
 
     def close(self) -> None:
         if self._access is not None:
@@ -313,15 +321,14 @@ def _code_of(command: click.Command, name: str, face: Face) -> int:
     except BrokenPipeError:
         raise
     except PlayheadError as error:
-        code = _error(error, debug=face.debug)
+        code = _error(error, face)
     except OSError as error:
-        if face.debug:
-            traceback.print_exc()
+        _trace(face)
         where = f"{error.filename}: " if error.filename else ""
         say(f"error: {where}{error.strerror or error}", style="red")
         code = 1
     except Exception as error:  # noqa: BLE001  (last resort: a message instead of a trace)
-        code = _unexpected(error, name, debug=face.debug)
+        code = _unexpected(error, name, face)
     finally:
         face.close()
     return code if isinstance(code, int) else 0
@@ -335,17 +342,22 @@ def silence() -> None:
             os.dup2(devnull, stream.fileno())
 
 
-def _unexpected(error: Exception, name: str, *, debug: bool) -> int:
+def _trace(face: Face) -> None:
+    """With --debug. A trace quotes what servers sent, so it is cleaned as every message is."""
+    if face.debug:
+        say(face.scrub(traceback.format_exc()).rstrip("\n"))
+
+
+def _unexpected(error: Exception, name: str, face: Face) -> int:
     """An internal error, unless it wraps an interrupt that came during clean-up."""
-    if debug:
-        traceback.print_exc()
+    _trace(face)
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, KeyboardInterrupt):
         cause = cause.__cause__ or cause.__context__
     if cause is not None:
         say("interrupted")
         return 130
-    say(f"{name}: internal error: {type(error).__name__}: {error}", style="red")
+    say(f"{name}: internal error: {type(error).__name__}: {face.scrub(str(error))}", style="red")
     say("  this is a bug; --debug shows the trace")
     return 1
 
@@ -360,13 +372,12 @@ def _usage(error: click.UsageError) -> int:
     return Invalid.exit_code
 
 
-def _error(error: PlayheadError, *, debug: bool) -> int:
-    if debug:
-        traceback.print_exc()
+def _error(error: PlayheadError, face: Face) -> int:
+    _trace(face)
     if isinstance(error, PartFailed):
         for line in error.log_tail:
             say(f"  | {line}")
-    say(f"error: {error.what}", style="red")
+    say(f"error: {face.scrub.without_known(error.what)}", style="red")
     if error.hint:
-        say(f"  {error.hint}")
+        say(f"  {face.scrub.without_known(error.hint)}")
     return error.exit_code

@@ -26,6 +26,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from playhead.config.references import PLAIN_PROVIDERS, has_reference, resolve
+from playhead.config.secrets import is_sensitive, token_spans
 from playhead.config.toml_lines import KeyPath, key_lines, leaves, line_of
 from playhead.config.trust import distrust
 from playhead.errors import ConfigInvalid, Fault, Invalid, NotFound, near_names
@@ -58,11 +59,6 @@ ENVIRONMENT = {
     "journal": "PLAYHEAD_JOURNAL",
     "ledger": "PLAYHEAD_LEDGER",
 }
-_SENSITIVE = re.compile(
-    r"password|passphrase|secret|token(?!\.endpoint)|jaas|credential|user\.info|authorization|\.pem$"
-    r"|(access|account|api|encryption|keystore|master|private|signing)[._-]?key(?!\w|\.location)",
-    re.IGNORECASE,
-)
 _ONE_REFERENCE = re.compile(rf"\$\{{({'|'.join(PLAIN_PROVIDERS)}):[^}}]+\}}")
 _DURATION = re.compile(r"^(\d+(?:\.\d+)?)\s*(ms|s|m|h)?$")
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
@@ -152,10 +148,6 @@ class ConfigFile:
 def masked(text: str) -> str:
     """URLs without the credentials they may hold."""
     return _USERINFO.sub(r"\1***@", text)
-
-
-def is_sensitive(key: str) -> bool:
-    return _SENSITIVE.search(key) is not None
 
 
 def parse_duration(text: str) -> float:
@@ -296,8 +288,9 @@ class _FileReader:
 
 
 def as_value(key: str, text: str) -> str | Secret:
-    """Wraps a literal secret. A reference to a secret reveals nothing and may be shown."""
-    return Secret(text) if is_sensitive(key) and not _ONE_REFERENCE.fullmatch(text) else text
+    """Wraps a literal secret, found by its key or by its form. A reference to a secret reveals nothing and may be shown."""
+    is_secret = is_sensitive(key) or (key not in PATH_KEYS and bool(token_spans(text)))
+    return Secret(text) if is_secret and not _ONE_REFERENCE.fullmatch(text) else text
 
 
 def check_value(key: str, text: str) -> None:

@@ -1,8 +1,10 @@
 """The answers of a Connect worker. Fields a newer worker adds are ignored; fields an older one lacks have a default."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 Json = dict[str, Any]
 
@@ -117,6 +119,14 @@ class Validation(msgspec.Struct, frozen=True):
     error_count: int
     groups: list[str]
     configs: list[ValidatedKey]
+
+    def scrubbed(self, scrub: Callable[[str], str]) -> "Validation":
+        """The same without secrets in the errors. They quote values, and a worker resolves references before it checks."""
+        configs = [
+            replace(key, value=replace(key.value, errors=[scrub(error) for error in key.value.errors]))
+            for key in self.configs
+        ]
+        return replace(self, configs=configs)
 
     def errors(self) -> dict[str, list[str]]:
         """Key -> the errors that the worker reports for it."""

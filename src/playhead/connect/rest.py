@@ -68,7 +68,8 @@ class Rest:
     def health(self) -> Health:
         """503 and 500 are answers here: starting, unhealthy."""
         call = self._get(("health",), "reading the worker's health", accept=(500, 503))
-        return self._transport.json(call, Health)
+        answer = self._transport.json(call, Health)
+        return Health(answer.status, self._transport.scrub_of(call)(answer.message))
 
     # Connectors
 
@@ -226,7 +227,7 @@ class Rest:
         """The worker's own check. It requires a name in the config; a placeholder is used if there is none."""
         body = {"name": "validated-by-playhead", "connector.class": plugin, **config}
         call = self._of_plugin(plugin, "PUT", ("config", "validate"), "validating a config of", body=body)
-        return self._transport.json(call, Validation)
+        return self._transport.json(call, Validation).scrubbed(self._transport.scrub_of(call))
 
     # Loggers
 
@@ -291,7 +292,9 @@ class Rest:
     def _message(self, call: Call) -> str:
         """Empty when the answer was lost and the state read back."""
         response = self._transport.send(call)
-        return self._transport.decoded(call, response, Message).message if response.content else ""
+        if not response.content:
+            return ""
+        return self._transport.scrub_of(call)(self._transport.decoded(call, response, Message).message)
 
     def _info(self, call: Call, name: str) -> ConnectorInfo:
         """The answer of the leader; read from the worker if that answer was lost."""

@@ -17,6 +17,8 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
+from playhead.config.scrub import Scrub
+from playhead.config.secrets import SecretKeys
 from playhead.connect.faults import HttpAnswer, broke_off, fault_of
 from playhead.errors import (
     AccessDenied,
@@ -41,6 +43,7 @@ WRITE_SECONDS = 0.5
 GRACE_SECONDS = 0.5
 BROKEN_TIMES = 2
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+MESSAGE_CHARACTERS = 10_000
 PAUSE_SECONDS = (0.1, 0.2, 0.5, 1.0)
 
 
@@ -96,6 +99,7 @@ class Transport:
         self.urls = [_checked(url) for url in urls]
         self.deadline = deadline
         self._foreign_since: dict[str, float] = {}
+        self._secrets = [secret.reveal() for secret in (credentials.password, credentials.token) if secret]
         headers = {"Accept": "application/json", "User-Agent": "playhead"}
         if credentials.token:
             headers["Authorization"] = f"Bearer {_sendable(credentials.token)}"
@@ -152,7 +156,7 @@ class Transport:
                 response = self._exchange(url, call, sharers=len(self.urls) - index)
             except httpx2.RequestError as error:
                 if not (call.is_read or _never_sent(error)):
-                    return self._read_back(call, f"no answer ({_text(error)})")
+                    return self._read_back(call, f"no answer ({self.scrub_of(call)(_text(error))})")
                 failures.append((url, error))
                 continue
             if not _is_foreign(response):
@@ -192,11 +196,15 @@ class Transport:
             if response.content and "json" not in response.headers.get("content-type", ""):
                 raise _not_a_worker(url)
             return response
-        answer = _answer(response)
+        answer = _answer(response, self.scrub_of(call))
         fault = fault_of(answer, call.doing, call.missing)
         if isinstance(fault, TimedOut) and not call.is_read:
             return self._read_back(call, answer.message or f"HTTP {answer.status}")
         raise fault
+
+    def scrub_of(self, call: Call) -> Scrub:
+        """For every text of an answer that may be shown: without our credentials and the secrets of the config that was sent."""
+        return Scrub([*self._secrets, *SecretKeys().literals(_config_in(call.body))])
 
     def _starting(self, url: str, call: Call) -> PlayheadError:
         """A worker answers like this until its resources are loaded. Any other HTTP server always answers like this."""
@@ -252,7 +260,7 @@ class Transport:
                 f"{url} did not answer within {self.deadline.seconds:g} s", "give it more time with --timeout"
             )
         if listener in (FoundListener.HTTP, FoundListener.TLS):
-            return Unreachable(f"{url} closed the connection: {_text(error)}")
+            return Unreachable(f"{url} closed the connection: {Scrub(self._secrets)(_text(error))}")
         return Unreachable(
             f"the Connect worker at {place} {listener.value}",
             "is the worker running, and is this its address? `playhead lab up` starts a local one",
@@ -333,16 +341,23 @@ def _tls(credentials: Credentials) -> ssl.SSLContext | bool:
     return context
 
 
-def _answer(response: httpx2.Response) -> HttpAnswer:
+def _config_in(body: object) -> dict[str, str]:
+    """The config of a request that creates, changes or validates a connector; empty for other requests."""
+    fields = body.get("config", body) if isinstance(body, Mapping) else {}
+    return {str(key): value for key, value in fields.items() if isinstance(value, str)}
+
+
+def _answer(response: httpx2.Response, scrub: Scrub) -> HttpAnswer:
     try:
         body = msgspec.json.decode(response.content, type=dict[str, Any])
     except _UNREADABLE:
         return HttpAnswer(response.status_code, "", is_json=False)
-    return HttpAnswer(response.status_code, str(body.get("message", "")), is_json="error_code" in body)
+    message = str(body.get("message", ""))[:MESSAGE_CHARACTERS]
+    return HttpAnswer(response.status_code, scrub(message), is_json="error_code" in body)
 
 
 def _is_foreign(response: httpx2.Response) -> bool:
-    return response.status_code == 404 and not _answer(response).is_json
+    return response.status_code == 404 and not _answer(response, Scrub()).is_json
 
 
 def _not_a_worker(url: str) -> WrongProtocol:

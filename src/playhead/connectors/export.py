@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from playhead.config import Context
+from playhead.config.scrub import Scrub
+from playhead.config.secrets import SecretKeys
 from playhead.connect.rest import open_rest
 from playhead.connectors.files.documents import read_yaml
 from playhead.connectors.files.edit import YamlEdit, edit_yaml, keyed_scalars, places_of
@@ -21,7 +23,6 @@ from playhead.connectors.names import choose_names
 from playhead.connectors.plan.check import PluginKeys
 from playhead.connectors.plan.make import observe
 from playhead.connectors.plan.model import Running, same_value
-from playhead.connectors.secrets import Scrub, SecretKeys
 from playhead.errors import ConfigInvalid, Fault, Invalid, Refused
 from playhead.files import replace_file
 from playhead.model import ConnectorSpec, Deadline, Engine

@@ -9,11 +9,12 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, overload
 
 from playhead.config import Context
+from playhead.config.scrub import scrub_of
+from playhead.config.secrets import SecretKeys, masked_config
 from playhead.connect.answers import ConnectorInfo, ConnectorStatus, TaskState
 from playhead.connect.rest import Rest, open_rest
 from playhead.connectors.names import choose_names
 from playhead.connectors.plan.check import PluginKeys
-from playhead.connectors.secrets import SecretKeys, masked_config, scrub_of
 from playhead.connectors.traces import cause_first, cause_of
 from playhead.errors import NotFound, PlayheadError
 from playhead.model import Deadline, Engine

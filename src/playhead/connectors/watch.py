@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Protocol
 
 from playhead.config import Context
+from playhead.config.secrets import SecretKeys
 from playhead.connect.answers import ConnectorStatus
 from playhead.connect.rest import Rest, open_rest
 from playhead.connectors.plan.check import PluginKeys
-from playhead.connectors.secrets import SecretKeys
 from playhead.connectors.status import find_all, hidden, keys_for_traces, phrase
 from playhead.connectors.traces import Verdict, cause_of, find_verdict
 from playhead.errors import AccessDenied, Busy, Invalid, NotFound, PlayheadError, Unreachable, Untrusted

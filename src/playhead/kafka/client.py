@@ -5,6 +5,7 @@ producers use it, nothing written to stderr by librdkafka.
 """
 
 import logging
+from collections.abc import Sequence
 from concurrent.futures import wait as wait_any
 from dataclasses import dataclass
 from typing import Any, Self
@@ -13,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from playhead.errors import AccessDenied, PlayheadError, TimedOut, Unreachable, Untrusted, WrongProtocol
-from playhead.kafka.faults import code_of, fault_of, translated
+from playhead.kafka.faults import code_of, fault_of, text_of, translated
 from playhead.kafka.properties import ClientSettings
 from playhead.model import Deadline, Secret
 from playhead.net import FoundListener, identify
@@ -102,14 +103,14 @@ def describe_cluster(settings: ClientSettings, deadline: Deadline) -> Cluster:
 
 
 def make_admin(settings: ClientSettings, errors: list[KafkaError] | None = None) -> AdminClient:
-    with translated("creating a Kafka client"):
+    with translated("creating a Kafka client", _secrets(settings)):
         return AdminClient(client_config(settings, {}, errors), logger=SILENT)
 
 
 def check_settings(settings: ClientSettings) -> None:
     """Raises what librdkafka rejects. It gets no addresses, because a new client connects and logs in at once."""
     config = client_config(settings, {})
-    with translated("creating a Kafka client"):
+    with translated("creating a Kafka client", _secrets(settings)):
         AdminClient({key: value for key, value in config.items() if key != "bootstrap.servers"}, logger=SILENT)
 
 
@@ -117,14 +118,14 @@ def make_consumer(settings: ClientSettings, **own: str | int | bool) -> Consumer
     """For reading without a group: it joins no group and commits nothing. librdkafka requires a group id anyway."""
     base = {"group.id": "playhead-reader", "enable.auto.commit": False, "enable.auto.offset.store": False}
     names = {key.replace("_", "."): value for key, value in own.items()}
-    with translated("creating a Kafka consumer"):
+    with translated("creating a Kafka consumer", _secrets(settings)):
         return Consumer(client_config(settings, {**revealed(settings.consumer), **base, **names}), logger=SILENT)
 
 
 def make_producer(settings: ClientSettings, **own: str | int | bool) -> Producer:
     base = {"partitioner": "murmur2_random", "acks": "all", "enable.idempotence": True}
     names = {key.replace("_", "."): value for key, value in own.items()}
-    with translated("creating a Kafka producer"):
+    with translated("creating a Kafka producer", _secrets(settings)):
         return Producer(client_config(settings, {**revealed(settings.producer), **base, **names}), logger=SILENT)
 
 
@@ -140,15 +141,22 @@ def revealed(values: dict[str, str | Secret]) -> dict[str, str]:
     return {key: value.reveal() if isinstance(value, Secret) else value for key, value in values.items()}
 
 
+def _secrets(settings: ClientSettings) -> list[str]:
+    """What must not be in a message that we show."""
+    values = [*settings.common.values(), *settings.producer.values(), *settings.consumer.values()]
+    return [value.reveal() for value in values if isinstance(value, Secret)]
+
+
 def diagnosis(settings: ClientSettings, errors: list[KafkaError], deadline: Deadline) -> PlayheadError:
     """Why a cluster could not be reached, in one sentence: what librdkafka reported, else what listens at the address."""
+    secrets = _secrets(settings)
     tls = str(settings.common.get("security.protocol", "")).upper().endswith("SSL")
     for error in errors:
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):
-            return AccessDenied(f"{settings.bootstrap} did not accept the credentials: {_reason(error)}")
+            return AccessDenied(f"{settings.bootstrap} did not accept the credentials: {_reason(error, secrets)}")
         if "verify failed" in error.str():  # reported as a TLS error, sometimes as a transport error
             return Untrusted(
-                f"the certificate of {settings.bootstrap} is not trusted: {_reason(error)}",
+                f"the certificate of {settings.bootstrap} is not trusted: {_reason(error, secrets)}",
                 "set ssl.ca.location to the authority that signed it",
             )
     servers = settings.bootstrap.split(",")[:3]  # enough to find the cause in the time left
@@ -162,7 +170,7 @@ def diagnosis(settings: ClientSettings, errors: list[KafkaError], deadline: Dead
         )
     if listener is FoundListener.KAFKA:
         return TimedOut(
-            f"{server} answers, but the cluster does not: {_last(errors) or waited}",
+            f"{server} answers, but the cluster does not: {_last(errors, secrets) or waited}",
             "check security.protocol and the addresses the brokers advertise",
         )
     if listener is FoundListener.TLS and not tls:
@@ -172,7 +180,7 @@ def diagnosis(settings: ClientSettings, errors: list[KafkaError], deadline: Dead
             f"{server} speaks HTTP, not Kafka", "a Connect URL belongs to --connect; --bootstrap-server names brokers"
         )
     if listener in (FoundListener.UNKNOWN, FoundListener.TLS):
-        return WrongProtocol(f"{server} does not speak Kafka: {_last(errors) or listener.value}")
+        return WrongProtocol(f"{server} does not speak Kafka: {_last(errors, secrets) or listener.value}")
     summary = "; ".join(f"{name} {what.value}" for name, what in findings)
     return Unreachable(summary, "is the broker running, and is this its address? `playhead lab up` starts a local one")
 
@@ -184,11 +192,11 @@ def _address(server: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _last(errors: list[KafkaError]) -> str | None:
+def _last(errors: list[KafkaError], secrets: Sequence[str]) -> str | None:
     specific = [error for error in errors if error.code() != KafkaError._ALL_BROKERS_DOWN]
-    return _reason(specific[-1]) if specific else None
+    return _reason(specific[-1], secrets) if specific else None
 
 
-def _reason(error: KafkaError) -> str:
+def _reason(error: KafkaError, secrets: Sequence[str]) -> str:
     """librdkafka's text without its own address prefix and timing suffix."""
-    return error.str().split(": ", 1)[-1].split(" (after ")[0]
+    return text_of(error, secrets).split(": ", 1)[-1].split(" (after ")[0]

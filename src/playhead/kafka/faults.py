@@ -4,12 +4,13 @@ A code that is not in the table becomes `Rejected` with Kafka's message.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from playhead.config.scrub import Scrub
 from playhead.errors import (
     AccessDenied,
     AlreadyExists,
@@ -84,9 +85,14 @@ _TABLE: dict[int, Make] = {
 FENCING = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 
 
-def fault_of(error: KafkaError, doing: str) -> PlayheadError:
+def text_of(error: KafkaError, secrets: Iterable[str] = ()) -> str:
+    """librdkafka's message, which may be the broker's, without secrets."""
+    return Scrub(secrets)(error.str())
+
+
+def fault_of(error: KafkaError, doing: str, secrets: Iterable[str] = ()) -> PlayheadError:
     make = _TABLE.get(error.code())
-    message = error.str()
+    message = text_of(error, secrets)
     if make:
         return make(doing, message)
     return Rejected(f"{doing}: {message} ({error.name()})", message=message)
@@ -100,12 +106,12 @@ def code_of(error: KafkaException) -> KafkaError:
 
 
 @contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """Translates exceptions of librdkafka into Playhead errors."""
+def translated(doing: str, secrets: Iterable[str] = ()) -> Iterator[None]:
+    """Translates exceptions of librdkafka into Playhead errors, without secrets: the given ones, and what looks like one."""
     try:
         yield
     except KafkaException as error:
-        raise fault_of(code_of(error), doing) from None
+        raise fault_of(code_of(error), doing, secrets) from None
 
 
 def retried(read: Callable[[], T], deadline: Deadline) -> T:
@@ -124,5 +130,5 @@ def transaction_fault(error: KafkaError, transactional_id: str, doing: str) -> P
     if error.code() in FENCING:
         return Fenced(transactional_id)
     if error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT) and doing.startswith("committing"):
-        return OutcomeUnknown(f"{doing}: {error.str()}", "read the store again to see which state it is in")
+        return OutcomeUnknown(f"{doing}: {text_of(error)}", "read the store again to see which state it is in")
     return fault_of(error, doing)

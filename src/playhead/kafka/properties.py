@@ -13,8 +13,9 @@ from pathlib import Path
 from shlex import quote
 
 from playhead.config import Context, Setting, read_properties
-from playhead.config.contexts import Level, as_value, is_sensitive
+from playhead.config.contexts import Level, as_value
 from playhead.config.references import declared_providers, has_reference, resolve
+from playhead.config.secrets import is_sensitive
 from playhead.errors import ConfigInvalid, Fault, Invalid
 from playhead.kafka.jaas import jaas_settings
 from playhead.model import Secret

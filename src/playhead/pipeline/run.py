@@ -10,7 +10,8 @@ from typing import TypeVar
 from pyspark.sql import SparkSession
 
 from playhead.config import Context
-from playhead.connectors.secrets import SecretKeys, scrub_of
+from playhead.config.scrub import scrub_of
+from playhead.config.secrets import SecretKeys
 from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.kafka.properties import client_properties
 from playhead.ledger.model import RANGES_AT

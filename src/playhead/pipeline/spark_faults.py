@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from playhead import errors
+from playhead.config.scrub import Scrub
 from playhead.errors import PlayheadError
 
 _MARK = "playhead-fault:"
@@ -47,7 +48,7 @@ def fault_in(text: str, doing: str) -> PlayheadError:
         return errors.Rejected(f"{doing}: {raised[1].strip()}")
     causes = _CAUSE.findall(text)
     cause = causes[-1] if causes else text.strip().split("\n")[0]
-    return TaskFailed(f"{doing}: {cause.strip()[:300]}")
+    return TaskFailed(f"{doing}: {Scrub()(cause.strip())[:300]}")
 
 
 def _unmarked(fields: dict[str, str | None]) -> PlayheadError:

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, RootTransaction, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, QueuePool
 
+from playhead.config.scrub import Scrub
 from playhead.errors import MissingExtra, OutcomeUnknown, Refused
 from playhead.sql.address import Address
 from playhead.sql.faults import fault_of, first_line, translated
@@ -32,6 +33,8 @@ class Database:
         self.seconds = max(1.0, seconds)
         self._keep = keep
         self._in_memory = in_memory
+        password = address.url.password
+        self._scrub = Scrub([str(password)] if password else [])
         self._writer: Engine | None = None
         self._reader: Engine | None = None
 
@@ -44,7 +47,7 @@ class Database:
         """A read-only transaction that sees one snapshot of the database."""
         if self._reader is None:
             self._reader = self._engine(writable=False)
-        with translated(doing), self._reader.connect() as connection:
+        with translated(doing, self._scrub), self._reader.connect() as connection:
             if not self.address.is_sqlite:
                 connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"))
                 _limit(connection, statement_timeout=self.seconds)
@@ -57,10 +60,10 @@ class Database:
         """Commits when the block ends, rolls back when it raises. `OutcomeUnknown`: the connection was lost during commit."""
         if self._writer is None:
             self._writer = self._engine(writable=True)
-        with translated(doing):
+        with translated(doing, self._scrub):
             connection = self._writer.connect()
         try:
-            with translated(doing):
+            with translated(doing, self._scrub):
                 begun = connection.begin()
                 if not self.address.is_sqlite:
                     idle = min(idle_limit_seconds, _LONGEST_IDLE_SECONDS)

@@ -1,6 +1,7 @@
 """Maps SQLAlchemy's errors to Playhead's errors, in one table: by SQLSTATE for PostgreSQL, by error name for SQLite.
 
-Only the first line of the driver's message is used. SQLAlchemy's message would include the statement and its values.
+Only the first line of the driver's message is used, scrubbed of what looks like a secret and of the password of the database.
+SQLAlchemy's message would include the statement and its values.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,8 +10,10 @@ from contextlib import contextmanager
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from playhead.config.scrub import Scrub
 from playhead.errors import AccessDenied, Busy, Invalid, PlayheadError, Rejected, TimedOut, Unreachable
 
+PLAIN_SCRUB = Scrub()
 Make = Callable[[str, str], PlayheadError]
 
 
@@ -77,8 +80,8 @@ _WORDS: tuple[tuple[str, Make], ...] = (
 )
 
 
-def fault_of(error: DBAPIError, doing: str) -> PlayheadError:
-    message = first_line(error)
+def fault_of(error: DBAPIError, doing: str, scrub: Scrub = PLAIN_SCRUB) -> PlayheadError:
+    message = first_line(error, scrub)
     name = getattr(error.orig, "sqlite_errorname", None)
     if isinstance(name, str):
         found = next((make for start, make in _SQLITE.items() if name.startswith(start)), None)
@@ -90,19 +93,19 @@ def fault_of(error: DBAPIError, doing: str) -> PlayheadError:
     return next((make(doing, message) for words, make in _WORDS if words in message), None) or _away(doing, message)
 
 
-def first_line(error: DBAPIError) -> str:
+def first_line(error: DBAPIError, scrub: Scrub = PLAIN_SCRUB) -> str:
     """The line with the cause. If several addresses were tried, that of the last one."""
     lines = [line.strip().removeprefix("- ") for line in str(error.orig).splitlines() if line.strip()]
     message = lines[-1] if len(lines) > 1 and lines[0].startswith("Multiple connection attempts") else lines[0]
-    return message.removeprefix("connection failed: ")
+    return scrub(message.removeprefix("connection failed: "))
 
 
 @contextmanager
-def translated(doing: str) -> Iterator[None]:
+def translated(doing: str, scrub: Scrub = PLAIN_SCRUB) -> Iterator[None]:
     """Translates exceptions of SQLAlchemy into Playhead errors."""
     try:
         yield
     except DBAPIError as error:
-        raise fault_of(error, doing) from None
+        raise fault_of(error, doing, scrub) from None
     except PoolTimeout:
         raise Busy(f"{doing}: every connection is in use") from None

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
 
+from playhead.config.scrub import Scrub
+from playhead.config.secrets import SecretKeys
 from playhead.connect.answers import Validation
 from playhead.connect.rest import Rest
-from playhead.connectors.secrets import Scrub, SecretKeys
 from playhead.errors import NotFound, Rejected, TimedOut, WrongProtocol, near_names
 from playhead.kafka.properties import CONSUMER, PRODUCER, RENAMED, SAME, SPECIAL
 from playhead.model.connector import ConnectorSpec, Engine

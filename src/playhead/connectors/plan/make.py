@@ -9,6 +9,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from playhead.config import Context
+from playhead.config.secrets import SecretKeys
 from playhead.connect.answers import ConnectorInfo, ConnectorStatus
 from playhead.connect.rest import Rest, open_rest
 from playhead.connectors.plan.check import Check, KeyFinding, PluginKeys, Severity, check_specs
@@ -24,7 +25,6 @@ from playhead.connectors.plan.model import (
     diff_config,
     normalised,
 )
-from playhead.connectors.secrets import SecretKeys
 from playhead.connectors.traces import cause_of
 from playhead.errors import Invalid, NotFound
 from playhead.model import Deadline

@@ -11,9 +11,10 @@ from enum import StrEnum
 from hmac import compare_digest
 from typing import Any
 
+from playhead.config.scrub import Scrub
+from playhead.config.secrets import SecretKeys
 from playhead.connect.answers import ConnectorStatus
 from playhead.connectors.plan.check import KeyFinding, Severity
-from playhead.connectors.secrets import Scrub, SecretKeys
 from playhead.model.connector import ConnectorSpec, WantedState
 
 NAME = "name"

@@ -12,6 +12,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from playhead.config.scrub import Scrub
 from playhead.errors import (
     AccessDenied,
     Busy,
@@ -288,10 +289,7 @@ def _lineage(cause: Any) -> str:
 def _sentence(cause: Any, settings: Connection) -> str:
     """The first line of the message, without the URL and the password."""
     text = str(cause.getMessage() or cause.getClass().getSimpleName()).partition("\n")[0].strip()
-    for secret in (settings.url, settings.password.reveal() if settings.password else ""):
-        if secret:
-            text = text.replace(secret, "***")
-    return text
+    return Scrub([settings.url, settings.password.reveal() if settings.password else ""])(text)
 
 
 def _named(message: str) -> str:
