@@ -4,7 +4,10 @@ import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +16,13 @@ import trustme
 from contract.workers import HANG_UP, Fake, Reply, Request, client, error, in_turn, offset_at, serving
 from playhead.connect import transport
 from playhead.connect.rest import Rest
+from playhead.connect.transport import Credentials
 from playhead.errors import (
     AlreadyExists,
     Busy,
     NotFound,
     OutcomeUnknown,
+    PlayheadError,
     Rejected,
     TimedOut,
     Unreachable,
@@ -321,3 +326,136 @@ def test_an_answer_that_trickles_does_not_outlive_the_deadline(serve):
     fake = serve(in_turn(Reply(200, ["a" * 100], trickle=0.02)))
     with client(fake, seconds=0.3) as rest, pytest.raises(TimedOut, match="did not answer within"):
         rest.list_connectors()
+
+
+@contextmanager
+def raw_server(talk: Callable[[socket.socket], None], *, tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """A server that sends whatever `talk` writes to each connection, until the client has left."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve_one(connection: socket.socket) -> None:
+        with suppress(OSError), tls.wrap_socket(connection, server_side=True) if tls else connection as talking:
+            talk(talking)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=serve_one, args=(listener.accept()[0],), daemon=True).start()
+
+    accepting = threading.Thread(target=accept, daemon=True)
+    accepting.start()
+    try:
+        yield f"http{'s' if tls else ''}://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        accepting.join(5)
+
+
+def dripping(start: bytes) -> Callable[[socket.socket], None]:
+    def talk(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(start)
+        for _ in range(400):  # at most 20 s
+            connection.sendall(b"X")
+            time.sleep(0.05)
+
+    return talk
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\nX-Long: ", id="header"),
+        pytest.param(b"HTTP/1.1 200 ", id="status line"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 90000\r\n\r\n", id="body"),
+        pytest.param(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX: ", id="second head"),
+    ],
+)
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_an_answer_that_drips_does_not_outlive_the_deadline(start, is_tls):
+    context, credentials = None, None
+    authority = trustme.CA()
+    if is_tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("127.0.0.1").configure_cert(context)
+    with raw_server(dripping(start), tls=context) as url, authority.cert_pem.tempfile() as ca:
+        credentials = Credentials(ca=Path(ca)) if is_tls else None
+        began = time.monotonic()
+        with Rest([url], Deadline(1), credentials) as rest, pytest.raises(TimedOut, match="did not answer within 1 s"):
+            rest.list_connectors()
+        assert time.monotonic() - began < 5
+
+
+def test_a_write_whose_answer_drips_has_an_unknown_outcome_at_the_deadline(impatient):
+    with raw_server(dripping(b"HTTP/1.1 200 OK\r\nX-Long: ")) as url:
+        began = time.monotonic()
+        with Rest([url], Deadline(1)) as rest, pytest.raises(OutcomeUnknown):
+            rest.put_config("c", CONFIG)
+        assert time.monotonic() - began < 6
+
+
+def endless(connection: socket.socket) -> None:
+    connection.recv(65536)
+    connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n["')
+    while True:
+        connection.sendall(b"a" * 65536)
+
+
+def test_an_answer_without_end_is_bounded_in_size(monkeypatch):
+    monkeypatch.setattr(transport, "ANSWER_MIB", 2)
+    with (
+        raw_server(endless) as url,
+        Rest([url], Deadline(60)) as rest,
+        pytest.raises(WrongProtocol, match="sent more than 2 MiB in one answer"),
+    ):
+        rest.list_connectors()
+
+
+def test_a_write_with_an_answer_without_end_has_an_unknown_outcome(monkeypatch, impatient):
+    monkeypatch.setattr(transport, "ANSWER_MIB", 2)
+    with raw_server(endless) as url, Rest([url], Deadline(60)) as rest, pytest.raises(OutcomeUnknown, match="2 MiB"):
+        rest.put_config("c", CONFIG)
+
+
+def test_a_reader_that_does_not_read_does_not_hold_a_write_beyond_the_deadline(impatient):
+    def deaf(connection: socket.socket) -> None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        while connection.recv(1024):
+            time.sleep(0.2)
+
+    with raw_server(deaf) as url:
+        began = time.monotonic()
+        with Rest([url], Deadline(1)) as rest, pytest.raises(PlayheadError):
+            rest.put_config("c", {**CONFIG, "x": "y" * 12_000_000})
+        assert time.monotonic() - began < 8
+
+
+def test_nothing_is_sent_after_the_deadline(serve):
+    fake = serve(in_turn(Reply(200, [])))
+    deadline = Deadline(0.01)
+    with client(fake) as rest, rest.within(deadline):
+        Deadline(5).wait_for(lambda: deadline.passed, "the deadline to pass", every=0.01)
+        for call in (rest.list_connectors, lambda: rest.stop("c")):
+            with pytest.raises(TimedOut, match=r"did not finish within 0\.01 s"):
+                call()
+    assert fake.requests == []
+
+
+def test_long_planning_ends_at_the_deadline(serve, playhead, tmp_path):
+    def answer(request: Request) -> Reply:
+        if request.path == "/":
+            return Reply(200, {"version": "4.3.1", "commit": "x", "kafka_cluster_id": "k"})
+        if request.path.startswith("/connectors"):
+            return Reply(200, {} if "expand" in request.path else [])
+        time.sleep(0.4)
+        return Reply(200, {"name": "X", "error_count": 0, "groups": [], "configs": []})
+
+    for number in range(200):
+        spec = {"name": f"c{number}", "config": {"connector.class": f"X{number}", "topic": "t"}}
+        (tmp_path / f"c{number}.json").write_text(json.dumps(spec))
+    began = time.monotonic()
+    ran = playhead("connectors", "plan", "-f", str(tmp_path), "--connect", serve(answer).url, "--timeout", "2s")
+    assert time.monotonic() - began < 10
+    assert ran.code == 3
+    assert "did not finish within 2 s" in ran.err

@@ -3,7 +3,8 @@
 Reads are retried on another worker or after a pause. Writes are retried only if the worker reported that it did nothing (409,
 rebalance), was never reached, or failed internally while it wrote positions, because writing them again is idempotent. A write
 that was sent and not answered is read back by the caller's own check. If that fails too, the outcome is reported as unknown.
-Redirects to another host are not followed: credentials must not be sent there.
+Redirects to another host are not followed: credentials must not be sent there. An answer is bounded in time (all of it, not each
+piece) and in size; after the deadline nothing is sent any more.
 """
 
 import ssl
@@ -20,6 +21,7 @@ import msgspec
 from playhead.config.scrub import Scrub
 from playhead.config.secrets import SecretKeys
 from playhead.connect.faults import HttpAnswer, broke_off, fault_of
+from playhead.connect.timed_network import RequestTime, limit_requests
 from playhead.errors import (
     AccessDenied,
     Busy,
@@ -40,10 +42,10 @@ T = TypeVar("T")
 READ_BACK_SECONDS = 5.0
 STARTING_SECONDS = 5.0
 WRITE_SECONDS = 0.5
-GRACE_SECONDS = 0.5
 BROKEN_TIMES = 2
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 MESSAGE_CHARACTERS = 10_000
+ANSWER_MIB = 256  # the largest answer, the configs and states of all connectors, has about 10 KiB for each
 PAUSE_SECONDS = (0.1, 0.2, 0.5, 1.0)
 
 
@@ -89,6 +91,10 @@ def encoded(segment: str) -> str:
     return quote(segment, safe="") if segment.strip(".") else segment.replace(".", "%2E")
 
 
+class AnswerTooLong(httpx2.RequestError):
+    """Raised like a broken connection: after a write the state is read back."""
+
+
 class Transport:
     def __init__(self, urls: Sequence[str], credentials: Credentials, deadline: Deadline) -> None:
         if not urls:
@@ -114,6 +120,8 @@ class Transport:
             follow_redirects=False,
             trust_env=not all(_is_loopback(url) for url in self.urls),
         )
+        self._time = RequestTime()
+        limit_requests(self._http, self._time)
 
     def close(self) -> None:
         self._http.close()
@@ -133,6 +141,7 @@ class Transport:
         attempt = 0
         left = BROKEN_TIMES
         needed = 0.0 if call.is_read else WRITE_SECONDS
+        self.deadline.check(call.doing)
         while True:
             pause = min(PAUSE_SECONDS[min(attempt, len(PAUSE_SECONDS) - 1)], self.deadline.seconds / 4)
             attempt += 1
@@ -175,12 +184,16 @@ class Transport:
         content = None if call.body is None else msgspec.json.encode(call.body)
         headers = {"Content-Type": "application/json"} if content is not None else None
         target: Any = url + call.target
+        limit = Deadline(remaining)
         for _ in range(3):
-            with self._http.stream(
-                call.method, target, params=query, content=content, headers=headers, timeout=timeout
-            ) as response:
+            with (
+                self._time.ends_at(limit),
+                self._http.stream(
+                    call.method, target, params=query, content=content, headers=headers, timeout=timeout
+                ) as response,
+            ):
                 if response.next_request is None:
-                    return _read_all(response, Deadline(remaining + GRACE_SECONDS))
+                    return _read_all(response, limit)
                 following = response.next_request.url
             if not call.is_read or (following.scheme, following.netloc) != (response.url.scheme, response.url.netloc):
                 raise Rejected(
@@ -251,11 +264,9 @@ class Transport:
             return WrongProtocol(f"{place} speaks HTTP without TLS", f"write it as http://{place}")
         if listener is FoundListener.TLS and parsed.scheme == "http":
             return WrongProtocol(f"{place} expects TLS", f"write it as https://{place}")
-        if isinstance(error, httpx2.TimeoutException) and listener in (
-            FoundListener.HTTP,
-            FoundListener.TLS,
-            FoundListener.SILENT,
-        ):
+        # A server that sends its answer byte by byte is not recognised by its first one.
+        slow = (FoundListener.HTTP, FoundListener.TLS, FoundListener.SILENT, FoundListener.UNKNOWN)
+        if isinstance(error, httpx2.TimeoutException) and listener in slow:
             return TimedOut(
                 f"{url} did not answer within {self.deadline.seconds:g} s", "give it more time with --timeout"
             )
@@ -268,10 +279,14 @@ class Transport:
 
 
 def _read_all(response: httpx2.Response, deadline: Deadline) -> httpx2.Response:
-    """The client's own timeout restarts with every piece. A slow answer must not exceed the deadline of the command."""
+    """A body may come so fast that no read waits, so the deadline is checked here too."""
     pieces = []
+    left = ANSWER_MIB * 1024 * 1024
     for piece in response.iter_bytes():
         pieces.append(piece)
+        left -= len(piece)
+        if left < 0:
+            raise AnswerTooLong(f"the answer has more than {ANSWER_MIB} MiB", request=response.request)
         if deadline.passed:
             raise httpx2.ReadTimeout("the answer does not end", request=response.request)
     kind = response.headers.get("content-type", "")
@@ -291,6 +306,8 @@ def _fault_shown_by(url: str, host: str, error: httpx2.RequestError) -> Playhead
             f"{host} requires a client certificate, or another one",
             "name it with connect-cert and connect-key in the context",
         )
+    if isinstance(error, AnswerTooLong):
+        return WrongProtocol(f"{url} sent more than {ANSWER_MIB} MiB in one answer, which is not read to its end")
     if isinstance(error, httpx2.DecodingError):
         return _not_a_worker(url)
     if isinstance(error, httpx2.UnsupportedProtocol | httpx2.ProxyError):
