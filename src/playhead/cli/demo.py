@@ -23,12 +23,13 @@ def demo(folder: str | None, rows: int) -> None:
     """Start the lab and run the demo: show, move, verify and undo a position; run tables and files on Spark."""
     say("The demo needs a Kafka broker and a Connect worker: starting the lab (a minute the first time).")
     lab = open_lab(folder)
-    bring_up(lab, folder, {} if not lab.exists or lab.options.workers else {"workers": 1})
+    selected = bring_up(lab, folder, {} if not lab.exists or lab.options.workers else {"workers": 1})
     say("")
     try:
         run_demo(lab, lambda text: write(f"{text}\n"), rows)
     except KeyboardInterrupt:
         say(f"the lab keeps running; stop it with: {down_command(folder)}")
         raise
-    write(f"The lab is still running. Try: {program()} connectors list --ledger {quote(ledger_of(lab))}\n")
+    words = ["connectors", "list", *([selected] if selected else []), "--ledger", quote(ledger_of(lab))]
+    write(f"The lab is still running. Try: {program()} {' '.join(words)}\n")
     write(f"Stop it with: {down_command(folder)}\n")

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import click
 
 from playhead.cli.complete import lab_parts
 from playhead.cli.frame import Face, LazyGroup, debug_option, output_option, pass_face, program, say, write
-from playhead.config import load_files, open_context, save_context
+from playhead.config import load_files, open_context, save_context, search_files
 from playhead.errors import ConfigInvalid, Invalid, NotFound
 from playhead.lab import Lab
 from playhead.lab.lab import tail
@@ -48,8 +49,9 @@ def open_lab(folder: str | None) -> Lab:
     return Lab(Path(folder) if folder else None)
 
 
-def bring_up(lab: Lab, folder: str | None, changes: dict[str, Any]) -> None:
-    """Starts the lab, with progress on a terminal, and writes a context for it."""
+def bring_up(lab: Lab, folder: str | None, changes: dict[str, Any]) -> str:
+    """Starts the lab, with progress on a terminal, and writes a context for it. Returns the option that selects that context,
+    empty if it is the current one."""
     saved = LabFile.load(lab.folder)
     base = saved.options if saved else LabOptions()
     options = LabOptions(**{name: getattr(base, name) for name in LabOptions.__struct_fields__} | changes)
@@ -71,22 +73,20 @@ def bring_up(lab: Lab, folder: str | None, changes: dict[str, Any]) -> None:
         raise
     line.clear()
     say("the lab is up")
-    _write_context(lab)
+    return write_context(lab.context())
 
 
-def _write_context(lab: Lab) -> None:
-    before = _current()
+def write_context(settings: Mapping[str, str]) -> str:
+    """Writes the lab's context. It becomes the current one if there is none: a context that the user chose stays current."""
+    for note in search_files().ignored:
+        say(f"note: {note}")
     name = "lab" if _is_free_for_us("lab") else "playhead-lab"
-    path = save_context(name, lab.context())
+    path = save_context(name, settings, make_current=_current() in (None, name))
     say(f"context {name!r} points to it ({path})")
-    if before not in (None, name):
-        say(
-            f"the current context was {before!r}; go back with: {program()} config use-context {shlex.quote(before or '')}"
-        )
-    if (in_force := _current()) != name:
-        say(
-            f"here the current context is {in_force!r}: use --context {name}, or `{program()} config use-context {name}`"
-        )
+    if (in_force := _current()) == name:
+        return ""
+    say(f"the current context is still {in_force!r}: use --context {name}, or `{program()} config use-context {name}`")
+    return f"--context {name}"
 
 
 def _is_free_for_us(name: str) -> bool:

@@ -31,10 +31,10 @@ def use_context(name: str) -> Path:
     return path
 
 
-def save_context(name: str, settings: Mapping[str, str]) -> Path:
-    """Write or replace context `name` in the user's file and make it that file's current one. Returns the file."""
+def save_context(name: str, settings: Mapping[str, str], *, make_current: bool = True) -> Path:
+    """Write or replace context `name` in the user's file and, if asked, make it that file's current one. Returns the file."""
     path = _own_file()
-    _edit(path, current=name, context=(name, settings))
+    _edit(path, current=name if make_current else None, context=(name, settings))
     return path
 
 
@@ -42,7 +42,7 @@ def _own_file() -> Path:
     return Path(os.environ.get("PLAYHEAD_CONFIG") or user_file())
 
 
-def _edit(path: Path, *, current: str, context: tuple[str, Mapping[str, str]] | None = None) -> None:
+def _edit(path: Path, *, current: str | None, context: tuple[str, Mapping[str, str]] | None = None) -> None:
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -51,8 +51,9 @@ def _edit(path: Path, *, current: str, context: tuple[str, Mapping[str, str]] | 
         load_file(path)  # raises: an unreadable file is not overwritten
         text = path.read_bytes().decode("utf-8")  # bytes, to keep the line ends
     wanted = tomllib.loads(text)
-    document = tomlkit.parse(text if "current" in wanted else _with_current(text))
-    document["current"] = wanted["current"] = current
+    document = tomlkit.parse(text if current is None or "current" in wanted else _with_current(text))
+    if current is not None:
+        document["current"] = wanted["current"] = current
     try:
         if context:
             name, settings = context
@@ -65,7 +66,7 @@ def _edit(path: Path, *, current: str, context: tuple[str, Mapping[str, str]] | 
     if not is_exact:
         raise Invalid(
             f"{path} cannot be edited safely: its layout is not supported",
-            f"write its contexts as tables, [contexts.NAME], or set {current!r} by hand",
+            f"write its contexts as tables, [contexts.NAME], or set {current or (context and context[0])!r} by hand",
         )
     replace_file(path, edited.encode())
 
