@@ -38,10 +38,14 @@ class PlayheadError(Exception):
 
 
 class NotFound(PlayheadError):
-    """`known`: the existing names, from which the hint suggests the right spelling."""
+    """`known`: the existing names, from which the hint suggests the right spelling. `where`: what was searched."""
 
-    def __init__(self, kind: str, name: str, known: Sequence[str] = (), hint: str | None = None) -> None:
-        super().__init__(f"{kind} {name!r} does not exist", hint or near_names(name, known))
+    def __init__(
+        self, kind: str, name: str, known: Sequence[str] = (), hint: str | None = None, where: str = ""
+    ) -> None:
+        super().__init__(
+            f"{kind} {name!r} does not exist" + (f" in {where}" if where else ""), hint or near_names(name, known)
+        )
         self.kind = kind
         self.name = name
 

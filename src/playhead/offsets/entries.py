@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from playhead.errors import PlayheadError, Unreachable
+from playhead.errors import NotFound, PlayheadError, Unreachable
 from playhead.offsets.locate import GROUP, Locator
 from playhead.stores import Snapshot, Store, Stored
 
@@ -29,7 +29,12 @@ def list_entries(locator: Locator, names: Sequence[str], *, history: bool = Fals
     if others or (not names and not (taken and has_ledger_only)):
         store = locator.any_store()
         places.append(store.uri)
-        parts.append(_read(store, others or None, history=history))
+        try:
+            parts.append(_read(store, others or None, history=history))
+        except NotFound as error:  # a worker does not answer for a name that is no connector
+            if locator.uri:
+                raise
+            raise locator.not_found(error.name, store, Snapshot(())) from None
         if locator.uri is None and locator.via is None and not history and not store.uri.startswith("connect+"):
             parts = [*parts[:-1], *_with_what_workers_know(locator, others, parts[-1], taken)]
     entries = [entry for part in parts for entry in part.entries]
@@ -49,9 +54,10 @@ def _check_names(locator: Locator, names: Sequence[str], found: Collection[str])
         if locator.uri or name.startswith(GROUP):
             locator.owner(name).check_exists()
         elif name not in (locator.known.connectors or {}):
-            stored = locator.any_store().snapshot()
+            store = locator.any_store()
+            stored = store.snapshot()
             if name not in stored.by_owner():
-                raise locator.not_found(name, stored)
+                raise locator.not_found(name, store, stored)
 
 
 def _read(store: Store, owners: Collection[str] | None, *, history: bool) -> Snapshot:

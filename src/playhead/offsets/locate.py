@@ -128,9 +128,13 @@ class Locator:
         found = self._answer
         return (None, found) if isinstance(found, Unreachable) else ((found.connectors or {}).get(name), None)
 
-    def not_found(self, name: str, stored: Snapshot) -> Exception:
+    def not_found(self, name: str, store: Store, stored: Snapshot) -> Exception:
+        """Names the store and the context: the usual reason is that another one was meant."""
         known = {*stored.by_owner(), *(self.known.connectors or ()), *self.sinks.names}
-        return self.sinks.why or NotFound("owner", name, sorted(known))
+        where = f"{store.uri} (" + (
+            f"context {self.context.name!r})" if self.context.name else "no context is selected)"
+        )
+        return self.sinks.why or NotFound("owner", name, sorted(known), where=where)
 
     # The store of an owner
 
@@ -162,11 +166,17 @@ class Locator:
             # The workers store no position for a connector that does not exist.
             hint = "name the worker's properties with --worker-config: its offsets topic is then written directly"
             raise NotFound("connector", name, hint=hint)
-        if connector is None and not any(entry.position.owner == found.owner for entry in found.now().entries):
+        if connector is None and not self._has_position(found):
             if not may_be_new:
-                raise self.not_found(name, found.store.snapshot(None))
+                raise self.not_found(name, found.store, found.store.snapshot(None))
             found.notes = (*found.notes, f"{name} is not a connector and has no position yet: check its name")
         return found
+
+    def _has_position(self, found: Location) -> bool:
+        try:
+            return any(entry.position.owner == found.owner for entry in found.now().entries)
+        except NotFound:  # a worker does not answer for a name that is no connector
+            raise self.not_found(found.owner, found.store, Snapshot(())) from None
 
     def other(self, name: str, like: Location | None = None) -> Location:
         """An owner, or the one owner of a store named by its URI. `like`: the owner to copy from; then it may be new."""

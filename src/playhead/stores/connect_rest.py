@@ -36,7 +36,7 @@ class ConnectRest:
         """An unknown owner is an error, as for the worker: a typo must not look like an owner without offsets."""
         with self._rest() as rest:
             names = sorted(rest.list_connectors() if owners is None else set(owners))
-            return Snapshot(tuple(_stored(name, entry) for name in names for entry in _offsets(rest, name)))
+            return Snapshot(tuple(_stored(name, entry) for name in names for entry in self._offsets(rest, name)))
 
     def names(self) -> list[str]:
         with self._rest() as rest:
@@ -68,12 +68,11 @@ class ConnectRest:
     def _rest(self) -> AbstractContextManager[Rest]:
         return self.access.rest(urls=self.urls)
 
-
-def _offsets(rest: Rest, owner: str) -> Sequence[OffsetEntry]:
-    try:
-        return rest.get_offsets(owner)
-    except NotFound:
-        raise NotFound("connector", owner, rest.list_connectors()) from None
+    def _offsets(self, rest: Rest, owner: str) -> Sequence[OffsetEntry]:
+        try:
+            return rest.get_offsets(owner)
+        except NotFound:
+            raise NotFound("connector", owner, rest.list_connectors(), where=self.uri) from None
 
 
 def _alter(rest: Rest, owner: str, changes: Sequence[Change]) -> tuple[Result, str]:
