@@ -86,12 +86,15 @@ def topic_uri(lab, new_topic):
 def produce(settings_of):
     """A plain producer, as any other tool would be one."""
 
-    def send(topic: str, key: bytes | None, value: bytes | None, partition: int | None = None) -> None:
+    def send(
+        topic: str, key: bytes | None, value: bytes | None, partition: int | None = None, header: str | None = None
+    ) -> None:
         producer = make_producer(settings_of)
+        headers: list[tuple[str, str | bytes | None]] = [] if header is None else [(header, b"{}")]
         if partition is None:
-            producer.produce(topic, value, key)
+            producer.produce(topic, value, key, headers=headers)
         else:
-            producer.produce(topic, value, key, partition)
+            producer.produce(topic, value, key, partition, headers=headers)
         assert producer.flush(20) == 0
 
     return send

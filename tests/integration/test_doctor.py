@@ -18,6 +18,7 @@ from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic, get_topic
 from playhead.lab import LabOptions
 from playhead.model import Deadline, TopicPartition
+from playhead.offsets.doctor import Diagnosis
 
 OFFSETS = "connect-offsets"
 SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
@@ -88,6 +89,30 @@ def test_offsets_of_a_deleted_connector_are_found_and_removed(
     produce(OFFSETS, key.encode(), b'{"position":2}')
     run(only(doctor(), "orphan", name).mend, execute=True)
     assert doctor().findings == ()
+
+
+def test_what_a_run_on_spark_wrote_is_no_orphan_even_after_a_plain_edit(
+    lab, pipeline, doctor, produce, playhead, unique
+):
+    name, gone = unique("on-spark"), unique("gone")
+    for owner in (name, gone):
+        produce(OFFSETS, f'["{owner}",{{"table":"x"}}]'.encode(), b'{"incrementing":1}', header="playhead.chunk")
+    produce(OFFSETS, f'["{name}",{{"table":"x"}}]'.encode(), b'{"incrementing":2}')
+    produce(OFFSETS, f'["{gone}",{{"table":"x"}}]'.encode(), None)
+    plain = f'["{gone}",{{"table":"y"}}]'.encode()
+    produce(OFFSETS, plain, b'{"incrementing":2}', header="another.header")
+    found = doctor()
+    only(found, "orphan", gone)
+    assert [
+        note for note in found.notes if note.startswith(f"{name} is not an orphan: a run on Spark wrote 1 of its 1")
+    ]
+    listed = json.loads(playhead("offsets", "list", "-o", "json", env=lab.environment()).exits(0).out)
+    notes = {row["owner"]: " ".join(row["notes"]) for row in listed if row["owner"] in (name, gone)}
+    assert "a run on Spark wrote it, last at " in notes[name] and "an orphan" not in notes[name]
+    assert "an orphan: no connector of this name exists" in notes[gone]
+    produce(OFFSETS, f'["{name}",{{"table":"x"}}]'.encode(), None)
+    produce(OFFSETS, plain, None)
+    assert doctor() == Diagnosis(())
 
 
 def test_without_a_worker_the_config_topic_shows_which_connectors_exist(lab, pipeline, doctor, produce, run, unique):

@@ -46,6 +46,20 @@ def test_what_runs_on_spark_is_no_orphan_though_no_worker_knows_it():
     assert list(check_keys(known)) == []
 
 
+def test_what_a_run_on_spark_wrote_is_no_orphan_though_no_ledger_here_knows_it():
+    noted = replace(kept('["a",{"table":"x"}]', '{"n":1}'), by_spark_ms=1_700_000_000_000)
+    plain = kept('["a",{"table":"y"}]', '{"n":1}')  # compaction removed its older record, or it was edited
+    [said] = check_keys(case(noted, plain, connectors={}))
+    assert isinstance(said, str)
+    assert "a run on Spark wrote 1 of its 2 position(s), last at 2023-11-14T22:13:20Z" in said
+
+
+def test_while_the_ledger_cannot_be_read_nothing_is_called_an_orphan():
+    unknown = replace(case(kept('["a",{}]', '{"n":1}'), connectors={}), why="the ledger is away")
+    [said] = check_keys(unknown)
+    assert isinstance(said, str) and "whether it runs on Spark is unknown: the ledger is away" in said
+
+
 def test_where_the_connectors_are_unknown_nothing_is_called_an_orphan():
     said = list(check_keys(case(kept('["a",{}]', '{"n":1}'))))
     assert said == ["the existing connectors are unknown, so orphaned offsets are not reported"]

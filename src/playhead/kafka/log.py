@@ -8,7 +8,7 @@ reports it. It neither hangs nor returns undecided records.
 
 import gc
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import compress
@@ -50,6 +50,7 @@ _PARTITION = cast(Callable[[RawMessage], int], Message.partition)
 _OFFSET = cast(Callable[[RawMessage], int], Message.offset)
 _TIMESTAMP = cast(Callable[[RawMessage], tuple[int, int]], Message.timestamp)
 _VALUE = cast(Callable[[RawMessage], bytes | None], Message.value)
+_HEADERS = cast(Callable[[RawMessage], list[tuple[str, bytes | None]] | None], Message.headers)
 
 
 class LogRecord(NamedTuple):
@@ -140,30 +141,46 @@ class Latest:
     """The newest record of every key, per Kafka partition. If partitions were added, the same key can be in two of them.
 
     A tombstone counts as the newest record (`value` None) until compaction drops it. Records without a key are only counted.
+    `marked`: key -> time of its newest record, in any partition and also an older one, that has the requested header.
     """
 
     captured: Captured
     records: list[LogRecord] = field(default_factory=list)
     without_key: int = 0
+    marked: dict[bytes, int] = field(default_factory=dict)
 
 
 def read_latest(
-    admin: Admin, captured: Captured, deadline: Deadline, progress: Progress = lambda done, total: None
+    admin: Admin,
+    captured: Captured,
+    deadline: Deadline,
+    progress: Progress = lambda done, total: None,
+    header: str | None = None,
 ) -> Latest:
     newest: dict[int, dict[bytes | None, RawMessage]] = {partition: {} for partition in captured.ends}
     without_key = 0
+    marked: dict[bytes, int] = {}
     with _collector_paused():
         for batch in read_messages(admin, captured, deadline, progress):
             # By columns, without Python code per record: three times as fast.
             keys, partitions = list(map(_KEY, batch)), list(map(_PARTITION, batch))
             without_key += keys.count(None)
+            if header is not None:
+                _mark(marked, compress(batch, map(_HEADERS, batch)), header)
             for partition in set(partitions):
                 mine = map(partition.__eq__, partitions)
                 newest[partition].update(compress(zip(keys, batch, strict=True), mine))
         for by_key in newest.values():
             by_key.pop(None, None)
         records = _records_of([message for by_key in newest.values() for message in by_key.values()])
-    return Latest(captured, records, without_key)
+    return Latest(captured, records, without_key, marked)
+
+
+def _mark(marked: dict[bytes, int], messages: Iterable[RawMessage], header: str) -> None:
+    for message in messages:
+        key = message.key()
+        if key is not None and any(name == header for name, _ in message.headers() or ()):
+            marked[key] = max(marked.get(key, 0), message.timestamp()[1])
 
 
 def _records_of(messages: Sequence[RawMessage]) -> list[LogRecord]:

@@ -21,6 +21,7 @@ from playhead.model.times import in_words
 SILENT_SECONDS = 60.0  # without a heartbeat for this long, a run is shown as silent
 BEAT_SECONDS = 3.0  # how often a run writes a heartbeat and checks for a stop request
 RANGES_AT = "ranges"  # a key in the settings of a run
+CHUNK_HEADER = "playhead.chunk"  # the header of every position record that a run on Spark writes
 
 
 class RunState(StrEnum):

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from playhead.errors import NotFound, PlayheadError, Unreachable
+from playhead.model.times import to_iso
 from playhead.offsets.locate import GROUP, Locator
 from playhead.stores import Snapshot, Store, Stored
 
@@ -106,8 +107,24 @@ def _with_what_workers_know(
         shown = locator.rest.snapshot(sinks) if sinks else Snapshot(())
     except Unreachable as error:
         shown = Snapshot((), (f"sink connectors are not shown: {error.what}",))
+    alone = {owner: found for owner, found in stored.by_owner().items() if owner not in known.connectors}
+    notes = {owner: _without_connector(locator, owner, found) for owner, found in alone.items()}
     entries = tuple(
-        entry if entry.position.owner in known.connectors else replace(entry, notes=(*entry.notes, ORPHAN))
+        replace(entry, notes=(*entry.notes, note)) if (note := notes.get(entry.position.owner)) else entry
         for entry in stored.entries
     )
     return [replace(stored, entries=entries), shown]
+
+
+def _without_connector(locator: Locator, owner: str, found: Sequence[Stored]) -> str:
+    """A note about an owner that the workers do not have. Empty: the ledger shows that it ran on Spark."""
+    if owner in locator.sinks.runs:
+        return ""
+    times = [entry.by_spark for entry in found if entry.by_spark is not None]
+    if times:
+        return (
+            f"a run on Spark wrote it, last at {to_iso(max(times))}; the ledger of this context does not know this run"
+        )
+    if locator.sinks.why:
+        return f"no connector of this name exists; whether it runs on Spark is unknown: {locator.sinks.why.what}"
+    return ORPHAN

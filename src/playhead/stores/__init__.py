@@ -8,6 +8,7 @@ every change. `offsets.apply` is the only caller of `write`: it calls the guard 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from playhead.config import Context
@@ -32,6 +33,7 @@ class Stored:
     """One stored position. `notes`: messages about this entry. `where`: its place in the store.
 
     `begun`: work that was begun at this position and not finished. A write gives it up, even one that does not move the position.
+    `by_spark`: when a run on Spark wrote this key the last time. Others may have written it since.
     """
 
     position: Position
@@ -39,6 +41,7 @@ class Stored:
     notes: tuple[str, ...] = ()
     raw: Raw | None = None
     begun: str = ""
+    by_spark: datetime | None = None
 
     @property
     def gives_up(self) -> str:

@@ -22,9 +22,10 @@ from playhead.connect.keys import OffsetKey, is_as_connect_writes
 from playhead.errors import Invalid, Unreachable
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import count_members
-from playhead.kafka.log import Captured, LogRecord, capture, read_latest, read_records
+from playhead.kafka.log import Captured, Latest, LogRecord, capture, read_latest, read_records
 from playhead.kafka.murmur2 import partitions_of
 from playhead.kafka.properties import ClientSettings, settings_at
+from playhead.ledger.model import CHUNK_HEADER
 from playhead.model import Change, Deadline, Map, Outcomes
 from playhead.model.position import Scalar
 from playhead.stores import Access, Capabilities, Progress, Refusal, Snapshot, Stored
@@ -73,7 +74,7 @@ class OffsetsTopic:
             for topic in self._topics(owners):
                 captured = capture(admin, topic, self.deadline, committed=self.committed)
                 records = list(read_records(admin, captured, self.deadline))
-                parts.append(self._decoded(captured, records, owners, removed=True))
+                parts.append(self._decoded(Latest(captured, records), owners, removed=True))
         return _joined(parts)
 
     def guard(self, owners: Collection[str]) -> list[Refusal]:
@@ -154,8 +155,8 @@ class OffsetsTopic:
         with Admin(self.settings, self.deadline) as admin:
             for topic in self._topics(owners):
                 captured = capture(admin, topic, self.deadline, committed=self.committed)
-                latest = read_latest(admin, captured, self.deadline, self.progress)
-                read.append((captured, self._decoded(captured, latest.records, owners, removed=removed)))
+                latest = read_latest(admin, captured, self.deadline, self.progress, CHUNK_HEADER)
+                read.append((captured, self._decoded(latest, owners, removed=removed)))
         return read
 
     def _overlaid(self, entries: Sequence[Stored]) -> Iterator[Stored]:
@@ -173,9 +174,8 @@ class OffsetsTopic:
                 note = f"only in {self.topic}: the connector has its own topic {home} and may not find it here"
                 yield replace(entry, notes=(*entry.notes, note))
 
-    def _decoded(
-        self, captured: Captured, records: Sequence[LogRecord], owners: Collection[str] | None, *, removed: bool
-    ) -> Snapshot:
+    def _decoded(self, latest: Latest, owners: Collection[str] | None, *, removed: bool) -> Snapshot:
+        captured, records = latest.captured, latest.records
         named = {"topic": captured.topic.name} if self.own_topics else {}
         homes = partitions_of([record.key or b"" for record in records], len(captured.topic.partitions))
         placed = (_pair(record, named, home) for record, home in zip(records, homes, strict=True))
@@ -184,7 +184,8 @@ class OffsetsTopic:
             f"{tp} has an open transaction: records from offset {captured.end_of(tp.partition)} on are not committed yet"
             for tp in (captured.open_transactions if self.committed else ())
         ]
-        return Snapshot(tuple(decoded.entries), (*decoded.notes, *open_ends))
+        entries = [_with_mark(entry, latest.marked) for entry in decoded.entries] if latest.marked else decoded.entries
+        return Snapshot(tuple(entries), (*decoded.notes, *open_ends))
 
 
 def _notes_on(raw: bytes, key: OffsetKey, pair: RawPair) -> tuple[str, ...]:
@@ -196,6 +197,11 @@ def _notes_on(raw: bytes, key: OffsetKey, pair: RawPair) -> tuple[str, ...]:
     if not is_as_connect_writes(raw, key):
         notes = (*notes, "these key bytes are not as Connect writes them: no worker will find them")
     return notes
+
+
+def _with_mark(entry: Stored, marked: Mapping[bytes, int]) -> Stored:
+    at = marked.get(entry.raw.key) if entry.raw else None
+    return entry if at is None else replace(entry, by_spark=datetime.fromtimestamp(at / 1000, UTC))
 
 
 def _joined(parts: Sequence[Snapshot]) -> Snapshot:

@@ -4,7 +4,7 @@ It includes values that Connect would refuse and keys that are not Connect's, be
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from playhead.connect.dialects import Dialect, find_dialect
@@ -19,6 +19,7 @@ from playhead.errors import Invalid
 from playhead.kafka.client import Admin
 from playhead.kafka.log import Captured, LogRecord, capture, read_latest
 from playhead.kafka.murmur2 import partitions_of
+from playhead.ledger.model import CHUNK_HEADER
 from playhead.model import Deadline, Map, TopicPartition
 from playhead.offsets.doctor.commands import Commands
 from playhead.offsets.workers import ConfiguredConnector
@@ -32,7 +33,7 @@ Where = tuple[TopicPartition | None, int | None, int, int]  # place, home, time 
 class KeptPosition:
     """One live pair. `fault`: why Connect would refuse its value. `home`: the partition that Java's partitioner chooses.
 
-    `is_findable` is False if no worker ever writes these key bytes.
+    `is_findable` is False if no worker ever writes these key bytes. `by_spark_ms`: when a run on Spark wrote this key last.
     """
 
     owner: str
@@ -46,6 +47,7 @@ class KeptPosition:
     home: int | None = None
     written_ms: int = 0
     at: int = 0
+    by_spark_ms: int | None = None
 
     @property
     def age(self) -> tuple[int, int]:
@@ -63,12 +65,13 @@ class KeptPosition:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`connectors` None: unknown. `on_spark`: names of the connectors in the ledger."""
+    """`connectors` None: unknown. `on_spark`: names of the connectors in the ledger; `why`: the reason why they are unknown."""
 
     kept: tuple[KeptPosition, ...]
     connectors: Mapping[str, ConfiguredConnector] | None
     commands: Commands
     on_spark: frozenset[str] = frozenset()
+    why: str = ""
 
     def dialect_of(self, kept: KeptPosition) -> Dialect | None:
         connector = (self.connectors or {}).get(kept.owner)
@@ -114,13 +117,14 @@ def read_topic(admin: Admin, topic: str, deadline: Deadline, progress: Progress,
         progress(done, total)
 
     dirty = Captured(captured.topic, captured.ends, False)
-    everything = read_latest(admin, dirty, deadline, counted)
+    everything = read_latest(admin, dirty, deadline, counted, CHUNK_HEADER)
     newest = _by_key(everything.records)
     decided = newest
     if passed < dirty.span:  # offsets are missing: transaction markers, or compaction
         decided = _by_key(read_latest(admin, captured, deadline, progress).records)
     seen = decided if committed else newest
-    kept, foreign = _decoded(topic, len(captured.ends), seen.values())
+    # Aborted records count here: they show that a run on Spark works with this key.
+    kept, foreign = _decoded(topic, len(captured.ends), seen.values(), everything.marked)
     return TopicReading(
         captured,
         kept,
@@ -152,7 +156,7 @@ def _undecided(captured: Captured, records: Iterable[LogRecord]) -> dict[int, in
 
 
 def _decoded(
-    topic: str, partitions: int, records: Iterable[LogRecord]
+    topic: str, partitions: int, records: Iterable[LogRecord], marked: Mapping[bytes, int]
 ) -> tuple[tuple[KeptPosition, ...], tuple[LogRecord, ...]]:
     pairs = [(r.key, r.value, r) for r in records if r.key is not None and r.value is not None]
     homes = partitions_of([key for key, _, _ in pairs], partitions)
@@ -163,7 +167,7 @@ def _decoded(
         if found is None:
             foreign.append(record)
         else:
-            kept.append(found)
+            kept.append(replace(found, by_spark_ms=marked[key]) if key in marked else found)
     return tuple(kept), tuple(foreign)
 
 

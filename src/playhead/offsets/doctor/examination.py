@@ -242,7 +242,9 @@ class Examination:
     # Shared parts
 
     def _case(self, kept: tuple[KeptPosition, ...]) -> Case:
-        return Case(kept, self.connectors, self.commands, self.locator.sinks.runs)
+        sinks = self.locator.sinks
+        on_spark = sinks.runs
+        return Case(kept, self.connectors, self.commands, on_spark, sinks.why.what if sinks.why else "")
 
     def _read(self, admin: Admin, store: OffsetsTopic, topic: str) -> TopicReading:
         return read_topic(admin, topic, self.deadline, self.locator.access.progress, committed=store.committed)

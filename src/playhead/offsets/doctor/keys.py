@@ -13,7 +13,7 @@ from playhead.connect.keys import OffsetKey, encode_key
 from playhead.kafka.log import LogRecord
 from playhead.kafka.murmur2 import partition_of
 from playhead.model import Map, TopicPartition
-from playhead.offsets.doctor.case import Case, KeptPosition, TopicReading
+from playhead.offsets.doctor.case import Case, KeptPosition, TopicReading, moment
 from playhead.offsets.doctor.commands import field_words, partition_words
 from playhead.offsets.doctor.findings import Finding, Said
 
@@ -55,11 +55,29 @@ def _orphans(case: Case) -> Iterator[Said]:
             yield "the existing connectors are unknown, so orphaned offsets are not reported"
         return
     for owner, kept in owners.items():
-        if owner not in case.connectors and owner not in case.on_spark:
-            count = f"{len(kept)} position(s), the newest of {max(kept, key=attrgetter('age')).written}"
-            count = count if kept[0].place else f"{len(kept)} position(s)"
+        if owner in case.connectors or owner in case.on_spark:
+            continue
+        count = f"{len(kept)} position(s), the newest of {max(kept, key=attrgetter('age')).written}"
+        count = count if kept[0].place else f"{len(kept)} position(s)"
+        if (by_spark := _by_spark(kept)) is not None:
+            yield by_spark
+        elif case.why:
+            yield f"{owner}: there is no such connector, but {count}; whether it runs on Spark is unknown: {case.why}"
+        else:
             what = f"there is no such connector, but {count}: a new one of this name would continue from there"
             yield Finding("orphan", owner, what, case.commands.ours("delete", owner, "--all"))
+
+
+def _by_spark(kept: Sequence[KeptPosition]) -> str | None:
+    """A note about an owner with a position that a run on Spark wrote. Its other positions may be in use too: compaction removes
+    older records, and a plain edit has no header."""
+    times = [one.by_spark_ms for one in kept if one.by_spark_ms is not None]
+    if not times:
+        return None
+    return (
+        f"{kept[0].owner} is not an orphan: a run on Spark wrote {len(times)} of its {len(kept)} position(s), last at "
+        f"{moment(max(times))}. The ledger of this context does not know this run: name its ledger with --ledger"
+    )
 
 
 def _unfindable(case: Case, places: ByPartition) -> Iterator[Said]:

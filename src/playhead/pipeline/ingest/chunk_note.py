@@ -1,4 +1,4 @@
-"""A note about a chunk, stored in a header of its position record and therefore committed with it.
+"""A note about a chunk, stored in the header CHUNK_HEADER of its position record and therefore committed with it.
 
 The ledger's row is written after the commit. A run that is killed in between writes none; the next run creates it from the note.
 Connect ignores the headers of its offsets topic. Compaction may remove older notes: then the ledger gets a row that says so, and
@@ -14,7 +14,6 @@ import msgspec
 from playhead.ledger.model import ChunkRow
 from playhead.model import Map
 
-NOTE = "playhead.chunk"
 GAP = "not recorded: a worker or another process moved the position"
 
 

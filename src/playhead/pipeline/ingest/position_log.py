@@ -17,8 +17,9 @@ from playhead.kafka.log import Captured, LogRecord, capture, read_latest, read_m
 from playhead.kafka.murmur2 import partition_of
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.reconnecting import ANSWER_SECONDS, ReconnectingAdmin
+from playhead.ledger.model import CHUNK_HEADER
 from playhead.model import Deadline, Map
-from playhead.pipeline.ingest.chunk_note import NOTE, PastPosition
+from playhead.pipeline.ingest.chunk_note import PastPosition
 
 HIDDEN_SECONDS = 30.0
 
@@ -72,7 +73,8 @@ class PositionLog:
             captured = capture(admin, self.topic, deadline.within(ANSWER_SECONDS), partitions=[number])
             return [
                 PastPosition(
-                    decode_value(value) if (value := message.value()) else None, dict(message.headers() or ()).get(NOTE)
+                    decode_value(value) if (value := message.value()) else None,
+                    dict(message.headers() or ()).get(CHUNK_HEADER),
                 )
                 for batch in read_messages(admin, captured.narrowed({number: (0, end)}), deadline)
                 for message in batch

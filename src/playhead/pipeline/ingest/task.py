@@ -31,9 +31,10 @@ from playhead.kafka.bulk import BulkProducer
 from playhead.kafka.murmur2 import partitions_of_column
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import fence
+from playhead.ledger.model import CHUNK_HEADER
 from playhead.model import Deadline, Map
 from playhead.pipeline.digest import Digest
-from playhead.pipeline.ingest.chunk_note import NOTE, encode_note
+from playhead.pipeline.ingest.chunk_note import encode_note
 from playhead.pipeline.ingest.source import CURSOR_ID, CURSOR_TIME, HASH, KEY, VALUE, Last
 from playhead.pipeline.spark_faults import marked
 from playhead.pipeline.task_link import (
@@ -156,7 +157,11 @@ class ChunkTask:
         value = None if position is None else encode_value(position)
         note = encode_note(where, totals.count, (totals.hash_xor, totals.hash_sum), producer.ranges)
         producer.produce(
-            self.commit.topic, self.commit.key, value, partition=self.commit.kafka_partition, headers=[(NOTE, note)]
+            self.commit.topic,
+            self.commit.key,
+            value,
+            partition=self.commit.kafka_partition,
+            headers=[(CHUNK_HEADER, note)],
         )
         producer.commit()
         return position
