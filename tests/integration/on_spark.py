@@ -1,17 +1,23 @@
 """Connectors on Spark in tests: topics of a lab, and runs as `playhead run` makes them, in a session that is there already."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from playhead.config import Context, Setting
+from playhead.errors import NotFound, TimedOut
 from playhead.kafka.client import Admin
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic
 from playhead.kafka.transactions import PlainProducer
 from playhead.lab import Lab
+from playhead.ledger.model import Host, RunState
 from playhead.ledger.runs import Ledger
 from playhead.model import ConnectorSpec, Deadline
 from playhead.pipeline.connect_home import find_home
@@ -62,3 +68,46 @@ class OnSpark(Topics):
 
     def run(self, *specs: ConnectorSpec, **options: int | float | None) -> Sequence[Progress]:
         return self.prepared(**options).run(check_specs(specs, {})).connectors
+
+
+@dataclass
+class Running:
+    """A continuous run in a thread of its own, in the session of the tests."""
+
+    run: SparkRun
+    specs: Sequence[ConnectorSpec]
+    reports: list[Progress] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        ready = check_specs(self.specs, self.run.home.worker)
+        self._thread = threading.Thread(target=self.run.run, args=(ready, self.reports.append))
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
+
+    def now(self, name: str) -> Progress:
+        return next((one for one in reversed(self.reports) if one.name == name), Progress(name))
+
+    def until(self, condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+        try:
+            Deadline(seconds).wait_for(lambda: condition() or None, what, every=0.05)
+        except TimedOut:
+            pytest.fail(f"{what}: {self.reports[-3:]}")
+
+    def has(self, name: str, rows: int) -> None:
+        self.until(lambda: self.now(name).rows >= rows, f"{rows} rows of {name}")
+
+    def stop(self, *names: str) -> bool:
+        for name in names or [spec.name for spec in self.specs]:
+            with suppress(NotFound):  # not claimed yet
+                self.run.ledger.request_stop(self.run.home.cluster_id, name, Host.here())
+        return False
+
+    def state(self, name: str) -> RunState:
+        return self.run.ledger.get_run(self.run.home.cluster_id, name).state
+
+    def ended(self) -> None:
+        self.until(lambda: self.is_over or self.stop(), "the end of all")
+        self._thread.join()

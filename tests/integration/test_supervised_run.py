@@ -4,32 +4,29 @@ The lab of this module has no worker: parts are killed here, and a worker would 
 """
 
 import json
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from integration.groups import kafka_groups
 from integration.ingesting import JDBC, add_rows, make_rows, records_of
-from integration.on_spark import JSON, Topics
+from integration.on_spark import JSON, Running, Topics
 from integration.transform_oracle import partitions_chosen
 from playhead.config import Context, Setting
-from playhead.errors import NotFound, PlayheadError, TimedOut
+from playhead.errors import PlayheadError
 from playhead.kafka.client import Admin
 from playhead.kafka.topics import add_partitions
 from playhead.lab import Lab, LabOptions
-from playhead.ledger.model import Host, RunState
+from playhead.ledger.model import RunState
 from playhead.ledger.runs import Ledger, open_ledger
 from playhead.model import ConnectorSpec, Deadline, Engine
 from playhead.pipeline.connect_home import find_home
 from playhead.pipeline.run import RunOptions, SparkRun, run_connectors
-from playhead.pipeline.spec import check_specs
-from playhead.pipeline.supervisor import Progress
 
 pytest.importorskip("pyspark")
 FILE_SOURCE = "FileStreamSource"
@@ -61,49 +58,6 @@ def context(own_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Context:
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
     with open_ledger(f"sqlite:///{tmp_path}/ledger.db", 5) as opened:
         yield opened
-
-
-@dataclass
-class Running:
-    """A continuous run in a thread of its own, in the session of the tests."""
-
-    run: SparkRun
-    specs: Sequence[ConnectorSpec]
-    reports: list[Progress] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        ready = check_specs(self.specs, self.run.home.worker)
-        self._thread = threading.Thread(target=self.run.run, args=(ready, self.reports.append))
-        self._thread.start()
-
-    @property
-    def is_over(self) -> bool:
-        return not self._thread.is_alive()
-
-    def now(self, name: str) -> Progress:
-        return next((one for one in reversed(self.reports) if one.name == name), Progress(name))
-
-    def until(self, condition: Callable[[], object], what: str, seconds: float = 60) -> None:
-        try:
-            Deadline(seconds).wait_for(lambda: condition() or None, what, every=0.05)
-        except TimedOut:
-            pytest.fail(f"{what}: {self.reports[-3:]}")
-
-    def has(self, name: str, rows: int) -> None:
-        self.until(lambda: self.now(name).rows >= rows, f"{rows} rows of {name}")
-
-    def stop(self, *names: str) -> bool:
-        for name in names or [spec.name for spec in self.specs]:
-            with suppress(NotFound):  # not claimed yet
-                self.run.ledger.request_stop(self.run.home.cluster_id, name, Host.here())
-        return False
-
-    def state(self, name: str) -> RunState:
-        return self.run.ledger.get_run(self.run.home.cluster_id, name).state
-
-    def ended(self) -> None:
-        self.until(lambda: self.is_over or self.stop(), "the end of all")
-        self._thread.join()
 
 
 @pytest.fixture

@@ -230,7 +230,7 @@ def undo(face: Face, entry_id: str | None, where: Where, options: WriteOptions) 
     def planned() -> "tuple[Store, Plan]":
         store = where.locator(face).of_plan(entry.plan).store
         check_store(entry, store)
-        return store, plan_undo(entry, store, force=force)
+        return store, plan_undo(entry, store, face.access, force=force)
 
     _plan_and_carry_out(face, options, entry.owners, planned, if_moved="plan again" if force else FORCE_HINT)
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from playhead.errors import Invalid, OutcomeUnknown, PlayheadError
 from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Plan, ReadBack, Result
 from playhead.offsets.journal import Journal, JournalEntry, SavedEntry
-from playhead.stores import Refusal, Snapshot, Store, changes_by_owner, moved_since, shown
+from playhead.stores import Access, Refusal, Snapshot, Store, changes_by_owner, moved_since, shown
+from playhead.stores.live_runs import warn_of_recent_runs
 
 Offsets = Mapping[tuple[str, Map], Map | None]
 READ_BACK_SECONDS = 10.0
@@ -189,13 +190,15 @@ def _listed(lost: Sequence[SavedEntry]) -> str:
     return some + (f" and {len(lost) - 4} more" if len(lost) > 4 else "")
 
 
-def plan_undo(entry: JournalEntry, store: Store, *, force: bool = False) -> Plan:
+def plan_undo(entry: JournalEntry, store: Store, access: Access | None = None, *, force: bool = False) -> Plan:
     """The plan that restores what an apply overwrote, starting from what the apply left.
 
     A position that something else set since then is refused by `apply_plan`, because the plan does not start from it. With
-    `force` the plan starts from it, and a note names what is overwritten.
+    `force` the plan starts from it, and a note names what is overwritten. `access`: of the context whose ledger shows the runs on
+    Spark.
     """
-    current = {key: found.position.offset for key, found in store.snapshot(entry.owners).current().items()}
+    now = store.snapshot(entry.owners)
+    current = {key: found.position.offset for key, found in now.current().items()}
     changes, warnings = [], []
     for change, left in _perhaps_done(entry):
         place = (change.owner, change.partition)
@@ -219,6 +222,8 @@ def plan_undo(entry: JournalEntry, store: Store, *, force: bool = False) -> Plan
         if place not in planned and place not in current and lost.offset is not None:
             how = "lost when the apply was interrupted" if entry.outcomes is None else "removed when the apply failed"
             changes.append(Change(*place, None, Map(lost.offset), how))
+    if access is not None and changes:
+        warnings += warn_of_recent_runs(access, now.entries)
     return Plan.of(store.uri, changes, warnings)
 
 

@@ -22,6 +22,7 @@ from playhead.offsets.spark_sinks import Sinks, as_sink_ledger
 from playhead.offsets.workers import ConfiguredConnector, KnownConnectors, Worker, know_connectors, worker_of
 from playhead.stores import Access, Progress, Snapshot, Store, is_kafka_place
 from playhead.stores.config_topic import read_connector_configs
+from playhead.stores.live_runs import warn_of_recent_runs
 from playhead.stores.open import is_of_context, is_store, open_store
 
 GROUP = "group:"
@@ -274,6 +275,9 @@ class Locator:
             return by_rest
         direct = Location(self.direct, name, self.access, connector)
         if _is_in_order_of_rest(direct.now(), name):
+            by_rest.notes = tuple(
+                warn_of_recent_runs(self.access, direct.now().entries)
+            )  # REST does not show who wrote them
             return by_rest
         direct.notes = (
             "its keys are stored in a field order that the workers' REST API does not find: the topic is written directly",

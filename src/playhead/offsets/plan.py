@@ -28,6 +28,7 @@ from playhead.offsets.sink_edits import at_edges, note_cuts, warn_of_next_start
 from playhead.offsets.spark_sinks import as_sink_ledger
 from playhead.stores import Snapshot, Store, is_kafka_place
 from playhead.stores.checkpoint.store import SparkCheckpoint
+from playhead.stores.live_runs import warn_of_recent_runs
 
 SOURCE_STORES = ("kafka:", "file:")
 
@@ -52,6 +53,8 @@ def checked_plan(target: Location, now: Snapshot, changes: Sequence[Change], war
         checked = note_cuts(ledger, checked)
         shown += warn_of_next_start(ledger, checked, target.access)
     shown += _of_unknown_class(target, unknown)
+    if changes:
+        shown += warn_of_recent_runs(target.access, now.entries)
     return Plan.of(target.store.uri, checked, dict.fromkeys(shown))
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from playhead.connect.rest import Rest
 
 Progress = Callable[[int, int], None]
+FORCE = "--force"  # the flag that lifts most refusals
 
 
 class Raw(NamedTuple):

@@ -14,6 +14,7 @@ from playhead.connect.rest import Rest
 from playhead.errors import Invalid, NotFound, OutcomeUnknown, PlayheadError
 from playhead.model import Change, Map, Outcome, Outcomes, Position, Result
 from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored, changes_by_owner, moved_since
+from playhead.stores.live_runs import refuse_live_runs
 from playhead.stores.running import see_runs
 
 SCHEME = "connect+"
@@ -47,8 +48,9 @@ class ConnectRest:
 
     def guard(self, owners: Collection[str]) -> list[Refusal]:
         """The worker writes only if the connector is STOPPED and has no tasks. No flag overrides that."""
+        with self._rest() as rest:
+            refusals = refuse_live_runs(self.access, lambda: rest.worker().kafka_cluster_id, owners)
         seen = see_runs(self.access, self.urls, owners, self.access.deadline)
-        refusals = []
         for owner in owners:
             run = seen.runs.get(owner) if seen else None
             if run is None:

@@ -28,12 +28,12 @@ from playhead.kafka.properties import ClientSettings, settings_at
 from playhead.ledger.model import CHUNK_HEADER
 from playhead.model import Change, Deadline, Map, Outcomes
 from playhead.model.position import Scalar
-from playhead.stores import Access, Capabilities, Progress, Refusal, Snapshot, Stored
+from playhead.stores import FORCE, Access, Capabilities, Progress, Refusal, Snapshot, Stored
 from playhead.stores.entries import RawPair, decode_pairs
+from playhead.stores.live_runs import refuse_live_runs
 from playhead.stores.running import SeenRuns, see_runs
 from playhead.stores.topic_writer import KeyPlaces, TopicWriter
 
-FORCE = "--force"
 NAME_WORKERS = "name the workers of this cluster with --connect"
 
 
@@ -83,8 +83,10 @@ class OffsetsTopic:
             what = "the group.id of the workers is unknown, so their tasks cannot be fenced"
             return [Refusal(owner, what, hint) for owner in owners]
         with Admin(self.settings, self.deadline) as admin:
-            found = self._guard_by_workers(self.access, admin.cluster.id, owners) if self.access else None
-            return found if found is not None else self._guard_by_group(admin, self.group_id, owners)
+            cluster = admin.cluster.id
+            on_spark = refuse_live_runs(self.access, lambda: cluster, owners) if self.access else []
+            found = self._guard_by_workers(self.access, cluster, owners) if self.access else None
+            return on_spark + (found if found is not None else self._guard_by_group(admin, self.group_id, owners))
 
     def write(self, changes: Sequence[Change]) -> Outcomes:
         if self.group_id is None:
