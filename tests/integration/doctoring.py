@@ -130,9 +130,11 @@ def only(diagnosis, kind: str, owner: str):
 
 @pytest.fixture
 def log_of(lab):
-    """Every committed record of a topic by a plain consumer, by partition: `key -> value`, None for a null."""
+    """Every committed record of a topic by a plain consumer, by partition: `key -> value`, None for a null.
 
-    def read(topic: str) -> list[str]:
+    `placed`: with the partition before it, `3: key -> value`."""
+
+    def read(topic: str, *, placed: bool = False) -> list[str]:
         settings = {"bootstrap.servers": lab.bootstrap_servers, "group.id": "reader", "enable.partition.eof": True}
         consumer = Consumer({**settings, "isolation.level": "read_committed"})
         partitions = consumer.list_topics(topic, 20).topics[topic].partitions
@@ -150,6 +152,6 @@ def log_of(lab):
                     key, value = message.key() or b"", message.value()
                     found.append((partition, f"{key.decode()} -> {None if value is None else value.decode()}"))
         consumer.close()
-        return [line for _, line in sorted(found, key=lambda one: one[0])]
+        return [f"{at}: {line}" if placed else line for at, line in sorted(found, key=lambda one: one[0])]
 
     return read

@@ -14,6 +14,7 @@ from playhead.connect.javafile import FileEntry, encode_file
 from playhead.connect.rest import Rest
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import Committed, commit
+from playhead.kafka.murmur2 import partition_of
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic, get_topic
 from playhead.lab import LabOptions
@@ -89,6 +90,19 @@ def test_offsets_of_a_deleted_connector_are_found_and_removed(
     produce(OFFSETS, key.encode(), b'{"position":2}')
     run(only(doctor(), "orphan", name).mend, execute=True)
     assert doctor().findings == ()
+
+
+def test_an_orphan_in_two_kafka_partitions_is_removed_by_its_one_command(
+    lab, pipeline, unique, doctor, run, produce, log_of
+):
+    name = unique("gone")
+    key = f'["{name}",{{"filename":"x"}}]'
+    for number in range(2):
+        produce(OFFSETS, key.encode(), b'{"position":%d}' % number, (partition_of(key.encode(), 5) + number) % 5)
+    run(only(doctor(), "orphan", name).mend, execute=True)
+    assert doctor().findings == ()
+    removed = [line for line in log_of(OFFSETS, placed=True) if line.endswith(f": {key} -> None")]
+    assert len({line.partition(":")[0] for line in removed}) == 2
 
 
 def test_what_a_run_on_spark_wrote_is_no_orphan_even_after_a_plain_edit(

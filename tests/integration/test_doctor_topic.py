@@ -38,18 +38,47 @@ def test_a_twin_of_a_known_connector_is_the_key_that_it_does_not_make(topic_uri,
     assert '["c",{"table":"public.orders","protocol":"1"}]|NULL' in finding.mend  # although it was written last
 
 
-def test_a_key_in_two_kafka_partitions_is_a_twin_until_both_copies_agree(topic_uri, produce, doctor, run, log_of):
+def test_a_key_in_two_kafka_partitions_is_a_twin_until_one_command_makes_them_equal(
+    topic_uri, produce, doctor, run, log_of
+):
+    topic, uri = topic_uri()
+    key = b'["c",{"filename":"x"}]'
+    stray = (partition_of(key, 5) + 1) % 5
+    produce(topic, key, b'{"position":5}')
+    produce(topic, key, b'{"position":7}', stray)
+    finding = only(doctor(uri), "twin", "c")
+    assert 'also written: the other copies, {"position":5} in Kafka partition ' in run(finding.mend)
+    run(finding.mend, execute=True)
+    after = doctor(uri)
+    assert after.findings == () and "All copies are equal now" in after.notes[-1]
+    assert newest(log_of(topic, placed=True), key) == {partition_of(key, 5): '{"position":7}', stray: '{"position":7}'}
+    assert "nothing to change" in run(f"{finding.mend} 2>&1")
+
+
+@pytest.mark.parametrize("deleted_first", [True, False], ids=["the position is newer", "the deletion is newer"])
+def test_a_key_that_is_deleted_in_one_partition_only_is_a_twin(topic_uri, produce, doctor, run, log_of, deleted_first):
+    """A worker that reads the deletion last loses the position; one that reads it first continues from a deleted one."""
     topic, uri = topic_uri()
     key = b'["c",{"filename":"x"}]'
     home = partition_of(key, 5)
-    produce(topic, key, b'{"position":5}')
-    produce(topic, key, b'{"position":7}', (home + 1) % 5)
-    found = doctor(uri)
-    assert kinds(found) == [("twin", "c"), ("misplaced", "c")]
-    for step in found.findings[0].mend.split(", then "):
-        run(step, execute=True)
-    assert kinds(doctor(uri)) == [("misplaced", "c")]
-    assert log_of(topic).count('["c",{"filename":"x"}] -> {"position":7}') == 3  # as it was, and both anew
+    stray = (home + 1) % 5
+    values = [(None, stray), (b'{"position":7}', home)] if deleted_first else [(b'{"position":7}', stray), (None, home)]
+    for value, partition in values:
+        produce(topic, key, value, partition)
+    run(only(doctor(uri), "twin", "c").mend, execute=True)
+    assert doctor(uri).findings == ()
+    left = '{"position":7}' if deleted_first else "None"
+    assert newest(log_of(topic, placed=True), key) == {home: left, stray: left}
+
+
+def newest(lines: list[str], key: bytes) -> dict[int, str]:
+    """Kafka partition -> the newest value of the key there."""
+    parted = [line.partition(": ")[::2] for line in lines]
+    return {
+        int(partition): line.partition(" -> ")[2]
+        for partition, line in parted
+        if line.startswith(f"{key.decode()} -> ")
+    }
 
 
 def test_keys_of_a_topic_that_grew_are_misplaced_until_they_are_in_a_new_one(

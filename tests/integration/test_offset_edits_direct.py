@@ -101,3 +101,53 @@ def test_without_rest_a_live_worker_is_seen_by_its_group(playhead, source, lab):
     ran = playhead("offsets", "set", source.name, "position=2", "--execute", *there).exits(4)
     assert "1 worker(s) of lab are up" in ran.out
     source.at(6)
+
+
+@pytest.fixture
+def stray(source, settings_of):
+    """A stopped connector with an older copy of its position in a partition that the worker does not choose."""
+    source.stop()
+    key = f'["{source.name}",{{"filename":"{source.file}"}}]'.encode()
+    home = partition_of(key, 5)
+    producer = make_producer(settings_of)
+    producer.produce("connect-offsets", b'{"position":2}', key, (home + 1) % 5)
+    producer.produce("connect-offsets", b'{"position":6}', key, home)
+    assert producer.flush(10) == 0
+    return key.decode(), home, (home + 1) % 5
+
+
+def newest(lab, key: str) -> dict[int, str]:
+    return {partition: value for partition, found, value in dump(lab) if found == key}
+
+
+@pytest.mark.parametrize("via", [(), ("--via", "topic")], ids=["the default path", "the topic"])
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        (("set", "position=4"), '{"position":4}'),
+        (("set", "position=6"), '{"position":6}'),
+        (("delete", "--all"), "NULL"),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, tuple) else "",
+)
+def test_an_edit_writes_the_copy_in_the_wrong_partition_too(playhead, source, stray, there, lab, via, words, left):
+    key, home, away = stray
+    verb, *rest = words
+    ran = playhead("offsets", verb, source.name, *rest, "--execute", *via, *there).exits(0)
+    assert "changed" in ran.out
+    assert newest(lab, key) == {home: left, away: left}
+    source.at(None if left == "NULL" else int(left[12:-1]))
+    if verb == "delete":  # a position that is set now must not be hidden by the deletion in the other partition
+        new = ("position=2", "--partition", f"filename={source.file}")
+        playhead("offsets", "set", source.name, *new, "--execute", *via, *there).exits(0)
+        assert newest(lab, key) == {home: '{"position":2}', away: '{"position":2}'}
+
+
+def test_an_edit_by_rest_says_which_copies_stay(playhead, source, stray, there, lab):
+    key, home, away = stray
+    ran = playhead("offsets", "delete", source.name, "--all", "--execute", "--via", "rest", *there).exits(0)
+    assert (
+        f"its records in connect-offsets-{away} stay as they are: REST does not write there; --via topic does"
+        in ran.err
+    )
+    assert newest(lab, key) == {home: "NULL", away: '{"position":2}'}

@@ -82,16 +82,44 @@ def test_a_copy_in_a_connectors_own_topic_is_no_twin():
     assert kinds(check_keys(case(kept(key, '{"n":1}'), own))) == []
 
 
-def test_equal_copies_are_misplaced_but_no_twins():
+def test_copies_in_two_kafka_partitions_are_one_twin_with_one_command_and_a_note_once_they_are_equal():
     key = '["c",{"filename":"x"}]'
     away = (partition_of(key.encode(), 5) + 1) % 5
-    equal = case(kept(key, '{"position":5}'), kept(key, '{"position":5}', away))
-    assert kinds(check_keys(equal)) == [("misplaced", "c")]
+    _, note = check_keys(case(kept(key, '{"position":5}'), kept(key, '{"position":5}', away)))
+    assert isinstance(note, str) and "All copies are equal now" in note
     different = case(kept(key, '{"position":5}', written_ms=9), kept(key, '{"position":7}', away))
-    twin, misplaced = found(check_keys(different))
-    assert (twin.kind, misplaced.kind) == ("twin", "misplaced")
-    assert " --execute" not in twin.mend and " --stop" not in twin.mend  # it must not run between the two steps
-    assert "set c position=5" in twin.mend
+    [twin] = found(check_keys(different))
+    assert twin.kind == "twin"
+    assert twin.mend == (
+        'playhead offsets set c position=5 --partition \'{"filename":"x"}\' --replace --worker-config worker.properties'
+    )
+
+
+def test_of_a_copy_and_a_deletion_the_newer_one_counts():
+    key = '["c",{"filename":"x"}]'
+    away = (partition_of(key.encode(), 5) + 1) % 5
+    live, gone = kept(key, '{"position":5}', written_ms=9), kept(key, '{"position":1}', away)
+    gone = replace(gone, offset=None)
+    [twin] = found(check_keys(replace(case(live), removed=(gone,))))
+    assert "deleted in offsets-" in twin.what and "set c position=5" in twin.mend
+    [twin] = found(check_keys(replace(case(live), removed=(replace(gone, written_ms=10),))))
+    assert twin.mend.startswith('printf %s \'{"c": [{"partition": {"filename": "x"}, "offset": null}]}\' | ')
+
+
+def test_the_copies_of_an_orphan_are_no_findings_of_their_own():
+    key = '["c",{"filename":"x"}]'
+    away = (partition_of(key.encode(), 5) + 1) % 5
+    pairs = (kept(key, '{"position":5}'), kept(key, '{"position":7}', away))
+    assert kinds(check_keys(case(*pairs, connectors={}))) == [("orphan", "c")]
+
+
+def test_a_twin_with_other_bytes_is_removed_in_each_of_its_partitions():
+    good, other = '["c",{"a":1,"b":2}]', '["c",{"b":2,"a":1}]'
+    away = (partition_of(other.encode(), 5) + 1) % 5
+    pairs = kept(good, '{"n":1}', written_ms=9), kept(other, '{"n":1}'), kept(other, '{"n":1}', away)
+    [twin] = found(check_keys(case(*pairs)))
+    first, second = twin.mend.split(" && ")
+    assert "kafka-console-producer.sh" in first and f"-p {away} -Z" in second
 
 
 def test_a_key_that_is_beside_the_one_that_counts_is_never_removed_with_it():

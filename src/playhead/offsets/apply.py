@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from playhead.errors import Invalid, OutcomeUnknown, PlayheadError
 from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Plan, ReadBack, Result
 from playhead.offsets.journal import Journal, JournalEntry, SavedEntry
-from playhead.stores import Access, Refusal, Snapshot, Store, changes_by_owner, moved_since, shown
+from playhead.stores import Access, Refusal, Snapshot, Store, Stored, changes_by_owner, moved_since, shown
 from playhead.stores.live_runs import warn_of_recent_runs
 
-Offsets = Mapping[tuple[str, Map], Map | None]
+Entries = Mapping[tuple[str, Map], Stored]
 READ_BACK_SECONDS = 10.0
 FORCE_HINT = "add --force to overwrite it"
 
@@ -125,17 +125,17 @@ def _written(store: Store, changes: Sequence[Change]) -> tuple[Outcomes, bool]:
         return Outcomes(Outcome(change, Result.FAILED, detail) for change in changes), True
 
 
-def _read_back(store: Store, written: Outcomes) -> Offsets | PlayheadError:
+def _read_back(store: Store, written: Outcomes) -> Entries | PlayheadError:
     """What the store holds after the write; or why it cannot be read."""
     owners = {outcome.change.owner for outcome in written if outcome.result is not Result.REFUSED}
     try:
         current = store.snapshot(owners).current() if owners else {}
     except PlayheadError as error:
         return error
-    return {key: entry.position.offset for key, entry in current.items()}
+    return current
 
 
-def _judged(claimed: Outcome, seen: Offsets | PlayheadError, *, raised: bool, lost: bool) -> Outcome:
+def _judged(claimed: Outcome, seen: Entries | PlayheadError, *, raised: bool, lost: bool) -> Outcome:
     """The outcome by what the store holds now: a write can fail for some partitions of an owner and succeed for others.
 
     `lost`: the failed write removed other positions of the owner, so it is no success even where it did what was requested.
@@ -145,8 +145,12 @@ def _judged(claimed: Outcome, seen: Offsets | PlayheadError, *, raised: bool, lo
     if isinstance(seen, PlayheadError):
         return _unread(claimed, seen, raised=raised)
     change = claimed.change
-    found = seen.get((change.owner, change.partition))
+    entry = seen.get((change.owner, change.partition))
+    found = entry.position.offset if entry else None
     if claimed.result in (Result.CHANGED, Result.UNCHANGED):
+        if found == change.after and entry is not None and entry.differs and claimed.result is Result.CHANGED:
+            detail = f"written, but other copies were read back as {entry.differs}: something else writes this position"
+            return replace(claimed, result=Result.FAILED, detail=detail)
         if found == change.after:
             return claimed
         detail = f"written, but read back as {shown(found)}: something else writes this position"
@@ -171,12 +175,14 @@ def _unread(claimed: Outcome, error: PlayheadError, *, raised: bool) -> Outcome:
     return claimed
 
 
-def _find_lost(entry: JournalEntry, written: Outcomes, seen: Offsets | PlayheadError) -> list[SavedEntry]:
+def _find_lost(entry: JournalEntry, written: Outcomes, seen: Entries | PlayheadError) -> list[SavedEntry]:
     """Saved entries outside the plan that are gone after a write that failed, or that may be gone if it was not read back."""
     broken = {one.change.owner for one in written if one.result in (Result.FAILED, Result.UNKNOWN)}
     planned = {(change.owner, change.partition) for change in entry.plan.changes}
     there = (
-        planned if isinstance(seen, PlayheadError) else planned | {key for key, at in seen.items() if at is not None}
+        planned
+        if isinstance(seen, PlayheadError)
+        else planned | {key for key, at in seen.items() if at.position.offset is not None}
     )
     return [one for one in entry.saved if one.owner in broken and one.offset is not None and _place(one) not in there]
 

@@ -7,6 +7,7 @@ the context, or one in the database that the sink writes to. The run's own ledge
 (PGPASSWORD and ~/.pgpass have it). `group:NAME` is a consumer group. Any store can be named by its URI.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +16,9 @@ from playhead.config import Context, Setting
 from playhead.connect.dialects import Dialect, find_dialect
 from playhead.connect.javajson import hash_map_order
 from playhead.connect.keys import OffsetKey, encode_key
-from playhead.errors import Invalid, NotFound, Refused, Unreachable
+from playhead.errors import Invalid, NotFound, PlayheadError, Refused, Unreachable
 from playhead.kafka.properties import client_settings
-from playhead.model import Deadline, Map, Plan, Positions
+from playhead.model import Deadline, Map, Plan, Positions, TopicPartition
 from playhead.offsets.spark_sinks import Sinks, as_sink_ledger
 from playhead.offsets.workers import ConfiguredConnector, KnownConnectors, Worker, know_connectors, worker_of
 from playhead.stores import Access, Progress, Snapshot, Store, is_kafka_place
@@ -254,7 +255,7 @@ class Locator:
             return self._sink_in_connect(connector)
         at, answers = self.access, self.known.answers
         if self.via == REST:
-            return Location(self.rest, name, at, connector)
+            return Location(self.rest, name, at, connector, self._notes_on_strays(name))
         if connector is not None and answers and self.via is None:
             return self._by_rest_or_direct(name, connector)
         if connector is not None and connector.cluster is not None:
@@ -274,6 +275,11 @@ class Locator:
             by_rest.notes = (f"its offsets are on another cluster ({connector.cluster}): they are edited by REST",)
             return by_rest
         direct = Location(self.direct, name, self.access, connector)
+        if strays := direct.now().strays.get(name):
+            direct.notes = (
+                f"records of it are in {_listed(strays)}, where the REST API does not write: the topic is written directly",
+            )
+            return direct
         if _is_in_order_of_rest(direct.now(), name):
             by_rest.notes = tuple(
                 warn_of_recent_runs(self.access, direct.now().entries)
@@ -283,6 +289,20 @@ class Locator:
             "its keys are stored in a field order that the workers' REST API does not find: the topic is written directly",
         )
         return direct
+
+    def _notes_on_strays(self, name: str) -> tuple[str, ...]:
+        """What an edit by REST leaves behind. Read from the topic, if the worker file names it."""
+        if self.worker is None or not self.worker.get("offset.storage.topic"):
+            return ()
+        try:
+            strays = self.direct.snapshot([name]).strays.get(name)
+        except PlayheadError as error:
+            return (
+                f"whether copies are in other Kafka partitions, where REST does not write, is unknown: {error.what}",
+            )
+        if not strays:
+            return ()
+        return (f"its records in {_listed(strays)} stay as they are: REST does not write there; --via topic does",)
 
     def _sink_in_connect(self, connector: ConfiguredConnector) -> Location:
         if self.via == TOPIC:
@@ -365,6 +385,10 @@ def _is_in_order_of_rest(stored: Snapshot, owner: str) -> bool:
         entry.raw is None or entry.raw.key == _as_rest_writes(OffsetKey(owner, entry.position.partition))
         for entry in stored.entries
     )
+
+
+def _listed(places: Sequence[TopicPartition]) -> str:
+    return ", ".join(map(str, places[:3])) + (f" and {len(places) - 3} more" if len(places) > 3 else "")
 
 
 def _as_rest_writes(key: OffsetKey) -> bytes:

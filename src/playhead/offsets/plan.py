@@ -156,20 +156,24 @@ class Which:
 
 def plan_set(target: Location, texts: Mapping[str, str], which: Which, *, replace_all: bool = False) -> Plan:
     """Sets fields of a position as typed. Other fields stay unless `replace_all`. A position that already has the requested
-    value is a change only if work that was begun there is given up."""
+    value is a change only if work that was begun there is given up, or if other copies of it differ."""
     if not which.create:
         target.check_exists(CREATE_HINT)
     now = target.now()
     current = _offsets(now, target.owner)
-    given_up = {partition: e.gives_up for (name, partition), e in now.current().items() if name == target.owner}
+    effects = {
+        partition: "; ".join(filter(None, [e.gives_up, e.evens_out]))
+        for (name, partition), e in now.current().items()
+        if name == target.owner
+    }
     changes = []
     for partition in _chosen(now, target.owner, which, may_be_new=True):
         before = current.get(partition)
         base = None if replace_all or (before is not None and UNREADABLE in before) else before
         completed = (target.dialect(partition, before) or PLAIN).parse_fields(texts, base)
-        lost = given_up.get(partition, "")
-        if before != completed.offset or lost:
-            note = "; ".join(filter(None, [*completed.notes, lost]))
+        effect = effects.get(partition, "")
+        if before != completed.offset or effect:
+            note = "; ".join(filter(None, [*completed.notes, effect]))
             changes.append(Change(target.owner, partition, before, completed.offset, note))
     return checked_plan(target, now, changes, ())
 
@@ -232,8 +236,20 @@ def plan_rewind(store: Store, batch: int) -> Plan:
 def plan_positions(target: Location, wanted: Positions) -> Plan:
     """The changes that set the store to `wanted`; positions that are not in it stay."""
     now = target.store.snapshot(wanted.owners)
-    current = Positions(entry.position for entry in now.current().values())
-    return checked_plan(target, now, current.diff(wanted), [])
+    return checked_plan(target, now, _changes_to(now, wanted), [])
+
+
+def _changes_to(now: Snapshot, wanted: Positions) -> list[Change]:
+    """The changes that lead to `wanted`. A position that is as requested already is one if other copies of it differ."""
+    current = now.current()
+    changes = Positions(entry.position for entry in current.values()).diff(wanted)
+    moved = {(change.owner, change.partition) for change in changes}
+    for position in wanted:
+        place = (position.owner, position.partition)
+        entry = current.get(place)
+        if entry is not None and entry.differs and place not in moved:
+            changes.append(Change(*place, position.offset, position.offset, entry.evens_out))
+    return changes
 
 
 def plan_import(targets: Sequence[tuple[Location, Positions]]) -> list[tuple[Store, Plan]]:
@@ -245,8 +261,7 @@ def plan_import(targets: Sequence[tuple[Location, Positions]]) -> list[tuple[Sto
     for uri, some in by_store.items():
         store = some[0][0].store
         now = store.snapshot([target.owner for target, _ in some])
-        current = Positions(entry.position for entry in now.current().values())
-        parts = [checked_plan(target, now, current.diff(wanted)) for target, wanted in some]
+        parts = [checked_plan(target, now, _changes_to(now, wanted)) for target, wanted in some]
         changes = [change for part in parts for change in part.changes]
         plans.append((store, Plan.of(uri, changes, dict.fromkeys(w for part in parts for w in part.warnings))))
     return plans

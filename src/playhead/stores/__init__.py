@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from playhead.config import Context
-from playhead.model import Change, Deadline, Map, Outcomes, Position
+from playhead.model import Change, Deadline, Map, Outcomes, Position, TopicPartition
 from playhead.model.position import Scalar
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ class Stored:
 
     `begun`: work that was begun at this position and not finished. A write gives it up, even one that does not move the position.
     `by_spark`: when a run on Spark wrote this key the last time. Others may have written it since.
+    `differs`: the other copies of this position that hold something else. A write makes all copies equal, even one that does not
+    move the position.
     """
 
     position: Position
@@ -43,19 +45,30 @@ class Stored:
     raw: Raw | None = None
     begun: str = ""
     by_spark: datetime | None = None
+    differs: str = ""
 
     @property
     def gives_up(self) -> str:
         """The note of a change that gives up `begun`."""
         return f"gives up {self.begun}, which was begun and not finished" if self.begun else ""
 
+    @property
+    def evens_out(self) -> str:
+        """The note of a change that writes the copies in `differs`."""
+        return f"also written: the other copies, {self.differs}" if self.differs else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The entries of a store at the time of reading. `notes`: messages about the whole: skipped records, open transactions."""
+    """The entries of a store at the time of reading. `notes`: messages about the whole: skipped records, open transactions.
+
+    `strays`: owner -> the Kafka partitions that hold records of the owner, deletions too, which belong into another partition. A
+    worker does not write there.
+    """
 
     entries: tuple[Stored, ...]
     notes: tuple[str, ...] = ()
+    strays: Mapping[str, tuple[TopicPartition, ...]] = field(default_factory=dict)
 
     def by_owner(self) -> dict[str, list[Stored]]:
         grouped: dict[str, list[Stored]] = {}

@@ -46,7 +46,7 @@ def decode_pairs(
             key = decode_legacy_key(raw)
         if raw is None or key is None:
             foreign += 1
-        elif (owners is None or key.connector in owners) and (removed or not _is_nothing(value)):
+        elif (owners is None or key.connector in owners) and (removed or not is_nothing(value)):
             remarks = (LEGACY,) if legacy else notes_on(raw, key, pair)
             offset, fault = _offset(value, legacy=legacy)
             position = Position(key.connector, key.partition, offset)
@@ -65,6 +65,6 @@ def _offset(value: bytes | None, *, legacy: bool) -> tuple[Map | None, str]:
         return unreadable(value), f"workers refuse this value, and the connector starts over there: {error.what}"
 
 
-def _is_nothing(value: bytes | None) -> bool:
+def is_nothing(value: bytes | None) -> bool:
     """A tombstone, or a JSON null, which Connect reads as one."""
     return value is None or value == b"null"

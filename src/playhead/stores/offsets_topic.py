@@ -11,14 +11,13 @@ Connect's order: removals to the worker's topic first, then everything to its ow
 Only committed records are read if the workers do so too, that is with exactly-once source support enabled.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from playhead.connect.keys import OffsetKey, is_as_connect_writes
+from playhead.connect.keys import OffsetKey, decode_key, is_as_connect_writes
 from playhead.errors import Invalid, Unreachable
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import count_members
@@ -26,10 +25,10 @@ from playhead.kafka.log import Captured, Latest, LogRecord, capture, read_latest
 from playhead.kafka.murmur2 import partitions_of
 from playhead.kafka.properties import ClientSettings, settings_at
 from playhead.ledger.model import CHUNK_HEADER
-from playhead.model import Change, Deadline, Map, Outcomes
+from playhead.model import Change, Deadline, Map, Outcomes, TopicPartition
 from playhead.model.position import Scalar
-from playhead.stores import FORCE, Access, Capabilities, Progress, Refusal, Snapshot, Stored
-from playhead.stores.entries import RawPair, decode_pairs
+from playhead.stores import FORCE, Access, Capabilities, Progress, Refusal, Snapshot, Stored, shown
+from playhead.stores.entries import LEGACY, RawPair, decode_pairs, is_nothing
 from playhead.stores.live_runs import refuse_live_runs
 from playhead.stores.running import SeenRuns, see_runs
 from playhead.stores.topic_writer import KeyPlaces, TopicWriter
@@ -180,6 +179,7 @@ class OffsetsTopic:
         captured, records = latest.captured, latest.records
         named = {"topic": captured.topic.name} if self.own_topics else {}
         homes = partitions_of([record.key or b"" for record in records], len(captured.topic.partitions))
+        strays = [record for record, home in zip(records, homes, strict=True) if record.partition != home]
         placed = (_pair(record, named, home) for record, home in zip(records, homes, strict=True))
         decoded = decode_pairs(placed, owners, removed=removed, notes_on=_notes_on)
         open_ends = [
@@ -187,7 +187,8 @@ class OffsetsTopic:
             for tp in (captured.open_transactions if self.committed else ())
         ]
         entries = [_with_mark(entry, latest.marked) for entry in decoded.entries] if latest.marked else decoded.entries
-        return Snapshot(tuple(entries), (*decoded.notes, *open_ends))
+        found = Snapshot(tuple(entries), (*decoded.notes, *open_ends))
+        return _with_strays(found, captured.topic.name, records, strays, owners) if strays else found
 
 
 def _notes_on(raw: bytes, key: OffsetKey, pair: RawPair) -> tuple[str, ...]:
@@ -207,9 +208,40 @@ def _with_mark(entry: Stored, marked: Mapping[bytes, int]) -> Stored:
 
 
 def _joined(parts: Sequence[Snapshot]) -> Snapshot:
+    strays: dict[str, tuple[TopicPartition, ...]] = {}
+    for part in parts:
+        for owner, places in part.strays.items():
+            strays[owner] = (*strays.get(owner, ()), *places)
     return Snapshot(
-        tuple(entry for part in parts for entry in part.entries), tuple(note for part in parts for note in part.notes)
+        tuple(entry for part in parts for entry in part.entries),
+        tuple(note for part in parts for note in part.notes),
+        strays,
     )
+
+
+def _with_strays(
+    found: Snapshot,
+    topic: str,
+    records: Sequence[LogRecord],
+    strays: Sequence[LogRecord],
+    owners: Collection[str] | None,
+) -> Snapshot:
+    """Names the partitions of stray records, and the deleted copies of live keys. A key in two partitions is stray in one."""
+    places: dict[str, set[TopicPartition]] = {}
+    for record in strays:
+        key = decode_key(record.key or b"")
+        if key is not None and (owners is None or key.connector in owners):
+            places.setdefault(key.connector, set()).add(TopicPartition(topic, record.partition))
+    keys = {record.key for record in strays}
+    deleted: dict[bytes, list[str]] = {}
+    for record in records:
+        if record.key in keys and record.key is not None and is_nothing(record.value):
+            deleted.setdefault(record.key, []).append(f"deleted in {topic}-{record.partition}")
+    entries = tuple(
+        replace(entry, differs=", ".join(deleted[entry.raw.key])) if entry.raw and entry.raw.key in deleted else entry
+        for entry in found.entries
+    )
+    return replace(found, entries=entries, strays={owner: tuple(sorted(some)) for owner, some in places.items()})
 
 
 def _pair(record: LogRecord, named: Mapping[str, Scalar], home: int) -> RawPair:
@@ -228,14 +260,31 @@ def _with_twins_noted(entries: Sequence[Stored]) -> tuple[Stored, ...]:
     suspects = _suspects(entries)
     if not suspects:
         return tuple(entries)
-    counts = Counter(_place(entry) for entry in entries if entry.position.owner in suspects)
-    twin = "this partition is stored more than once, with other key bytes or in another Kafka partition"
+    copies: dict[tuple[str, Map], list[Stored]] = {}
+    for entry in entries:
+        if entry.position.owner in suspects:
+            copies.setdefault(_place(entry), []).append(entry)
     return tuple(
-        replace(entry, notes=(*entry.notes, twin))
-        if entry.position.owner in suspects and counts[_place(entry)] > 1
-        else entry
+        _with_copies_noted(entry, copies[_place(entry)]) if entry.position.owner in suspects else entry
         for entry in entries
     )
+
+
+def _with_copies_noted(entry: Stored, copies: Sequence[Stored]) -> Stored:
+    notes, differs = entry.notes, [entry.differs] if entry.differs else []
+    if len(copies) > 1:
+        twin = "this partition is stored more than once, with other key bytes or in another Kafka partition"
+        notes = (*notes, twin)
+        same = entry.position.offset
+        differs += [_shown(one) for one in copies if LEGACY not in one.notes and one.position.offset != same]
+    if differs:
+        notes = (*notes, f"its other copies differ: {', '.join(differs)}")
+    return replace(entry, notes=notes, differs=", ".join(differs))
+
+
+def _shown(entry: Stored) -> str:
+    topic = f"{entry.where['topic']}-" if "topic" in entry.where else "Kafka partition "
+    return f"{shown(entry.position.offset)} in {topic}{entry.where['kafka_partition']}"
 
 
 def _place(entry: Stored) -> tuple[str, Map]:
@@ -250,7 +299,7 @@ def _suspects(entries: Sequence[Stored]) -> set[str]:
     for entry in entries:
         owner, order = entry.position.owner, tuple(entry.position.partition.fields)
         key = entry.raw.key if entry.raw else b""
-        if orders.setdefault(owner, order) != order or key in keys or entry.notes:
+        if orders.setdefault(owner, order) != order or key in keys or entry.notes or entry.differs:
             suspects.add(owner)
         keys.add(key)
     return suspects

@@ -94,7 +94,13 @@ class TopicWriter:
         current = _current(owner, entries, own_topic)
         if refusal := _refusal(changes, current, places.hidden(_writes(changes, entries, own_topic or topic))):
             return Result.REFUSED, refusal
-        changes = [change for change in changes if current.get(change.partition) != change.after]
+        copies = _copies(entries, own_topic or topic)
+        changes = [
+            change
+            for change in changes
+            if current.get(change.partition) != change.after
+            or _has_other_copy(change, copies.get((owner, change.partition), []))
+        ]
         if not changes:
             return Result.UNCHANGED, ""
         if owner in self._unfenced and owner not in self._denied:
@@ -169,10 +175,7 @@ def _place(entry: Stored) -> tuple[str, Map]:
 
 
 def _writes(changes: Sequence[Change], entries: Sequence[Stored], topic: str) -> list[Write]:
-    stored: dict[tuple[str, Map], list[_Copy]] = {}
-    for entry in entries:
-        if (copy := _copy(entry, topic)) is not None:
-            stored.setdefault(_place(entry), []).append(copy)
+    stored = _copies(entries, topic)
     return [
         write
         for change in changes
@@ -180,13 +183,25 @@ def _writes(changes: Sequence[Change], entries: Sequence[Stored], topic: str) ->
     ]
 
 
+def _copies(entries: Sequence[Stored], topic: str) -> dict[tuple[str, Map], list["_Copy"]]:
+    stored: dict[tuple[str, Map], list[_Copy]] = {}
+    for entry in entries:
+        if (copy := _copy(entry, topic)) is not None:
+            stored.setdefault(_place(entry), []).append(copy)
+    return stored
+
+
 class _Copy(NamedTuple):
-    """One stored key of a partition: its bytes, Kafka partition and time, and whether it holds a position now."""
+    """One stored key of a partition: its bytes, Kafka partition and time, and the position that it holds now."""
 
     key: bytes
     partition: int
     written: str
-    is_live: bool
+    offset: Map | None
+
+    @property
+    def is_live(self) -> bool:
+        return self.offset is not None
 
     @property
     def is_legacy(self) -> bool:
@@ -207,18 +222,28 @@ def _writes_of(change: Change, copies: Sequence[_Copy], topic: str) -> list[Writ
     if change.after is None:
         return [Write(topic, copy.key, None, copy.partition) for copy in copies if copy.is_live]
     value = encode_value(change.after)
+    writes = [Write(topic, copy.key, value, copy.partition) for copy in _targets(copies)]
+    if not any(copy.is_findable for copy in copies):
+        writes.append(Write(topic, encode_new_key(OffsetKey(change.owner, change.partition)), value, None))
+    return writes
+
+
+def _targets(copies: Sequence[_Copy]) -> list[_Copy]:
+    """The copies that get a new position."""
     keys = {copy.key for copy in copies if copy.is_live and not copy.is_legacy}
     findable = sorted((copy for copy in copies if copy.is_findable), key=lambda copy: copy.written)
     if findable and not any(copy.key in keys for copy in findable):
         keys.add(findable[-1].key)
-    writes = [Write(topic, copy.key, value, copy.partition) for copy in copies if copy.key in keys]
-    if not findable:
-        writes.append(Write(topic, encode_new_key(OffsetKey(change.owner, change.partition)), value, None))
-    return writes
+    return [copy for copy in copies if copy.key in keys]
+
+
+def _has_other_copy(change: Change, copies: Sequence[_Copy]) -> bool:
+    """True if a copy does not hold the requested position yet, although the newest one does."""
+    return change.after is not None and any(copy.offset != change.after for copy in _targets(copies))
 
 
 def _copy(entry: Stored, topic: str) -> _Copy | None:
     if entry.raw is None or entry.where.get("topic", topic) != topic:
         return None
     partition, written = int(str(entry.where["kafka_partition"])), str(entry.where.get("written", ""))
-    return _Copy(entry.raw.key, partition, written, entry.position.offset is not None)
+    return _Copy(entry.raw.key, partition, written, entry.position.offset)

@@ -18,7 +18,7 @@ from playhead.connect.keys import (
 from playhead.errors import Invalid
 from playhead.kafka.client import Admin
 from playhead.kafka.log import Captured, LogRecord, capture, read_latest
-from playhead.kafka.murmur2 import partitions_of
+from playhead.kafka.murmur2 import partition_of, partitions_of
 from playhead.ledger.model import CHUNK_HEADER
 from playhead.model import Deadline, Map, TopicPartition
 from playhead.offsets.doctor.commands import Commands
@@ -65,13 +65,15 @@ class KeptPosition:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`connectors` None: unknown. `on_spark`: names of the connectors in the ledger; `why`: the reason why they are unknown."""
+    """`connectors` None: unknown. `on_spark`: names of the connectors in the ledger; `why`: the reason why they are unknown.
+    `removed`: tombstones of keys that are live in another partition of the same topic."""
 
     kept: tuple[KeptPosition, ...]
     connectors: Mapping[str, ConfiguredConnector] | None
     commands: Commands
     on_spark: frozenset[str] = frozenset()
     why: str = ""
+    removed: tuple[KeptPosition, ...] = ()
 
     def dialect_of(self, kept: KeptPosition) -> Dialect | None:
         connector = (self.connectors or {}).get(kept.owner)
@@ -88,7 +90,8 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class TopicReading:
-    """`kept`: what the workers read. `undecided`: partition -> time of the oldest record in an open transaction."""
+    """`kept`: what the workers read. `removed`: as in `Case`. `undecided`: partition -> time of the oldest record in an open
+    transaction."""
 
     captured: Captured
     kept: tuple[KeptPosition, ...]
@@ -96,6 +99,7 @@ class TopicReading:
     without_key: int
     aborted: tuple[Aborted, ...]
     undecided: Mapping[int, int]
+    removed: tuple[KeptPosition, ...] = ()
 
     @property
     def name(self) -> str:
@@ -132,6 +136,7 @@ def read_topic(admin: Admin, topic: str, deadline: Deadline, progress: Progress,
         everything.without_key,
         tuple(_aborted(captured, newest, decided)),
         _undecided(captured, newest.values()),
+        _removed(topic, len(captured.ends), seen.values(), kept),
     )
 
 
@@ -169,6 +174,25 @@ def _decoded(
         else:
             kept.append(replace(found, by_spark_ms=marked[key]) if key in marked else found)
     return tuple(kept), tuple(foreign)
+
+
+def _removed(
+    topic: str, partitions: int, records: Iterable[LogRecord], kept: Iterable[KeptPosition]
+) -> tuple[KeptPosition, ...]:
+    live = {one.key: one for one in kept}
+    return tuple(
+        replace(
+            live[record.key],
+            offset=None,
+            fault=None,
+            place=TopicPartition(topic, record.partition),
+            home=partition_of(record.key, partitions),
+            written_ms=record.timestamp_ms,
+            at=record.offset,
+        )
+        for record in records
+        if record.value is None and record.key is not None and record.key in live
+    )
 
 
 def keep(key: bytes, value: bytes, where: Where = (None, None, 0, 0)) -> KeptPosition | None:

@@ -167,6 +167,7 @@ class Examination:
             yield from found
             readings = [self._read(admin, store, name) for name in (store.topic, *own) if name not in gone]
             case = self._case(tuple(kept for reading in readings for kept in reading.kept))
+            case = replace(case, removed=tuple(one for reading in readings for one in reading.removed))
             if not case.connectors and worker and worker.get("config.storage.topic") in gone:
                 case = replace(case, connectors=None)  # their config topic does not exist
             yield from check_keys(case)

@@ -2,7 +2,8 @@
 
 A worker finds a position by the bytes of its key, in any partition. If equal bytes are in two partitions, the order in which a
 worker reads them at its start decides. A tombstone for one of these copies does not help: if it is read last, the worker loses
-the valid one too. Equal JSON with other bytes is another key, and can be removed alone.
+the valid one too. So all copies get the newest position, or all are deleted. Equal JSON with other bytes is another key, and can
+be removed alone.
 """
 
 from collections import defaultdict
@@ -19,16 +20,24 @@ from playhead.offsets.doctor.findings import Finding, Said
 
 EXAMPLES = 3
 ByPartition = dict[tuple[str, Map], list[KeptPosition]]
+Removed = dict[tuple[str | None, bytes | None], list[KeptPosition]]  # topic and key -> its tombstones
 
 
 def check_keys(case: Case) -> Iterator[Said]:
     """For every store with Connect's own keys."""
-    yield from _orphans(case)
-    for of_topic in _by_topic(case.kept).values():
-        places = _grouped(of_topic)
-        yield from _unfindable(case, places)
-        yield from _twins(case, places)
-    yield from _misplaced(case)
+    orphans: set[str] = set()
+    for said in _orphans(case):
+        if isinstance(said, Finding):
+            orphans.add(said.owner)
+        yield said
+    removed: Removed = defaultdict(list)
+    for one in case.removed:
+        removed[one.place.topic if one.place else None, one.key].append(one)
+    rest = [one for one in case.kept if one.owner not in orphans]  # the repair of an orphan deletes all of its copies
+    for topic, of_topic in _by_topic(case.kept).items():
+        yield from _unfindable(case, _grouped(of_topic))
+        yield from _twins(case, _grouped(one for one in of_topic if one.owner not in orphans), removed, topic)
+    yield from _misplaced(case, rest, removed)
 
 
 def _by_topic(kept: Iterable[KeptPosition]) -> dict[str | None, list[KeptPosition]]:
@@ -101,42 +110,47 @@ def _removal(case: Case, one: KeptPosition, *, alone: bool) -> str:
     return case.commands.remove_key(one.key, one.place, at_home=not one.is_misplaced)
 
 
-def _twins(case: Case, places: ByPartition) -> Iterator[Said]:
+def _twins(case: Case, places: ByPartition, removed: Removed, topic: str | None) -> Iterator[Said]:
     for kept in places.values():
-        if len(kept) == 1:
-            continue
         forms: dict[bytes, list[KeptPosition]] = defaultdict(list)
         for one in kept:
             if one.key is not None and one.is_findable:
                 forms[one.key].append(one)
-        for copies in forms.values():
-            if len({one.offset for one in copies}) > 1:
-                yield _copies(case, copies)
+        for key, copies in forms.items():
+            gone = removed.get((topic, key), [])
+            if gone or len({one.offset for one in copies}) > 1:
+                yield _copies(case, copies, gone)
         if len(forms) > 1:
-            yield from _other_bytes(case, [max(copies, key=attrgetter("age")) for copies in forms.values()])
+            yield from _other_bytes(case, list(forms.values()))
 
 
-def _copies(case: Case, copies: Sequence[KeptPosition]) -> Finding:
-    """Written again, all copies get the same position. In two steps, so without --stop: it must not run in between."""
-    newest = max(copies, key=attrgetter("age"))
-    shown = ", ".join(f"{_json(one)}{_where(one)}" for one in sorted(copies, key=attrgetter("age")))
-    what = f"{newest.partition} is stored with different positions: {shown}; which one a worker uses after a start is undefined"
-    words = partition_words(newest.partition)
-    forget = case.commands.ours("delete", newest.owner, *words)
-    again = case.commands.ours("set", newest.owner, *(field_words(newest.offset) if newest.offset else ()), *words)
-    return Finding("twin", newest.owner, what, f"{forget}, then {again}")
+def _copies(case: Case, copies: Sequence[KeptPosition], gone: Sequence[KeptPosition]) -> Finding:
+    """The newest copy counts: all copies are deleted as it was, or all get its position. Either is one command."""
+    by_age = sorted((*copies, *gone), key=attrgetter("age"))
+    shown = ", ".join(f"{'deleted' if one in gone else _json(one)}{_where(one)}" for one in by_age)
+    newest = by_age[-1]
+    owner, partition = newest.owner, newest.partition
+    what = (
+        f"{partition} is stored with different positions: {shown}; which one a worker uses after a start is undefined"
+    )
+    offset = next((one.offset for one in reversed(by_age) if one.offset is not None), None)
+    if newest in gone or offset is None:
+        return Finding("twin", owner, what, case.commands.forget(owner, partition))
+    words = (*field_words(offset), *partition_words(partition), "--replace")
+    return Finding("twin", owner, what, case.commands.ours("set", owner, *words, stop=owner))
 
 
-def _other_bytes(case: Case, forms: Sequence[KeptPosition]) -> Iterator[Finding]:
+def _other_bytes(case: Case, forms: Sequence[Sequence[KeptPosition]]) -> Iterator[Finding]:
     """Keeps the key that the connector writes, if its dialect knows the field order; else the one written last."""
-    stays = next((one for one in forms if _is_the_connectors(case, one)), None) or max(forms, key=attrgetter("age"))
-    for one in forms:
+    newest = [max(copies, key=attrgetter("age")) for copies in forms]
+    stays = next((one for one in newest if _is_the_connectors(case, one)), None) or max(newest, key=attrgetter("age"))
+    for one, copies in zip(newest, forms, strict=True):
         if one is not stays and one.key is not None and stays.key is not None:
             what = (
                 f"{_text(one.key)} is {_json(one)}{_where(one)}, and {_text(stays.key)} is {_json(stays)}{_where(stays)}: "
                 "one partition under two keys, of which the connector reads only one"
             )
-            yield Finding("twin", one.owner, what, _removal(case, one, alone=False))
+            yield Finding("twin", one.owner, what, " && ".join(_removal(case, copy, alone=False) for copy in copies))
 
 
 def _is_the_connectors(case: Case, one: KeptPosition) -> bool:
@@ -145,22 +159,40 @@ def _is_the_connectors(case: Case, one: KeptPosition) -> bool:
     return order is not None and one.key == encode_key(OffsetKey(one.owner, one.partition), order)
 
 
-def _misplaced(case: Case) -> Iterator[Said]:
-    owners: dict[tuple[str, str], list[KeptPosition]] = defaultdict(list)
-    for one in case.kept:
-        if one.place is not None and one.is_misplaced:
-            owners[one.owner, one.place.topic].append(one)
-    for (owner, topic), kept in owners.items():
-        shown = ", ".join(f"{one.partition} in {one.place} (Java: {one.home})" for one in kept[:EXAMPLES])
-        more = f" and {len(kept) - EXAMPLES} more" if len(kept) > EXAMPLES else ""
+def _misplaced(case: Case, kept: Sequence[KeptPosition], removed: Removed) -> Iterator[Said]:
+    """A key with several copies is a twin until all are equal, and then a note: only a new topic ends that for good."""
+    copies: dict[tuple[str | None, bytes | None], list[KeptPosition]] = defaultdict(list)
+    for one in kept:
+        copies[one.place.topic if one.place else None, one.key].append(one)
+    alone: dict[tuple[str, str], list[KeptPosition]] = defaultdict(list)
+    equal: dict[tuple[str, str], list[KeptPosition]] = defaultdict(list)
+    for one in kept:
+        if one.place is None or not one.is_misplaced or removed.get((one.place.topic, one.key)):
+            continue
+        others = copies[one.place.topic, one.key]
+        if len(others) == 1:
+            alone[one.owner, one.place.topic].append(one)
+        elif len({other.offset for other in others}) == 1:
+            equal[one.owner, one.place.topic].append(one)
+    for (owner, topic), some in alone.items():
         what = (
-            f"{len(kept)} key(s) are not in the partition that Java chooses: {shown}{more}. {topic} got more partitions, or "
+            f"{len(some)} key(s) are not in the partition that Java chooses: {_examples(some)}. {topic} got more partitions, or "
             "another client wrote them; the next commit creates a second copy, and which one a starting worker uses is undefined"
         )
         export = case.commands.ours("export", "--file", "offsets.json")
         yield Finding(
             "misplaced", owner, what, f"{export}, then import it into a new offsets topic: docs/doctor.md#misplaced"
         )
+    for (owner, topic), some in equal.items():
+        yield (
+            f"{owner}: {len(some)} key(s) have a copy in a partition that Java does not choose: {_examples(some)}. All copies "
+            f"are equal now; the next commit changes only one. A new topic instead of {topic} ends this: docs/doctor.md#misplaced"
+        )
+
+
+def _examples(some: Sequence[KeptPosition]) -> str:
+    shown = ", ".join(f"{one.partition} in {one.place} (Java: {one.home})" for one in some[:EXAMPLES])
+    return shown + (f" and {len(some) - EXAMPLES} more" if len(some) > EXAMPLES else "")
 
 
 def check_foreign(case: Case, reading: TopicReading) -> Iterator[Said]:
