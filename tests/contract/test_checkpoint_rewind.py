@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from contract.checkpoints import laid, opened, results, usual  # noqa: F401
+from contract.checkpoints import change, laid, opened, results, usual  # noqa: F401
 from playhead.errors import NotFound, Refused
 from playhead.model import Result
 
@@ -76,3 +76,41 @@ def test_the_guard_asks_whether_the_query_is_stopped(usual, opened):
     (old,) = opened.guard(["source-0"])
     assert old.what == "whether a query still runs on this checkpoint is unknown"
     assert old.lifted_by == "--query-is-stopped"
+
+
+def test_the_undo_of_a_rewind_restores_the_planned_batch_and_says_so(usual, playhead, tmp_path):
+    before = usual.files()
+    there = ("--store", f"checkpoint:{usual.root}", "--query-is-stopped", "--execute")
+    here = {"PLAYHEAD_JOURNAL": str(tmp_path / "journal")}
+    playhead("offsets", "reset", "--to-batch", "1", *there, env=here).exits(0)
+    assert "offsets/3" not in usual.files()
+    undone = playhead("offsets", "undo", "--query-is-stopped", "--execute", env=here).exits(0)
+    assert "warning: batch 3, planned, and removed by the last edit, is restored too" in undone.err
+    assert "batch 3 was restored" in undone.out
+    assert usual.files() == before
+
+
+def test_an_undo_that_cannot_restore_the_planned_batch_says_where_it_is(usual, opened, playhead, tmp_path):
+    there = ("--store", f"checkpoint:{usual.root}", "--query-is-stopped", "--execute")
+    here = {"PLAYHEAD_JOURNAL": str(tmp_path / "journal")}
+    playhead("offsets", "reset", "--to-batch", "1", *there, env=here).exits(0)
+    opened.write([change(0, 3, 2)])
+    undone = playhead("offsets", "undo", "--query-is-stopped", "--execute", env=here).exits(0)
+    assert "warning: offsets/3, planned and removed by an edit, stay removed: their copies are in " in undone.err
+    assert "offsets/3" not in usual.files()
+
+
+@pytest.mark.parametrize(
+    ("lost", "copied"),
+    [("offsets/2", "BACKUP-OF-THE-CHECKPOINT/offsets/2"), ("offsets/3", "")],
+    ids=["a file that Spark reads", "a planned batch"],
+)
+def test_the_doctor_has_a_finding_for_a_gap_on_which_spark_does_not_start(usual, playhead, lost, copied):
+    usual.remove(lost)
+    done = playhead("offsets", "doctor", "--store", f"checkpoint:{usual.root}", "-o", "json").exits(1 if copied else 0)
+    found = json.loads(done.out)
+    assert [(one["kind"], one["mend"]) for one in found] == (
+        [("checkpoint-gap", f"cp {copied} {usual.root}/{lost}")] if copied else []
+    )
+    if copied:
+        assert f"{lost} is missing between offsets/1 and offsets/3: Spark does not start without it" in found[0]["what"]

@@ -65,6 +65,31 @@ def test_undo_restores_the_file_byte_for_byte(usual, opened):
     assert usual.files() == before
 
 
+def test_undo_restores_the_planned_batch_too_and_says_so(usual, opened):
+    before = usual.files()
+    made = [change(0, 6, 2), change(0, 7, 3, topic="u")]
+    assert "batch 3, planned and not committed, was removed" in next(iter(opened.write(made))).detail
+    back = [one.reversed() for one in made]
+    assert opened.restores(back) == ["batch 3, planned, and removed by the last edit, is restored too"]
+    assert opened.restores(back[:1]) == []
+    assert "batch 3 was restored" in next(iter(opened.write(back))).detail
+    assert usual.files() == before
+    assert "batch 3, planned and not committed, was removed" in next(iter(opened.write(made))).detail
+    opened.write([change(1, 5, 4)])
+    assert opened.restores(back) == []
+    [left] = opened.left_removed()
+    assert left.startswith("offsets/3, planned and removed by an edit, stay removed: their copies are in ")
+    opened.write(back)
+    assert "offsets/3" not in usual.files()
+
+
+def test_a_batch_that_the_query_planned_since_is_not_replaced_by_an_undo(usual, opened):
+    opened.write([change(0, 6, 2)])
+    usual.batch(3, '{"t":{"1":9,"0":4},"u":{"0":7}}', '{"logOffset":2}', committed=False)
+    assert opened.restores([change(0, 2, 6)]) == []
+    assert opened.left_removed() == []
+
+
 def test_a_position_that_moved_is_refused_and_other_owners_are_written(usual, opened):
     files = Change("source-1", Map({}), Map({"logOffset": 2}), Map({"logOffset": 1}))
     outcomes = list(opened.write([change(0, 99, 2), change(1, 5, 4), files]))

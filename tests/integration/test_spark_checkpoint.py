@@ -1,6 +1,7 @@
 """Checkpoints that Spark itself writes and goes on from: what we show is what it reports, where we put it is where it resumes."""
 
 import json
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from playhead.kafka.client import make_producer
 from playhead.lab import Lab
 from playhead.lab.parts.s3 import CREDENTIAL, IDENTITY
 from playhead.model import Change, Deadline, Map, Position, Positions, Result
+from playhead.offsets.doctor import diagnose
+from playhead.offsets.locate import Locator
 from playhead.stores import Access
 from playhead.stores.checkpoint.store import SparkCheckpoint
 from playhead.stores.open import open_store
@@ -189,6 +192,45 @@ def test_a_planned_batch_is_re_run_as_planned_and_removed_by_an_edit(query, prod
     assert q.shown() == {"0": 5}
     q.move(p0=8)
     assert q.run() == {2: span(0, 8, 9)}
+
+
+@pytest.mark.parametrize(
+    ("lost", "starts"),
+    [("offsets/0", True), ("offsets/1", False), ("offsets/2", False), ("commits/1", True), ("commits/2", True)],
+)
+def test_the_doctor_finds_exactly_the_gaps_on_which_spark_fails(query, produce, lost, starts):
+    from pyspark.errors import StreamingQueryException
+
+    q = query(3)
+    q.run()
+    for _ in range(2):
+        produce(q.topic, 2)
+        q.run()
+    folder, _, number = lost.partition("/")
+    for name in (number, f".{number}.crc"):
+        (q.checkpoint / folder / name).unlink()
+    found = diagnose(Locator(Access(Context(None), Deadline(30)), f"checkpoint:{q.checkpoint}"))
+    assert [finding.kind for finding in found.findings] == ([] if starts else ["checkpoint-gap"])
+    produce(q.topic, 1)
+    if starts:
+        assert max(q.run()) == 3
+    else:
+        with pytest.raises(StreamingQueryException):
+            q.run()
+
+
+def test_the_repair_of_a_gap_before_a_committed_batch_lets_the_query_continue(query, produce):
+    q = query(3)
+    q.run()
+    produce(q.topic, 2)
+    q.run()
+    for name in ("0", ".0.crc"):
+        (q.checkpoint / "offsets" / name).unlink()
+    [finding] = diagnose(Locator(Access(Context(None), Deadline(30)), f"checkpoint:{q.checkpoint}")).findings
+    subprocess.run(["sh", "-c", finding.mend], check=True)
+    assert diagnose(Locator(Access(Context(None), Deadline(30)), f"checkpoint:{q.checkpoint}")).findings == ()
+    produce(q.topic, 1)
+    assert q.run() == {2: span(0, 5, 6)}
 
 
 def test_a_first_batch_that_failed_leaves_the_beginning_which_can_be_moved(query):

@@ -359,6 +359,7 @@ def test_only_names_that_spark_writes_are_batches():
         ([0, 1, 2, 3], [0, 3], ["commits/1 to 2 are missing"]),
         ([0, 1, 2, 3], [0, 1], ["commits/2 is missing, although a later batch was planned"]),
         ([0, 1, 2], [0, 1, 2, 3, 4], ["commits/3 to 4 are there without offsets: Spark would run batch 2 again"]),
+        ([3], [2, 3], ["offsets/2 is missing before offsets/3: Spark does not start without it"]),
     ],
 )
 def test_gaps_are_named_by_batch(offsets, commits, notes):
@@ -366,6 +367,26 @@ def test_gaps_are_named_by_batch(offsets, commits, notes):
     assert len(found) == len(notes)
     for note, expected in zip(found, notes, strict=True):
         assert re.search(expected, note), note
+
+
+@pytest.mark.parametrize(
+    ("offsets", "commits", "missing"),
+    [
+        ([0], [0], []),
+        ([0, 1, 2], [0, 1], []),
+        ([5, 6, 7], [6, 7], []),
+        ([0, 1, 2, 3], [0, 3], []),  # missing commits do not keep Spark from starting
+        ([0, 1, 3], [0, 1, 2, 3], [("offsets/2", "offsets/3")]),
+        ([3], [2, 3], [("offsets/2", "offsets/3")]),
+        ([0, 1, 3], [0, 1, 2], [("offsets/2", "")]),
+        ([5], [3], [("offsets/4", "")]),
+        ([0, 1], [0, 1, 2], [("offsets/2", "")]),
+        ([], [0, 1], [("offsets/1", "")]),
+        ([0, 4, 6], [0, 4, 6], []),  # progress is tracked asynchronously: both logs skip the same batches
+    ],
+)
+def test_the_files_without_which_spark_does_not_start_are_named(offsets, commits, missing):
+    assert [(one.path, one.like) for one in batches(offsets, commits).find_missing()] == missing
 
 
 @pytest.mark.parametrize(("offsets", "commits"), [([], [3]), ([5], []), ([5], [3])])

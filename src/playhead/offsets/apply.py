@@ -14,6 +14,7 @@ from playhead.errors import Invalid, OutcomeUnknown, PlayheadError
 from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Plan, ReadBack, Result
 from playhead.offsets.journal import Journal, JournalEntry, SavedEntry
 from playhead.stores import Access, Refusal, Snapshot, Store, Stored, changes_by_owner, moved_since, shown
+from playhead.stores.checkpoint.store import SparkCheckpoint
 from playhead.stores.live_runs import warn_of_recent_runs
 
 Entries = Mapping[tuple[str, Map], Stored]
@@ -228,6 +229,8 @@ def plan_undo(entry: JournalEntry, store: Store, access: Access | None = None, *
         if place not in planned and place not in current and lost.offset is not None:
             how = "lost when the apply was interrupted" if entry.outcomes is None else "removed when the apply failed"
             changes.append(Change(*place, None, Map(lost.offset), how))
+    if isinstance(store, SparkCheckpoint) and changes:
+        warnings += store.restores(changes) or store.left_removed()
     if access is not None and changes:
         warnings += warn_of_recent_runs(access, now.entries)
     return Plan.of(store.uri, changes, warnings)

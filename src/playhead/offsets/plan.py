@@ -35,7 +35,7 @@ SOURCE_STORES = ("kafka:", "file:")
 
 def checked_plan(target: Location, now: Snapshot, changes: Sequence[Change], warnings: Iterable[str] = ()) -> Plan:
     """The changes as a plan, with notes. If one change is invalid, the whole plan is refused."""
-    shown = [*warnings, *target.notes, *(sink_warnings(target.store) if changes else ())]
+    shown = [*warnings, *target.notes, *checkpoint_warnings(target.store, changes)]
     counts = Counter((entry.position.owner, entry.position.partition) for entry in now.entries)
     fatal: list[str] = []
     unknown: set[str] = set()
@@ -68,9 +68,11 @@ def review_plan(target: Location, plan: Plan) -> Plan:
     return replace(plan, changes=tuple(changes))
 
 
-def sink_warnings(store: Store) -> list[str]:
-    """What a move means for the sinks of a Spark query."""
-    return store.sink_warnings() if isinstance(store, SparkCheckpoint) else []
+def checkpoint_warnings(store: Store, changes: Sequence[Change]) -> list[str]:
+    """What a move of a Spark query means for its planned batches and its sinks."""
+    if not changes or not isinstance(store, SparkCheckpoint):
+        return []
+    return [*store.restores(changes), *store.sink_warnings()]
 
 
 def _rules(target: Location, change: Change, dialect: Dialect | None, fatal: list[str]) -> list[str]:
@@ -221,7 +223,7 @@ def plan_reset_of(target: Location, words: ResetOf, context: Context, deadline: 
         planned = at_edges(ledger, target.owner, found)
         at_start = warn_of_next_start(ledger, planned.changes, target.access)
         planned = replace(planned, warnings=(*planned.warnings, *at_start))
-    warnings = (*target.notes, *planned.warnings, *(sink_warnings(target.store) if planned.changes else ()))
+    warnings = (*target.notes, *planned.warnings, *checkpoint_warnings(target.store, planned.changes))
     return replace(planned, warnings=warnings)
 
 
@@ -230,7 +232,7 @@ def plan_rewind(store: Store, batch: int) -> Plan:
     if not isinstance(store, SparkCheckpoint):
         raise Invalid(f"{store.uri} has no batches", "--to-batch is for --store checkpoint:path")
     changes = store.rewind(batch)
-    return Plan.of(store.uri, changes, sink_warnings(store) if changes else ())
+    return Plan.of(store.uri, changes, checkpoint_warnings(store, changes))
 
 
 def plan_positions(target: Location, wanted: Positions) -> Plan:

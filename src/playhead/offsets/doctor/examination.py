@@ -13,6 +13,7 @@ from playhead.kafka.client import Admin
 from playhead.kafka.properties import ClientSettings, client_settings
 from playhead.model import Deadline, Map
 from playhead.offsets.doctor.case import Case, KeptPosition, TopicReading, keep, read_topic
+from playhead.offsets.doctor.checkpoints import check_gaps
 from playhead.offsets.doctor.commands import Commands
 from playhead.offsets.doctor.findings import Finding, Said
 from playhead.offsets.doctor.keys import check_foreign, check_keys
@@ -25,6 +26,8 @@ from playhead.offsets.locate import Locator
 from playhead.offsets.spark_sinks import as_sink_ledger
 from playhead.offsets.workers import ConfiguredConnector, worker_of
 from playhead.stores import Store, Stored
+from playhead.stores.checkpoint.log import MalformedLog
+from playhead.stores.checkpoint.store import SparkCheckpoint
 from playhead.stores.connect_rest import ConnectRest
 from playhead.stores.groups import GroupsStore
 from playhead.stores.offsets_topic import OffsetsTopic
@@ -209,8 +212,15 @@ class Examination:
 
     def _positions(self, store: Store) -> Iterator[Said]:
         """Groups, checkpoints, SQL: positions that are Kafka offsets. Others are checked by their dialect."""
-        found = store.snapshot()
-        yield from found.notes
+        gaps = list(check_gaps(store)) if isinstance(store, SparkCheckpoint) else []
+        yield from gaps
+        try:
+            found = store.snapshot()
+        except MalformedLog:
+            if not gaps:
+                raise
+            return  # a gap hides the positions too
+        yield from (note for note in found.notes if note not in {gap.what for gap in gaps})
         others = [entry for entry in found.entries if "kafka_topic" not in entry.position.partition]
         yield from check_values(self._case(tuple(_kept(entry) for entry in others)), None)
         spots = spots_of(found.entries, self.commands, groups=isinstance(store, GroupsStore))

@@ -8,9 +8,18 @@ asynchronously: then it uses the newest older ones it finds.
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from playhead.errors import Refused
 from playhead.stores.checkpoint.log import MalformedLog
+
+
+class MissingFile(NamedTuple):
+    """A file without which Spark does not start. `like`: another file whose content serves as well; empty if there is none."""
+
+    path: str
+    why: str
+    like: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,7 @@ class BatchLog:
     def position(self) -> int | None:
         """The batch whose offsets a restart continues from; None: from the initial offsets of the query."""
         if self.latest is None and self.commits:
-            raise MalformedLog("offsets", f"it is empty, although {_named('commits', self.commits)} there")
+            raise MalformedLog("offsets", self._emptied())
         if self.latest is None or self.latest == self.committed:
             return self.latest
         before = max((batch for batch in self.offsets if batch < self.latest), default=None)
@@ -59,14 +68,36 @@ class BatchLog:
             return []
         return [*self._holes(self.latest), *self._uncommitted(self.latest), *self._ahead(self.latest)]
 
+    def find_missing(self) -> list[MissingFile]:
+        """The batch before the newest is read at every start, also if the newest is committed: then only its existence counts.
+
+        Where both logs skip the same batches, the query tracks its progress asynchronously, and starts.
+        """
+        latest, found = self.latest, []
+        if latest is None:
+            emptied = f"offsets/: {self._emptied()}, so the query starts over and then fails"
+            return [MissingFile(f"offsets/{max(self.commits)}", emptied)] if self.commits else []
+        if latest > 0 and latest - 1 not in self.offsets and not self._is_sparse(latest):
+            like = f"offsets/{latest}" if latest in self.commits else ""
+            found.append(MissingFile(f"offsets/{latest - 1}", list(self._holes(latest))[-1], like))
+        return found + [MissingFile(f"offsets/{max(self.commits)}", why) for why in self._ahead(latest)]
+
+    def _emptied(self) -> str:
+        return f"it is empty, although {_named('commits', self.commits)} there"
+
+    def _is_sparse(self, latest: int) -> bool:
+        known = self.offsets | self.commits
+        return latest - 1 not in known and any(batch not in known for batch in range(min(known), latest - 1))
+
     def _holes(self, latest: int) -> Iterator[str]:
+        fatal = ": Spark does not start without it, unless it tracks its progress asynchronously"
         holes = [batch for batch in range(min(self.offsets), latest) if batch not in self.offsets]
         for first, last in _runs(holes):
             named = _named("offsets", range(first, last + 1))
             gap = f"{named} missing between offsets/{first - 1} and offsets/{last + 1}"
-            if last == latest - 1:
-                gap += ": Spark does not start without it, unless it tracks its progress asynchronously"
-            yield gap
+            yield gap + fatal if last == latest - 1 else gap
+        if latest > 0 and latest == min(self.offsets):
+            yield f"offsets/{latest - 1} is missing before offsets/{latest}{fatal}"
 
     def _uncommitted(self, latest: int) -> Iterator[str]:
         first = min(self.commits, default=-1)

@@ -5,7 +5,9 @@
        writing that batch again                                 interrupted here: the old position, fewer planned batches
     3  checksums of the files to be replaced are removed        interrupted here: the old position; Hadoop needs no checksum
     4  each file is replaced as a whole                         interrupted here: the new position
-    5  checksums are written again, and `edit.json` records that the edit is finished
+    5  checksums are written again
+    6  batches that the last edit removed are restored, if this edit undoes it exactly       interrupted here: as in 2
+    7  `edit.json` records that the edit is finished
 
 The planned batches are removed first, because a planned batch after a moved position would run from the new start to the old
 end: too much, or backwards. Without them the old position is still valid. Spark does not notice an interruption between 2 and 4;
@@ -15,7 +17,7 @@ there. Its name starts with a dot: Spark reads only the names it knows there.
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -30,16 +32,17 @@ BACKUPS = ".playhead-backup"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointEdit:
-    """Paths inside the checkpoint. `writes` with None: the file is removed."""
+    """Paths inside the checkpoint. `writes` with None: the file is removed. `restores`: from `find_restorable`."""
 
     removes: Sequence[str]
     writes: Mapping[str, bytes | None]
+    restores: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class AppliedEdit:
-    """The files of `writes` that are done, the folder with the copies (None: there was nothing to copy), the error that stopped
-    the edit, and the files whose state is unknown."""
+    """The files of `writes` and `restores` that are done, the folder with the copies (None: there was nothing to copy), the error
+    that stopped the edit, and the files whose state is unknown."""
 
     done: frozenset[str]
     backup: str | None
@@ -64,17 +67,22 @@ def apply_edit(folder: Folder, edit: CheckpointEdit) -> AppliedEdit:
             folder.remove(path)
         for path, data in edit.writes.items():
             _replace(folder, path, data)
+        for path, data in edit.restores.items():
+            like = next(iter(edit.writes))
+            folder.replace(path, data, like=like)
+            if folder.find(_sidecars(like)[0]) is not None:
+                folder.replace(_sidecars(path)[0], crc_bytes(data), like=path)
         if backup:
             folder.replace(f"{backup}/edit.json", _record(edit, finished=True))
     except PlayheadError as error:
         return _read_back(folder, edit, backup, error)
-    return AppliedEdit(frozenset(edit.writes), backup)
+    return AppliedEdit(frozenset((*edit.writes, *edit.restores)), backup)
 
 
 def _read_back(folder: Folder, edit: CheckpointEdit, backup: str | None, fault: PlayheadError) -> AppliedEdit:
     """A failed call may still have written: the files are read to find out."""
     done, unknown = set(), set()
-    for path, data in edit.writes.items():
+    for path, data in (*edit.writes.items(), *edit.restores.items()):
         try:
             if folder.find(path) == data:
                 done.add(path)
@@ -130,6 +138,33 @@ def find_cut_off(folder: Folder, current: Collection[str]) -> str | None:
         f"an edit was interrupted: {', '.join(steps)}, {', '.join(waiting)} still has the old position."
         f" Plan it again, or copy the files back from {folder.address}/{backup}"
     )
+
+
+def find_restorable(folder: Folder, writes: Mapping[str, bytes | None]) -> dict[str, bytes]:
+    """The planned batches that the last edit removed, oldest first, if `writes` undoes that edit byte for byte and nothing else
+    changed since. With them the checkpoint is again as it was."""
+    names = folder.list_folders(BACKUPS)
+    backup = f"{BACKUPS}/{names[-1]}" if names else ""
+    record = _find_record(folder, backup) if backup else None
+    if record is None or not record.finished or not writes or set(record.writes) != set(writes):
+        return {}
+    for path, data in writes.items():
+        if _digest(folder.find(path)) != record.writes[path] or folder.find(f"{backup}/{path}") != data:
+            return {}
+    copies = {path: folder.find(f"{backup}/{path}") for path in reversed(record.removes) if folder.find(path) is None}
+    found = {path: data for path, data in copies.items() if data is not None}
+    return found if len(found) == len(record.removes) else {}
+
+
+def find_left_removed(folder: Folder) -> str | None:
+    """A message if planned batches that an edit removed do not exist, and nothing replaced them."""
+    for name in reversed(folder.list_folders(BACKUPS)):
+        record = _find_record(folder, f"{BACKUPS}/{name}")
+        if record is not None and record.removes:
+            gone = [path for path in record.removes if folder.find(path) is None]
+            kept = f"their copies are in {folder.address}/{BACKUPS}/{name}"
+            return f"{', '.join(gone)}, planned and removed by an edit, stay removed: {kept}" if gone else None
+    return None
 
 
 def edited_files(folder: Folder) -> set[str]:

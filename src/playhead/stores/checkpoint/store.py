@@ -5,21 +5,31 @@ is the start of the next batch: the offsets of the last committed batch, or, if 
 (`sources/I/0`). A batch that is planned and not committed is re-run as it is; it gets a note and is never shown as the position.
 
 An edit rewrites the offsets of the last committed batch and removes planned ones (see `edit` for the steps and the state after a
-crash). So batch ids continue to grow, and sinks that record them treat repeated records as new ones. A folder that is missing or
-empty can be written too: a query that is started with it begins at these positions, not at its `startingOffsets`.
+crash). So batch ids continue to grow, and sinks that record them treat repeated records as new ones. An edit that exactly undoes
+the last one also restores the planned batches that it removed. A folder that is missing or empty can be written too: a query that
+is started with it begins at these positions, not at its `startingOffsets`.
 
 A deleted partition is new to Spark: it is read from its earliest record, which must be 0 unless `failOnDataLoss` is false. A
 checkpoint has no lock, and whether a query runs on it is unknown: the guard always requires `--query-is-stopped`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from playhead.errors import NotFound, PlayheadError, Refused
 from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Result
 from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored, changes_by_owner
-from playhead.stores.checkpoint.edit import BACKUPS, AppliedEdit, CheckpointEdit, apply_edit, edited_files
+from playhead.stores.checkpoint.batches import BatchLog, MissingFile
+from playhead.stores.checkpoint.edit import (
+    BACKUPS,
+    AppliedEdit,
+    CheckpointEdit,
+    apply_edit,
+    edited_files,
+    find_left_removed,
+    find_restorable,
+)
 from playhead.stores.checkpoint.folder import Folder, open_folder
 from playhead.stores.checkpoint.log import (
     NO_OFFSET,
@@ -128,6 +138,30 @@ class SparkCheckpoint:
         """What a move means for each kind of sink; what is visible in this checkpoint comes first."""
         return warnings_of(self.folder, look(self.folder))
 
+    def find_missing(self) -> list[MissingFile]:
+        """The files without which Spark does not start."""
+        commits = self.folder.list_files("commits")  # before the offsets, as in `look`
+        return BatchLog.of(self.folder.list_files("offsets"), commits).find_missing()
+
+    def find_copy(self, path: str) -> str | None:
+        """The newest copy of a file that an edit kept, or None."""
+        names = reversed(self.folder.list_folders(BACKUPS))
+        found = (f"{BACKUPS}/{name}/{path}" for name in names)
+        return next((copy for copy in found if self.folder.find(copy) is not None), None)
+
+    def restores(self, changes: Sequence[Change]) -> list[str]:
+        """The planned batches that a write of these changes restores, because it undoes the last edit. For a plan."""
+        try:
+            found = self._prepare(changes).restores if changes else {}
+        except PlayheadError:
+            return []  # the write reports it
+        return [f"batch {_number(path)}, planned, and removed by the last edit, is restored too" for path in found]
+
+    def left_removed(self) -> list[str]:
+        """What an undo that does not restore them has to say about planned batches."""
+        left = find_left_removed(self.folder)
+        return [left] if left else []
+
     def _prepare(self, changes: Sequence[Change]) -> "_Prepared":
         view = look(self.folder)
         view.batches.check_writable()
@@ -145,7 +179,8 @@ class SparkCheckpoint:
                 refused[owner] = why
             elif wanted:
                 texts[owner] = with_positions(source.text, wanted)
-        return _Prepared(view, refused, texts)
+        prepared = _Prepared(view, refused, texts)
+        return replace(prepared, restores=find_restorable(self.folder, prepared.edit.writes))
 
     def _refusal(self, view: CheckpointView, source: QuerySource, wanted: Mapping[Map, Map | None]) -> str | None:
         if not source.is_editable:
@@ -169,11 +204,12 @@ class _Prepared:
     view: CheckpointView
     refused: Mapping[str, str]
     texts: Mapping[str, str]
+    restores: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
     def edit(self) -> CheckpointEdit:
         removes = [f"offsets/{batch}" for batch in self.view.batches.planned]
-        return CheckpointEdit(removes, self._writes())
+        return CheckpointEdit(removes, self._writes(), self.restores)
 
     def _writes(self) -> dict[str, bytes | None]:
         log: OffsetLog | None = self.view.log
@@ -201,7 +237,8 @@ class _Prepared:
         fault = applied.fault.what if applied.fault else ""
         file = self._file(change.owner)
         if file in applied.done:
-            return Outcome(change, Result.CHANGED, _sentence([*self._remarks(change), fault, copies]))
+            restored = [f"batch {_number(path)} was restored" for path in self.restores if path in applied.done]
+            return Outcome(change, Result.CHANGED, _sentence([*self._remarks(change), *restored, fault, copies]))
         if file in applied.unknown:
             return Outcome(change, Result.UNKNOWN, _sentence([fault, f"check {file}", copies]))
         return Outcome(change, Result.FAILED, _sentence([fault, "it still has the old position", copies]))
@@ -241,6 +278,10 @@ def _changes_between(owner: str, source: QuerySource, target: QuerySource, batch
         if now.get(partition) != then.get(partition):
             gone = "" if partition in then else f"did not exist after batch {batch}: Spark will read it as new"
             yield Change(owner, partition, now.get(partition), then.get(partition), gone)
+
+
+def _number(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _sentence(parts: Sequence[str]) -> str:
