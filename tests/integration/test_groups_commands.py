@@ -197,8 +197,7 @@ def test_a_group_is_shown_with_its_lag_and_an_unknown_one_with_near_names(groups
 def test_groups_and_single_commits_are_deleted(lab, groups, make_group, topic, unique):
     prefix = unique("old")
     first, second = make_group(f"{prefix}-a", p0=1, p1=2), make_group(f"{prefix}-b", p0=3)
-    ran = groups("delete", first, "--topic", f"{topic}:0", "--execute").exits(0)
-    assert "two steps" in ran.err
+    groups("delete", first, "--topic", f"{topic}:0", "--execute").exits(0)
     assert described(lab, first, second) == at(first, topic, p1=2) | at(second, topic, p0=3)
     groups("delete", f"{prefix}-*", "--execute").exits(0)
     assert not {first, second} & set(kafka_groups(lab, "--list").split())

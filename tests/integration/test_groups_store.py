@@ -6,11 +6,20 @@ from confluent_kafka import TopicPartition as RawPartition
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from integration.groups import described, fill, kafka_groups, make_share_group, make_streams_group, member_of
+from kafka_jvm import KAFKA_JVM
 from playhead.config import Context, Setting
 from playhead.errors import AccessDenied, Invalid, NotFound, Refused, TimedOut
 from playhead.kafka.client import Admin
 from playhead.kafka.group_types import _listed_without_type
-from playhead.kafka.groups import Committed, commit, describe_groups, get_group, list_committed, list_groups
+from playhead.kafka.groups import (
+    Committed,
+    commit,
+    delete_offsets,
+    describe_groups,
+    get_group,
+    list_committed,
+    list_groups,
+)
 from playhead.kafka.properties import ClientSettings
 from playhead.lab import LabOptions
 from playhead.model import Change, Map, Position, Result, TopicPartition
@@ -131,13 +140,10 @@ def test_a_group_of_which_one_position_moved_is_refused_whole(store, group, topi
 
 def test_forgetting_one_partition_keeps_the_others_with_metadata_and_epoch(lab, store, group, topic, tmp_path):
     plan = plan_group_delete(store, [group], parse_scope([f"{topic}:0"]))
-    assert [(c.before == c.after, c.note) for c in plan.changes] == [(False, ""), (True, "stays: committed again")]
-    assert "two steps" in plan.warnings[0] and not store.capabilities.atomic
+    assert [(c.partition["kafka_partition"], c.after) for c in plan.changes] == [(0, None)]
+    assert plan.warnings == ()
     applied = apply_plan(store, plan, Journal(tmp_path))
-    assert results(applied.outcomes) == [
-        (Result.CHANGED, "in two steps: the group was deleted, 1 position(s) committed again"),
-        (Result.UNCHANGED, ""),
-    ]
+    assert results(applied.outcomes) == [(Result.CHANGED, "")]
     assert described(lab, group) == {(group, TopicPartition(topic, 1)): 0}
     assert committed_metadata(lab, group, topic)[1] == "other"
     assert store.snapshot([group]).entries[0].where["leader_epoch"] == 4
@@ -146,6 +152,36 @@ def test_forgetting_one_partition_keeps_the_others_with_metadata_and_epoch(lab, 
     assert applied.entry is not None
     undone = apply_plan(store, plan_undo(applied.entry, store), Journal(tmp_path))
     assert results(undone.outcomes) == [(Result.CHANGED, "")]
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_the_other_partitions_are_never_without_their_offsets(lab, store, group, topic, moved):
+    """Kafka's own log of commits is the oracle: a partition whose offset was removed, however briefly, has a tombstone."""
+    changes = [change(group, topic, 0, 100, None)] + ([change(group, topic, 1, 0, 7)] if moved else [])
+    assert [outcome.result for outcome in store.write(changes)] == [Result.CHANGED] * len(changes)
+    assert described(lab, group) == {(group, TopicPartition(topic, 1)): 7 if moved else 0}
+    assert written_commits(lab, group) == {
+        TopicPartition(topic, 0): [True, False],
+        TopicPartition(topic, 1): [True, True] if moved else [True],
+    }
+
+
+def written_commits(lab, group):
+    """Partition -> every record about it in __consumer_offsets, in order: True is a commit, False its removal."""
+    found: dict[TopicPartition, list[bool]] = {}
+    for record in KAFKA_JVM.read(lab.bootstrap_servers, "__consumer_offsets", "read_uncommitted"):
+        if record.key is not None and record.key[:2] in (b"\0\0", b"\0\1"):  # the keys of commits
+            name, rest = cut(record.key[2:])
+            topic, number = cut(rest)
+            if name == group:
+                place = TopicPartition(topic, int.from_bytes(number, "big"))
+                found.setdefault(place, []).append(record.value is not None)
+    return found
+
+
+def cut(data):
+    size = int.from_bytes(data[:2], "big")
+    return data[2 : 2 + size].decode(), data[2 + size :]
 
 
 def test_forgetting_everything_deletes_the_group(lab, store, group, topic):
@@ -234,37 +270,66 @@ def test_a_write_without_an_answer_is_unknown_not_failed(lab, store, group, topi
         Result.UNKNOWN,
         "committing was not answered in time; it may have been written",
     )
+    moved, forgotten = store.write([change(group, topic, 0, 100, 42), change(group, topic, 1, 0, None)])
+    assert (moved.result, forgotten.result) == (Result.UNKNOWN, Result.REFUSED)
+    assert forgotten.detail == "not deleted, because another change failed: committing was not answered in time"
+    monkeypatch.setattr("playhead.stores.groups.delete_offsets", silent)
     [lost] = store.write([change(group, topic, 0, 100, None)])
     assert lost.result is Result.UNKNOWN
-    assert f"could not be committed again (committing was not answered in time): {topic}-1 at 0" in lost.detail
-    assert described(lab, group) == {}
+    assert described(lab, group) == {(group, TopicPartition(topic, 0)): 100, (group, TopicPartition(topic, 1)): 0}
 
 
-@pytest.mark.parametrize("step", ["commit", "delete_groups"])
+@pytest.mark.parametrize("step", ["commit", "delete_groups", "delete_offsets"])
 def test_a_write_that_was_denied_is_failed_and_not_unknown(store, group, topic, monkeypatch, step):
     def denied(*_):
         raise AccessDenied("not for you")
 
     monkeypatch.setattr(f"playhead.stores.groups.{step}", denied)
-    [outcome] = store.write([change(group, topic, 0, 100, 42 if step == "commit" else None)])
-    assert (outcome.result, outcome.detail) == (Result.FAILED, "not for you")
+    changes = [change(group, topic, 0, 100, 42 if step == "commit" else None)]
+    changes += [change(group, topic, 1, 0, None)] if step == "delete_groups" else []
+    outcomes = store.write(changes)
+    assert results(outcomes) == [(Result.FAILED, "not for you")] * len(changes)
     assert len(store.snapshot([group]).entries) == 2
 
 
-def test_an_apply_cut_off_between_its_two_steps_is_put_right_by_undo(lab, store, group, topic, tmp_path, monkeypatch):
-    def cut_off(*_):
+def test_a_move_that_was_written_is_reported_even_if_the_deletion_beside_it_failed(store, group, topic, monkeypatch):
+    def denied(*_):
+        raise AccessDenied("not for you")
+
+    monkeypatch.setattr("playhead.stores.groups.delete_offsets", denied)
+    outcomes = store.write([change(group, topic, 0, 100, 42), change(group, topic, 1, 0, None)])
+    assert results(outcomes) == [(Result.CHANGED, ""), (Result.FAILED, "not for you")]
+    assert [entry.position.offset for entry in store.snapshot([group]).entries] == [
+        Map({"kafka_offset": 42}),
+        Map({"kafka_offset": 0}),
+    ]
+
+
+def test_an_apply_cut_off_after_its_request_is_put_right_by_undo(lab, store, group, topic, tmp_path, monkeypatch):
+    def cut_off(*words):
+        delete_offsets(*words)
         raise KeyboardInterrupt
 
     plan = plan_group_delete(store, [group], parse_scope([f"{topic}:0"]))
     with monkeypatch.context() as patch:
-        patch.setattr("playhead.stores.groups.commit", cut_off)
+        patch.setattr("playhead.stores.groups.delete_offsets", cut_off)
         with pytest.raises(KeyboardInterrupt):
             apply_plan(store, plan, Journal(tmp_path))
-    assert store.snapshot([group]).entries == ()
+    assert described(lab, group) == {(group, TopicPartition(topic, 1)): 0}
     [[entry], _] = Journal(tmp_path).list()
     assert entry.summary == "not finished"
     assert apply_plan(store, plan_undo(entry, store), Journal(tmp_path)).outcomes.exit_code == 0
     assert described(lab, group) == {(group, TopicPartition(topic, 0)): 100, (group, TopicPartition(topic, 1)): 0}
+
+
+def test_the_offset_of_a_topic_that_a_member_reads_is_not_deleted(lab, admin, deadline, unique, topic):
+    group = unique("read")
+    with member_of(lab, group, [topic], deadline) as consumer:
+        consumer.commit(offsets=[RawPartition(topic, 0, 7), RawPartition(topic, 1, 8)], asynchronous=False)
+        verdicts = delete_offsets(admin, group, [TopicPartition(topic, 0)], deadline)
+        refusal = verdicts[TopicPartition(topic, 0)]
+        assert isinstance(refusal, Refused) and refusal.what == f"group {group} has a member now"
+    assert list_committed(admin, group, deadline).keys() == {TopicPartition(topic, 0), TopicPartition(topic, 1)}
 
 
 def test_only_named_partitions_move_and_all_topics_means_those_with_a_commit(store, group, topic, new_topic):
@@ -329,8 +394,11 @@ def test_a_deleted_topic_is_a_row_with_a_note_and_left_alone_by_all_topics(
     planned = reset(store, [group], ResetTo(Word.LATEST), ALL)
     assert [(r.topic, r.after) for r in planned.rows] == [(topic, 200), (topic, 0)]
     assert planned.plan.warnings == (f"{group} {gone} is skipped: topic gone-topic does not exist any more",)
-    [outcome] = store.write([change(group, topic, 0, 100, None)])
-    assert "delete it as well" in outcome.detail and outcome.result is Result.REFUSED
+    [outcome] = store.write([change(group, gone.topic, 0, 5, None)])
+    assert outcome.result is Result.REFUSED
+    assert outcome.detail.startswith("topic gone-topic does not exist: Kafka removes its commit by itself")
+    assert results(store.write([change(group, topic, 0, 100, None)])) == [(Result.CHANGED, "")]
+    assert list(list_committed(admin, group, deadline)) == [TopicPartition(topic, 1)]
 
 
 def test_lag_is_shown_in_records_and_time_and_what_is_odd_has_a_note(store, admin, deadline, unique, topic, new_topic):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("pyspark", "pyarrow", "sqlalchemy", "httpx2", "confluent_kafka")
+HEAVY = ("pyspark", "pyarrow", "sqlalchemy", "httpx2", "confluent_kafka", "kafka")
 
 
 def modules_after(code: str) -> set[str]:

@@ -1,11 +1,10 @@
-"""Consumer groups: list, describe, committed offsets, commit for an idle group, delete.
+"""Consumer groups: list, describe, committed offsets, commit for an idle group, delete offsets or the group.
 
 Every requested group and partition gets a result. One that the broker does not mention is a fault, never a success. Requests for
 several groups are sent together. Reads are retried while a coordinator is loading. A commit that was rejected for all partitions
 is retried too, which is idempotent.
 
-The client library cannot delete the offset of one partition of a group (Kafka's OffsetDelete). To do that, delete the group and
-commit the other partitions again.
+librdkafka cannot delete the offset of one partition of a group (Kafka's OffsetDelete): the second client sends that request.
 """
 
 import re
@@ -21,6 +20,7 @@ from confluent_kafka import TopicPartition as RawPartition
 from playhead.errors import Busy, PlayheadError, Refused, Rejected
 from playhead.kafka.client import Admin
 from playhead.kafka.faults import code_of, fault_of, retried, translated
+from playhead.kafka.second_client import ask
 from playhead.kafka.topics import answer, seconds
 from playhead.model import Deadline, TopicPartition
 
@@ -29,8 +29,13 @@ CONSUMER_TYPES = ("classic", "consumer")
 _AT_ONCE = 500  # concurrent requests: each group needs its own request to its coordinator
 _NOT_A_CONSUMER_GROUP = re.compile(r"is not a consumer group \(([^)]*)\)")
 _JOINED = frozenset(
-    {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
-)  # the errors of a commit from outside once the group has a member
+    {
+        KafkaError.UNKNOWN_MEMBER_ID,
+        KafkaError.ILLEGAL_GENERATION,
+        KafkaError.REBALANCE_IN_PROGRESS,
+        KafkaError.GROUP_SUBSCRIBED_TO_TOPIC,
+    }
+)  # the errors of a commit or delete from outside once the group has a member
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +234,23 @@ def _verdict(
     if error.code() == KafkaError.GROUP_ID_NOT_FOUND:
         return Refused(f"{group} is not a consumer group", "use Kafka's own tools for share and streams groups")
     return fault_of(error, f"{doing} ({tp})")
+
+
+def delete_offsets(
+    admin: Admin, group: str, partitions: Sequence[TopicPartition], deadline: Deadline
+) -> dict[TopicPartition, PlayheadError | None]:
+    """Deletes the offsets of these partitions and touches no other: None for each that is deleted, else its fault.
+
+    The broker refuses a partition whose topic a member of the group reads, and one that does not exist any more. No answer in
+    time raises `TimedOut` or `Unreachable`: the offsets may be deleted.
+    """
+    doing = f"deleting offsets of group {group}"
+    found = ask(admin, doing, lambda client: client.delete_group_offsets(group, partitions), deadline)
+    answered = {
+        TopicPartition(tp.topic, tp.partition): KafkaError(error.errno) if error.errno else None
+        for tp, error in found.items()
+    }
+    return {tp: _verdict(tp, group, answered, doing) for tp in partitions}
 
 
 def delete_groups(admin: Admin, names: Sequence[str], deadline: Deadline) -> None:

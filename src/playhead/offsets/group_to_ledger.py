@@ -27,7 +27,7 @@ from playhead.offsets.reset_options import Scope
 from playhead.offsets.spark_sinks import Sinks
 from playhead.offsets.workers import ConfiguredConnector, know_connectors
 from playhead.stores import Access, Capabilities, Refusal, Snapshot
-from playhead.stores.groups import FORGETTING_IS_TWO_STEPS, GroupsStore
+from playhead.stores.groups import GroupsStore
 from playhead.stores.sink_ledger import SinkLedgerStore
 
 _DONE = (Result.CHANGED, Result.UNCHANGED)
@@ -186,11 +186,8 @@ def plan_to_ledger(
             kept = {tp: held for tp, held in sink.held.items() if tp not in gone and scope.covers(tp)}
             changes += _moves(group, sink, kept, commits)
             others = {tp: one for tp, one in commits.items() if tp not in sink.held and scope.covers(tp)}
-            forgotten = _forgotten(group, sink, others)
-            changes += forgotten
+            changes += _forgotten(group, sink, others)
             warnings += notes
-            if forgotten and FORGETTING_IS_TWO_STEPS not in warnings:
-                warnings.append(FORGETTING_IS_TWO_STEPS)
     return LedgerGroups(groups, store, sinks), Plan.of(groups.uri, changes, warnings)
 
 

@@ -29,7 +29,7 @@ from playhead.kafka.partitions import Leaders, Span, find_leaders, find_newest_t
 from playhead.model import Change, Deadline, Plan, TopicPartition
 from playhead.offsets.reset import kafka_partition
 from playhead.offsets.reset_options import Scope
-from playhead.stores.groups import FORGETTING_IS_TWO_STEPS, GroupsStore
+from playhead.stores.groups import GroupsStore
 
 _PATTERN = frozenset("*?[")
 
@@ -233,11 +233,7 @@ def _lag_note(commit: Committed | None, span: Span) -> str:
 
 
 def plan_group_delete(store: GroupsStore, groups: Sequence[str], scope: Scope) -> Plan:
-    """Deletes the groups, or their commits in the topics of `scope`.
-
-    Commits of a group that stay are in the plan too, unchanged. They are deleted with the group and committed again, so the
-    journal must hold them in case that is interrupted.
-    """
+    """Deletes the groups, or their commits in the topics of `scope`."""
     snapshot = store.snapshot(groups).by_owner()
     changes: list[Change] = []
     warnings: list[str] = []
@@ -249,8 +245,4 @@ def plan_group_delete(store: GroupsStore, groups: Sequence[str], scope: Scope) -
             warnings.append(f"{group} has no commit {where}")
             continue
         changes += [Change(group, entries[tp].position.partition, entries[tp].position.offset, None) for tp in gone]
-        kept = [entries[tp].position for tp in entries if tp not in gone]
-        changes += [Change(group, p.partition, p.offset, p.offset, "stays: committed again") for p in kept]
-        if kept and FORGETTING_IS_TWO_STEPS not in warnings:
-            warnings.append(FORGETTING_IS_TWO_STEPS)
     return Plan.of(store.uri, changes, warnings)

@@ -4,11 +4,11 @@ Kafka accepts commits from outside only while a group has no member, so a group 
 creates it. No flag overrides that, because the broker would refuse the commit. Share and streams groups store their positions in
 other ways and are never edited.
 
-Several partitions of a group are committed in one request. One partition cannot be deleted alone: the group is deleted and the
-rest committed again, with its metadata and leader epochs. These are two steps, and a crash can happen between them.
+Several partitions of a group are committed in one request, and their commits deleted in another one. Neither touches a partition
+that is not named. If every commit of a group is deleted, the group is deleted with them.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -24,6 +24,7 @@ from playhead.kafka.groups import (
     Group,
     commit,
     delete_groups,
+    delete_offsets,
     describe_groups,
     list_committed_of,
     list_groups,
@@ -35,11 +36,7 @@ from playhead.model.position import Scalar
 from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored
 
 SCHEME = "groups://"
-FORGETTING_IS_TWO_STEPS = (
-    "one partition of a group cannot be deleted alone: the group is deleted and the rest committed again, "
-    "in two steps that are not atomic"
-)
-_COMMIT_AGAIN_SECONDS = 10.0
+Verdicts = dict[TopicPartition, PlayheadError | None]
 
 
 @dataclass
@@ -185,59 +182,41 @@ class _Edit:
         wanted = {t.partition: t.after for t in self.targets}
         forgotten = [tp for tp, offset in wanted.items() if offset is None and tp in self.now]
         moved = {tp: Committed(n, self.mark) for tp, n in wanted.items() if n is not None and not self._is_at(tp, n)}
+        verdicts = self._asked(moved, lambda: commit(self.admin, self.group, moved, self.deadline))
+        if fault := next((fault for fault in verdicts.values() if fault is not None), None):
+            verdicts |= dict.fromkeys(forgotten, Refused(f"not deleted, because another change failed: {fault.what}"))
+        else:
+            verdicts |= self._asked(forgotten, lambda: self._forget(forgotten, moved))
+        detail = "the group is deleted" if self._is_emptied(forgotten, moved) else ""
+        return [self._outcome(target, verdicts, detail if target.after is None else "") for target in self.targets]
+
+    def _asked(self, partitions: Collection[TopicPartition], write: Callable[[], Verdicts]) -> Verdicts:
+        """The fault of a whole request is the fault of each of its partitions: another request may have been accepted."""
+        if not partitions:
+            return {}
         try:
-            return self._forget(forgotten, moved) if forgotten else self._commit(moved)
-        except Refused as error:
-            return self._all(Result.REFUSED, _sentence(error))
+            return write()
         except PlayheadError as error:
-            if _answer_was_lost(error):
-                return self._all(Result.UNKNOWN, f"{error.what}; it may have been written")
-            return self._all(Result.FAILED, _sentence(error))
+            return dict.fromkeys(partitions, error)
 
-    def _commit(self, moved: Commits) -> list[Outcome]:
-        verdicts = commit(self.admin, self.group, moved, self.deadline) if moved else {}
-        return [self._outcome(target, moved, verdicts) for target in self.targets]
+    def _forget(self, forgotten: Sequence[TopicPartition], moved: Commits) -> Verdicts:
+        if not self._is_emptied(forgotten, moved):
+            return delete_offsets(self.admin, self.group, forgotten, self.deadline)
+        delete_groups(self.admin, [self.group], self.deadline)
+        return dict.fromkeys(forgotten)
 
-    def _forget(self, forgotten: Sequence[TopicPartition], moved: Commits) -> list[Outcome]:
-        rest = {tp: found for tp, found in self.now.items() if tp not in forgotten} | moved
-        unanswered: PlayheadError | None = None
-        try:
-            delete_groups(self.admin, [self.group], self.deadline)
-        except Unreachable as error:
-            if not _answer_was_lost(error):
-                raise
-            unanswered = error  # deleted or not: committing the rest is right in both cases
-        if fault := self._commit_again(rest):
-            lost = ", ".join(f"{tp} at {found.offset}" for tp, found in sorted(rest.items()))
-            detail = f"the group is deleted, but the rest of it could not be committed again ({fault.what}): {lost}"
-            return self._all(Result.UNKNOWN if _answer_was_lost(fault) else Result.FAILED, detail)
-        if unanswered:
-            raise unanswered
-        detail = f"in two steps: the group was deleted, {len(rest)} position(s) committed again"
-        detail = detail if rest else "the group is deleted"
-        return [self._done(target, detail if target.after is None else "") for target in self.targets]
+    def _is_emptied(self, forgotten: Collection[TopicPartition], moved: Commits) -> bool:
+        return not moved and set(forgotten) == set(self.now)
 
-    def _commit_again(self, rest: Commits) -> PlayheadError | None:
-        """Even after the deadline: a deadline must not leave the group deleted."""
-        if not rest:
-            return None
-        try:
-            verdicts = commit(
-                self.admin, self.group, rest, Deadline(max(_COMMIT_AGAIN_SECONDS, self.deadline.remaining()))
-            )
-        except PlayheadError as error:
-            return error
-        return next((fault for fault in verdicts.values() if fault is not None), None)
-
-    def _outcome(
-        self, target: _Target, moved: Commits, verdicts: Mapping[TopicPartition, PlayheadError | None]
-    ) -> Outcome:
+    def _outcome(self, target: _Target, verdicts: Verdicts, detail: str) -> Outcome:
         fault = verdicts.get(target.partition)
-        if target.partition not in moved or fault is None:
-            return self._done(target)
+        if fault is None:
+            return self._done(target, detail)
+        if _answer_was_lost(fault):
+            return Outcome(target.change, Result.UNKNOWN, f"{fault.what}; it may have been written")
         return Outcome(target.change, Result.REFUSED if isinstance(fault, Refused) else Result.FAILED, _sentence(fault))
 
-    def _done(self, target: _Target, detail: str = "") -> Outcome:
+    def _done(self, target: _Target, detail: str) -> Outcome:
         after = target.after
         same = target.partition not in self.now if after is None else self._is_at(target.partition, after)
         return Outcome(target.change, Result.UNCHANGED if same else Result.CHANGED, "" if same else detail)
@@ -305,10 +284,12 @@ def _fault(targets: Sequence[_Target], now: Commits, leaders: Mapping[str, Leade
             return f"{target.partition} moved since the plan was created: it was {was} and is {is_now}; plan again"
     forgotten = {target.partition for target in targets if target.after is None and target.partition in now}
     wanted = {target.partition for target in targets if target.after is not None}
-    kept = set(now) - forgotten if forgotten else set()
-    for tp in sorted(wanted | kept):
+    for tp in sorted(wanted):
         if absent := _absence(tp, leaders.get(tp.topic)):
-            return absent if tp in wanted else f"{absent}, so its commit would be lost too: delete it as well"
+            return absent
+    for tp in sorted(forgotten) if wanted or forgotten != set(now) else ():
+        if absent := _absence(tp, leaders.get(tp.topic)):
+            return f"{absent}: Kafka removes its commit by itself; only the whole group can be deleted before"
     return None
 
 
