@@ -1,53 +1,42 @@
 """Groups that are not consumer groups: share groups, streams groups, Connect's workers and others.
 
 librdkafka describes a share or streams group as dead, like a group that does not exist. A commit could then be tried where it has
-no meaning. We therefore read the type with a plain ListGroups request of our own. A broker that requires SASL or a client
-certificate cannot be queried this way. librdkafka's old listing still shows that such a group exists; its type is then
-"share or streams".
+no meaning. The type is therefore read with the second client. If that is not possible, librdkafka's old listing still shows that
+such a group exists; its type is then "share or streams".
 """
 
-import struct
 import warnings
-from collections.abc import Iterator
 
-from playhead.kafka.client import Admin, Broker
+from playhead.errors import PlayheadError
+from playhead.kafka.client import Admin
 from playhead.kafka.faults import translated
 from playhead.kafka.groups import CONSUMER_TYPES, GroupListing, list_groups
-from playhead.kafka.properties import ClientSettings
+from playhead.kafka.second_client import ask
 from playhead.kafka.topics import seconds
-from playhead.kafka.wire import ask, ask_brokers, connected
 from playhead.model import Deadline
 
 UNTOLD = "share or streams"
-_LIST_GROUPS, _VERSION = 16, 5
-_NO_FILTERS = b"\1\1"  # states and types: two empty arrays
 
 
 def list_other_groups(admin: Admin, deadline: Deadline) -> list[GroupListing]:
     """Every group that the calls for consumer groups do not return, with its type: share, streams, connect, ..."""
-    found = _listed_with_type(admin, deadline)
-    if found is None:
+    try:
+        found = _listed_with_type(admin, deadline.share())
+    except PlayheadError:
         found = _listed_without_type(admin, deadline)
     return sorted((group for group in found if group.type not in CONSUMER_TYPES), key=lambda group: group.name)
 
 
-def _listed_with_type(admin: Admin, deadline: Deadline) -> list[GroupListing] | None:
-    """Every group that the brokers report; None if one of them cannot be queried."""
-    found = ask_brokers(admin, deadline, _ask)
-    return None if found is None else [group for groups in found.values() for group in groups]
-
-
-def _ask(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[GroupListing]:
-    with connected(settings, broker.host, broker.port, patience) as connection:
-        answer = ask(connection, _LIST_GROUPS, _VERSION, _NO_FILTERS)
-    _throttle, error = struct.unpack(">ih", answer.take(6))
-    if error:
-        raise IndexError(f"the broker answered with error {error}")
-    for _ in range(answer.varint() - 1):
-        name, protocol, state, kind = (answer.text() for _ in range(4))
-        answer.skip_tags()
-        is_consumer = kind.lower() in CONSUMER_TYPES and protocol in ("", "consumer")
-        yield GroupListing(name, kind.lower() if is_consumer or kind.lower() != "classic" else protocol, state.lower())
+def _listed_with_type(admin: Admin, deadline: Deadline) -> list[GroupListing]:
+    """Every group that the brokers report. Brokers before 3.8 report no types: their groups are all classic."""
+    listed = ask(admin, "listing groups", lambda client: client.list_groups(), deadline)
+    groups = []
+    for one in listed:
+        kind, protocol = (one.get("group_type") or "classic").lower(), one["protocol_type"]
+        is_consumer = kind in CONSUMER_TYPES and protocol in ("", "consumer")
+        shown = kind if is_consumer or kind != "classic" else protocol
+        groups.append(GroupListing(one["group_id"], shown, (one.get("group_state") or "unknown").lower()))
+    return groups
 
 
 def _listed_without_type(admin: Admin, deadline: Deadline) -> list[GroupListing]:

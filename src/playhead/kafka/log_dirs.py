@@ -1,21 +1,18 @@
 """How many bytes the replicas of partitions use on the disks of their brokers.
 
-librdkafka cannot request this, so we send a small DescribeLogDirs request of our own (version 3: brokers 3.2 and later). Each
-broker reports its own replicas and requires the right to describe the cluster. A broker that requires SASL or a client
-certificate cannot be queried this way; then the sizes are unknown.
+librdkafka cannot ask this: the second client sends DescribeLogDirs. Each broker reports its own replicas. A user who may not
+describe the cluster gets an answer without folders, which is never read as a broker without replicas.
 """
 
-import struct
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from playhead.kafka.client import Admin, Broker
-from playhead.kafka.properties import ClientSettings
-from playhead.kafka.wire import Reader, ask, ask_brokers, connected
+from playhead.errors import AccessDenied, Rejected
+from playhead.kafka.client import Admin
+from playhead.kafka.second_client import ask
 from playhead.model import Deadline, TopicPartition
 
-_DESCRIBE_LOG_DIRS, _VERSION = 35, 3
-_ALL_TOPICS = b"\0"
+_DOING = "asking the brokers for the sizes of their logs"
 
 
 class Replica(NamedTuple):
@@ -27,38 +24,26 @@ class Replica(NamedTuple):
     is_future: bool
 
 
-def list_replicas(
-    admin: Admin, deadline: Deadline, topics: Collection[str] | None = None
-) -> dict[int, list[Replica]] | None:
-    """Broker -> its replicas, of all topics or of some. None if a broker cannot be queried or returns an error."""
-    found = ask_brokers(admin, deadline, _replicas_of)
-    if found is None or topics is None:
-        return found
-    wanted = set(topics)
-    return {id_: [one for one in replicas if one.partition.topic in wanted] for id_, replicas in found.items()}
+def list_replicas(admin: Admin, deadline: Deadline, topics: Collection[str] | None = None) -> dict[int, list[Replica]]:
+    """Broker -> its replicas, of all topics or of some. Fails if one broker does not answer: a partial sum would be wrong."""
+    found = ask(admin, _DOING, lambda client: client.describe_log_dirs(), deadline)
+    wanted = None if topics is None else set(topics)
+    return {
+        int(one["broker"]): [
+            replica for replica in _replicas(one) if wanted is None or replica.partition.topic in wanted
+        ]
+        for one in found
+    }
 
 
-def _replicas_of(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[Replica]:
-    with connected(settings, broker.host, broker.port, patience) as connection:
-        answer = ask(connection, _DESCRIBE_LOG_DIRS, _VERSION, _ALL_TOPICS)
-    _throttle, error = struct.unpack(">ih", answer.take(6))
-    if error:
-        raise IndexError(f"the broker answered with error {error}")
-    for _ in range(answer.varint() - 1):
-        (offline,) = struct.unpack(">h", answer.take(2))
-        answer.text()  # the folder
-        replicas = list(_of_folder(answer, broker.id))
-        answer.skip_tags()
-        if offline:
-            raise IndexError(f"a disk of broker {broker.id} is offline: its replicas are unknown")
-        yield from replicas
-
-
-def _of_folder(answer: Reader, broker: int) -> Iterator[Replica]:
-    for _ in range(answer.varint() - 1):
-        topic = answer.text()
-        for _ in range(answer.varint() - 1):
-            number, size, _lag, is_future = struct.unpack(">iqqb", answer.take(21))
-            answer.skip_tags()
-            yield Replica(broker, TopicPartition(topic, number), size, bool(is_future))
-        answer.skip_tags()
+def _replicas(found: dict[str, Any]) -> Iterator[Replica]:
+    broker = int(found["broker"])
+    if not found["log_dirs"]:  # every broker has one: the library drops the error of the whole answer
+        raise AccessDenied(f"{_DOING}: broker {broker} does not report them", "allow the user to Describe the cluster")
+    for folder in found["log_dirs"]:
+        if folder["error_code"]:
+            raise Rejected(f"{_DOING}: a disk of broker {broker} is offline, so its replicas are unknown")
+        for topic in folder["topics"]:
+            for one in topic["partitions"]:
+                place = TopicPartition(str(topic["name"]), int(one["partition_index"]))
+                yield Replica(broker, place, int(one["partition_size"]), bool(one["is_future_key"]))

@@ -1,21 +1,21 @@
-"""Open transactions and their owners.
+"""Open transactions and their owners, and all transactional ids that the cluster knows.
 
-librdkafka cannot request this, so we send two small requests of our own: ListTransactions and DescribeTransactions (KIP-664,
-brokers 3.0 and later). Each broker reports the ids that it coordinates and that the user may see. A broker that requires SASL or
-a client certificate cannot be queried this way. The result is then unknown; it does not mean that there is no owner.
+librdkafka cannot ask this: the second client sends ListTransactions and DescribeTransactions (KIP-664, brokers 3.0 and later).
+Each broker reports the ids that it coordinates. Ids that the user may not describe are left out without an error, so an id that
+is not listed may still exist, unless `check_may_see` says that it would be listed.
 """
 
-import socket
-import struct
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from playhead.kafka.client import Admin, Broker
-from playhead.kafka.properties import ClientSettings
-from playhead.kafka.wire import Reader, ask, ask_brokers, connected
+from playhead.kafka.client import Admin
+from playhead.kafka.second_client import ask
 from playhead.model import Deadline, TopicPartition
 
-_DESCRIBE_TRANSACTIONS, _LIST_TRANSACTIONS, _VERSION = 65, 66, 0
+if TYPE_CHECKING:
+    from kafka import KafkaAdminClient
+
 _UNDECIDED = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
@@ -31,82 +31,52 @@ class OpenTransaction:
     partitions: frozenset[TopicPartition]
 
 
-def list_open_transactions(admin: Admin, deadline: Deadline) -> list[OpenTransaction] | None:
-    """Every transaction that is neither committed nor aborted yet. None if a broker cannot be queried."""
-    found = ask_brokers(admin, deadline, _transactions_of)
-    if found is None:
-        return None
-    return sorted(
-        (one for report in found.values() for one in report), key=lambda one: (one.started_ms, one.transactional_id)
-    )
+def list_open_transactions(admin: Admin, deadline: Deadline) -> list[OpenTransaction]:
+    """Every transaction that is neither committed nor aborted yet, of the ids that the user may describe."""
+    found = ask(admin, "listing open transactions", _open_transactions, deadline)
+    opened = [
+        OpenTransaction(
+            name,
+            one.state.value,
+            one.producer_id,
+            one.transaction_start_time_ms,
+            one.transaction_timeout_ms,
+            frozenset(TopicPartition(tp.topic, tp.partition) for tp in one.topic_partitions),
+        )
+        for name, one in found.items()
+        if one.state.value in _UNDECIDED  # it may have ended between the two requests
+    ]
+    return sorted(opened, key=lambda one: (one.started_ms, one.transactional_id))
 
 
-def list_transactional_ids(admin: Admin, deadline: Deadline) -> set[str] | None:
-    """Every id that a coordinator knows, with or without an open transaction. None if a broker cannot be queried."""
-    found = ask_brokers(admin, deadline, _ids_of)
-    return None if found is None else {one for report in found.values() for one in report}
+def _open_transactions(client: "KafkaAdminClient") -> dict[str, Any]:
+    return _described(client, _ids(client.list_transactions(state_filters=_UNDECIDED)))
 
 
-def _ids_of(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[str]:
-    with connected(settings, broker.host, broker.port, patience) as connection:
-        yield from _listed(_asked(connection, _LIST_TRANSACTIONS, _strings(()) + b"\1"))  # any state and producer id
+def _described(client: "KafkaAdminClient", ids: Sequence[str]) -> dict[str, Any]:
+    """The library gives up at the first id that expired since it was listed. The others are asked for in halves."""
+    from kafka.errors import TransactionalIdNotFoundError
 
-
-def _transactions_of(settings: ClientSettings, broker: Broker, patience: float) -> Iterator[OpenTransaction]:
-    with connected(settings, broker.host, broker.port, patience) as connection:
-        ids = _listed(_asked(connection, _LIST_TRANSACTIONS, _strings(_UNDECIDED) + b"\1"))  # any producer id
-        if ids:
-            yield from _described(_asked(connection, _DESCRIBE_TRANSACTIONS, _strings(ids)))
-
-
-def _asked(connection: socket.socket, api: int, body: bytes) -> Reader:
-    answer = ask(connection, api, _VERSION, body)
-    answer.take(4)  # throttle time
-    return answer
-
-
-def _listed(answer: Reader) -> list[str]:
-    (error,) = struct.unpack(">h", answer.take(2))
-    if error:
-        raise IndexError(f"the broker answered with error {error}")
-    for _ in range(answer.varint() - 1):
-        answer.text()  # a state that the broker does not know
-    ids = []
-    for _ in range(answer.varint() - 1):
-        ids.append(answer.text())
-        answer.take(8)  # producer id: DescribeTransactions returns it too
-        answer.text()
-        answer.skip_tags()
-    return ids
-
-
-def _described(answer: Reader) -> Iterator[OpenTransaction]:
-    for _ in range(answer.varint() - 1):
-        (error,) = struct.unpack(">h", answer.take(2))
-        transactional_id, state = answer.text(), answer.text()
-        timeout_ms, started_ms, producer_id, _epoch = struct.unpack(">iqqh", answer.take(22))
-        partitions = frozenset(_partitions(answer))
-        answer.skip_tags()
-        if not error and state in _UNDECIDED:  # it may have ended between the two requests
-            yield OpenTransaction(transactional_id, state, producer_id, started_ms, timeout_ms, partitions)
-
-
-def _partitions(answer: Reader) -> Collection[TopicPartition]:
-    found = []
-    for _ in range(answer.varint() - 1):
-        topic, count = answer.text(), answer.varint() - 1
-        found += [TopicPartition(topic, number) for number in struct.unpack(f">{count}i", answer.take(4 * count))]
-        answer.skip_tags()
+    try:
+        found: dict[str, Any] = client.describe_transactions(ids)
+    except TransactionalIdNotFoundError:
+        if len(ids) == 1:
+            return {}
+        half = len(ids) // 2
+        return _described(client, ids[:half]) | _described(client, ids[half:])
     return found
 
 
-def _strings(texts: Sequence[str]) -> bytes:
-    return _varint(len(texts) + 1) + b"".join(_varint(len(text.encode()) + 1) + text.encode() for text in texts)
+def list_transactional_ids(admin: Admin, deadline: Deadline) -> set[str]:
+    """Every id that a coordinator knows, with or without an open transaction, of those that the user may describe."""
+    return set(ask(admin, "listing transactional ids", lambda client: _ids(client.list_transactions()), deadline))
 
 
-def _varint(number: int) -> bytes:
-    data = b""
-    while number >= 0x80:
-        data += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return data + bytes([number])
+def check_may_see(admin: Admin, transactional_id: str, deadline: Deadline) -> None:
+    """Raises `AccessDenied` if this id would be left out of a list because the user may not describe it."""
+    doing = f"describing the transactional id {transactional_id}"
+    ask(admin, doing, lambda client: _described(client, [transactional_id]), deadline)
+
+
+def _ids(listed: dict[int, list[Any]]) -> list[str]:
+    return sorted({one.transactional_id for of_broker in listed.values() for one in of_broker})

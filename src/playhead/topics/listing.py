@@ -57,7 +57,7 @@ def list_topic_rows(session: Session, words: Sequence[str] = (), *, internal: bo
     topics, spans = _with_spans(session, names)
     notes: list[str] = []
     settings = _settings(session, list(topics), notes)
-    sizes = sizes_of(topics.values(), list_replicas(session.admin, session.deadline, set(topics)))
+    sizes = sizes_of(topics.values(), _replicas(session, topics, notes))
     rows = [_row(topic, settings.get(name), spans, sizes[name]) for name, topic in topics.items()]
     return TopicRows(tuple(rows), tuple(notes))
 
@@ -89,6 +89,14 @@ def _settings(session: Session, names: Sequence[str], notes: list[str]) -> Mappi
     except PlayheadError as error:
         notes.append(f"the settings of the topics are unknown: {error.what}")
     return {}
+
+
+def _replicas(session: Session, names: Collection[str], notes: list[str]) -> Mapping[int, Sequence[Replica]] | None:
+    try:
+        return list_replicas(session.admin, session.deadline.share(), names)
+    except PlayheadError as error:
+        notes.append(f"the sizes of the topics are unknown: {error.what}")
+        return None
 
 
 def min_isr_of(settings: TopicSettings | None) -> int | None:

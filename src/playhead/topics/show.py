@@ -1,12 +1,12 @@
 """One topic with all details. A part that is unknown becomes a note; the rest is still shown."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeVar
 
 from playhead.errors import PlayheadError
-from playhead.kafka.log_dirs import list_replicas
+from playhead.kafka.log_dirs import Replica, list_replicas
 from playhead.kafka.partitions import Span, find_newest_times, find_spans, find_times_at
 from playhead.kafka.topic_configs import TopicSetting, TopicSettings, get_topic_settings
 from playhead.kafka.topics import Topic, get_topic
@@ -81,7 +81,10 @@ def show_topic(session: Session, name: str) -> ShownTopic:
     )
     unknown: Times = (None, None)
     times = parts.part(lambda: _times(session, spans), unknown, "the times of its records are not known")
-    sizes = sizes_of([topic], list_replicas(admin, deadline, [name]))[name]
+    replicas: Mapping[int, Sequence[Replica]] | None = parts.part(
+        lambda: list_replicas(admin, deadline.share(), [name]), None, "its size is unknown"
+    )
+    sizes = sizes_of([topic], replicas)[name]
     users = find_users(session, [name])
     is_complete = len(spans) == len(topic.partitions)
     return ShownTopic(

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from playhead.connect.keys import decode_key, decode_value
-from playhead.errors import Invalid
+from playhead.errors import Invalid, PlayheadError
 from playhead.kafka.client import Admin
 from playhead.kafka.log import LogRecord
 from playhead.kafka.transactions_seen import OpenTransaction, list_open_transactions
@@ -27,9 +27,14 @@ def check_transactions(
     waiting = {tp: reading.captured.ends[tp.partition].stable for tp in reading.captured.open_transactions}
     if not waiting:
         return
-    known = list_open_transactions(admin, deadline)
+    known: list[OpenTransaction] = []
+    unlisted: str | None = None
+    try:
+        known = list_open_transactions(admin, deadline.share())
+    except PlayheadError as error:
+        unlisted = error.what
     held: set[TopicPartition] = set()
-    for transaction in known or ():
+    for transaction in known:
         mine = sorted(transaction.partitions & set(waiting))
         if mine:
             held |= set(mine)
@@ -37,7 +42,7 @@ def check_transactions(
     for tp, stable in waiting.items():
         if tp not in held:
             since = reading.undecided.get(tp.partition)
-            yield _hanging(case, tp, stable, f" since {moment(since)}" if since else "", listed=known is not None)
+            yield _hanging(case, tp, stable, f" since {moment(since)}" if since else "", unlisted)
 
 
 def _held(
@@ -65,17 +70,18 @@ def _held(
     return Finding("open-transaction", owner, what, repair)
 
 
-def _hanging(case: Case, tp: TopicPartition, stable: int, since: str, *, listed: bool) -> Finding:
-    """The stable end is the start offset of the oldest open transaction, which Kafka's tool requires."""
+def _hanging(case: Case, tp: TopicPartition, stable: int, since: str, unlisted: str | None) -> Finding:
+    """The stable end is the start offset of the oldest open transaction, which Kafka's tool requires. `unlisted`: why the
+    transactions of the cluster are unknown."""
     words = ("--topic", tp.topic, "--partition", str(tp.partition))
-    if listed:
+    if unlisted is None:
         what = (
             f"{tp} is not committed from offset {stable} on{since}, and no coordinator lists a transaction there: it hangs, "
             "or this user may not see its transactional id"
         )
         repair = case.commands.kafka("kafka-transactions", "abort", *words, "--start-offset", str(stable))
     else:
-        what = f"{tp} is not committed from offset {stable} on{since}; the brokers do not list its producer without credentials"
+        what = f"{tp} is not committed from offset {stable} on{since}; its producer is unknown: {unlisted}"
         repair = case.commands.kafka("kafka-transactions", "describe-producers", *words)
     return Finding("open-transaction", str(tp), what, repair)
 

@@ -8,7 +8,7 @@ from itertools import islice
 
 import pyarrow as pa
 
-from playhead.errors import Fault, NotFound, Refused
+from playhead.errors import Fault, NotFound, PlayheadError, Refused
 from playhead.kafka.client import Admin
 from playhead.kafka.log import LogRecord, capture, read_records
 from playhead.kafka.reconnecting import ReconnectingAdmin
@@ -114,11 +114,15 @@ class TopicLogs:
         if not hidden:
             return
         holders: dict[TopicPartition, list[OpenTransaction]] = defaultdict(list)
-        for one in self._admin.ask(list_open_transactions, deadline) or ():
-            for place in one.partitions:
-                holders[place].append(one)
+        unknown = ""
+        try:
+            for one in self._admin.ask(list_open_transactions, deadline):
+                for place in one.partitions:
+                    holders[place].append(one)
+        except PlayheadError as error:  # the owners are only named: the run reads up to the transactions in any case
+            unknown = f" (its owner is unknown: {error.what})"
         for place, at in sorted(hidden.items())[:MOST_NAMED]:
-            yield f"{place} is read up to {at.stable} of {at.high}: {_held_by(holders[place])} hides the rest"
+            yield f"{place} is read up to {at.stable} of {at.high}: {_held_by(holders[place])}{unknown} hides the rest"
 
 
 def _may_be_object(value: bytes | None) -> bool:
