@@ -194,6 +194,16 @@ def test_an_unreachable_connect_is_a_note_and_not_an_empty_list(playhead, lab, n
     assert json.loads(ran.out)["connectors"] is None
 
 
+def test_a_topic_is_not_deleted_while_its_users_are_unknown(playhead, lab, new_topic, kafka):
+    name = new_topic()
+    words = ("topics", "delete", name, "--execute", "-b", lab.bootstrap_servers, "--connect", "http://127.0.0.1:1")
+    ran = playhead(*words).exits(4)
+    assert f"whether {name} is in use is unknown: which connectors use it is unknown" in ran.err
+    assert name in kafka(TOPICS, "--list").split()
+    playhead(*words, "--force").exits(0)
+    assert name not in kafka(TOPICS, "--list").split()
+
+
 def test_the_broker_at_a_python_prompt_keeps_the_same_rules(lab, unique, kafka, settings_of):
     here, name = open_context(None, {"bootstrap-servers": lab.bootstrap_servers}), unique("prompt")
     planned = broker.create_topic(name, partitions=2, config={"retention.ms": -1}, context=here)

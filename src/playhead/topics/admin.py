@@ -177,7 +177,7 @@ def moved_share(now: int, wanted: int) -> float:
 
 
 def plan_delete(session: Session, words: Sequence[str]) -> TopicPlan:
-    """Accepts names and patterns. The notes list the users of the topics. Live users are an objection."""
+    """Accepts names and patterns. The notes list the users of the topics. Live users are an objection; unknown ones too."""
     names = find_topics(list_topic_names(session), words)
     topics = [topic for topic in describe_topics(session.admin, names, session.deadline).values() if topic is not None]
     if not topics:
@@ -201,6 +201,8 @@ def _objections_to_delete(name: str, usage: Usage) -> list[Objection]:
         found.append(Objection(name, f"{name} is {internal}", _FORCE))
     if usage.alive:
         found.append(Objection(name, f"{name} is in use by {', '.join(usage.alive)}", f"stop them first; {_FORCE}"))
+    if usage.unknown:
+        found.append(Objection(name, f"whether {name} is in use is unknown: {'; '.join(usage.unknown)}", _FORCE))
     return found
 
 

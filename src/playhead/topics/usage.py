@@ -59,11 +59,13 @@ class ConnectorUse:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """`groups` or `connectors` None: unknown. `internal`: what this topic is, if it belongs to Kafka or Connect."""
+    """`groups` or `connectors` None: not known. `internal`: what this topic is, if it belongs to Kafka or Connect. `unknown`:
+    what was asked and not answered, in sentences; it may have users then."""
 
     groups: tuple[GroupUse, ...] | None = ()
     connectors: tuple[ConnectorUse, ...] | None = ()
     internal: str | None = None
+    unknown: tuple[str, ...] = ()
 
     @property
     def alive(self) -> list[str]:
@@ -86,8 +88,9 @@ class Users:
 
 def find_users(session: Session, topics: Collection[str]) -> Users:
     notes: list[str] = []
-    groups = _groups(session, topics, notes)
-    connectors = _connectors(session, topics, notes)
+    unknown: list[str] = []
+    groups = _groups(session, topics, notes, unknown)
+    connectors = _connectors(session, topics, notes, unknown)
     internal = topics_of_connect(session.context)
     return Users(
         {
@@ -95,10 +98,11 @@ def find_users(session: Session, topics: Collection[str]) -> Users:
                 None if groups is None else tuple(groups[topic]),
                 None if connectors is None else tuple(connectors[topic]),
                 internal.get(topic),
+                tuple(unknown),
             )
             for topic in topics
         },
-        tuple(notes),
+        (*notes, *unknown),
     )
 
 
@@ -110,7 +114,9 @@ def _half(deadline: Deadline) -> Deadline:
 # Groups
 
 
-def _groups(session: Session, topics: Collection[str], notes: list[str]) -> dict[str, list[GroupUse]] | None:
+def _groups(
+    session: Session, topics: Collection[str], notes: list[str], unknown: list[str]
+) -> dict[str, list[GroupUse]] | None:
     admin, deadline = session.admin, _half(session.deadline)
     try:
         names = [group.name for group in list_groups(admin, deadline)]
@@ -118,7 +124,7 @@ def _groups(session: Session, topics: Collection[str], notes: list[str]) -> dict
         committed = list_committed_of(admin, names, deadline)
         others = [group for group in list_other_groups(admin, deadline) if group.type != "connect"]
     except PlayheadError as error:
-        notes.append(f"which groups use it is unknown: {error.what}")
+        unknown.append(f"which groups use it is unknown: {error.what}")
         return None
     if others:
         notes.append(f"{len(others)} share or streams group(s) are not checked")
@@ -138,7 +144,9 @@ def _of_topic(topic: str, described: Mapping[str, Group], committed: Mapping[str
 # Connectors
 
 
-def _connectors(session: Session, topics: Collection[str], notes: list[str]) -> dict[str, list[ConnectorUse]] | None:
+def _connectors(
+    session: Session, topics: Collection[str], notes: list[str], unknown: list[str]
+) -> dict[str, list[ConnectorUse]] | None:
     """None also without a Connect URL: then connectors are not mentioned."""
     if not session.context.connect_urls:
         return None
@@ -147,7 +155,7 @@ def _connectors(session: Session, topics: Collection[str], notes: list[str]) -> 
             found = _expanded(rest)
             touched = _touched(rest, list(found), notes)
     except PlayheadError as error:
-        notes.append(f"which connectors use it is unknown: {error.what}")
+        unknown.append(f"which connectors use it is unknown: {error.what}")
         return None
     return {topic: _users_of(topic, found, touched, notes) for topic in topics}
 

@@ -18,7 +18,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from playhead.connect.keys import encode_value
-from playhead.errors import AlreadyExists, Fenced, NotFound, PlayheadError, Refused
+from playhead.errors import (
+    AccessDenied,
+    AlreadyExists,
+    Busy,
+    Fenced,
+    Invalid,
+    NotFound,
+    PlayheadError,
+    Refused,
+    Rejected,
+)
 from playhead.kafka.bulk import TRANSACTION_SECONDS
 from playhead.kafka.client import Admin, revealed
 from playhead.kafka.log import capture, read_records
@@ -26,7 +36,7 @@ from playhead.kafka.properties import ClientSettings
 from playhead.kafka.reconnecting import ReconnectingAdmin
 from playhead.kafka.topics import Topic, create_topic, describe_topics
 from playhead.kafka.transactions import PlainProducer, fence
-from playhead.kafka.transactions_seen import list_transactional_ids
+from playhead.kafka.transactions_seen import check_may_see, list_transactional_ids
 from playhead.ledger.model import ChunkRow, Claim
 from playhead.ledger.runs import Ledger
 from playhead.model import Deadline, Map
@@ -105,7 +115,7 @@ class SourceConnection:
 
     def fence(self, slots: int, deadline: Deadline) -> None:
         """Fences every earlier writer of this connector: no worker's task and no other run can commit any more."""
-        self.ids = max(self.ids, slots, self._ids_seen(deadline))
+        self.ids = max(self.ids, slots, self._ids_seen(max(self.ids, slots), deadline))
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda one: fence(self.settings, one, deadline), self.transactional_ids(slots)))
 
@@ -127,12 +137,30 @@ class SourceConnection:
                 "--accept-repeats sends them again; playhead offsets set moves the position past them",
             )
 
-    def _ids_seen(self, deadline: Deadline) -> int:
-        """How many ids the brokers know, if they answer: another run may have had more slots and its own ledger."""
+    def _ids_seen(self, at_least: int, deadline: Deadline) -> int:
+        """How many ids the brokers know: another run may have had more slots and its own ledger.
+
+        Brokers leave out the ids that the user may not see. So the first id that nobody is known to have used must be one that
+        they would report.
+        """
         start = self.home.transactional_id(self.name, 0).removesuffix("0")
-        known = self._admin.ask(list_transactional_ids, deadline) or set()
-        numbers = [one.removeprefix(start) for one in known if one.startswith(start)]
-        return max((int(number) + 1 for number in numbers if number.isdigit()), default=0)
+        try:
+            known = self._admin.ask(list_transactional_ids, deadline)
+            numbers = [one.removeprefix(start) for one in known if one.startswith(start)]
+            seen = max((int(number) + 1 for number in numbers if number.isdigit()), default=0)
+            next_id = self.home.transactional_id(self.name, max(seen, at_least))
+            self._admin.ask(lambda admin, patience: check_may_see(admin, next_id, patience), deadline)
+        except (AccessDenied, Invalid, Rejected) as error:
+            if isinstance(error, Busy):
+                raise
+            raise Refused(
+                f"which transactional ids of {self.name} exist is unknown ({error.what}): a run that fences too few of them could"
+                " commit rows that another run commits too",
+                f"allow the user to Describe and Write the transactional ids that begin with {start}"
+                if isinstance(error, AccessDenied)
+                else error.hint,
+            ) from None
+        return seen
 
 
 @dataclass(frozen=True, slots=True)

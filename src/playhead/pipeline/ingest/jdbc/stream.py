@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import LongType
 
-from playhead.errors import Invalid, Refused
+from playhead.errors import Invalid, Refused, Rejected
 from playhead.model import Map
 from playhead.pipeline.ingest.jdbc.chunks import (
     MOST_ROWS,
@@ -333,7 +333,10 @@ class JdbcStream:
         return Point(micros, _integer_of(position, "incrementing", _FIRST_ID))
 
     def _now(self) -> int:
-        return self.database.whole(self.flavour.now(), "reading the database's time") or 0
+        now = self.database.whole(self.flavour.now(), "reading the database's time")
+        if now is None:  # 0 would mean that every row is in the future
+            raise Rejected("the database did not answer with its time")
+        return now
 
     def _plan_times(self, low: Point, slots: int, rows: int) -> JdbcStep | None:
         view = self.view
