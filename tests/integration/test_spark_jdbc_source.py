@@ -299,3 +299,13 @@ def test_a_file_that_is_not_there_is_not_made(shop: Shop, tmp_path: Path):
     with pytest.raises(NotFound, match=r"none\.db"):
         shop.sqlite(tmp_path / "none.db", BY_ID)
     assert not (tmp_path / "none.db").exists()
+
+
+def test_two_tables_of_one_name_are_refused_and_one_of_them_is_read_by_its_qualified_name(shop: Shop):
+    for schema in ("sales", "archive"):
+        shop.sql(f"CREATE SCHEMA {schema}", f"CREATE TABLE {schema}.orders (id bigserial PRIMARY KEY)")
+        shop.sql(f"INSERT INTO {schema}.orders DEFAULT VALUES", f'CREATE TABLE {schema}."odd name" (id int)')
+    with pytest.raises(Invalid, match=r"archive\.orders and sales\.orders"):
+        shop.source({**BY_ID, "table.whitelist": "orders"}).streams()
+    assert shop.drain(shop.stream("sales.orders", BY_ID, quote__sql__identifiers="never")).ids == [1]
+    assert shop.drain(shop.stream("orders", BY_ID, schema__pattern="archive")).ids == [1]

@@ -18,6 +18,10 @@ _TIMESTAMP, _TIMESTAMP_TZ = 93, 2014  # java.sql.Types
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$"
 
 
+def quoted(name: str, mark: str) -> str:
+    return f"{mark}{name.replace(mark, mark * 2)}{mark}" if mark else name
+
+
 @dataclass(frozen=True, slots=True)
 class Flavour:
     """Standard SQL. `mark` quotes identifiers; without it they are written unquoted."""
@@ -27,7 +31,7 @@ class Flavour:
 
     def quote(self, name: str) -> str:
         if self.mark:
-            return f"{self.mark}{name.replace(self.mark, self.mark * 2)}{self.mark}"
+            return quoted(name, self.mark)
         if not name or set(name) - set(_PLAIN):
             raise Invalid(f"{name!r} needs quotes", "set quote.sql.identifiers=always")
         return name

@@ -117,6 +117,7 @@ class TableFilter:
     """Which tables are read; `include` None: all. Names are bare, `schema.table` or `db.schema.table`, case as stored.
 
     `patterns`: entries of `table.include.list` and `table.exclude.list` may also be regular expressions for qualified names.
+    `option`: the name of the list that is set.
     """
 
     include: tuple[str, ...] | None = None
@@ -125,6 +126,7 @@ class TableFilter:
     schema_pattern: str | None = None
     catalog_pattern: str | None = None
     patterns: bool = False
+    option: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +265,8 @@ class _Reading(OptionReading[JdbcOptions]):
         newer = [name for _, name in pairs if self.names(name)]
         for name in newer:
             self._check_patterns(name)
-        return TableFilter(include or None, exclude, types, schema, catalog, bool(newer))
+        option = next((name for pair in pairs for name in pair if self.names(name)), "")
+        return TableFilter(include or None, exclude, types, schema, catalog, bool(newer), option)
 
     def _check_patterns(self, name: str) -> None:
         for entry in self.names(name):
