@@ -150,6 +150,8 @@ class _Bench(Runner):
             "incrementing.column.name": "id",
             "table.whitelist": table,
             "topic.prefix": f"{name}-",
+            "topic.creation.default.partitions": "-1",
+            "topic.creation.default.replication.factor": "-1",
         }
         return ConnectorSpec(name, config, Engine.SPARK)
 

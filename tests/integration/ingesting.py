@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.on_spark import JSON, OnSpark
+from integration.on_spark import JSON, NEW_TOPICS, OnSpark
 from kafka_jvm import KAFKA_JVM, Consumed
 from playhead.lab import Lab
 from playhead.ledger.runs import open_ledger
@@ -22,7 +22,7 @@ class Ingest(OnSpark):
         own = {"mode": "incrementing", "incrementing.column.name": "id", "table.whitelist": name, "topic.prefix": ""}
         return ConnectorSpec(
             f"c-{name}",
-            {"connector.class": JDBC, "connection.url": self.lab.jdbc_url, **JSON, **own, **config},
+            {"connector.class": JDBC, "connection.url": self.lab.jdbc_url, **JSON, **NEW_TOPICS, **own, **config},
             Engine.SPARK,
         )
 

@@ -146,7 +146,7 @@ def database(lab: Lab) -> str:
 @pytest.fixture
 def shop(lab: Lab, database: str, spark: "SparkSession") -> Iterator[Shop]:
     shop = Shop(lab, spark, database)
-    shop.sql("DROP SCHEMA IF EXISTS public CASCADE; DROP SCHEMA IF EXISTS sales CASCADE; CREATE SCHEMA public")
+    shop.sql("DROP SCHEMA IF EXISTS public CASCADE; DROP SCHEMA IF EXISTS sales, archive CASCADE; CREATE SCHEMA public")
     yield shop
     shop.close()
 

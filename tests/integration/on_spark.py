@@ -32,6 +32,8 @@ JSON = {
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter.schemas.enable": "false",
 }
+# The lab's brokers create no topics: with these settings a source creates its own, with the broker's defaults.
+NEW_TOPICS = {"topic.creation.default.partitions": "-1", "topic.creation.default.replication.factor": "-1"}
 
 
 @dataclass

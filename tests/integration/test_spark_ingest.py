@@ -16,7 +16,7 @@ import pytest
 from integration.ingesting import add_rows, consumed, ingest, make_rows, records_of  # noqa: F401
 from integration.on_spark import JSON
 from playhead.connect.rest import Rest
-from playhead.errors import Fenced
+from playhead.errors import Fenced, Invalid
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import PlainProducer
 from playhead.lab import Lab
@@ -35,6 +35,11 @@ def plain_worker(lab: Lab, folder: Path) -> Path:
     text = lab.worker_config.read_text()
     file.write_text(text.replace("exactly.once.source.support=enabled", "exactly.once.source.support=disabled"))
     return file
+
+
+def kafka_topics(lab: Lab, *words: str) -> str:
+    """What Kafka's own tool answers."""
+    return lab.tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", lab.bootstrap_servers, *words)
 
 
 def test_each_row_is_sent_once_and_the_next_run_sends_only_what_is_new(ingest):
@@ -381,3 +386,50 @@ def test_unordered_tasks_do_not_wait_for_each_other_and_lose_nothing(ingest):
     (done,) = ingest.run(ingest.table("loose"), rows_per_chunk=CHUNK, unordered=True)
     assert (done.error, done.rows) == (None, ORDERED)
     assert ingest.ids("loose") == Counter(range(1, ORDERED + 1))
+
+
+def test_a_missing_topic_is_created_as_its_group_says(ingest):
+    make_rows(ingest.lab, "grouped", 10)
+    group = {
+        "topic.creation.default.partitions": "1",
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.groups": "wide",
+        "topic.creation.wide.include": "group.*",
+        "topic.creation.wide.partitions": "5",
+        "topic.creation.wide.retention.ms": "86400000",
+    }
+    (done,) = ingest.run(ingest.table("grouped", **group))
+    assert done.rows == 10, done.error
+    shown = kafka_topics(ingest.lab, "--describe", "--topic", "grouped")
+    assert "PartitionCount: 5" in shown and "retention.ms=86400000" in shown
+
+
+def test_a_missing_topic_is_refused_if_neither_the_connector_nor_the_brokers_create_it(ingest):
+    make_rows(ingest.lab, "missing", 10)
+    spec = ingest.table("missing")
+    plain = replace(spec, config={key: value for key, value in spec.config.items() if "topic.creation" not in key})
+    (done,) = ingest.run(plain)
+    assert isinstance(done.error, Invalid) and done.rows == 0
+    assert "auto.create.topics.enable=false" in done.error.what
+    assert "playhead topics create missing" in str(done.error.hint)
+    assert "topic.creation.default.partitions" in str(done.error.hint)
+    assert "missing" not in kafka_topics(ingest.lab, "--list").split()
+    assert ingest.positions("c-missing") == []
+
+
+def test_a_run_names_the_options_that_have_no_effect(ingest):
+    make_rows(ingest.lab, "noted", 10)
+    more = {"connection.attempts": "5", "producer.override.delivery.timeout.ms": "120000", "poll.interval.ms": "1000"}
+    (done,) = ingest.run(ingest.table("noted", **more))
+    assert done.rows == 10, done.error
+    assert [note for note in done.notes if "connection.attempts" in note and "--give-up-after" in note]
+
+
+def test_a_masked_query_appears_in_no_message(ingest):
+    make_rows(ingest.lab, "hidden", 10)
+    text = "SELECT id, n / (n - n) AS secret_ratio FROM hidden"
+    spec = ingest.table("hidden", **{"query.masked": f" {text}; ", "topic.prefix": "hidden"})
+    config = {key: value for key, value in spec.config.items() if key != "table.whitelist"}
+    (done,) = ingest.run(replace(spec, config=config))
+    assert done.error is not None
+    assert "secret_ratio" not in done.error.what + "".join(done.notes)

@@ -309,3 +309,46 @@ def test_two_tables_of_one_name_are_refused_and_one_of_them_is_read_by_its_quali
         shop.source({**BY_ID, "table.whitelist": "orders"}).streams()
     assert shop.drain(shop.stream("sales.orders", BY_ID, quote__sql__identifiers="never")).ids == [1]
     assert shop.drain(shop.stream("orders", BY_ID, schema__pattern="archive")).ids == [1]
+
+
+def test_cursor_columns_are_found_by_the_name_of_the_table(shop: Shop):
+    shop.sql("CREATE TABLE map_a (a_id bigserial PRIMARY KEY, changed timestamptz, created timestamptz NOT NULL)")
+    shop.sql("CREATE TABLE map_b (b_id bigserial PRIMARY KEY, created timestamptz NOT NULL)")
+    shop.sql("INSERT INTO map_a (created) VALUES ('2024-01-02'), ('2024-01-01')")
+    shop.sql("INSERT INTO map_b (created) VALUES ('2024-01-03')")
+    mode = {
+        "mode": "timestamp+incrementing",
+        "table.include.list": r"public\.map_.",
+        "incrementing.column.mapping": "public.map_a:a_id, public.map_b:b_id",
+        "timestamp.columns.mapping": "public.map_a:[changed|created],public.map_b:[created]",
+    }
+    first, second = shop.source(mode).streams()
+    assert [row["_id"] for chunk in shop.drain(first).chunks for row in chunk] == [2, 1]
+    assert shop.drain(second).position == Map({"timestamp_nanos": 0, "incrementing": 1, "timestamp": 1704240000000})
+    short = shop.source({**mode, "incrementing.column.mapping": "public.map_a:a_id"})
+    with pytest.raises(Invalid, match=r"no entry of incrementing\.column\.mapping matches the table public\.map_b"):
+        short.streams()
+
+
+@pytest.mark.parametrize("mode", [BY_ID, BY_TIME, BULK], ids=["id", "time", "bulk"])
+@pytest.mark.parametrize("level", ["READ_COMMITTED", "REPEATABLE_READ", "SERIALIZABLE"])
+def test_rows_are_read_with_the_isolation_level_of_the_connector(shop: Shop, mode, level: str):
+    shop.sql("CREATE TABLE levels (id bigserial PRIMARY KEY, ts timestamptz NOT NULL DEFAULT now() - interval '1 day')")
+    shop.sql("INSERT INTO levels DEFAULT VALUES")
+    text = "SELECT id, ts, current_setting('transaction_isolation') AS level FROM levels"
+    read = shop.drain(shop.query(text, mode, transaction__isolation__mode=level))
+    (row,) = [row for chunk in read.chunks for row in chunk]
+    is_shared = mode is not BY_ID and level == "READ_COMMITTED"  # readers of one snapshot need at least this level
+    assert row["level"] == ("repeatable read" if is_shared else level.lower().replace("_", " "))
+
+
+@pytest.mark.parametrize("zone", ["GMT-08:00", "+05:30", "PST", "Asia/Tokyo"])
+def test_wall_times_are_read_in_every_zone_that_java_knows(shop: Shop, zone: str):
+    shop.sql("CREATE TABLE walls (id bigserial PRIMARY KEY, ts timestamp NOT NULL)")
+    shop.sql("INSERT INTO walls (ts) VALUES ('2024-01-02 03:04:05.25')")
+    offset = {"GMT-08:00": "-08:00", "+05:30": "+05:30", "PST": "-08:00", "Asia/Tokyo": "+09:00"}[zone]
+    millis = shop.sql(f"SELECT extract(epoch FROM timestamptz '2024-01-02 03:04:05.25{offset}') * 1000").split(".")[0]
+    read = shop.drain(shop.stream("walls", BY_TIME, db__timezone=zone))
+    assert read.position == Map({"timestamp_nanos": 250000000, "timestamp": int(millis)})
+    assert read.chunks[0][0]["ts"] == int(millis)
+    assert shop.stream("walls", BY_TIME, db__timezone=zone).plan(read.position, 1, 10) is None

@@ -26,6 +26,8 @@ connectors:
       incrementing.column.name: id
       table.whitelist: killed
       topic.prefix: ""
+      topic.creation.default.partitions: -1
+      topic.creation.default.replication.factor: -1
       value.converter: org.apache.kafka.connect.json.JsonConverter
       value.converter.schemas.enable: false
 """

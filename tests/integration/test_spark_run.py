@@ -23,6 +23,8 @@ common:
   incrementing.column.name: id
   value.converter: org.apache.kafka.connect.json.JsonConverter
   value.converter.schemas.enable: false
+  topic.creation.default.partitions: -1
+  topic.creation.default.replication.factor: -1
 connectors:
   run_{{table}}:
     for: {{table: [{tables}]}}

@@ -15,7 +15,7 @@ import pytest
 
 from integration.groups import kafka_groups
 from integration.ingesting import JDBC, add_rows, make_rows, records_of
-from integration.on_spark import JSON, Running, Topics
+from integration.on_spark import JSON, NEW_TOPICS, Running, Topics
 from integration.transform_oracle import partitions_chosen
 from playhead.config import Context, Setting
 from playhead.errors import PlayheadError
@@ -80,14 +80,16 @@ def running(context, ledger, spark):
 def lines_of(path: Path, topic: str) -> ConnectorSpec:
     """A file source: it needs nothing but the broker and the ledger."""
     return ConnectorSpec(
-        f"f-{topic}", {"connector.class": FILE_SOURCE, "file": str(path), "topic": topic}, Engine.SPARK
+        f"f-{topic}", {"connector.class": FILE_SOURCE, "file": str(path), "topic": topic, **NEW_TOPICS}, Engine.SPARK
     )
 
 
 def rows_of(lab: Lab, table: str, **config: str) -> ConnectorSpec:
     own = {"mode": "incrementing", "incrementing.column.name": "id", "table.whitelist": table, "topic.prefix": ""}
     return ConnectorSpec(
-        f"c-{table}", {"connector.class": JDBC, "connection.url": lab.jdbc_url, **JSON, **own, **config}, Engine.SPARK
+        f"c-{table}",
+        {"connector.class": JDBC, "connection.url": lab.jdbc_url, **JSON, **NEW_TOPICS, **own, **config},
+        Engine.SPARK,
     )
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from playhead.errors import ConfigInvalid
-from playhead.pipeline.ingest.jdbc.options import check_options, parse_options
+from playhead.errors import ConfigInvalid, Invalid
+from playhead.pipeline.ingest.jdbc.mappings import columns_of, parse_mappings
+from playhead.pipeline.ingest.jdbc.options import ID_MAPPING, TIME_MAPPING, check_options, parse_options
 from playhead.pipeline.jdbc_url import refused_properties, refused_url, with_properties
 
 URL = "jdbc:postgresql://db:5432/shop"
@@ -61,7 +62,6 @@ def test_all_faults_are_reported_at_once():
         ("predicates", "old"),
         ("header.converter", "org.apache.kafka.connect.json.JsonConverter"),
         ("errors.tolerance", "all"),
-        ("timestamp.columns.mapping", ".*:[ts]"),
         ("incremnting.column.name", "id"),
         ("connection.socketFactory", "evil.Factory"),
         ("quote.sql.identifiers", "sometimes"),
@@ -81,7 +81,6 @@ def test_what_is_not_honoured_is_refused_by_name(name: str, value: str):
         ("errors.tolerance", "none"),
         ("errors.log.enable", "true"),
         ("transforms", ""),
-        ("topic.creation.default.partitions", "3"),
         ("poll.linger.ms", "0"),
         ("connection.attempts", "5"),
         ("connection.loginTimeout", "10"),
@@ -95,9 +94,8 @@ def test_what_makes_no_difference_is_let_through(name: str, value: str):
     assert check_options({**BASE, name: value}, {}) == []
 
 
-def test_settings_for_producer_and_driver_are_handed_on():
-    options = parse_options({**BASE, "producer.override.linger.ms": "50", "connection.loginTimeout": "10"}, {})
-    assert options.producer == {"linger.ms": "50"}
+def test_settings_for_the_driver_are_handed_on():
+    options = parse_options({**BASE, "connection.loginTimeout": "10", "connection.attempts": "3"}, {})
     assert options.connection.properties == {"loginTimeout": "10"}
 
 
@@ -112,6 +110,33 @@ def test_a_query_needs_a_topic_and_no_tables():
     assert named(query="SELECT 1", table__whitelist="a") == ["query"]
     assert named(query="SELECT 1", incrementing__column__name="") == ["incrementing.column.name"]
     assert parse_options({**BASE, "query": " SELECT 1 ; "}, {}).query == "SELECT 1"
+
+
+def test_a_masked_query_is_read_and_not_shown():
+    options = parse_options({**BASE, "query.masked": " SELECT secret ; "}, {})
+    assert options.query == "SELECT secret"
+    assert "secret" not in repr(options)
+
+
+def test_columns_are_mapped_by_the_names_of_tables():
+    by_table = {
+        "table.include.list": "public.*",
+        "mode": "timestamp+incrementing",
+        "incrementing.column.name": "",
+        "incrementing.column.mapping": "public.orders: id , public.users:user_id",
+        "timestamp.columns.mapping": "public.*:[changed | created]",
+    }
+    options = parse_options({**BASE, **by_table}, {})
+    assert columns_of(options.id_mappings, ["shop.public.users", "public.users"], ID_MAPPING) == ("user_id",)
+    assert columns_of(options.time_mappings, ["public.orders"], TIME_MAPPING) == ("changed", "created")
+
+
+def test_a_table_must_match_exactly_one_mapping():
+    mappings = parse_mappings(["public.o.*:a", "public.orders:b"], one=True)
+    with pytest.raises(Invalid, match=r"'public.o.\*' and 'public.orders' of incrementing"):
+        columns_of(mappings, ["public.orders"], ID_MAPPING)
+    with pytest.raises(Invalid, match=r"no entry of incrementing\.column\.mapping matches the table public\.users"):
+        columns_of(mappings, ["public.users"], ID_MAPPING)
 
 
 def test_a_limit_may_not_part_equal_timestamps():

@@ -94,8 +94,18 @@ def test_names_are_quoted_with_the_databases_mark():
 def test_a_moment_carries_the_offset_of_db_timezone():
     assert PostgreSql('"').moment(1704161048000789) == "'2024-01-02 02:04:08.000789+00:00'"
     assert PostgreSql('"', "Europe/Berlin").moment(1704161048000789) == "'2024-01-02 03:04:08.000789+01:00'"
-    with pytest.raises(Invalid):
-        check_zone("GMT+1")
+    assert PostgreSql('"', "GMT-08:00").moment(1704161048000789) == "'2024-01-01 18:04:08.000789-08:00'"
+
+
+def test_an_offset_is_an_interval_for_postgresql_which_reads_the_sign_of_a_name_the_other_way_round():
+    plain = column("ts", TIMESTAMP, "timestamp")
+    assert PostgreSql('"', "GMT-08:00").instant_of([plain]) == "(\"ts\" AT TIME ZONE INTERVAL '-08:00')"
+    assert PostgreSql('"', "Europe/Berlin").instant_of([plain]) == "(\"ts\" AT TIME ZONE 'Europe/Berlin')"
+
+
+def test_a_zone_without_rules_on_this_machine_is_refused():
+    with pytest.raises(Invalid, match="has no rules"):
+        check_zone("Europe/Nowhere")
 
 
 def test_timestamps_with_and_without_zone_do_not_mix():

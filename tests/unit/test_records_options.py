@@ -1,9 +1,12 @@
 """Which converter a connector writes with, and the options that shape its records."""
 
+from datetime import datetime, timedelta
+
 import pytest
 
-from playhead.errors import Invalid
+from playhead.errors import ConfigInvalid, Invalid
 from playhead.pipeline.records.encode.options import JSON, STRING, Converter, RecordOptions, parse_record_options
+from playhead.pipeline.records.encode.zones import zone_of
 
 WORKER = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
 
@@ -29,7 +32,7 @@ def test_all_options_of_the_connector_are_read():
         "value.converter.schemas.cache.size": "10",
         "value.converter.replace.null.with.default": "true",
         "key.converter": "com.example.Any",
-        "numeric.mapping": "Best_Fit",
+        "numeric.mapping": "BEST_FIT",
         "timestamp.granularity": "nanos_long",
         "db.timezone": "Europe/Berlin",
     }
@@ -77,6 +80,37 @@ def test_no_converter_at_all_is_refused():
         parse_record_options({}, {})
 
 
-@pytest.mark.parametrize("zone", ["UTC", "GMT+08:00", "+02:00", "PST", "Asia/Kolkata"])
-def test_zones_that_java_takes_are_taken(zone):
-    assert parse_record_options({"db.timezone": zone}, WORKER).db_timezone == zone
+@pytest.mark.parametrize(
+    ("zone", "meant"),
+    [
+        ("UTC", "UTC"),
+        ("Z", "UTC"),
+        ("GMT+0", "UTC"),
+        ("GMT-08:00", "GMT-08:00"),
+        ("GMT+8", "GMT+08:00"),
+        ("UTC+0530", "GMT+05:30"),
+        ("+02:00", "GMT+02:00"),
+        ("-18:00", "GMT-18:00"),
+        ("PST", "America/Los_Angeles"),
+        ("EST", "GMT-05:00"),
+        ("Etc/GMT+8", "Etc/GMT+8"),
+        ("Asia/Kolkata", "Asia/Kolkata"),
+    ],
+)
+def test_zones_that_java_takes_are_taken(zone, meant):
+    assert parse_record_options({"db.timezone": zone}, WORKER).db_timezone == meant
+
+
+@pytest.mark.parametrize(
+    "zone", ["", "GMT+19", "GMT+08:60", "gmt+8", "Berlin", "europe/berlin", "localtime", "+8:0", "EDT"]
+)
+def test_zones_that_java_does_not_know_are_refused(zone):
+    with pytest.raises(ConfigInvalid, match=r"db\.timezone: there is no time zone"):
+        parse_record_options({"db.timezone": zone}, WORKER)
+
+
+@pytest.mark.parametrize(
+    ("zone", "hours"), [("UTC", 0), ("GMT-08:00", -8), ("GMT+05:30", 5.5), ("Etc/GMT+8", -8), ("Asia/Tokyo", 9)]
+)
+def test_offsets_count_eastward(zone, hours):
+    assert zone_of(zone).utcoffset(datetime(2024, 1, 2)) == timedelta(hours=hours)  # noqa: DTZ001  a wall time

@@ -19,6 +19,8 @@ common:
   connection.user: ${{env:DEMO_USER}}
   value.converter: org.apache.kafka.connect.json.JsonConverter
   value.converter.schemas.enable: true
+  topic.creation.default.partitions: -1
+  topic.creation.default.replication.factor: -1
 connectors:
   demo_{{table}}:
     for: {{table: [login, purchase]}}

@@ -6,14 +6,15 @@ partition report their offset. That is enough: we choose the partitions, and the
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice, repeat
 from types import TracebackType
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from playhead.errors import PlayheadError
+from playhead.errors import ConfigInvalid, PlayheadError
 from playhead.kafka.properties import ClientSettings
-from playhead.kafka.transactions import TransactionalProducer
+from playhead.kafka.transactions import TransactionalProducer, make_transactional
 from playhead.model import Deadline
 
 TRANSACTION_SECONDS = 300
@@ -26,14 +27,7 @@ class BulkProducer(TransactionalProducer):
     """`ranges`: partition -> first and last offset of what was sent there. Complete when `flush` has returned."""
 
     def __init__(self, settings: ClientSettings, transactional_id: str, deadline: Deadline) -> None:
-        super().__init__(
-            settings,
-            transactional_id,
-            deadline,
-            transaction_timeout_ms=TRANSACTION_SECONDS * 1000,
-            queue_buffering_max_messages=_QUEUE_MESSAGES,
-            **{name: value for name, value in _TUNED.items() if name.replace("_", ".") not in settings.producer},
-        )
+        super().__init__(settings, transactional_id, deadline, **_own_settings(settings))
         self.ranges: dict[int, tuple[int, int]] = {}
 
     def __exit__(
@@ -79,3 +73,22 @@ class BulkProducer(TransactionalProducer):
 
 
 _TUNED: dict[str, str | int | bool] = {"linger_ms": 50, "batch_size": 1_000_000, "compression_type": "lz4"}
+
+
+def _own_settings(settings: ClientSettings) -> dict[str, str | int | bool]:
+    """What the user's settings leave open, and what they cannot change."""
+    return {
+        **{name: value for name, value in _TUNED.items() if name.replace("_", ".") not in settings.producer},
+        "transaction_timeout_ms": TRANSACTION_SECONDS * 1000,
+        "queue_buffering_max_messages": _QUEUE_MESSAGES,
+    }
+
+
+def find_fault(settings: ClientSettings) -> str | None:
+    """Why librdkafka would refuse a bulk producer with these settings. Contacts no broker."""
+    common = {name: value for name, value in settings.common.items() if name != "bootstrap.servers"}
+    try:
+        make_transactional(replace(settings, common=common), "check", **_own_settings(settings))
+    except ConfigInvalid as error:
+        return "; ".join(fault.what.strip() for fault in error.faults)
+    return None

@@ -63,6 +63,7 @@ PRODUCER = frozenset(
         "retries",
     }
 )
+PRODUCER_RENAMED = {"max.request.size": "message.max.bytes"}
 CONSUMER = frozenset({"fetch.max.bytes", "fetch.min.bytes", "isolation.level", "max.partition.fetch.bytes"})
 # Java-only: classes, JVM security settings, and settings that Playhead sets itself.
 DROPPED = re.compile(
@@ -205,6 +206,8 @@ class _Translation:
             self.put(key, text or "none")
         elif key in PRODUCER:
             self.producer[key] = text
+        elif key in PRODUCER_RENAMED:
+            self.producer[PRODUCER_RENAMED[key]] = text
         elif key in CONSUMER:
             self.consumer[key] = text
         elif key in STORES or DROPPED.fullmatch(key):

@@ -93,6 +93,16 @@ def _source(code: int) -> str:
     return _SOURCES.get(code, "unknown")
 
 
+def creates_topics(admin: Admin, deadline: Deadline) -> bool:
+    """Whether the brokers create a topic when a client asks for it (auto.create.topics.enable)."""
+    doing, option = "reading auto.create.topics.enable", "auto.create.topics.enable"
+    broker = ConfigResource(ResourceType.BROKER, str(admin.cluster.brokers[0].id))
+    with translated(doing):
+        futures = admin.raw.describe_configs([broker], request_timeout=seconds(deadline))
+        found = answer(futures[broker], doing, deadline)
+    return option in found and found[option].value == "true"
+
+
 def alter_topic_config(
     admin: Admin,
     topic: str,

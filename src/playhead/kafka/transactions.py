@@ -22,6 +22,17 @@ Headers = Sequence[tuple[str, bytes]]
 Delivered = Callable[[KafkaError | None, Message], None]
 
 
+def make_transactional(settings: ClientSettings, transactional_id: str, **own: str | int | bool) -> Producer:
+    """A producer that has not contacted a broker yet. librdkafka refuses a delivery.timeout.ms above the timeout of the
+    transaction, after which nothing can be delivered anyway: it is lowered."""
+    delivery, limit = str(settings.producer.get("delivery.timeout.ms", "")).strip(), int(own["transaction_timeout_ms"])
+    if delivery.isdigit() and int(delivery) > limit:
+        own = {**own, "delivery_timeout_ms": limit}
+    if "linger.ms" not in settings.producer:
+        own = {"linger_ms": 5, **own}
+    return make_producer(settings, transactional_id=transactional_id, **own)
+
+
 class TransactionalProducer:
     """Initialised by the constructor: from then on older producers of `transactional_id` are fenced."""
 
@@ -32,8 +43,9 @@ class TransactionalProducer:
         self._deadline = deadline
         self._undelivered: list[KafkaError] = []
         timeout_ms = max(1000, min(60_000, int(deadline.remaining() * 1000)))
-        own = {"transaction_timeout_ms": timeout_ms, "linger_ms": 5, **own}
-        self._producer: Producer = make_producer(settings, transactional_id=transactional_id, **own)
+        self._producer: Producer = make_transactional(
+            settings, transactional_id, **{"transaction_timeout_ms": timeout_ms, **own}
+        )
         # A producer that is connected to its brokers finds its coordinator at once, not half a second later.
         with suppress(KafkaException):
             self._producer.list_topics("__transaction_state", timeout=min(5.0, deadline.remaining()))

@@ -61,6 +61,15 @@ def check_options(kind: ConnectorKind, config: Config, worker: Config) -> list[F
     return faults
 
 
+def notes_of(kind: ConnectorKind, config: Config) -> list[str]:
+    """What a run says about options that have no effect on Spark."""
+    if kind is not ConnectorKind.JDBC_SOURCE:
+        return []
+    from playhead.pipeline.ingest.jdbc.options import notes_of as notes
+
+    return notes(config)
+
+
 def open_sink(kind: ConnectorKind, config: Config, worker: Config) -> "Sink":
     if kind is ConnectorKind.FILES_SINK:
         from playhead.pipeline.deliver.files.sink import open_files_sink

@@ -18,7 +18,7 @@ from playhead.ledger.model import RANGES_AT
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import Ledger, open_context_ledger
 from playhead.model import ConnectorSpec, Deadline
-from playhead.pipeline.classes import ConnectorKind, needs_local_files, open_sink, target_ledger_url
+from playhead.pipeline.classes import ConnectorKind, needs_local_files, notes_of, open_sink, target_ledger_url
 from playhead.pipeline.connect_home import ConnectHome, check_not_in_connect, find_home, find_worker, finds_with_catalog
 from playhead.pipeline.deliver.group import group_settings
 from playhead.pipeline.deliver.rejects import parse_rejects
@@ -27,6 +27,7 @@ from playhead.pipeline.deliver.topics import subscription_of
 from playhead.pipeline.ingest.position_log import PositionLog
 from playhead.pipeline.ingest.source import Source
 from playhead.pipeline.ingest.steps import Ingest, IngestOptions, SourceConnection
+from playhead.pipeline.ingest.topic_creation import parse_topic_creation
 from playhead.pipeline.records.transforms import makes_keys
 from playhead.pipeline.records.transforms.options import parse_transforms
 from playhead.pipeline.slots import Slots
@@ -37,6 +38,7 @@ from playhead.pipeline.supervisor import Grant, Pace, Pipeline, Progress, Report
 from playhead.sql.address import parse_address
 
 T = TypeVar("T")
+MASKED_QUERY = "query.masked"
 STARTING = "starting"  # the name in progress reports before any connector has started
 
 
@@ -169,7 +171,7 @@ class SparkRun:
         def opened(grant: Grant) -> Work:
             return self._open_sink(one, grant) if one.kind.is_sink else self._open_source(one, grant, positions)
 
-        return Pipeline(one.name, settings, url, opened, scrub_of((SecretKeys(), one.config)))
+        return Pipeline(one.name, settings, url, opened, _scrub(one))
 
     def _open_source(self, one: Ready, grant: Grant, positions: "_PositionLogs") -> Ingest:
         home, own = self.home, grant.own
@@ -185,11 +187,14 @@ class SparkRun:
                 positions.of(topic),
                 positions.of(home.topic),
                 ids,
+                parse_topic_creation(one.config, home.worker),
             )
             parts.callback(connection.close)
             options = IngestOptions(self.options.rows_per_chunk, self.options.accept_repeats, self.options.unordered)
             work = Ingest(self.spark, grant.slots, connection, self._source(one), own.ledger, own.claim, options)
             parts.pop_all()
+            for note in notes_of(one.kind, one.config):
+                grant.note(note)
             return work
 
     def _source(self, one: Ready) -> Source:
@@ -228,6 +233,12 @@ class SparkRun:
 
     def _client_properties(self) -> Mapping[str, str]:
         return {name: setting.text for name, setting in client_properties(self.context).items()}
+
+
+def _scrub(one: Ready) -> Callable[[str], str]:
+    """Removes what the config hides. The text of a hidden query is in messages without the blanks around it."""
+    masked = one.config.get(MASKED_QUERY, "").strip().rstrip(";").strip()
+    return scrub_of((SecretKeys(), one.config), (SecretKeys({MASKED_QUERY}), {MASKED_QUERY: masked}))
 
 
 class _PositionLogs:

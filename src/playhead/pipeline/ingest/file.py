@@ -16,8 +16,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from playhead.errors import ConfigInvalid, Fault, Invalid, NotFound, Refused
+from playhead.errors import ConfigInvalid, Fault, NotFound, Refused
 from playhead.model import Map
+from playhead.pipeline.ingest.producer_options import OVERRIDE, check_producer
 from playhead.pipeline.ingest.source import (
     CURSOR_ID,
     CURSOR_TIME,
@@ -28,6 +29,8 @@ from playhead.pipeline.ingest.source import (
     Writings,
     write_parts,
 )
+from playhead.pipeline.ingest.topic_creation import PREFIX as TOPIC_CREATION
+from playhead.pipeline.ingest.topic_creation import check_topic_creation
 from playhead.pipeline.options import OF_EVERY, KnownOptions, OptionReading
 from playhead.pipeline.records.encode.nodes import Made
 from playhead.pipeline.records.encode.options import RecordOptions, parse_record_options
@@ -47,8 +50,8 @@ KNOWN = KnownOptions(
     (
         "key.converter.",
         "value.converter.",
-        "producer.override.",
-        "topic.creation.",
+        OVERRIDE,
+        TOPIC_CREATION,
         *(f"{name}." for name in OF_TRANSFORMS),
     ),
     {},
@@ -78,6 +81,8 @@ class _Reading(OptionReading[FileSourceOptions]):
         for name in ("file", "topic"):
             if not self.config.get(name):
                 self.fault(name, "must be set: there is no stdin on Spark")
+        self.faults += check_topic_creation(self.config)
+        self.faults += check_producer(self.config, self.worker)
         record = self._record(self._transforms())
         if record is None:
             return None, self.faults
@@ -99,8 +104,8 @@ class _Reading(OptionReading[FileSourceOptions]):
     def _record(self, chain: Chain) -> RecordOptions | None:
         try:
             return parse_record_options(self.config, self.worker, chain)
-        except Invalid as error:
-            self.fault("value.converter", error.what)
+        except ConfigInvalid as error:
+            self.faults += error.faults
             return None
 
 

@@ -34,6 +34,7 @@ from playhead.kafka.client import Admin, revealed
 from playhead.kafka.log import capture, read_records
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.reconnecting import ReconnectingAdmin
+from playhead.kafka.topic_configs import creates_topics
 from playhead.kafka.topics import Topic, create_topic, describe_topics
 from playhead.kafka.transactions import PlainProducer, fence
 from playhead.kafka.transactions_seen import check_may_see, list_transactional_ids
@@ -45,6 +46,7 @@ from playhead.pipeline.ingest.chunk_note import missing_rows
 from playhead.pipeline.ingest.position_log import PositionLog, StoredPosition
 from playhead.pipeline.ingest.source import Chunk, PlannedStep, Source, Stream
 from playhead.pipeline.ingest.task import RECEIPT_DDL, ChunkTask, PositionRecord
+from playhead.pipeline.ingest.topic_creation import NewTopics, TopicCreation
 from playhead.pipeline.slots import SlotUser
 from playhead.pipeline.spark import bind_address, driver_host
 from playhead.pipeline.spark_faults import spark_translated
@@ -95,6 +97,7 @@ class SourceConnection:
     log: PositionLog
     workers_log: PositionLog
     ids: int = 1
+    creation: TopicCreation = field(default_factory=TopicCreation)
     _admin: ReconnectingAdmin = field(init=False)
 
     def __post_init__(self) -> None:
@@ -121,7 +124,8 @@ class SourceConnection:
 
     def count_partitions(self, topic: str, deadline: Deadline) -> int:
         """Not cached: partitions may be added during a run, and the partition of a key depends on their number."""
-        return self._admin.ask(lambda admin, patience: len(_ensure_topic(admin, topic, patience).partitions), deadline)
+        found = self._admin.ask(lambda admin, patience: _ensure_topic(admin, topic, self.creation, patience), deadline)
+        return len(found.partitions)
 
     def refuse_repeats(self, stream: Stream, position: Map, deadline: Deadline) -> None:
         """Refuses a topic that holds rows after the stored position: a worker without exactly-once support sent them and
@@ -373,14 +377,35 @@ class IngestStep:
         return None
 
 
-def _ensure_topic(admin: Admin, topic: str, deadline: Deadline) -> Topic:
-    """The topic; created with the broker's defaults if it does not exist."""
+def _ensure_topic(admin: Admin, topic: str, creation: TopicCreation, deadline: Deadline) -> Topic:
+    """The topic. A missing one is created as `topic.creation` says, or with the broker's defaults if brokers create topics."""
     found = describe_topics(admin, [topic], deadline)[topic]
     if found is not None:
         return found
+    wanted = creation.find(topic)
+    if wanted is None:
+        _check_brokers_create(admin, topic, deadline)
+        wanted = NewTopics()
     with suppress(AlreadyExists):  # another connector with the same topic created it first
-        create_topic(admin, topic, -1, deadline)
+        create_topic(admin, topic, wanted.partitions, deadline, copies=wanted.copies, config=wanted.config)
     return deadline.wait_for(lambda: describe_topics(admin, [topic], deadline)[topic], f"creating {topic}")
+
+
+def _check_brokers_create(admin: Admin, topic: str, deadline: Deadline) -> None:
+    """Without `topic.creation` Connect's producer depends on the brokers for missing topics."""
+    hint = (
+        f"playhead topics create {topic} --execute, or set topic.creation.default.partitions and"
+        " topic.creation.default.replication.factor (-1: the broker's default)"
+    )
+    try:
+        creates = creates_topics(admin, deadline)
+    except AccessDenied as error:
+        raise Invalid(
+            f"topic {topic!r} does not exist, and whether the brokers create it is unknown: {error.what}", hint
+        ) from None
+    if not creates:
+        what = f"topic {topic!r} does not exist, and the brokers create none (auto.create.topics.enable=false)"
+        raise Invalid(what, hint)
 
 
 def _find_ahead(admin: Admin, stream: Stream, position: Map, deadline: Deadline) -> list[str]:

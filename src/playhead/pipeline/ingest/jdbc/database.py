@@ -23,7 +23,7 @@ from playhead.errors import (
     TimedOut,
     Unreachable,
 )
-from playhead.pipeline.ingest.jdbc.options import Connection
+from playhead.pipeline.ingest.jdbc.options import DEFAULT_ISOLATION, Connection
 from playhead.pipeline.jdbc_url import takes_url_properties, with_properties
 from playhead.pipeline.records.encode.columns import SqlColumn
 
@@ -31,15 +31,16 @@ Row = tuple[str | None, ...]
 APPLICATION = "playhead"  # application_name of our sessions, so that they do not wait for each other
 STATEMENT_SECONDS = 600
 _SQLITE = "jdbc:sqlite:"
-_REPEATABLE_READ = 4  # java.sql.Connection.TRANSACTION_REPEATABLE_READ
+_REPEATABLE_READ, _SERIALIZABLE = 4, 8  # java.sql.Connection
 
 
 class JdbcDatabase:
     """One connection, opened when it is first needed. Used by one thread at a time."""
 
-    def __init__(self, spark: SparkSession, connection: Connection) -> None:
+    def __init__(self, spark: SparkSession, connection: Connection, isolation: str = DEFAULT_ISOLATION) -> None:
         self._spark = spark
         self._settings = connection
+        self._isolation = isolation
         self._open: Any = None
         self._facts: tuple[str, str, str, str | None] | None = None
 
@@ -61,7 +62,7 @@ class JdbcDatabase:
 
     def another(self) -> "JdbcDatabase":
         """A second connection to the same database."""
-        return JdbcDatabase(self._spark, self._settings)
+        return JdbcDatabase(self._spark, self._settings, self._isolation)
 
     def rows(self, sql: str, what: str = "planning") -> list[Row]:
         """All rows of a small result, as text."""
@@ -118,7 +119,7 @@ class JdbcDatabase:
             connection = self._connection()
             self._run("SET idle_in_transaction_session_timeout = 0")
             connection.setAutoCommit(False)
-            connection.setTransactionIsolation(_REPEATABLE_READ)
+            connection.setTransactionIsolation(_SERIALIZABLE if self._isolation == "SERIALIZABLE" else _REPEATABLE_READ)
         return self.scalar("SELECT pg_export_snapshot()", "taking a snapshot") or ""
 
     def close(self) -> None:
@@ -153,6 +154,18 @@ class JdbcDatabase:
         if settings.driver is not None:
             properties["driver"] = settings.driver
         return properties
+
+    def reader_begin(self, snapshot: str | None) -> str | None:
+        """What PostgreSQL gets before a chunk is read: the level of `transaction.isolation.mode`, or a stricter one if a shared
+        snapshot needs it."""
+        if not self.is_postgres_url:
+            return None
+        begin, level = f"SET application_name = '{APPLICATION}'", self._isolation.replace("_", " ")
+        if snapshot is not None and level != "SERIALIZABLE":
+            level = "REPEATABLE READ"
+        if level != DEFAULT_ISOLATION:
+            begin += f"; SET TRANSACTION ISOLATION LEVEL {level}"
+        return begin if snapshot is None else f"{begin}; SET TRANSACTION SNAPSHOT '{snapshot}'"
 
     @property
     def url(self) -> str:

@@ -7,10 +7,11 @@ text) that does not sort correctly. Rows are compared and sorted by `ID` and `TI
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfoNotFoundError
 
 from playhead.errors import Invalid
 from playhead.pipeline.records.encode.columns import SqlColumn
+from playhead.pipeline.records.encode.zones import is_fixed, zone_of
 
 ID, TIME, INSTANT = "playhead_id", "playhead_time", "playhead_instant"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -81,11 +82,13 @@ class PostgreSql(Flavour):
         expression = self.time_of(columns)
         if columns[0].type_name == "timestamptz":
             return expression
-        return f"({expression} AT TIME ZONE '{self.zone}')"
+        # As an interval: PostgreSQL reads the sign of an offset in a name the other way round, as POSIX does.
+        zone = f"INTERVAL '{self.zone.removeprefix('GMT')}'" if is_fixed(self.zone) else f"'{self.zone}'"
+        return f"({expression} AT TIME ZONE {zone})"
 
     def moment(self, micros: int) -> str:
         """With its offset: a column without time zone compares with the wall clock, the other with the instant."""
-        wall = (EPOCH + timedelta(microseconds=micros)).astimezone(ZoneInfo(self.zone))
+        wall = (EPOCH + timedelta(microseconds=micros)).astimezone(zone_of(self.zone))
         return f"'{wall.isoformat(sep=' ')}'"
 
     def micros(self, instant: str) -> str:
@@ -136,10 +139,10 @@ def flavour_of(product: str, mark: str, zone: str) -> Flavour:
 
 
 def check_zone(zone: str) -> None:
-    """Timestamp modes compare in the database, which interprets Java's short zone names differently."""
+    """Timestamp modes compute bounds in Python, which needs the zone files of this machine."""
     try:
-        ZoneInfo(zone)
+        zone_of(zone)
     except (ZoneInfoNotFoundError, ValueError):
         raise Invalid(
-            f"db.timezone {zone!r} is not supported in a timestamp mode", "use a name like Europe/Berlin"
+            f"this machine has no rules of the time zone {zone!r}, which a timestamp mode needs", "install tzdata"
         ) from None

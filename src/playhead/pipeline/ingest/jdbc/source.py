@@ -2,15 +2,17 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
 from playhead.errors import Invalid
 from playhead.pipeline.ingest.jdbc.database import JdbcDatabase
 from playhead.pipeline.ingest.jdbc.flavour import check_zone, flavour_of
-from playhead.pipeline.ingest.jdbc.options import JdbcOptions, parse_options
+from playhead.pipeline.ingest.jdbc.mappings import columns_of
+from playhead.pipeline.ingest.jdbc.options import ID_MAPPING, TIME_MAPPING, JdbcOptions, parse_options
 from playhead.pipeline.ingest.jdbc.stream import JdbcStream, StreamOptions
-from playhead.pipeline.ingest.jdbc.tables import find_tables
+from playhead.pipeline.ingest.jdbc.tables import find_tables, qualified_names
 from playhead.pipeline.ingest.jdbc.view import Relation
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -27,7 +29,7 @@ class JdbcSource:
 
     def __init__(self, spark: SparkSession, options: JdbcOptions, reading: StreamOptions | None = None) -> None:
         self.options = options
-        self.database = JdbcDatabase(spark, options.connection)
+        self.database = JdbcDatabase(spark, options.connection, options.isolation)
         self._reading = reading or StreamOptions()
         self._began: int | None = None
 
@@ -46,7 +48,8 @@ class JdbcSource:
         else:
             relations = find_tables(database, flavour, options.tables)
         streams = [
-            JdbcStream(database, flavour, options, relation, self._reading, self._began) for relation in relations
+            JdbcStream(database, flavour, _mapped(options, relation), relation, self._reading, self._began)
+            for relation in relations
         ]
         for stream in streams:
             _check_topic(stream)
@@ -54,6 +57,17 @@ class JdbcSource:
 
     def close(self) -> None:
         self.database.close()
+
+
+def _mapped(options: JdbcOptions, table: Relation) -> JdbcOptions:
+    """The options with the cursor's columns of this table."""
+    names = qualified_names(table)
+    if options.id_mappings:
+        (column,) = columns_of(options.id_mappings, names, ID_MAPPING)
+        options = replace(options, incrementing_column=column)
+    if options.time_mappings:
+        options = replace(options, timestamp_columns=columns_of(options.time_mappings, names, TIME_MAPPING))
+    return options
 
 
 def _check_topic(stream: JdbcStream) -> None:

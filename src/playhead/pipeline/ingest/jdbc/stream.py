@@ -26,7 +26,7 @@ from playhead.pipeline.ingest.jdbc.chunks import (
     has_rows,
     ids_between,
 )
-from playhead.pipeline.ingest.jdbc.database import APPLICATION, JdbcDatabase
+from playhead.pipeline.ingest.jdbc.database import JdbcDatabase
 from playhead.pipeline.ingest.jdbc.flavour import ID, INSTANT, Flavour, Sqlite
 from playhead.pipeline.ingest.jdbc.horizon import (
     Ceiling,
@@ -141,10 +141,8 @@ class JdbcStep:
         properties = {"fetchsize": str(self.fetch_rows), "pushDownPredicate": "false"}
         if own:
             properties["customSchema"] = ", ".join(own)
-        if self.view.database.is_postgres_url:
-            begin = f"SET application_name = '{APPLICATION}'"
-            if self.snapshot is not None:
-                begin += f"; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '{self.snapshot.name}'"
+        begin = self.view.database.reader_begin(self.snapshot.name if self.snapshot is not None else None)
+        if begin is not None:
             properties["sessionInitStatement"] = begin
         return properties
 

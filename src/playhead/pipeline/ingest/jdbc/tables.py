@@ -26,14 +26,14 @@ def find_tables(database: JdbcDatabase, flavour: Flavour, wanted: TableFilter) -
 
 def choose_tables(found: Sequence[Relation], wanted: TableFilter, mark: str) -> list[Relation]:
     """Those of `found` that the connector reads. `mark` quotes identifiers in this database."""
+    included = found
     if wanted.include is not None:
-        kept = _included(found, wanted.include, mark, patterns=wanted.patterns)
-    else:
-        kept = [
-            table
-            for table in found
-            if not any(is_meant(entry, table, mark, patterns=wanted.patterns) for entry in wanted.exclude)
-        ]
+        included = _included(found, wanted.include, mark, patterns=wanted.patterns)
+    kept = [
+        table
+        for table in included
+        if not any(is_meant(entry, table, mark, patterns=wanted.patterns) for entry in wanted.exclude)
+    ]
     if not kept:
         raise NotFound("table", wanted.schema_pattern or "%", _all_names(found))
     _refuse_same_names(kept, wanted)
@@ -51,9 +51,13 @@ def is_meant(entry: str, table: Relation, mark: str, *, patterns: bool) -> bool:
     """Patterns are not matched with the bare name if there is a qualified one: `public.*` must not match `publicity`."""
     if entry in names_of(table, mark):
         return True
+    return patterns and any(re.fullmatch(entry, name) for name in qualified_names(table))
+
+
+def qualified_names(table: Relation) -> list[str]:
+    """`db.schema.table` and `schema.table`, as far as the database has them."""
     parts = [part for part in (table.catalog, table.schema, table.name) if part]
-    qualified = [".".join(parts[start:]) for start in range(max(1, len(parts) - 1))]
-    return patterns and any(re.fullmatch(entry, name) for name in qualified)
+    return [".".join(parts[start:]) for start in range(max(1, len(parts) - 1))]
 
 
 def _source(table: Relation, flavour: Flavour) -> str:

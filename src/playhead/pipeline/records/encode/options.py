@@ -3,16 +3,18 @@
 Names, defaults and inheritance are Connect's: a connector that names a converter of its own gets none of the worker's settings
 for it. JsonConverter and StringConverter are known; any other converter is refused by name, since its bytes would be a guess.
 Without a transform that makes keys they are null, so that the converter of keys never writes and may be any. The zone of
-`db.timezone` must be known to this machine, or be one of Java's own forms.
+`db.timezone` may have any name that Java knows: see `zones`.
 """
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from zoneinfo import available_timezones
+from typing import TypeVar
 
-from playhead.errors import Invalid, near_names
+from playhead.errors import ConfigInvalid, Fault, Invalid, near_names
+from playhead.pipeline.records.encode.zones import UTC, parse_zone
 from playhead.pipeline.records.transforms import Chain, makes_keys
+
+T = TypeVar("T")
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -31,37 +33,6 @@ _SETTINGS = {
     JSON: ("schemas.enable", "decimal.format", "schemas.cache.size", "replace.null.with.default", "converter.type"),
     STRING: ("converter.encoding", "schemas.enable", "converter.type"),  # no schema is in a string: without effect
 }
-# Short names that java.util.TimeZone and Spark know and the zone files of a system do not.
-_JAVA_ZONES = frozenset(
-    [
-        "ACT",
-        "AET",
-        "AGT",
-        "ART",
-        "AST",
-        "BET",
-        "BST",
-        "CAT",
-        "CNT",
-        "CST",
-        "CTT",
-        "EAT",
-        "ECT",
-        "IET",
-        "IST",
-        "JST",
-        "MIT",
-        "NET",
-        "NST",
-        "PLT",
-        "PNT",
-        "PRT",
-        "PST",
-        "SST",
-        "VST",
-    ]
-)
-_JAVA_OFFSET = re.compile(r"(UTC|GMT|UT)?[+-]\d{1,2}(:?\d{2})?|Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +55,40 @@ class RecordOptions:
 
 
 def parse_record_options(config: Mapping[str, str], worker: Mapping[str, str], transforms: Chain = ()) -> RecordOptions:
-    """The options of a connector's config, with what it leaves to its worker's properties."""
-    value = _converter("value.converter", config, worker)
-    return RecordOptions(
-        numeric_mapping=_numeric_mapping(config),
-        timestamp_granularity=_one_of(config, "timestamp.granularity", GRANULARITIES),
-        db_timezone=_zone(config.get("db.timezone", "UTC").strip()),
-        value=value,
-        key=_converter("key.converter", config, worker) if makes_keys(transforms) else None,
+    """The options of a connector's config, with what it leaves to its worker's properties. Raises ConfigInvalid with a fault for
+    every option that is wrong."""
+    reading = _Reading()
+    options = RecordOptions(
+        numeric_mapping=_numeric_mapping(config, reading),
+        timestamp_granularity=reading.of(
+            "timestamp.granularity",
+            lambda: _one_of(config, "timestamp.granularity", GRANULARITIES, one_case=True),
+            GRANULARITIES[0],
+        ),
+        db_timezone=reading.of("db.timezone", lambda: parse_zone(config.get("db.timezone", UTC).strip()), UTC),
+        value=reading.of("value.converter", lambda: _converter("value.converter", config, worker), Converter()),
+        key=reading.of("key.converter", lambda: _converter("key.converter", config, worker), None)
+        if makes_keys(transforms)
+        else None,
         transforms=transforms,
     )
+    if reading.faults:
+        raise ConfigInvalid(reading.faults)
+    return options
+
+
+class _Reading:
+    """Continues after a fault, so that all are reported."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+
+    def of(self, option: str, read: Callable[[], T], otherwise: T) -> T:
+        try:
+            return read()
+        except Invalid as error:
+            self.faults.append(Fault(option, None, f"{error.what}; {error.hint}" if error.hint else error.what))
+            return otherwise
 
 
 def _converter(option: str, config: Mapping[str, str], worker: Mapping[str, str]) -> Converter:
@@ -123,28 +118,22 @@ def _converter(option: str, config: Mapping[str, str], worker: Mapping[str, str]
     )
 
 
-def _numeric_mapping(config: Mapping[str, str]) -> str:
-    if "numeric.mapping" not in config and _boolean(config, "numeric.precision.mapping", default=False):
+def _numeric_mapping(config: Mapping[str, str], reading: _Reading) -> str:
+    old, new = "numeric.precision.mapping", "numeric.mapping"
+    if reading.of(old, lambda: _boolean(config, old, default=False), False) and new not in config:
         return "precision_only"
-    return _one_of(config, "numeric.mapping", NUMERIC_MAPPINGS)
+    return reading.of(new, lambda: _one_of(config, new, NUMERIC_MAPPINGS, one_case=True), NUMERIC_MAPPINGS[0])
 
 
-def _one_of(settings: Mapping[str, str], name: str, known: tuple[str, ...]) -> str:
-    """The first of `known` is the default; case does not matter."""
+def _one_of(settings: Mapping[str, str], name: str, known: tuple[str, ...], *, one_case: bool = False) -> str:
+    """The first of `known` is the default; case does not matter. `one_case`: all letters in upper or all in lower case, as the
+    JDBC connector requires it."""
     given = settings.get(name, known[0]).strip()
     for value in known:
-        if value.lower() == given.lower():
+        if given in (value.lower(), value.upper()) or (not one_case and value.lower() == given.lower()):
             return value
     raise Invalid(f"{name} cannot be {given!r}", f"it is one of {', '.join(known)}")
 
 
 def _boolean(settings: Mapping[str, str], name: str, *, default: bool) -> bool:
     return _one_of(settings, name, ("true", "false") if default else ("false", "true")) == "true"
-
-
-def _zone(name: str) -> str:
-    known = available_timezones()
-    # Unknown on a machine without zone files; Spark, which has Java's, refuses an unknown one before it reads.
-    if not known or name in known or name in _JAVA_ZONES or _JAVA_OFFSET.fullmatch(name):
-        return name
-    raise Invalid(f"there is no time zone {name!r}", near_names(name, sorted(known)))
