@@ -46,6 +46,19 @@ def test_a_form_that_has_the_hints_in_its_rows_does_not_print_them_twice(monkeyp
     assert done.stderr == ""
 
 
+def test_a_connector_that_is_held_back_says_so_in_every_form_and_the_run_fails(monkeypatch, file):
+    one = Progress("one", state=RunState.HELD_BACK, stream="orders", held="orders: waited 60 s for pid 7")
+    monkeypatch.setattr(running, "run_connectors", lambda *_: RunEnd([one], interrupted=False))
+    table, as_json = (
+        CliRunner().invoke(run, [str(file), "--engine", "spark", "-o", form], obj=Face()) for form in ("table", "json")
+    )
+    assert (table.exit_code, as_json.exit_code) == (1, 1)
+    assert "held back" in table.stdout and "waited 60 s for pid 7" in table.stdout
+    assert "hint: one: run it again when they have ended; --horizon-timeout waits longer" in table.stderr
+    (row,) = json.loads(as_json.stdout)
+    assert (row["state"], row["detail"]) == ("held back", "orders: waited 60 s for pid 7")
+
+
 @pytest.fixture
 def run_names(monkeypatch, tmp_path):
     """Runs `playhead run` in a folder with one file of three connectors; the names that would be run."""

@@ -163,6 +163,29 @@ def test_a_connector_that_is_caught_up_is_finished_and_the_ledger_says_so(ledger
     assert (run.state, run.detail) == (RunState.FINISHED, "")
 
 
+def test_one_that_is_held_back_is_not_finished_and_says_what_holds_it(ledger):
+    held = StepReport("orders", Map({"incrementing": 1}), note="n", held="waited 60 s for pid 7")
+    with running(ledger, Fake("a", [[held, ONE]]), Fake("b")) as run:
+        done = run.ended()
+        assert run.ends[0].exit_code == 1
+    assert (done["a"].state, done["a"].rows, done["a"].held) == (
+        RunState.HELD_BACK,
+        1,
+        "orders: waited 60 s for pid 7",
+    )
+    assert done["b"].state is RunState.FINISHED
+    assert {run.pipeline: (run.state, run.detail) for run in ledger.list_runs()} == {
+        "a": (RunState.HELD_BACK, "orders: waited 60 s for pid 7"),
+        "b": (RunState.FINISHED, ""),
+    }
+
+
+def test_one_that_was_held_back_and_then_read_on_is_finished(ledger):
+    held = StepReport("rows", None, held="waited")
+    done = run_once(ledger, Fake("a", [[held, Unreachable("away")], [ONE]]))
+    assert (done["a"].state, done["a"].held) == (RunState.FINISHED, "")
+
+
 def test_one_that_fails_ends_at_once_in_the_ledger_and_on_the_screen_while_the_other_goes_on(ledger):
     bad, good = Fake("bad", [[Refused("no table hunter2")]]), Fake("good")
     with running(ledger, bad, good, continuous=True) as run:

@@ -262,18 +262,24 @@ def _row(progress: "Progress") -> dict[str, Any]:
         "seconds": round(progress.seconds, 2),
         "stream": progress.stream or None,
         "position": progress.position.to_dict() if progress.position is not None else None,
-        "detail": progress.error.what if progress.error else None,
-        "hint": progress.error.hint if progress.error else None,
+        "detail": progress.error.what if progress.error else progress.held or None,
+        "hint": _hint(progress),
         "notes": list(progress.notes),
     }
 
 
+def _hint(progress: "Progress") -> str | None:
+    if progress.error is not None:
+        return progress.error.hint
+    return "run it again when they have ended; --horizon-timeout waits longer" if progress.held else None
+
+
 def _hints(connectors: "Sequence[Progress]") -> list[str]:
-    """The hints of failed connectors, each once, with the names it applies to."""
+    """The hints of connectors that failed or are held back, each once, with the names it applies to."""
     names: dict[str, list[str]] = {}
     for one in connectors:
-        if one.error is not None and one.error.hint:
-            names.setdefault(one.error.hint, []).append(one.name)
+        if hint := _hint(one):
+            names.setdefault(hint, []).append(one.name)
     return [f"hint: {', '.join(some)}: {hint}" for hint, some in names.items()]
 
 

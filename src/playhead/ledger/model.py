@@ -29,6 +29,7 @@ class RunState(StrEnum):
     FINISHED = "finished"
     FAILED = "failed"
     STOPPED = "stopped"
+    HELD_BACK = "held back"  # rows are left that open transactions of the database keep from being read
 
 
 @dataclass(frozen=True, slots=True)

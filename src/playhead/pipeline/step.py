@@ -17,6 +17,7 @@ class StepReport:
     """What one step committed, and the position of the stream after it.
 
     `rows` None: there was nothing to commit. `problem`: the rows are committed, but something after the commit failed.
+    `held`: why rows after the position may not be read yet.
     """
 
     stream: str
@@ -24,6 +25,7 @@ class StepReport:
     rows: int | None = None
     note: str = ""
     problem: PlayheadError | None = None
+    held: str = ""
 
 
 class PlanAgain(Refused):

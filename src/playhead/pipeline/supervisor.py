@@ -44,7 +44,8 @@ _PERMANENT = (WrongProtocol, Untrusted, AccessDenied)
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a connector has done so far. `state` None: it is running. `waiting`: why it waits, and when the next try is."""
+    """What a connector has done so far. `state` None: it is running. `waiting`: why it waits, and when the next try is.
+    `held`: why there are rows that it may not read yet, as of the last round."""
 
     name: str
     rows: int = 0
@@ -56,6 +57,7 @@ class Progress:
     notes: tuple[str, ...] = ()
     waiting: str = ""
     error: PlayheadError | None = None
+    held: str = ""
 
 
 Report = Callable[[Progress], None]
@@ -114,10 +116,12 @@ class RunEnd:
 
     @property
     def exit_code(self) -> int:
-        """One connector: its own code. Several: 5 if an outcome is unknown, else 1 if any of them failed."""
+        """One connector: its own code. Several: 5 if an outcome is unknown, else 1 if any of them failed. One that is held
+        back is not caught up: 1."""
         if self.interrupted:
             return 130
         codes = {one.error.exit_code for one in self.connectors if one.error is not None}
+        codes |= {1 for one in self.connectors if one.state is RunState.HELD_BACK}
         if len(self.connectors) > 1 and codes:
             return 5 if 5 in codes else 1
         return max(codes, default=0)
@@ -246,6 +250,7 @@ class _Runner:
         self._stop = threading.Event()
         self._ended = threading.Event()
         self._why_stopped = ""
+        self._held_streams: dict[str, str] = {}
         self._taken_over: Fenced | None = None
         self._is_abandoned = False
 
@@ -290,7 +295,8 @@ class _Runner:
                 self._drive()
             if self._taken_over is not None:
                 raise self._taken_over
-            state = RunState.STOPPED if self._stop.is_set() else RunState.FINISHED
+            caught_up = RunState.HELD_BACK if self.progress.held else RunState.FINISHED
+            state = RunState.STOPPED if self._stop.is_set() else caught_up
         except PlayheadError as raised:
             raised.what = self._pipeline.scrub(raised.what)
             error = raised
@@ -320,6 +326,7 @@ class _Runner:
     def _run_rounds(self, work: Work) -> None:
         """Until the connector is caught up or stopped."""
         while not self._stop.is_set():
+            self._held_streams.clear()
             with closing(work.steps()) as steps:
                 for done in steps:
                     self._count(done)
@@ -345,6 +352,7 @@ class _Runner:
 
     def _count(self, done: StepReport) -> None:
         """A committed step resets the retries."""
+        self._mark(done)
         if done.rows is None:
             self._change(stream=done.stream, position=done.position)
         else:
@@ -361,6 +369,13 @@ class _Runner:
         self._note(done.note)
         if done.problem is not None:
             raise done.problem
+
+    def _mark(self, done: StepReport) -> None:
+        """A connector is held back while any of its streams is, whichever was the last."""
+        self._held_streams.pop(done.stream, None)
+        if done.held:
+            self._held_streams[done.stream] = done.held
+        self._change(held="; ".join(f"{stream}: {why}" for stream, why in sorted(self._held_streams.items())))
 
     def _tally(self, done: StepReport) -> None:
         """For a sink that keeps its ranges in its target: writes its progress in the run's own ledger too."""
@@ -410,7 +425,8 @@ class _Runner:
 
     def _end(self, state: RunState, error: PlayheadError | None, seconds: float) -> None:
         """Writes the end in every ledger concerned, then reports it."""
-        detail = error.what if error is not None else self._why_stopped if state is RunState.STOPPED else ""
+        details = {RunState.STOPPED: self._why_stopped, RunState.HELD_BACK: self.progress.held}
+        detail = error.what if error is not None else details.get(state, "")
         self._ended.set()
         with self._beating:
             held_last, self._held = self._held, ()

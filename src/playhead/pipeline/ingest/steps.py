@@ -236,7 +236,7 @@ class Ingest:
             return StepReport(stream.name, position.offset), True
         with closing(step):
             if not step.chunks:
-                return StepReport(stream.name, position.offset, note=step.horizon), True
+                return StepReport(stream.name, position.offset, note=step.horizon, held=step.horizon), True
             done = self._run(stream, position, step)
         return self._record(stream, done), done.reaches_end or not stream.has_position
 
