@@ -144,6 +144,22 @@ def test_readers_and_maintenance_are_not_waited_for(shop: Shop):
         assert shop.drain(shop.stream("orders", BY_ID)).ids == [1, 2, 3, 4, 5]
 
 
+def test_an_id_that_was_fetched_before_its_insert_is_passed_over_and_the_horizon_says_that_it_may_be(shop: Shop):
+    """Nothing in the database shows such an id: the transaction has no lock on the table."""
+    shop.sql(ORDERS)
+    stream = shop.stream("orders", BY_ID)
+    with shop.session() as till:
+        till.execute("SELECT nextval('orders_id_seq')")
+        shop.sql("INSERT INTO orders DEFAULT VALUES")
+        step = stream.plan(None, 1, 10)
+        assert step is not None and "nextval" in step.horizon
+        read = shop.drain(stream)
+        assert read.ids == [2]
+        till.execute("INSERT INTO orders (id) VALUES (1)")
+        till.commit()
+    assert shop.drain(stream, position=read.position).ids == []
+
+
 def test_what_weakens_the_horizon_is_said(shop: Shop):
     shop.sql("CREATE TABLE own (id int PRIMARY KEY)", "CREATE SEQUENCE pool CACHE 50")
     shop.sql("CREATE TABLE pooled (id int PRIMARY KEY DEFAULT nextval('pool'))", ORDERS)
@@ -151,7 +167,9 @@ def test_what_weakens_the_horizon_is_said(shop: Shop):
     words = {name: shop.stream(name, BY_ID).plan(None, 1, 10) for name in ("own", "pooled", "orders")}
     assert "has no default" in words["own"].horizon  # type: ignore[union-attr]
     assert "CACHE 50" in words["pooled"].horizon  # type: ignore[union-attr]
-    assert words["orders"].horizon == "up to id 1"  # type: ignore[union-attr]
+    fetched = "ids that a client fetches with nextval before its INSERT are not waited for"
+    assert words["orders"].horizon == f"up to id 1; {fetched}"  # type: ignore[union-attr]
+    assert words["pooled"].horizon.endswith(fetched)  # type: ignore[union-attr]
 
 
 def test_a_query_is_held_back_by_writers_of_its_tables(shop: Shop):
@@ -263,7 +281,7 @@ def test_an_odd_table_name_is_quoted_everywhere(shop: Shop):
     (table,) = find_tables(plain.database, plain.flavour, plain.options.tables)
     stream = JdbcStream(plain.database, plain.flavour, plain.options, table)
     assert shop.drain(stream).ids == [1]
-    assert stream.protection.words == ""
+    assert stream.protection.words == "ids that a client fetches with nextval before its INSERT are not waited for"
 
 
 def test_an_unreachable_database_and_wrong_credentials_are_distinguished(shop: Shop):

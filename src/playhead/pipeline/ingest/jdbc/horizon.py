@@ -5,6 +5,9 @@ holds ROW EXCLUSIVE on the table before it gets an id from a default or an ident
 the transactions that hold that lock, wait until they end, then read up to that maximum in a new snapshot. Prepared transactions
 hold the lock too. Locks that write no rows (VACUUM, CREATE INDEX) are ignored.
 
+A client that fetches an id with nextval and inserts its row later holds no lock in between, and need not even have a transaction
+open. Nothing in the database shows such ids, so they are a caveat of every id column.
+
 A row's timestamp is usually the start of its transaction, which is before the lock. Timestamp modes therefore wait for every
 transaction of the database that began before the end. A transaction that is still open at the deadline limits what is read if it
 may have written or is idle. A running statement that has written nothing does not limit it; the horizon reports it.
@@ -25,6 +28,7 @@ POLL_SECONDS = 0.05
 _MODES = "'RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'"
 _OPAQUE = ("Function Scan", "Table Function Scan", "Foreign Scan", "Custom Scan")
 _QUERY = "where the ids of a query come from is unknown"
+_FETCHED = "ids that a client fetches with nextval before its INSERT are not waited for"
 _NO_PROTECTION = "rows that become visible out of order are lost unless timestamp.delay.interval.ms covers them"
 
 
@@ -232,7 +236,7 @@ def _kind(database: JdbcDatabase, relation: Relation) -> str:
 
 
 def _id_caveats(database: JdbcDatabase, relation: Relation, column: str) -> list[str]:
-    """The rule is exact only for ids that PostgreSQL assigns in order, one at a time."""
+    """The rule is exact only for ids that PostgreSQL assigns in order, one at a time, within the INSERT."""
     rows = database.rows(
         f"""
         SELECT a.attidentity <> '' OR coalesce(pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%', false),
@@ -250,6 +254,7 @@ def _id_caveats(database: JdbcDatabase, relation: Relation, column: str) -> list
         ]
     if rows[0][1] not in (None, "1"):
         return [
-            f"the sequence of column {column!r} has CACHE {rows[0][1]}: not exact for ids that sessions have cached"
+            f"the sequence of column {column!r} has CACHE {rows[0][1]}: not exact for ids that sessions have cached",
+            _FETCHED,
         ]
-    return []
+    return [_FETCHED]
