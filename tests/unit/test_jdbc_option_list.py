@@ -136,6 +136,7 @@ OPTIONS = [
     case("predicates", "old", REFUSED),
     case("errors.tolerance", "none", HONOURED),
     case("errors.tolerance", "all", REFUSED),
+    case("errors.tolerance", "None", REFUSED),
     case("errors.retry.timeout", "0", HONOURED),
     case("errors.retry.timeout", "1000", REFUSED),
     case("errors.retry.delay.max.ms", "60000", HONOURED),

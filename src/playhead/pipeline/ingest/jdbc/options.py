@@ -272,6 +272,7 @@ class _Reading(OptionReading[JdbcOptions]):
             self.number(name, low, low, high)
         self.one_of("exactly.once.support", "requested", ("requested", "required"))
         self.one_of("transaction.boundary", "poll", ("poll", "interval"))
+        self.one_of("errors.tolerance", "none", ("none", "all"), any_case=False)
         self.one_of("config.action.reload", "restart", ("restart", "none"), any_case=False)
         for name in ("errors.log.enable", "errors.log.include.messages"):
             self.flag(name, "false")
