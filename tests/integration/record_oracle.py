@@ -23,12 +23,14 @@ public class Oracle {
     converter.configure(Map.of("schemas.enable", "false", "decimal.format", args.length > 1 ? args[1] : "BASE64"), false);
     for (String line; (line = in.readLine()) != null; ) {
       String[] part = line.split(" ");
-      if (args[0].equals("calendar")) {
+      if (args[0].startsWith("calendar")) {
         Calendar calendar = new GregorianCalendar(TimeZone.getTimeZone(part[0]));
         calendar.clear();
         calendar.set(Integer.parseInt(part[1]), Integer.parseInt(part[2]) - 1, Integer.parseInt(part[3]),
           Integer.parseInt(part[4]), Integer.parseInt(part[5]), Integer.parseInt(part[6]));
-        out.println(calendar.getTimeInMillis());
+        java.text.SimpleDateFormat printer = new java.text.SimpleDateFormat("yyyy-MM-dd HH:mm:ss");
+        printer.setTimeZone(TimeZone.getTimeZone("UTC"));
+        out.println(args[0].equals("calendar-text") ? printer.format(calendar.getTime()) : "" + calendar.getTimeInMillis());
         continue;
       }
       Struct row = new Struct(schema).put("s", new String(Base64.getDecoder().decode(part[0]), StandardCharsets.UTF_8))
@@ -58,8 +60,16 @@ def connect_texts(rows: Sequence[Row]) -> list[bytes]:
 
 def calendar_millis(walls: Sequence[tuple[str, str]]) -> list[int]:
     """Of (zone, `yyyy-mm-dd hh:mm:ss`)."""
-    lines = [f"{zone} {wall.replace('-', ' ').replace(':', ' ')}" for zone, wall in walls]
-    return [int(line) for line in _run(["calendar"], lines)]
+    return [int(line) for line in _run(["calendar"], _walls(walls))]
+
+
+def calendar_texts(walls: Sequence[tuple[str, str]]) -> list[str]:
+    """What Java prints in UTC for wall times of zones."""
+    return _run(["calendar-text"], _walls(walls))
+
+
+def _walls(walls: Sequence[tuple[str, str]]) -> list[str]:
+    return [f"{zone} {wall.replace('-', ' ').replace(':', ' ')}" for zone, wall in walls]
 
 
 def _lines(rows: Sequence[Row]) -> list[str]:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration.record_oracle import Row, calendar_millis, connect_texts, connect_values
+from integration.record_oracle import Row, calendar_millis, calendar_texts, connect_texts, connect_values
 from integration.record_samples import BERLIN, BEST_FIT, CREATE, EXTREMES, LADDER, LADDER_SQL, NONE, SCHEMA, without
 from playhead.lab import Lab
 from playhead.pipeline.ingest.source import VALUE
 from playhead.pipeline.records.encode.columns import SqlColumn
-from playhead.pipeline.records.encode.options import STRING, Converter, RecordOptions
+from playhead.pipeline.records.encode.options import JSON, STRING, Converter, RecordOptions
 
 pytest.importorskip("pyspark")
 
@@ -192,11 +192,44 @@ def test_times_are_printed_as_java_sql_prints_them(database):
     assert database.written(select, RecordOptions(value=Converter(STRING))) == [printed]
 
 
-def test_a_year_without_a_clear_text_names_its_column(database):
+def test_days_that_java_s_calendar_does_not_have_are_printed_as_java_reads_them(database):
+    """As java.util.GregorianCalendar: they are taken as Julian and printed as Gregorian."""
+    select = "SELECT '1582-10-04'::date AS a, '1582-10-10'::date AS b, '1582-10-10 01:02:03'::timestamp AS c"
+    printed = b"Struct{a=1582-10-04,b=1582-10-20,c=1582-10-20 01:02:03.0}"
+    assert database.written(select, RecordOptions(value=Converter(STRING))) == [printed]
+    assert database.written("SELECT '1582-10-10'::date AS b") == [b'{"b":-141422}']
+
+
+def test_a_time_of_another_day_in_utc_has_a_text_and_no_number(database):
+    """Connect's Time has no day before 1970-01-01; java.sql.Time prints its hours whatever its day."""
+    from pyspark.errors import PySparkException
+
+    select = "SELECT '03:04:05'::time AS t, '01:00+02'::timetz AS z"
+    options = RecordOptions(value=Converter(STRING), db_timezone="Asia/Tokyo")
+    assert database.written(select, options) == [b"Struct{t=18:04:05,z=23:00:00}"]
+    with pytest.raises(PySparkException, match="playhead: column 't' holds a time that is on another day"):
+        database.written(select, replace(PLAIN, db_timezone="Asia/Tokyo"))
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamptz"])
+@pytest.mark.parametrize("converter", [JSON, STRING])
+@pytest.mark.parametrize("year", [290000, 294276])
+def test_a_timestamp_that_spark_cannot_hold_names_its_column(database, kind, converter, year):
+    from pyspark.errors import PySparkException
+
+    options = RecordOptions(value=Converter(converter, schemas_enable=False))
+    with pytest.raises(
+        PySparkException, match="playhead: column 'ts' holds a timestamp that is infinite or cannot be read"
+    ):
+        database.written(f"SELECT '{year}-12-31 23:59:59.999999'::{kind} AS ts", options)
+
+
+@pytest.mark.parametrize("day", ["0044-03-15 BC", "10000-01-01", "5874897-12-31"])
+def test_a_year_without_a_clear_text_names_its_column(database, day):
     from pyspark.errors import PySparkException
 
     with pytest.raises(PySparkException, match="playhead: column 'd' holds a year before 1"):
-        database.written("SELECT '0044-03-15 BC'::date AS d", RecordOptions(value=Converter(STRING)))
+        database.written(f"SELECT '{day}'::date AS d", RecordOptions(value=Converter(STRING)))
 
 
 def test_odd_names_are_written_as_jackson_does(database):
@@ -308,6 +341,7 @@ def walls() -> Iterator[str]:
         year = dice.choice([dice.randint(1, 1899), dice.randint(1901, 2100), dice.randint(1970, 2030)])
         yield f"{year:04}-{dice.randint(1, 12):02}-{dice.randint(1, 28):02} {dice.randint(0, 23):02}:{dice.randint(0, 59):02}:07"
     yield from ("1582-10-04 23:59:59", "1582-10-15 00:00:00", "1500-02-28 12:00:00", "1500-03-01 00:00:00")
+    yield from ("1582-10-05 00:00:00", "1582-10-10 12:00:00", "1582-10-14 23:59:59", "1582-10-15 02:30:00")
 
 
 @pytest.mark.parametrize("zone", ["UTC", *ZONES])
@@ -320,6 +354,19 @@ def test_wall_times_are_counted_as_java_s_calendar_does(spark, tmp_path, zone):
     record = make_record([column], replace(PLAIN, db_timezone=zone), "t", "PostgreSQL")
     ours = _written(record, frame)
     java = [f'{{"ts":{millis}}}' for millis in calendar_millis([(zone, wall) for wall in times])]
+    assert dict(zip(times, ours, strict=True)) == dict(zip(times, java, strict=True))
+
+
+@pytest.mark.parametrize("zone", ["UTC", *ZONES, "GMT-08:00", "Asia/Tokyo"])
+def test_wall_times_are_printed_as_java_does(spark, zone):
+    from playhead.pipeline.records.encode.record import make_record
+
+    times = [wall for wall in walls() if not wall.startswith("1500-03-01")]  # in most zones no text here
+    frame = spark.createDataFrame([(wall,) for wall in times], "ts string").selectExpr("cast(ts as timestamp) as ts")
+    column = SqlColumn("ts", 93, "timestamp", 26, 6, signed=False, nullable=True)
+    options = RecordOptions(value=Converter(STRING), db_timezone=zone)
+    ours = _written(make_record([column], options, "t", "PostgreSQL"), frame)
+    java = [f"Struct{{ts={text}.0}}" for text in calendar_texts([(zone, wall) for wall in times])]
     assert dict(zip(times, ours, strict=True)) == dict(zip(times, java, strict=True))
 
 

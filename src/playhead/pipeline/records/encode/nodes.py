@@ -77,11 +77,11 @@ class Read:
             case SqlKind.DECIMAL:
                 return decimals.java_text(column, field)
             case SqlKind.DATE:
-                return structtext.java_date(times.finite_days(column, field.name), field.name)
+                return structtext.java_date(times.printed_days(column, field.name), field.name)
             case SqlKind.TIME:
-                return structtext.java_time(times.millis_of_day(column, self._zoned, field.name))
+                return structtext.java_time(times.millis_of_time(column, self._zoned))
             case SqlKind.TIMESTAMP if self.schema.name == TIMESTAMP:
-                return structtext.java_timestamp(self._zoned(times.finite_time(column, field.name)), field.name)
+                return structtext.java_timestamp(times.printed_time(column, self._zoned, field.name), field.name)
             case SqlKind.TIMESTAMP:
                 return self._timestamp()
             case SqlKind.STRING:

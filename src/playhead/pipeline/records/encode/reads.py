@@ -37,7 +37,8 @@ def _postgres(field: SqlField, name: str) -> str:
         return f"{name}::time::text || ' ' || extract(timezone FROM {name})::int" if field.is_zoned else f"{name}::text"
     if field.kind is SqlKind.TIMESTAMP:
         infinite = f"TIMESTAMPTZ '{INFINITE_TIME}+00'" if field.is_zoned else f"TIMESTAMP '{INFINITE_TIME}'"
-        return f"CASE WHEN NOT isfinite({name}) THEN {infinite} ELSE {name} END"
+        # Later ones do not fit Spark's 64 bits of microseconds; its reader would fail without the column's name.
+        return f"CASE WHEN NOT isfinite({name}) OR {name} >= {infinite} THEN {infinite} ELSE {name} END"
     return name
 
 

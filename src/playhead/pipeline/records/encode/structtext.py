@@ -11,6 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from playhead.pipeline.records.encode.faults import fault
 
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31
+
 
 def write_struct(members: Sequence[tuple[str, Column]]) -> Column:
     named = (F.concat(F.lit(f"{name}="), value.cast("string")) for name, value in members)
@@ -18,20 +20,21 @@ def write_struct(members: Sequence[tuple[str, Column]]) -> Column:
 
 
 def java_date(days: Column, name: str) -> Column:
-    return _of_four_digits(F.date_format(F.date_add(F.lit("1970-01-01").cast("date"), days), "yyyy-MM-dd"), name)
+    text = F.date_format(F.date_add(F.lit("1970-01-01").cast("date"), days), "yyyy-MM-dd")
+    return F.when(days.between(_FIRST_DAY, _LAST_DAY), text).otherwise(_far(name))
 
 
 def java_time(millis: Column) -> Column:
+    """Only the time of day is printed, whatever the day."""
     return F.date_format(F.timestamp_millis(millis), "HH:mm:ss")
 
 
 def java_timestamp(time: Column, name: str) -> Column:
     """At least one digit after the point, and no zeros at the end but that one."""
     text = F.date_format(time, "yyyy-MM-dd HH:mm:ss.SSSSSS")
-    return _of_four_digits(F.regexp_replace(text, r"(\.\d+?)0+$", "$1"), name)
+    return F.when(text.rlike("^[+-]"), _far(name)).otherwise(F.regexp_replace(text, r"(\.\d+?)0+$", "$1"))
 
 
-def _of_four_digits(text: Column, name: str) -> Column:
+def _far(name: str) -> Column:
     """Java prints other years without a sign, so that they cannot be distinguished."""
-    far = fault(name, "holds a year before 1 or after 9999, which has no clear text: use JsonConverter")
-    return F.when(text.rlike("^[+-]"), far).otherwise(text)
+    return fault(name, "holds a year before 1 or after 9999, which has no clear text: use JsonConverter")
