@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from integration.ingesting import add_rows, consumed, ingest, make_rows, records_of  # noqa: F401
@@ -433,3 +434,18 @@ def test_a_masked_query_appears_in_no_message(ingest):
     (done,) = ingest.run(replace(spec, config=config))
     assert done.error is not None
     assert "secret_ratio" not in done.error.what + "".join(done.notes)
+
+
+def test_a_run_that_an_open_transaction_holds_back_is_not_finished(ingest):
+    make_rows(ingest.lab, "held", 3)
+    spec = ingest.table("held")
+    with psycopg.connect(ingest.lab.postgres_url, application_name="till") as till:
+        till.execute("INSERT INTO held (n) VALUES (9)")
+        add_rows(ingest.lab, "held", 1)
+        (done,) = ingest.run(spec, horizon_seconds=0.5)
+        assert (done.state, done.rows, done.error) == (RunState.HELD_BACK, 0, None)
+        assert "(till)" in done.held and "public.held" in done.held
+        till.commit()
+    (done,) = ingest.run(spec, horizon_seconds=0.5)
+    assert (done.state, done.rows, done.held) == (RunState.FINISHED, 5, "")
+    assert ingest.ids("held") == Counter(range(1, 6))

@@ -211,10 +211,8 @@ def test_missing_rights_to_see_others_are_said_and_do_not_hurt(shop: Shop):
 
 def test_a_table_is_found_by_each_form_of_its_name(shop: Shop, database: str):
     shop.sql("CREATE SCHEMA sales", "CREATE TABLE sales.orders (id serial)", ORDERS)
-    assert [s.name for s in shop.source(BY_ID, table__whitelist="orders").streams()] == [
-        "public.orders",
-        "sales.orders",
-    ]
+    with pytest.raises(Invalid, match=r"public\.orders and sales\.orders have one name"):
+        shop.source(BY_ID, table__whitelist="orders").streams()
     for form in ("sales.orders", f"{database}.sales.orders", '"sales"."orders"'):
         (stream,) = shop.source(BY_ID, table__include__list=form).streams()
         assert (stream.name, stream.topic) == ("sales.orders", "t_orders")
