@@ -32,7 +32,7 @@ def test_moving_back_supersedes_what_will_be_delivered_again(place, sinks):
     deliver(sinks, claim, 10, 20, 30)
     ended(sinks, claim)
     result = moved(sinks, 30, 10)
-    assert (result.changed, result.superseded, result.skipped, result.abandoned) == (True, 2, None, None)
+    assert (result.changed, result.superseded, result.skipped, result.abandoned) == (True, 2, (), None)
     assert at(sinks) == (10, 2)
     assert live(sinks) == [(0, 10, 1, "committed")]
     assert place.ask("select written_by from playhead_positions") == [("you@there",)]
@@ -64,10 +64,120 @@ def test_an_undone_move_leaves_what_was_before(sinks):
     assert sinks.sums("c1", "orders") == {}
     assert moved(sinks, 0, 20).restored == 2
     result = moved(sinks, 20, 30)
-    assert (result.restored, result.skipped) == (1, None)
+    assert (result.restored, result.skipped) == (1, ())
     assert sinks.sums("c1", "orders") == before
     deliver(sinks, claimed(sinks.ledger), 40)
     assert [row[:2] for row in live(sinks)] == [(0, 10), (10, 20), (20, 30), (30, 40)]
+
+
+def test_an_undo_leaves_out_again_what_lies_before_the_first_position(sinks):
+    """A group that was at 20 when its sink first ran: the ledger has nothing below."""
+    claim = begun(sinks, 20)
+    deliver(sinks, claim, 30, 50)
+    ended(sinks, claim)
+    before, sums = live(sinks), sinks.sums("c1", "orders")
+    assert moved(sinks, 50, 0).superseded == 2
+    assert live(sinks) == []
+    result = moved(sinks, 0, 50)
+    assert (result.restored, result.skipped) == (2, ())
+    assert (live(sinks), sinks.sums("c1", "orders")) == (before, sums)
+
+
+def test_an_undo_leaves_a_hole_that_a_new_start_left(sinks):
+    """The position was deleted, and the group was at 40 at the next run."""
+    claim = begun(sinks)
+    deliver(sinks, claim, 20)
+    ended(sinks, claim)
+    moved(sinks, 20, None)
+    claim = begun(sinks, 40)
+    deliver(sinks, claim, 50)
+    ended(sinks, claim)
+    before = live(sinks)
+    assert before == [(0, 20, 1, "committed"), (40, 50, 2, "committed")]
+    for start in (0, 20, 30):
+        moved(sinks, 50, start)
+        assert moved(sinks, start, 50).skipped == ()
+        assert live(sinks) == before
+
+
+def test_what_was_not_delivered_again_is_restored_after_what_was(sinks):
+    """Delivered again up to 15, cut at other places: [15,20) is lost with its old range, and [20,30) still counts."""
+    claim = begun(sinks, 5)
+    deliver(sinks, claim, 20, 30)
+    ended(sinks, claim)
+    moved(sinks, 30, 0)
+    claim = claimed(sinks.ledger)
+    deliver(sinks, claim, 3, 15)
+    ended(sinks, claim)
+    reached = live(sinks)
+    assert moved(sinks, 15, 0).superseded == 2
+    assert moved(sinks, 0, 15).restored == 2
+    assert live(sinks) == reached
+    result = moved(sinks, 15, 30)
+    assert (result.restored, result.skipped) == (1, (OffsetRange(*LOG, 15, 20),))
+    assert [row[:2] + row[3:] for row in live(sinks)] == [
+        (0, 3, "committed"),
+        (3, 15, "committed"),
+        (15, 20, "skipped"),
+        (20, 30, "committed"),
+    ]
+
+
+def counted(sinks):
+    """What counts: the delivered ranges with their digests, and the offsets that were skipped."""
+    found = [one for one in sinks.list_ranges("c1", "orders", LOG) if one.state is not RangeState.SUPERSEDED]
+    delivered = sorted(
+        (one.closed.range, one.generation, one.closed.hash_xor) for one in found if one.state is RangeState.COMMITTED
+    )
+    skipped = RangeSet(one.closed.range for one in found if one.state is RangeState.SKIPPED)
+    position = sinks.positions("c1", "orders").get(LOG)
+    return delivered, skipped, None if position is None else position.next_offset
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_moves_that_are_undone_in_turn_leave_the_ledger_as_it_was(sinks, seed):
+    """Random deliveries and moves; after each some moves, undone from the last to the first, and what counts is the same."""
+    chance = random.Random(seed)
+    ended(sinks, begun(sinks, chance.choice((0, 7, 20))))
+    for _ in range(8):
+        claim = claimed(sinks.ledger)
+        position = at(sinks)[0]
+        ends = sorted(chance.sample(range(position + 1, position + 20), chance.randint(1, 4)))
+        deliver(sinks, claim, *ends)
+        ended(sinks, claim)
+        states = [counted(sinks)]
+        for _ in range(chance.randint(1, 5)):
+            position = states[-1][2]
+            to = chance.randint(0, position + 10)
+            try:
+                moved(sinks, position, to)
+            except Refused as error:
+                assert "is inside" in error.what
+                continue
+            states.append(counted(sinks))
+        for after, before in zip(states[:0:-1], states[-2::-1], strict=True):
+            moved(sinks, after[2], before[2])
+            assert counted(sinks) == before
+        if chance.random() < 0.6:  # go on from somewhere else
+            moved(sinks, at(sinks)[0], start_around(sinks, chance.randint(0, at(sinks)[0] + 5)))
+
+
+def test_a_position_that_is_deleted_and_given_again_can_still_be_undone(sinks):
+    claim = begun(sinks, 20)
+    deliver(sinks, claim, 30, 50)
+    ended(sinks, claim)
+    before = counted(sinks)
+    moved(sinks, 50, 0)
+    moved(sinks, 0, None)
+    moved(sinks, None, 0)
+    moved(sinks, 0, 50)
+    assert counted(sinks) == before
+    moved(sinks, 50, None)
+    moved(sinks, None, 0)
+    assert live(sinks) == []
+    moved(sinks, 0, None)
+    moved(sinks, None, 50)
+    assert counted(sinks) == before
 
 
 def test_what_was_delivered_again_or_begun_is_not_restored(sinks):
@@ -81,7 +191,7 @@ def test_what_was_delivered_again_or_begun_is_not_restored(sinks):
     ended(sinks, claim)
     result = moved(sinks, 10, 30)
     assert result.abandoned == wanted(10, 15, generation=2)
-    assert (result.restored, result.skipped) == (0, OffsetRange(*LOG, 10, 30))
+    assert (result.restored, result.skipped) == (0, (OffsetRange(*LOG, 10, 30),))
     assert at(sinks) == (30, 3)
     assert live(sinks) == [(0, 10, 2, "committed"), (10, 30, 2, "skipped")]
     # Even back and forth: what the abandoned claim has overwritten is unknown.
@@ -94,7 +204,7 @@ def test_moving_forward_says_who_skipped_what(place, sinks):
     claim = begun(sinks)
     deliver(sinks, claim, 10)
     ended(sinks, claim)
-    assert moved(sinks, 10, 50).skipped == OffsetRange(*LOG, 10, 50)
+    assert moved(sinks, 10, 50).skipped == (OffsetRange(*LOG, 10, 50),)
     newest = sinks.list_ranges("c1", "orders", newest=1)[0]
     assert (newest.state, newest.note, newest.shape, newest.closed.count) == (
         RangeState.SKIPPED,
@@ -193,7 +303,7 @@ def test_a_topic_that_was_made_again_is_gone_on_with_from_where_a_person_says(si
     ended(sinks, claim)
     new = LOG._replace(topic_id="id-2")
     result = moved(sinks, 10, 0, new)
-    assert (result.abandoned, result.superseded, result.skipped) == (wanted(10, 20), 0, None)
+    assert (result.abandoned, result.superseded, result.skipped) == (wanted(10, 20), 0, ())
     found = sinks.positions("c1", "orders")
     assert list(found) == [new]
     assert (found[new].next_offset, found[new].published_offset, found[new].generation) == (0, None, 1)
@@ -230,7 +340,7 @@ def test_a_pipeline_that_never_ran_is_given_a_position(place, sinks):
     assert moved(sinks, None, 7).changed
     assert at(sinks) == (7, 1)
     assert place.ask("select count(*) from playhead_runs") == [("0",)]
-    assert moved(sinks, 7, 9).skipped == OffsetRange(*LOG, 7, 9)
+    assert moved(sinks, 7, 9).skipped == (OffsetRange(*LOG, 7, 9),)
     sinks.adopt(claimed(sinks.ledger), {LOG: 9})
 
 

@@ -291,7 +291,7 @@ class SinkMoved:
 
     `abandoned`: the open claim that was removed; the target may contain what a killed run wrote of it. `superseded`: number of
     ranges that will be delivered again. `restored`: number of ranges that were superseded, were not delivered again since, and
-    are valid again. `skipped`: will not be delivered.
+    are valid again. `skipped`: these will not be delivered.
     """
 
     move: SinkMove
@@ -299,4 +299,4 @@ class SinkMoved:
     abandoned: RangeClaim | None = None
     superseded: int = 0
     restored: int = 0
-    skipped: OffsetRange | None = None
+    skipped: Sequence[OffsetRange] = ()

@@ -234,6 +234,5 @@ def _effects(moved: SinkMoved) -> str:
         effects.append(f"{moved.superseded} range(s) will be delivered again")
     if moved.restored:
         effects.append(f"{moved.restored} range(s) count as delivered again")
-    if moved.skipped is not None:
-        effects.append(f"{moved.skipped} is skipped and will not be delivered")
+    effects += [f"{one} is skipped and will not be delivered" for one in moved.skipped]
     return "; ".join(effects)
