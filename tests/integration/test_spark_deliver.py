@@ -1,9 +1,12 @@
 """Topics into files on Spark, each record once: listings, json and Kafka's own group tool are the oracles."""
 
+import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
+import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
 
@@ -21,7 +24,7 @@ from playhead.errors import PlayheadError
 from playhead.kafka.client import Admin
 from playhead.kafka.topics import create_topic, delete_topic
 from playhead.kafka.transactions import PlainProducer, TransactionalProducer
-from playhead.ledger.model import Host, RunState, SinkMove
+from playhead.ledger.model import Host, RangeState, RunState, SinkMove
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import open_ledger
 from playhead.model import Deadline
@@ -131,7 +134,7 @@ def test_a_topic_that_was_made_again_stops_the_run(deliver, tmp_path):
     deadline = Deadline(60)
     with Admin(deliver.settings, deadline) as admin:
         delete_topic(admin, "again", deadline)
-        deadline.wait_for(lambda: _made(admin, deadline), "making the topic again")
+        deadline.wait_for(lambda: _made(admin, "again", deadline), "making the topic again")
     deliver.send("again", 20, partitions=1)
     (done,) = deliver.run(spec)
     assert done.error is not None
@@ -140,12 +143,57 @@ def test_a_topic_that_was_made_again_stops_the_run(deliver, tmp_path):
     assert len(lines_in(tmp_path)) == 10
 
 
-def _made(admin, deadline):
+def _made(admin, topic, deadline):
     try:
-        create_topic(admin, "again", 1, deadline)
+        create_topic(admin, topic, 1, deadline)
     except PlayheadError:  # the old one is still being deleted
         return None
     return True
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_files_of_a_topic_that_was_made_again_stay_beside_those_of_the_old_one(deliver, playhead, tmp_path, form):
+    topic, folder = f"twice-{form}", tmp_path / "lake"
+    read = pq.read_table if form == "parquet" else pyarrow.json.read_json
+    config = {"format.class": PARQUET_FORMAT} if form == "parquet" else {}
+    deliver.make_topic(topic, 1)
+    deliver.send(topic, 150, partitions=1)
+    spec = deliver.files(topic, folder, **config)
+    where = ["-b", deliver.lab.bootstrap_servers, "--ledger", deliver.ledger.address.shown.removeprefix("sql+")]
+    deadline = Deadline(120)
+    first, ids = 150, list(range(150))
+    for incarnation in (2, 3):
+        (done,) = deliver.run(spec)
+        assert (done.error, done.rows) == (None, first)
+        old = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        with Admin(deliver.settings, deadline) as admin:
+            delete_topic(admin, topic, deadline)
+            deadline.wait_for(lambda: _made(admin, topic, deadline), "making the topic again")  # noqa: B023  same round
+        first = 120
+        deliver.send(topic, first, partitions=1, start=1000 * incarnation)
+        (done,) = deliver.run(spec)
+        assert done.error is not None and "recreated" in done.error.what
+        planned = playhead("offsets", "delete", spec.name, "--all", *where).exits(0)
+        assert f"topic {topic} was deleted and recreated: all files of the old topic stay" in planned.err
+        playhead("offsets", "delete", spec.name, "--all", *where, "--execute").exits(0)
+        (done,) = deliver.run(spec)
+        assert (done.error, done.rows) == (None, first)
+        assert {path: path.read_bytes() for path in old} == old
+        ids += range(1000 * incarnation, 1000 * incarnation + first)
+        found = {path.name: read(path)["id"].to_pylist() for path in files_in(folder)}
+        assert sorted(sum(found.values(), [])) == ids
+        end = "snappy.parquet" if form == "parquet" else "json"
+        assert f"{topic}+0+0000000000.{incarnation}.{end}" in found
+        cluster = next(run.cluster for run in deliver.ledger.list_runs() if run.pipeline == spec.name)
+        ranges = RangeLedger(deliver.ledger).list_ranges(cluster, spec.name)
+        assert {one.state for one in ranges} == {RangeState.COMMITTED}
+        outputs = {Path(output.name).name: output.count for one in ranges for output in one.closed.outputs}
+        assert outputs == {name: len(listed) for name, listed in found.items()}
+        shown = json.loads(playhead("runs", "show", spec.name, *where, "-o", "json").exits(0).out)
+        assert [(row["position"], row["count"]) for row in shown["positions"]] == [(first, first)]
+        deliver.send(topic, 1, partitions=1, start=1000 * incarnation + first)
+        ids.append(1000 * incarnation + first)
+        first = 1
 
 
 def test_expired_records_stop_the_run_in_words(deliver, tmp_path):

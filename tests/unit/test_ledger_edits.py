@@ -1,6 +1,10 @@
 """What a plan says of a sink that is moved back: what becomes of what it has delivered."""
 
+from dataclasses import replace
+
 import pytest
+
+from playhead.errors import Unreachable
 
 pytest.importorskip("sqlalchemy")
 from playhead.ledger.model import ClosedRange, Host, Output, OutputKind, RangeClaim
@@ -34,8 +38,32 @@ def delivered(tmp_path):
 
 @pytest.mark.parametrize("after", [0, None])
 def test_files_that_are_delivered_again_are_reported(delivered, after):
-    (said,) = warn_of_outputs(delivered(FILE), "lake", {PLACE: after})
-    assert said.startswith("the files of lake stay. If new files start at other offsets")
+    again, unknown = warn_of_outputs(delivered(FILE), "lake", {PLACE: after})
+    assert again.startswith(
+        "lake writes its files again: a new file replaces the old one that begins at the same offset"
+    )
+    assert unknown == "whether its topics were deleted and recreated is unknown: no broker is named"
+
+
+def _found(ids):
+    return lambda topics: {topic: ids[topic] for topic in topics if topic in ids}
+
+
+@pytest.mark.parametrize("after", [0, 10, 30, None])
+def test_files_of_a_topic_that_was_recreated_stay(delivered, after):
+    store = replace(delivered(FILE), find_ids=_found({"orders": "new id"}))
+    (said,) = warn_of_outputs(store, "lake", {PLACE: after})
+    assert said.startswith("topic orders was deleted and recreated: all files of the old topic stay")
+    (said,) = warn_of_outputs(replace(store, find_ids=_found({})), "lake", {PLACE: after})
+    assert said.startswith("topic orders was deleted: all files of the old topic stay")
+
+
+def test_an_unknown_topic_id_is_not_taken_for_the_same_topic(delivered):
+    def fail(topics):
+        raise Unreachable("no broker answers", "")
+
+    _, unknown = warn_of_outputs(replace(delivered(FILE), find_ids=fail), "lake", {PLACE: 0})
+    assert unknown == "whether its topics were deleted and recreated is unknown: no broker answers"
 
 
 @pytest.mark.parametrize("after", [{PLACE: 10}, {PLACE: 20}, {}])
@@ -57,5 +85,6 @@ def test_what_is_not_moved_back_needs_no_word(delivered, after):
     ],
 )
 def test_an_output_that_grows_again_is_reported(delivered, output, expected):
-    (said,) = warn_of_outputs(delivered(output), "lake", {PLACE: 0})
+    store = replace(delivered(output), find_ids=_found({"orders": "id"}))
+    (said,) = warn_of_outputs(store, "lake", {PLACE: 0})
     assert said.startswith(expected)

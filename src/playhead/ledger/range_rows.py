@@ -125,6 +125,16 @@ def find_range_around(connection: Connection, cluster: str, pipeline: str, log: 
     return None if row is None else _range_of(row)
 
 
+def load_incarnation(connection: Connection, cluster: str, pipeline: str, topic: str, topic_id: str) -> int:
+    c = RANGES.c
+    wanted = select(c.topic_id, func.min(c.seq)).where(
+        of_pipeline(RANGES, cluster, pipeline), c.topic == topic, c.shape.is_not(None)
+    )
+    first = {found: seq for found, seq in connection.execute(wanted.group_by(c.topic_id))}
+    own = first.pop(topic_id, None)
+    return 1 + sum(own is None or seq < own for seq in first.values())
+
+
 def load_kept(connection: Connection, cluster: str, pipeline: str, key: str) -> str | None:
     c = KEPT.c
     wanted = select(c.value).where(c.cluster == cluster, c.pipeline == pipeline, c.key == key)

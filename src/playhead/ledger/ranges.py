@@ -206,6 +206,10 @@ class RangeLedger:
         nothing: OffsetRange | None = None
         return self._read(lambda c: rows.find_range_around(c, cluster, pipeline, log, offset), nothing)
 
+    def incarnation(self, cluster: str, pipeline: str, topic: str, topic_id: str) -> int:
+        """1 for the first topic of this name that was delivered, 2 for the one that was created after it was deleted, ..."""
+        return self._read(lambda c: rows.load_incarnation(c, cluster, pipeline, topic, topic_id), 1)
+
     def recall(self, cluster: str, pipeline: str, key: str) -> str | None:
         return self._read(lambda connection: rows.load_kept(connection, cluster, pipeline, key), None)
 

@@ -4,10 +4,11 @@ A delivered range cannot be split, because its digests and its files cannot. So 
 that range, or up to its end if its start has expired. An offset that the user names is not moved; it only gets a note.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from playhead.errors import PlayheadError
 from playhead.model import Change, Plan, Position, TopicPartition
 from playhead.model.ranges import OffsetRange
 from playhead.offsets.logs import place_of
@@ -18,11 +19,18 @@ if TYPE_CHECKING:
     from playhead.stores.sink_ledger import SinkLedgerStore
 
 AGAIN = {  # by what a sink writes
-    "object": "the files of {owner} stay. If new files start at other offsets, for example after a tail that was closed early,"
-    " records are stored twice until you remove the old files; `outputs` of the superseded ranges lists them",
+    "object": "{owner} writes its files again: a new file replaces the old one that begins at the same offset. Where new files start at"
+    " other offsets, for example after a tail that was closed early, records are stored twice until you remove the old files;"
+    " `outputs` of the superseded ranges lists them",
     "file": "{owner} appends to its file: records that it delivers again are stored twice",
     "table": "{owner} writes to its table again: insert.mode=upsert writes the same rows; with insert they are stored twice, or"
     " rejected by their key",
+}
+RECREATED = {
+    "object": "all files of the old topic stay and count as delivered, none is overwritten: the files of the new one have a number"
+    " before their extension, such as {topic}+0+0000000000.2.json",
+    "file": "{owner} appends the records of the new topic to its file, after those of the old one",
+    "table": "the rows of the old topic stay; with insert.mode=upsert rows of the new one overwrite those with the same key",
 }
 LOOKED_AT = 20  # ranges of each topic partition: a move back reaches the newest first
 
@@ -93,16 +101,39 @@ def warn_of_next_start(store: "SinkLedgerStore", changes: Sequence[Change], acce
 
 
 def warn_of_outputs(store: "SinkLedgerStore", owner: str, after: Mapping[TopicPartition, int | None]) -> list[str]:
-    """What happens to records that are delivered a second time."""
-    kinds = set()
+    """What happens to records that are delivered a second time, and to those of a topic that was recreated."""
+    again: set[str] = set()
+    old: dict[str, set[str]] = {}
+    ids, why = _ids_of({place.topic for place in after}, store)
     with store.open() as sinks:
         for log, position in sinks.positions(store.cluster, owner).items():
-            at = after.get(log.place, position.next_offset) or 0
+            is_new = log.place in after and ids is not None and ids.get(log.topic) != log.topic_id
+            at = 0 if is_new else after.get(log.place, position.next_offset) or 0
             if at >= position.next_offset:
                 continue
             newest = sinks.list_ranges(store.cluster, owner, log, LOOKED_AT)
-            kinds |= {output.kind for one in newest if one.closed.range.end > at for output in one.closed.outputs}
-    return [AGAIN[kind].format(owner=owner) for kind in sorted(kinds)]
+            kinds = {output.kind for one in newest if one.closed.range.end > at for output in one.closed.outputs}
+            if is_new:
+                old.setdefault(log.topic, set()).update(kinds)
+            else:
+                again |= kinds
+    warnings = [AGAIN[kind].format(owner=owner) for kind in sorted(again)]
+    for topic, kinds in sorted(old.items()):
+        what = f"topic {topic} was deleted{' and recreated' if ids and topic in ids else ''}"
+        warnings += [f"{what}: {RECREATED[kind].format(owner=owner, topic=topic)}" for kind in sorted(kinds)]
+    return (
+        [*warnings, f"whether its topics were deleted and recreated is unknown: {why}"] if why and again else warnings
+    )
+
+
+def _ids_of(topics: Collection[str], store: "SinkLedgerStore") -> tuple[Mapping[str, str] | None, str]:
+    """The current ids of topics that exist; None and the reason if they are unknown."""
+    if store.find_ids is None:
+        return None, "no broker is named"
+    try:
+        return store.find_ids(topics), ""
+    except PlayheadError as error:
+        return None, error.what
 
 
 def _wanted(changes: Sequence[Change]) -> dict[TopicPartition, int]:

@@ -5,7 +5,7 @@ the size of a batch or the time of day, so a second attempt, or a zombie, can on
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -67,12 +67,14 @@ class TaskCommit:
 class SinkStep:
     """What a sink may need for the writer of one step. `recall` returns a text that is kept in the ledger, and stores it the
     first time. `committing` is called by sinks whose tasks commit: the driver listens from then on. `is_careful`: the target
-    has refused rows of these claims, and the writer must find and reject them."""
+    has refused rows of these claims, and the writer must find and reject them. `incarnations`: by topic, 2 and more for one that
+    was deleted and recreated after records of it were delivered; 1 if it is not listed."""
 
     recall: Recall
     samples: Samples
     committing: Callable[[], TaskCommit]
     is_careful: bool = False
+    incarnations: Mapping[str, int] = field(default_factory=dict)
 
 
 class Writer(Protocol):

@@ -81,6 +81,7 @@ class Deliver:
         self._claim = delivery.claim
         self._is_resumed = False
         self._claims: Sequence[RangeClaim] = ()
+        self._incarnations: dict[tuple[str, str], int] = {}
         self._gate: CommitGate | None = None
         per_claim = delivery.offsets_per_claim
         self._claiming = Claiming(
@@ -156,7 +157,8 @@ class Deliver:
             if stored is not None and stored[0] != log:
                 raise Refused(
                     f"topic {log.topic} was deleted and recreated: the ledger is at {stored[1].next_offset} of the old one",
-                    f"start again with the new one: playhead offsets delete {self._delivery.name} --all, then --execute",
+                    f"start again with the new one: playhead offsets delete {self._delivery.name} --all, then --execute; what"
+                    " was delivered of the old one stays",
                 )
         return {log: found[log.place][1] for log in logs if log.place in found}
 
@@ -254,7 +256,9 @@ class Deliver:
         return self._report(done)
 
     def _delivered(self, claims: Sequence[RangeClaim], *, is_careful: bool) -> list[Done]:
-        writer = self._sink.writer(SinkStep(self._recall, self._samples(claims), self._task_commit, is_careful))
+        incarnations = {claim.range.topic: self._incarnation(claim.range.log) for claim in claims}
+        step = SinkStep(self._recall, self._samples(claims), self._task_commit, is_careful, incarnations)
+        writer = self._sink.writer(step)
         reading = ReadOptions(self._delivery.properties, self._sink.has_keys)
         try:
             return deliver(self._spark, reading, claims, writer, self._delivery.policy)
@@ -361,6 +365,13 @@ class Deliver:
         self._group.publish({log.place: offset for log, offset in offsets.items()}, self._mark, deadline)
         if offsets:
             self._ranges.published(self._claim, offsets)
+
+    def _incarnation(self, log: Log) -> int:
+        """Of its topic. It does not change while the topic exists."""
+        key = (log.topic, log.topic_id)
+        if key not in self._incarnations:
+            self._incarnations[key] = self._ranges.incarnation(self._claim.cluster, self._claim.pipeline, *key)
+        return self._incarnations[key]
 
     def _recall(self, key: str, make: Callable[[], str]) -> str:
         found = self._ranges.recall(self._claim.cluster, self._claim.pipeline, key)

@@ -49,10 +49,15 @@ def _scheduled(cut: CutOptions, now_ms: int) -> int:
     return midnight + ((now_ms - midnight) // cut.schedule_ms + 1) * cut.schedule_ms
 
 
-def open_file_writer(config: Mapping[str, str], worker: Mapping[str, str], schema: Schema | None = None) -> FileWriter:
+def open_file_writer(
+    config: Mapping[str, str],
+    worker: Mapping[str, str],
+    schema: Schema | None = None,
+    incarnations: Mapping[str, int] | None = None,
+) -> FileWriter:
     """`schema`: for Parquet of values without one: given by the user, or inferred once and kept in the ledger."""
     options, converter = parse_options(config, worker), parse_converter(config, worker)
-    return FileWriter(options, storage_of(options), _converting(options, converter, schema))
+    return FileWriter(options, storage_of(options), _converting(options, converter, schema), incarnations or {})
 
 
 def storage_of(options: FileSinkOptions) -> Storage:
@@ -108,7 +113,7 @@ class FilesSink:
     def writer(self, step: SinkStep) -> Writer:
         has_schema = self._converter.schemas_enable or self._converter.schema_text or self._converter.name != JSON
         if self._options.format.kind != PARQUET or has_schema:
-            return open_file_writer(self._config, self._worker)
+            return open_file_writer(self._config, self._worker, incarnations=step.incarnations)
         return ByTopic({topic: self._with_schema(topic, step) for topic in step.samples})
 
     def _with_schema(self, topic: str, step: SinkStep) -> Writer:
@@ -116,7 +121,7 @@ class FilesSink:
             schema = Schema.from_json(step.recall(learnt_key(topic), partial(self._inferred, topic, step.samples)))
         except _NothingToInfer:
             schema = _ANY
-        return open_file_writer(self._config, self._worker, schema)
+        return open_file_writer(self._config, self._worker, schema, step.incarnations)
 
     def _inferred(self, topic: str, samples: Samples) -> str:
         sample = samples[topic]()

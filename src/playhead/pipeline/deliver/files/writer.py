@@ -1,12 +1,13 @@
 """Writes one claim: records in order to the files of their paths, files cut and named, each range reported once it is durable.
 
-Names are the connector's: `topics/T/<path>/T+P+<offset of the first record in the file>.json`. After any failure no partial
-file is visible; open files are discarded.
+Names are the connector's: `topics/T/<path>/T+P+<offset of the first record in the file>.json`. Of a topic that was deleted and
+recreated after it was delivered, offsets begin at 0 again: names have `.2` (`.3`, ...) before the extension, so that no file of the
+old topic is replaced. After any failure no partial file is visible; open files are discarded.
 """
 
 import json
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -32,9 +33,10 @@ from playhead.pipeline.records.decode import Bad
 FOLDER = "_playhead"
 
 
-def manifest_name(names: NameOptions, claim: RangeClaim) -> str:
+def manifest_name(names: NameOptions, claim: RangeClaim, incarnation: int = 1) -> str:
     span = claim.range
-    parts = [FOLDER, names.topics_dir, span.topic, str(span.partition), f"{span.start:020d}-{claim.generation}.json"]
+    file = f"{span.start:020d}-{claim.generation}{_mark(incarnation)}.json"
+    parts = [FOLDER, names.topics_dir, span.topic, str(span.partition), file]
     return "/".join(part for part in parts if part)
 
 
@@ -50,8 +52,12 @@ def manifest_text(claim: RangeClaim, closed: Sequence[ClosedRange]) -> str:
     return f'{json.dumps(head)[:-1]}, "ranges": [\n{ranges}\n]}}\n'
 
 
-def write_manifest(store: OpenStorage, names: NameOptions, claim: RangeClaim, closed: Sequence[ClosedRange]) -> None:
-    draft = store.draft(manifest_name(names, claim))
+def _mark(incarnation: int) -> str:
+    return f".{incarnation}" if incarnation > 1 else ""
+
+
+def write_manifest(store: OpenStorage, name: str, claim: RangeClaim, closed: Sequence[ClosedRange]) -> None:
+    draft = store.draft(name)
     try:
         draft.file.write(manifest_text(claim, closed).encode())
         store.publish(draft)
@@ -161,11 +167,12 @@ PUBLISHERS, IN_FLIGHT = 8, 64  # threads that wait for the disk or the server; f
 
 @dataclass(frozen=True, slots=True)
 class FileWriter:
-    """`Writer` of the S3 sink connector. Picklable: connections are opened in `write`."""
+    """`Writer` of the S3 sink connector. Picklable: connections are opened in `write`. `incarnations`: see `SinkStep`."""
 
     options: FileSinkOptions
     place: Storage
     converting: Converting
+    incarnations: Mapping[str, int] = field(default_factory=dict)
 
     def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
         allow_many_files()
@@ -181,7 +188,8 @@ class FileWriter:
                     yield reported[-1]
             rest = [closing.closed() for closing in waiting]
             if reported or rest:  # the manifest is written before the last range is reported
-                write_manifest(store, self.options.names, claim, [*reported, *rest])
+                name = manifest_name(self.options.names, claim, self.incarnations.get(claim.range.topic, 1))
+                write_manifest(store, name, claim, [*reported, *rest])
             yield from rest
         finally:
             task.discard()
@@ -304,7 +312,8 @@ class _Task:
         names, span = self.writer.options.names, self.claim.range
         file = names.file_delim.join([span.topic, str(span.partition), f"{offset:0{names.pad}d}"])
         folder = [names.topics_dir, span.topic, path] if names.topics_dir else [span.topic, path]
-        return names.folder_delim.join([*folder, file + self.writer.options.format.extension])
+        mark = _mark(self.writer.incarnations.get(span.topic, 1))
+        return names.folder_delim.join([*folder, file + mark + self.writer.options.format.extension])
 
     def _cut(self, cutter: Cutter) -> None:
         """Files are published in the background while the next ones are written."""
