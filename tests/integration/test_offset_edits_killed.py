@@ -42,7 +42,7 @@ def test_kill_9_leaves_the_old_or_the_new_file(playhead, tmp_path, calls):
         "--execute",
         "--worker-is-down",
     ]
-    playhead(*words, "position=1").exits(0)
+    playhead(*words, "position=1", "--create").exits(0)
     old = file.read_bytes()
     killed = subprocess.run(
         [sys.executable, "-c", KILLER, str(calls), *words, "position=2"], capture_output=True, check=False
