@@ -168,7 +168,7 @@ def test_files_of_a_topic_that_was_made_again_stay_beside_those_of_the_old_one(d
         old = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         with Admin(deliver.settings, deadline) as admin:
             delete_topic(admin, topic, deadline)
-            deadline.wait_for(lambda: _made(admin, topic, deadline), "making the topic again")  # noqa: B023  same round
+            deadline.wait_for(lambda: _made(admin, topic, deadline), "making the topic again")
         first = 120
         deliver.send(topic, first, partitions=1, start=1000 * incarnation)
         (done,) = deliver.run(spec)
@@ -181,7 +181,7 @@ def test_files_of_a_topic_that_was_made_again_stay_beside_those_of_the_old_one(d
         assert {path: path.read_bytes() for path in old} == old
         ids += range(1000 * incarnation, 1000 * incarnation + first)
         found = {path.name: read(path)["id"].to_pylist() for path in files_in(folder)}
-        assert sorted(sum(found.values(), [])) == ids
+        assert sorted(number for some in found.values() for number in some) == ids
         end = "snappy.parquet" if form == "parquet" else "json"
         assert f"{topic}+0+0000000000.{incarnation}.{end}" in found
         cluster = next(run.cluster for run in deliver.ledger.list_runs() if run.pipeline == spec.name)

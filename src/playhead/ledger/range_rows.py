@@ -130,9 +130,9 @@ def load_incarnation(connection: Connection, cluster: str, pipeline: str, topic:
     wanted = select(c.topic_id, func.min(c.seq)).where(
         of_pipeline(RANGES, cluster, pipeline), c.topic == topic, c.shape.is_not(None)
     )
-    first = {found: seq for found, seq in connection.execute(wanted.group_by(c.topic_id))}
+    first: dict[str, int] = {str(row[0]): int(row[1]) for row in connection.execute(wanted.group_by(c.topic_id))}
     own = first.pop(topic_id, None)
-    return 1 + sum(own is None or seq < own for seq in first.values())
+    return 1 + sum(1 for seq in first.values() if own is None or seq < own)
 
 
 def load_kept(connection: Connection, cluster: str, pipeline: str, key: str) -> str | None:

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from playhead.stores.sink_ledger import SinkLedgerStore
 
 AGAIN = {  # by what a sink writes
-    "object": "{owner} writes its files again: a new file replaces the old one that begins at the same offset. Where new files start at"
-    " other offsets, for example after a tail that was closed early, records are stored twice until you remove the old files;"
+    "object": "{owner} writes its files again: a new file replaces the old one that begins at the same offset. Where new files"
+    " start at other offsets, for example after a tail that was closed early, records are stored twice until you remove the old files;"
     " `outputs` of the superseded ranges lists them",
     "file": "{owner} appends to its file: records that it delivers again are stored twice",
     "table": "{owner} writes to its table again: insert.mode=upsert writes the same rows; with insert they are stored twice, or"
     " rejected by their key",
 }
 RECREATED = {
-    "object": "all files of the old topic stay and count as delivered, none is overwritten: the files of the new one have a number"
-    " before their extension, such as {topic}+0+0000000000.2.json",
+    "object": "all files of the old topic stay and count as delivered, none is overwritten: the files of the new one have a"
+    " number before their extension, such as {topic}+0+0000000000.2.json",
     "file": "{owner} appends the records of the new topic to its file, after those of the old one",
     "table": "the rows of the old topic stay; with insert.mode=upsert rows of the new one overwrite those with the same key",
 }
@@ -118,9 +118,9 @@ def warn_of_outputs(store: "SinkLedgerStore", owner: str, after: Mapping[TopicPa
             else:
                 again |= kinds
     warnings = [AGAIN[kind].format(owner=owner) for kind in sorted(again)]
-    for topic, kinds in sorted(old.items()):
+    for topic, replaced in sorted(old.items()):
         what = f"topic {topic} was deleted{' and recreated' if ids and topic in ids else ''}"
-        warnings += [f"{what}: {RECREATED[kind].format(owner=owner, topic=topic)}" for kind in sorted(kinds)]
+        warnings += [f"{what}: {RECREATED[kind].format(owner=owner, topic=topic)}" for kind in sorted(replaced)]
     return (
         [*warnings, f"whether its topics were deleted and recreated is unknown: {why}"] if why and again else warnings
     )

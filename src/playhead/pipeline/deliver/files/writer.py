@@ -1,8 +1,8 @@
 """Writes one claim: records in order to the files of their paths, files cut and named, each range reported once it is durable.
 
 Names are the connector's: `topics/T/<path>/T+P+<offset of the first record in the file>.json`. Of a topic that was deleted and
-recreated after it was delivered, offsets begin at 0 again: names have `.2` (`.3`, ...) before the extension, so that no file of the
-old topic is replaced. After any failure no partial file is visible; open files are discarded.
+recreated after it was delivered, offsets begin at 0 again: names have `.2` (`.3`, ...) before the extension, so that no file of
+the old topic is replaced. After any failure no partial file is visible; open files are discarded.
 """
 
 import json
