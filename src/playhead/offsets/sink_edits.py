@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 AGAIN = {  # by what a sink writes
     "object": "{owner} writes its files again: a new file replaces the old one that begins at the same offset. Where new files"
-    " start at other offsets, for example after a tail that was closed early, records are stored twice until you remove the old files;"
-    " `outputs` of the superseded ranges lists them",
+    " start at other offsets, for example after a tail that was closed early, records are stored twice until you remove the old"
+    " files; `outputs` of the superseded ranges lists them",
     "file": "{owner} appends to its file: records that it delivers again are stored twice",
     "table": "{owner} writes to its table again: insert.mode=upsert writes the same rows; with insert they are stored twice, or"
     " rejected by their key",
