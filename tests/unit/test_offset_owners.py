@@ -12,8 +12,9 @@ from playhead.model import Change, Deadline, Map, Plan, Position, Positions, Res
 from playhead.offsets.apply import Permissions, apply_plan, plan_undo
 from playhead.offsets.journal import Journal
 from playhead.offsets.locate import Location
-from playhead.offsets.plan import Which, plan_delete, plan_positions
+from playhead.offsets.plan import Which, plan_delete, plan_positions, plan_set
 from playhead.stores import Access, Raw, Stored
+from playhead.stores.memory import MemoryStore
 from playhead.stores.open import open_store
 from playhead.stores.topic_writer import KeyPlaces, TopicWriter
 from unit.offset_commands import SqlTable, offsets
@@ -52,6 +53,14 @@ def test_a_first_position_is_stored_with_create(table):
     assert "add --create" in offsets(*words, "--execute", code=1)
     offsets(*words, "--create", "--execute")
     assert table.rows() == {"billing": 10, "shipping": 5}
+
+
+def test_an_owner_whose_positions_were_deleted_is_still_known_where_there_is_a_history():
+    place = Map({"table": "orders"})
+    store = MemoryStore(log=[Position("jdbc", place, Map({"n": 1})), Position("jdbc", place, None)])
+    target = Location(store, "jdbc", Access(Context(None), Deadline(5)), is_typed=True)
+    assert plan_delete(target, Which(all=True)).is_empty
+    assert len(plan_set(target, {"n": "2"}, Which(place)).changes) == 1
 
 
 def test_a_first_position_needs_its_partition(table):

@@ -58,6 +58,8 @@ class Location:
         """
         if not self.is_typed or self.now().entries:
             return
+        if self.store.capabilities.history and self.store.history([self.owner]).entries:
+            return  # its positions were deleted
         known = _names_in(self.store)
         if self.owner not in known:
             missing = NotFound("group" if self.store.uri.startswith("groups:") else "owner", self.owner, sorted(known))
