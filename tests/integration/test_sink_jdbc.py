@@ -4,7 +4,7 @@ import pytest
 
 from integration.jdbc_sinks import IDS, column, enveloped, leftovers, order, start, struct, tombstone
 from integration.ledgers import only_postgresql, only_sqlite, place
-from playhead.errors import NotFound, Refused, Rejected, RowsRefused
+from playhead.errors import NotFound, Rejected, RowsRefused
 from playhead.ledger.model import ClosedRange
 from playhead.pipeline.deliver.sink import TASK_PUT
 
@@ -141,13 +141,24 @@ def test_a_table_that_is_missing_is_made_only_if_wanted(start, place):
     assert place.tables() & {"orders"} == set() and run.position() == 0
 
 
-def test_a_column_that_is_missing_stops_the_run(start, place):
+def test_a_record_with_a_field_that_the_table_lacks_is_a_bad_record(start, place):
     place.ask("create table orders (id bigint, name text)")
     run = start()
-    with pytest.raises(Refused, match="table orders has no column amount"):
-        run.deliver(order(1))
-    place.ask("alter table orders add amount int")
-    run.done(run.ranges.open_claims(run.claim)[0], order(1))
+    short = struct(column("id", "int64", optional=False), column("name", "string"))
+    fits = (None, enveloped(short, {"id": 2, "name": "b"}))
+    closed = run.deliver(order(1, "a", 7), fits, order(3, "c", 9))
+    assert [one.offset for one in run.rejected] == [0, 2]
+    assert all("table orders has no column amount" in one.reason for one in run.rejected)
+    assert (closed.count, closed.rejected) == (1, 2)
+    assert place.ask("select id, name from orders") == [("2", "b")]
+
+
+def test_a_record_without_a_field_that_the_table_needs_is_a_bad_record(start, place):
+    place.ask("create table orders (id bigint, name text, amount int, due text not null)")
+    run = start()
+    closed = run.deliver(order(1, "a", 7))
+    assert (closed.count, closed.rejected) == (0, 1)
+    assert "column due of orders is NOT NULL, and the record has no such field" in run.rejected[0].reason
 
 
 def test_a_null_for_a_column_that_needs_a_value_is_a_bad_record(start, place):

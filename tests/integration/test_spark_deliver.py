@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pyarrow.json
@@ -181,7 +182,7 @@ def test_files_of_a_topic_that_was_made_again_stay_beside_those_of_the_old_one(d
         assert {path: path.read_bytes() for path in old} == old
         ids += range(1000 * incarnation, 1000 * incarnation + first)
         found = {path.name: read(path)["id"].to_pylist() for path in files_in(folder)}
-        assert sorted(number for some in found.values() for number in some) == ids
+        assert sorted(chain.from_iterable(found.values())) == ids
         end = "snappy.parquet" if form == "parquet" else "json"
         assert f"{topic}+0+0000000000.{incarnation}.{end}" in found
         cluster = next(run.cluster for run in deliver.ledger.list_runs() if run.pipeline == spec.name)

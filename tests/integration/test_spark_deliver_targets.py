@@ -363,3 +363,55 @@ def test_executors_of_their_own_fill_s3_and_tables(lab, s3_lab, playhead, tmp_pa
         with store.open_input_stream(path) as stream:
             ids.update(json.loads(line)["id"] for line in stream.read().decode().splitlines())
     assert ids == Counter(range(2_000))
+
+
+@pytest.mark.parametrize("target", ["postgresql", "sqlite"])
+def test_rejected_records_go_to_the_queue_once_although_the_table_refuses_others(deliver, tmp_path, target):
+    """A step whose first try is refused by the table: what its converter and its columns reject was found before, too."""
+    topic, queue = f"poison-{target}", f"poison-{target}-dlq"
+    deliver.make_topic(topic, 2)
+    schema = json.loads(SCHEMA)
+    longer = {**schema, "fields": [*schema["fields"], {"type": "int32", "optional": True, "field": "extra"}]}
+    spec = rows_of(deliver.lab, topic, f"poison_{target}")
+    errors = {
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": queue,
+        "errors.deadletterqueue.topic.replication.factor": "1",
+        "table.name.format": "poison",
+        "insert.mode": "insert",
+        "pk.mode": "none",
+        "pk.fields": "",
+    }
+    config = {**spec.config, **errors}
+    del config["value.converter.schema.content"]
+    made = "CREATE TABLE poison (id bigint CHECK (id <> 5), t text)"
+    if target == "sqlite":
+        config["connection.url"] = f"jdbc:sqlite:{tmp_path}/poison.db"
+        del config["connection.user"]
+        with closing(sqlite3.connect(tmp_path / "poison.db")) as database:
+            database.execute(made)
+    else:
+        deliver.lab.psql(made, f"poison_{target}")
+    values = [json.dumps({"schema": schema, "payload": {"id": n, "t": "x"}}).encode() for n in range(10)]
+    values[3] = b"no JSON"
+    values[7] = json.dumps({"schema": longer, "payload": {"id": 7, "t": "x", "extra": 1}}).encode()
+    with PlainProducer(deliver.settings, Deadline(60)) as producer:
+        for partition in (0, 1):
+            for value in values:
+                producer.produce(topic, None, value, partition=partition)
+    (done,) = deliver.run(replace(spec, config=config))
+    assert (done.error, done.rows) == (None, 14)
+    if target == "sqlite":
+        with closing(sqlite3.connect(tmp_path / "poison.db")) as database:
+            found = [str(row[0]) for row in database.execute("SELECT id FROM poison ORDER BY id")]
+    else:
+        found = deliver.lab.psql("SELECT id FROM poison ORDER BY id", f"poison_{target}").splitlines()
+    assert found == sorted([str(n) for n in (0, 1, 2, 4, 6, 8, 9)] * 2)
+    letters = deliver.lab.tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", deliver.lab.bootstrap_servers, "--topic", queue, "--from-beginning"),
+        *("--timeout-ms", "8000"),
+    )
+    assert Counter(letters.split("\n")[:-1]) == Counter(
+        [value.decode() for value in (values[3], values[5], values[7])] * 2
+    )

@@ -2,8 +2,9 @@
 
 `errors.tolerance=none`: the run stops with the record's coordinates and the reason. `all`: the record is counted, and the run
 continues. With a dead letter queue the record is also written there in both cases, as in Connect: key, value, headers and
-timestamp unchanged, followed on request by the context headers of Connect's DeadLetterQueueReporter. It is written at least once:
-a claim that is repeated writes its bad records again. The task is always 0, and the stack trace is one line, because there is no
+timestamp unchanged, followed on request by the context headers of Connect's DeadLetterQueueReporter. It is written right before
+its range is reported as closed, so that a second try of a step does not write it twice. It is written at least once: a claim that
+is repeated after a crash writes its bad records again. The task is always 0, and the stack trace is one line, because there is no
 Java here. `errors.retry.*` has no effect: a retry would not make the record fit.
 """
 
@@ -80,7 +81,8 @@ def parse_rejects(
 
 @dataclass(frozen=True, slots=True)
 class RejectPolicy:
-    """Sent to the executors, with the settings of its clients and their secrets. `queue` empty: there is none."""
+    """Sent to the executors, with the settings of its clients and their secrets. `queue` empty: there is none. `was_tried`: a
+    first try of the step has reported what it rejected, and only what the target refuses is new."""
 
     connector: str
     tolerates: bool = False
@@ -93,6 +95,7 @@ class RejectPolicy:
     key_converter: str = ""
     reading: Mapping[str, str] = field(default_factory=dict, repr=False)
     writing: Mapping[str, str] = field(default_factory=dict, repr=False)
+    was_tried: bool = False
 
     def prepare(self, admin: Admin, deadline: Deadline) -> None:
         """In the driver, before the run: creates the queue with one partition if it is missing, or refuses the run."""
@@ -151,16 +154,16 @@ class Rejecting:
     def __init__(self, policy: RejectPolicy) -> None:
         self.count = 0
         self._policy = policy
+        self._waiting: list[RejectedRecord] = []
         reading, writing = ClientSettings(dict(policy.reading)), ClientSettings(dict(policy.writing))
         self._letters = DeadLetters(reading, writing, policy.queue) if policy.queue else None
 
     def __call__(self, rejected: RejectedRecord) -> None:
         policy = self._policy
-        if policy.logs:
-            LOG.error("%s", policy.log_line(rejected))
-        if self._letters is not None:
-            place = TopicPartition(rejected.topic, rejected.partition)
-            self._letters.send(place, rejected.offset, policy.headers_of(rejected) if policy.has_headers else ())
+        if not policy.was_tried or rejected.is_late:
+            if policy.logs:
+                LOG.error("%s", policy.log_line(rejected))
+            self._waiting.append(rejected)
         if not policy.tolerates:
             self.flush()
             raise policy.stop(rejected)
@@ -168,8 +171,14 @@ class Rejecting:
 
     def flush(self) -> None:
         """Call this before a range is reported as closed: its bad records are in the queue then."""
-        if self._letters is not None:
-            self._letters.flush()
+        waiting, self._waiting = self._waiting, []
+        if self._letters is None:
+            return
+        for rejected in waiting:
+            place = TopicPartition(rejected.topic, rejected.partition)
+            headers = self._policy.headers_of(rejected) if self._policy.has_headers else ()
+            self._letters.send(place, rejected.offset, headers)
+        self._letters.flush()
 
     def __enter__(self) -> Self:
         return self

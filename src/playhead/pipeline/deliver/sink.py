@@ -34,13 +34,15 @@ KEY_CONVERTER, VALUE_CONVERTER, TASK_PUT = "KEY_CONVERTER", "VALUE_CONVERTER", "
 
 @dataclass(frozen=True, slots=True)
 class RejectedRecord:
-    """The coordinates of a record that does not fit, and the reason in one sentence."""
+    """The coordinates of a record that does not fit, and the reason in one sentence. `is_late`: only the target refused it, so
+    that a first try of its step did not find it."""
 
     topic: str
     partition: int
     offset: int
     reason: str
     stage: str = VALUE_CONVERTER
+    is_late: bool = False
 
 
 # Raises if the run must stop. Otherwise the record is handled and must not be delivered.

@@ -261,7 +261,10 @@ class Deliver:
         writer = self._sink.writer(step)
         reading = ReadOptions(self._delivery.properties, self._sink.has_keys)
         try:
-            return deliver(self._spark, reading, claims, writer, self._delivery.policy)
+            # Tasks that commit themselves report rejected records only if the table took the others.
+            was_tried = is_careful and not self._sink.commits_in_tasks
+            policy = replace(self._delivery.policy, was_tried=was_tried)
+            return deliver(self._spark, reading, claims, writer, policy)
         except PlayheadError:
             if self._gate is not None and self._gate.error is not None:
                 raise self._gate.error from None  # the reason why the tasks were stopped

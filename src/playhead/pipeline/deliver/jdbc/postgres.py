@@ -38,8 +38,8 @@ class CommittingWriter:
         with open_ledger(url, _SECONDS) as ledger, copying(url, how_of(options)) as rows:
             load = CarefulLoad(rows, options) if self.is_careful else CopyLoad(rows, options)
             closed = make_rows(claim, batches, self.sorting, self.target, load, reject)
-            yield closed
             rows.merge()
+            yield closed  # rejected records are written to the queue now: the table takes the others
             self.committing.consent.ask()
             if not RangeLedger(ledger).commit_within(rows.connection, self.committing.run, [(claim, [closed])]):
                 raise Busy(f"{claim.range} was committed by another attempt", hint="the rest is planned again")

@@ -198,6 +198,7 @@ class RowMaker:
     _fitted: Fitted | None = None
     _schema: Schema | None = None  # of the last value, for tombstones that have none
     _tally: Tally = field(default_factory=Tally)
+    _late: set[int] = field(default_factory=set)  # rows of the batch that the table refused
 
     @property
     def options(self) -> JdbcSinkOptions:
@@ -206,6 +207,7 @@ class RowMaker:
     def take(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
+        self._late.clear()
         runs, bad = self.sorting.sort(batch)
         delivered = []
         for run in runs:
@@ -225,7 +227,9 @@ class RowMaker:
         for one in sorted(bad):
             self._tally.rejected += 1
             offset = batch.column(OFFSET)[one.row].as_py()
-            self.reject(RejectedRecord(span.topic, span.partition, offset, one.reason, one.stage))
+            self.reject(
+                RejectedRecord(span.topic, span.partition, offset, one.reason, one.stage, one.row in self._late)
+            )
 
     def _run(self, run: RowRun, batch: pa.RecordBatch) -> tuple[np.ndarray, list[Bad]]:
         """The rows that were loaded or not needed, and those that do not fit."""
@@ -248,6 +252,7 @@ class RowMaker:
         if len(rows):
             refused = self._add(fitted, columns, batch.column(OFFSET).to_numpy()[rows], run.deleted[keep])
             bad += [Bad(int(rows[one.row]), one.reason, TASK_PUT) for one in refused]
+            self._late |= {int(rows[one.row]) for one in refused}
             rows = np.delete(rows, [one.row for one in refused])
         return rows, bad
 

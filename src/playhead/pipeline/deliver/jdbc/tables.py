@@ -152,14 +152,24 @@ class TargetTables:
     name: TargetTableName
     options: JdbcSinkOptions
     target: TargetDatabase
-    _known: dict[Layout, Fitted | None] = field(default_factory=dict)
+    _known: dict[Layout, Fitted | UnfitRecord | None] = field(default_factory=dict)
 
     def fit(self, layout: Layout, *, deletes_only: bool) -> Fitted | None:
-        """None: there is no table, and tombstones alone do not create it."""
+        """None: there is no table, and tombstones alone do not create it. Raises UnfitRecord if the table cannot hold such
+        records: the connector reports each of them, too."""
         if layout not in self._known:
-            table = self._find(layout, creates=not deletes_only)
-            self._known[layout] = None if table is None else self._fitted(layout, table, deletes_only=deletes_only)
-        return self._known[layout]
+            self._known[layout] = self._tried(layout, deletes_only=deletes_only)
+        found = self._known[layout]
+        if isinstance(found, UnfitRecord):
+            raise found
+        return found
+
+    def _tried(self, layout: Layout, *, deletes_only: bool) -> Fitted | UnfitRecord | None:
+        table = self._find(layout, creates=not deletes_only)
+        try:
+            return None if table is None else self._fitted(layout, table, deletes_only=deletes_only)
+        except UnfitRecord as error:
+            return error
 
     def _find(self, layout: Layout, *, creates: bool) -> TargetTable | None:
         doing = f"reading the columns of table {self.name}"
@@ -195,9 +205,9 @@ class TargetTables:
             taken = {column.name for column in columns}
             for column in table.columns.values():
                 if column.required and not column.filled and not column.generated and column.name not in taken:
-                    raise Refused(
-                        f"column {column.name} of {self.name} is NOT NULL, and records have no such field",
-                        "give the column a default, or drop its NOT NULL",
+                    raise UnfitRecord(
+                        f"column {column.name} of {self.name} is NOT NULL, and the record has no such field; give the column a"
+                        " default, or drop its NOT NULL"
                     )
         return Fitted(layout.fields, columns)
 
@@ -206,7 +216,9 @@ class TargetTables:
         known = {column.lower(): column for column in table.columns} if self.target.product == SQLITE else {}
         found = table.columns.get(name) or table.columns.get(known.get(name.lower(), ""))
         if found is None:
+            what = f"table {self.name} has no column {name}, and auto.evolve is not honoured on Spark"
             near = near_names(name, list(table.columns))
-            hint = f"add it, or leave the field out with fields.whitelist; {near}" if near else None
-            raise Refused(f"table {self.name} has no column {name}, and auto.evolve is not honoured on Spark", hint)
+            raise UnfitRecord(
+                f"{what}; add it, or leave the field out with fields.whitelist{f'; {near}' if near else ''}"
+            )
         return found
