@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from integration.groups import kafka_groups
 from playhead import broker
 from playhead.config import open_context
 from playhead.kafka.client import make_producer
@@ -197,16 +199,23 @@ def test_the_last_records_are_found_without_reading_the_topic(lab, new_topic, se
     assert len(seen) == 10
 
 
-def test_records_of_an_open_transaction_are_not_shown_but_mentioned(records, new_topic, send, settings_of, unique):
-    topic = new_topic(retention_ms="-1")
+def test_records_of_an_open_transaction_are_not_shown_but_mentioned(
+    lab, playhead, records, new_topic, send, settings_of, unique
+):
+    topic, owner, group = new_topic(retention_ms="-1"), unique("tx"), unique("readers")
     send(topic, (0, 0, None, b"value 1"))
-    producer = Producer({"bootstrap.servers": settings_of.bootstrap, "transactional.id": unique("tx")})
+    producer = Producer({"bootstrap.servers": settings_of.bootstrap, "transactional.id": owner})
     producer.init_transactions(20)
     producer.begin_transaction()
     producer.produce(topic, b"value 2", timestamp=START)
     producer.flush(10)
     ran = records(topic, "-o", "json")
     assert numbers(ran) == [1] and "at most 1 record(s) of open transactions are not shown" in ran.err
+    held = rf"{topic}-0 is committed up to 1 of 2: the open transaction of {owner} \(open since 20\S+Z\) hides the rest"
+    assert re.search(held, ran.err)
+    kafka_groups(lab, "--group", group, "--topic", topic, "--reset-offsets", "--to-earliest", "--execute")
+    for words in (["topics", "show", topic], ["groups", "show", group]):
+        assert re.search(held, playhead(*words, "-b", lab.bootstrap_servers).exits(0).err), words
     assert numbers(records(topic, "-o", "json", "--uncommitted")) == [1, 2]
     producer.abort_transaction(10)
     del producer

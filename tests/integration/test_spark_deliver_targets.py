@@ -97,6 +97,40 @@ def test_records_and_ranges_are_one_transaction_of_the_target(deliver):
     assert run.state is RunState.FINISHED
 
 
+def test_the_rights_of_the_page_are_enough_for_a_table(deliver, unique):
+    """Before and after the ledger's tables exist: as docs/deliver.md grants them."""
+    topic, user, database = "rights", unique("loader").replace("-", "_"), "rights"
+    deliver.make_topic(topic)
+    deliver.send(topic, 20)
+    spec = rows_of(deliver.lab, topic, database)
+    sql = deliver.lab.psql
+    sql(f"CREATE ROLE {user} LOGIN")
+    sql("CREATE TABLE rights (id bigint PRIMARY KEY, t text)", database)
+    for statement in (
+        f"REVOKE ALL ON DATABASE {database} FROM PUBLIC",
+        "REVOKE ALL ON SCHEMA public FROM PUBLIC",
+        f"GRANT CONNECT, TEMPORARY ON DATABASE {database} TO {user}",
+        f"GRANT USAGE, CREATE ON SCHEMA public TO {user}",
+        f"GRANT SELECT, INSERT, UPDATE ON rights TO {user}",
+    ):
+        sql(statement, database)
+    spec = replace(spec, config={**spec.config, "connection.user": user, "auto.create": "false"})
+    (done,) = deliver.run(spec)
+    assert (done.error, done.rows) == (None, 20)
+    sql(f"REVOKE CREATE ON SCHEMA public FROM {user}", database)
+    names = (
+        "playhead_ledger playhead_runs playhead_chunks playhead_positions playhead_claims playhead_ranges playhead_kept"
+    )
+    for name in names.split():
+        sql(f"ALTER TABLE {name} OWNER TO CURRENT_USER", database)
+        sql(f"REVOKE ALL ON {name} FROM {user}", database)
+        sql(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {name} TO {user}", database)
+    deliver.send(topic, 20, start=10)
+    (done,) = deliver.run(spec)
+    assert (done.error, done.rows) == (None, 20)
+    assert sql("SELECT count(*) FROM rights", database) == "30"
+
+
 def test_a_step_that_failed_counts_what_its_tasks_had_committed(deliver):
     deliver.make_topic("partly")
     with PlainProducer(deliver.settings, Deadline(60)) as producer:

@@ -5,17 +5,22 @@ Each broker reports the ids that it coordinates. Ids that the user may not descr
 is not listed may still exist, unless `check_may_see` says that it would be listed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from playhead.errors import PlayheadError
 from playhead.kafka.client import Admin
 from playhead.kafka.second_client import ask
+from playhead.kafka.topics import Ends, partition_ends
 from playhead.model import Deadline, TopicPartition
+from playhead.model.times import to_iso
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
 
+MOST_NAMED = 3
 _UNDECIDED = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
@@ -65,6 +70,43 @@ def _described(client: "KafkaAdminClient", ids: Sequence[str]) -> dict[str, Any]
         half = len(ids) // 2
         return _described(client, ids[:half]) | _described(client, ids[half:])
     return found
+
+
+def note_hidden(admin: Admin, places: Collection[TopicPartition], deadline: Deadline) -> list[str]:
+    """Notes on open transactions there, which hide their own and all later records from readers of committed ones."""
+    return describe_hidden(admin, partition_ends(admin, sorted(places), deadline), deadline)
+
+
+def describe_hidden(admin: Admin, ends: Mapping[TopicPartition, Ends], deadline: Deadline) -> list[str]:
+    """One note for each of the first partitions that end in an open transaction: whose it is, and since when it is open."""
+    hidden = {place: at for place, at in sorted(ends.items()) if at.has_open_transaction}
+    if not hidden:
+        return []
+    known: list[OpenTransaction] = []
+    unknown = ""
+    try:
+        known = list_open_transactions(admin, deadline)
+    except PlayheadError as error:  # the owners are only named: a reading stops at the transactions in any case
+        unknown = f" (its owner is unknown: {error.what})"
+    notes = []
+    for place, at in list(hidden.items())[:MOST_NAMED]:
+        holders = [one for one in known if place in one.partitions]
+        owner = f"an open transaction{unknown}" if unknown else _named(holders)
+        notes.append(f"{place} is committed up to {at.stable} of {at.high}: {owner} hides the rest")
+    if len(hidden) > MOST_NAMED:
+        notes.append(f"{len(hidden) - MOST_NAMED} more partition(s) end in an open transaction")
+    return notes
+
+
+def _named(holders: Sequence[OpenTransaction]) -> str:
+    if not holders:  # it ended meanwhile, hangs, or is of an id that the user may not describe
+        return "an open transaction that no coordinator lists"
+    each = [f"{one.transactional_id} (open since {_moment(one.started_ms)})" for one in holders]
+    return f"the open transaction of {' and '.join(each)}"
+
+
+def _moment(milliseconds: int) -> str:
+    return to_iso(datetime.fromtimestamp(milliseconds / 1000, UTC))
 
 
 def list_transactional_ids(admin: Admin, deadline: Deadline) -> set[str]:

@@ -21,6 +21,7 @@ from playhead.kafka.follow import follow_messages
 from playhead.kafka.log import Captured, RawMessage, capture, read_messages
 from playhead.kafka.partitions import find_at_time
 from playhead.kafka.topics import get_topic
+from playhead.kafka.transactions_seen import describe_hidden
 from playhead.model import Deadline, TopicPartition
 from playhead.topics.session import Session
 
@@ -215,6 +216,8 @@ def open_reading(session: Session, query: Query) -> RecordReading:
     hidden = sum(e.high - e.stable for e in captured.ends.values()) if query.committed else 0
     if hidden:
         notes.append(f"at most {hidden} record(s) of open transactions are not shown; --uncommitted shows them")
+        ends = {TopicPartition(query.topic, p): found for p, found in captured.ends.items()}
+        notes += describe_hidden(session.admin, ends, session.deadline)
     truncated = [
         f"{query.topic}-{p} at {e.start}" for p, e in captured.ends.items() if e.start > (query.from_offset or e.start)
     ]

@@ -10,6 +10,7 @@ from playhead.kafka.log_dirs import Replica, list_replicas
 from playhead.kafka.partitions import Span, find_newest_times, find_spans, find_times_at
 from playhead.kafka.topic_configs import TopicSetting, TopicSettings, get_topic_settings
 from playhead.kafka.topics import Topic, get_topic
+from playhead.kafka.transactions_seen import note_hidden
 from playhead.model import TopicPartition
 from playhead.topics.listing import led_partitions, min_isr_of, replication_of, sizes_of
 from playhead.topics.names import topics_of_connect, why_internal
@@ -84,6 +85,8 @@ def show_topic(session: Session, name: str) -> ShownTopic:
     replicas: Mapping[int, Sequence[Replica]] | None = parts.part(
         lambda: list_replicas(admin, deadline.share(), [name]), None, "its size is unknown"
     )
+    nothing: list[str] = []
+    hidden = parts.part(lambda: note_hidden(admin, spans, deadline), nothing, "its open transactions are not known")
     sizes = sizes_of([topic], replicas)[name]
     users = find_users(session, [name])
     is_complete = len(spans) == len(topic.partitions)
@@ -101,7 +104,7 @@ def show_topic(session: Session, name: str) -> ShownTopic:
         *times,
         users.by_topic[name].groups,
         users.by_topic[name].connectors,
-        (*parts.notes, *users.notes),
+        (*parts.notes, *hidden, *users.notes),
     )
 
 

@@ -1,20 +1,19 @@
 """The topics that a sink reads (`topics` or `topics.regex`): partitions, ids, ends, and open transactions that hide records."""
 
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 import pyarrow as pa
 
-from playhead.errors import Fault, NotFound, PlayheadError, Refused
+from playhead.errors import Fault, NotFound, Refused
 from playhead.kafka.client import Admin
 from playhead.kafka.log import LogRecord, capture, read_records
 from playhead.kafka.reconnecting import ReconnectingAdmin
 from playhead.kafka.topics import Ends, Topic, describe_topics, list_topics, partition_ends
-from playhead.kafka.transactions_seen import OpenTransaction, list_open_transactions
-from playhead.model import Deadline, TopicPartition
+from playhead.kafka.transactions_seen import describe_hidden
+from playhead.model import Deadline
 from playhead.model.ranges import Log, OffsetRange
 from playhead.pipeline.deliver.sink import RECORDS
 
@@ -52,7 +51,6 @@ def check_subscription(config: Mapping[str, str]) -> list[Fault]:
     return []
 
 
-MOST_NAMED = 3
 SAMPLE = 10_000
 
 
@@ -108,28 +106,11 @@ class TopicLogs:
     def _describe(self, topics: Collection[str], deadline: Deadline) -> Mapping[str, Topic | None]:
         return self._admin.ask(lambda admin, patience: describe_topics(admin, topics, patience), deadline)
 
-    def what_holds_back(self, ends: Mapping[Log, Ends], deadline: Deadline) -> Iterator[str]:
-        """Notes on open transactions that hide later records, with their transactional ids if the brokers report them."""
-        hidden = {log.place: at for log, at in ends.items() if at.has_open_transaction}
-        if not hidden:
-            return
-        holders: dict[TopicPartition, list[OpenTransaction]] = defaultdict(list)
-        unknown = ""
-        try:
-            for one in self._admin.ask(list_open_transactions, deadline):
-                for place in one.partitions:
-                    holders[place].append(one)
-        except PlayheadError as error:  # the owners are only named: the run reads up to the transactions in any case
-            unknown = f" (its owner is unknown: {error.what})"
-        for place, at in sorted(hidden.items())[:MOST_NAMED]:
-            yield f"{place} is read up to {at.stable} of {at.high}: {_held_by(holders[place])}{unknown} hides the rest"
+    def what_holds_back(self, ends: Mapping[Log, Ends], deadline: Deadline) -> list[str]:
+        """Notes on open transactions that hide later records: whose they are, and since when they are open."""
+        places = {log.place: at for log, at in ends.items()}
+        return self._admin.ask(lambda admin, patience: describe_hidden(admin, places, patience), deadline)
 
 
 def _may_be_object(value: bytes | None) -> bool:
     return value is not None and value.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
-
-
-def _held_by(transactions: Sequence[OpenTransaction]) -> str:
-    if not transactions:
-        return "an open transaction"
-    return "the open transaction of " + " and ".join(sorted({one.transactional_id for one in transactions}))
