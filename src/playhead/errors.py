@@ -48,6 +48,11 @@ class NotFound(PlayheadError):
         )
         self.kind = kind
         self.name = name
+        self.where = where
+
+    def with_hint(self, more: str) -> "NotFound":
+        """The same error, with one more hint."""
+        return NotFound(self.kind, self.name, hint="; ".join(filter(None, [self.hint, more])), where=self.where)
 
 
 class Rejected(PlayheadError):

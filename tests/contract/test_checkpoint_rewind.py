@@ -95,7 +95,7 @@ def test_an_undo_that_cannot_restore_the_planned_batch_says_where_it_is(usual, o
     here = {"PLAYHEAD_JOURNAL": str(tmp_path / "journal")}
     playhead("offsets", "reset", "--to-batch", "1", *there, env=here).exits(0)
     opened.write([change(0, 3, 2)])
-    undone = playhead("offsets", "undo", "--query-is-stopped", "--execute", env=here).exits(0)
+    undone = playhead("offsets", "undo", "--query-is-stopped", "--force", "--execute", env=here).exits(0)
     assert "warning: offsets/3, planned and removed by an edit, stay removed: their copies are in " in undone.err
     assert "offsets/3" not in usual.files()
 

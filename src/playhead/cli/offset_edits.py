@@ -88,7 +88,7 @@ def set_(
         except NotFound as error:
             if which.create:
                 raise
-            raise NotFound(error.kind, error.name, hint="; ".join(filter(None, [error.hint, CREATE_HINT]))) from None
+            raise error.with_hint(CREATE_HINT) from None
         return target.store, plan_set(target, texts, which, replace_all=replace_all)
 
     _plan_and_carry_out(face, options, [owner], planned)

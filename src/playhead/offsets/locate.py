@@ -63,7 +63,7 @@ class Location:
         known = _names_in(self.store)
         if self.owner not in known:
             missing = NotFound("group" if self.store.uri.startswith("groups:") else "owner", self.owner, sorted(known))
-            raise NotFound(missing.kind, self.owner, hint="; ".join(filter(None, [missing.hint, hint])) or None)
+            raise missing.with_hint(hint) if hint else missing
 
     def dialect(self, partition: Map, offset: Map | None) -> Dialect | None:
         return find_dialect(self.connector.connector_class if self.connector else None, partition, offset)

@@ -21,7 +21,7 @@ def write_struct(members: Sequence[tuple[str, Column]]) -> Column:
 
 def java_date(days: Column, name: str) -> Column:
     text = F.date_format(F.date_add(F.lit("1970-01-01").cast("date"), days), "yyyy-MM-dd")
-    return F.when(days.between(_FIRST_DAY, _LAST_DAY), text).otherwise(_far(name))
+    return F.when(~days.between(_FIRST_DAY, _LAST_DAY), _far(name)).otherwise(text)  # a null is no fault
 
 
 def java_time(millis: Column) -> Column:
