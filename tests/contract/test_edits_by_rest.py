@@ -81,5 +81,6 @@ def test_of_a_half_failed_edit_each_partition_is_reported_and_undone_as_it_is(wo
 def test_an_owner_that_does_not_exist_is_created_in_the_topic_not_by_rest(there):
     words = ("set", "sinc", "kafka_offset=1", "--partition", "kafka_topic=t,kafka_partition=0", "--execute", *there)
     said = offsets(*words, code=1)
-    assert "'sinc' does not exist; did you mean sink?; to create it, add --create" in said
+    assert "owner 'sinc' does not exist in connect+http://" in said
+    assert "did you mean sink?; to create it, add --create" in said
     assert "name the worker's properties with --worker-config" in offsets(*words, "--create", code=1)
