@@ -7,6 +7,7 @@ import pytest
 from playhead.errors import ConfigInvalid, Invalid
 from playhead.pipeline.deliver.jdbc.options import (
     JdbcSinkOptions,
+    Zones,
     check_options,
     find_target,
     ledger_url,
@@ -73,6 +74,24 @@ def test_all_options_of_both_connectors_are_taken():
         normalizes=True, deletes=True, creates=True, quotes=False, zone="Europe/Berlin",
     )  # fmt: skip
     assert parse_options({**PLAIN, "insert.mode": "multi"}, WORKER).insert_mode == "insert"
+
+
+def test_zones_of_times_and_dates():
+    def zones(**more: str) -> Zones:
+        return parse_options(PLAIN | {name.replace("_", "."): value for name, value in more.items()}, WORKER).zones
+
+    assert zones() == zones(db_timezone="Etc/UTC") == zones(db_timezone="GMT") == Zones()
+    assert zones(db_timezone="GMT-08:00") == Zones("GMT-08:00", "GMT-08:00")
+    assert zones(db_timezone="PST", date_timezone="utc") == Zones("", "America/Los_Angeles")
+    assert set(faults(date_timezone="Mars", date_calendar_system="PROLEPTIC_GREGORIAN")) == {
+        "date.timezone", "date.calendar.system",
+    }  # fmt: skip
+
+
+def test_a_digest_of_the_shape_is_that_of_earlier_versions_unless_dates_are_plain():
+    plain = JdbcSinkOptions(zone="Asia/Tokyo")
+    assert plain.shape() == "967b9f2da51eb0707d1cb68fd32007a849fd744e56ed8dfae3a934f3e2d07424"
+    assert JdbcSinkOptions(zone="Asia/Tokyo", plain_dates=True).shape() != plain.shape()
 
 
 def test_every_fault_is_reported_at_once_and_by_name():

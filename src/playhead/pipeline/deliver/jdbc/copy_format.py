@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from playhead.pipeline.deliver.jdbc.java_times import DAY_MILLIS, label_days, label_millis
+from playhead.pipeline.deliver.jdbc.options import Zones
 from playhead.sql.target_tables import TargetColumn
 
 _MOST_BYTES = 1 << 29  # of one array: its offsets have 31 bits
@@ -238,7 +240,6 @@ def _of_unscaled(values: np.ndarray, kind: pa.DataType) -> pa.Array:
 
 Numbers = Any  # a numpy array converted from Arrow, which has no type annotations
 _DAYS, _MICROS = 10_957, 946_684_800_000_000  # from 1970 to 2000, PostgreSQL's epoch
-_DAY_MICROS = 86_400_000_000
 _PLAIN = {
     "int2": (pa.int16(), ">i2"),
     "int4": (pa.int32(), ">i4"),
@@ -258,18 +259,18 @@ _ELEMENTS = {
 }
 
 
-def encode_column(column: pa.Array, target: TargetColumn, zone: str) -> Encoded:
+def encode_column(column: pa.Array, target: TargetColumn, zones: Zones) -> Encoded:
     if pa.types.is_list(column.type):
-        return _array(column, target, zone)
+        return _array(column, target, zones)
     if pa.types.is_float64(column.type) and target.kind == "numeric":
         column = decimals_of(column, target.precision, target.scale)
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
         return Varying.of(_octets(column, target.kind))
     values = _FIXED.get(target.kind, _plain)
     if not column.null_count:
-        return Fixed(values(column, target.kind, zone))
+        return Fixed(values(column, target.kind, zones))
     valid = column.is_valid().to_numpy(zero_copy_only=False)
-    return Fixed(values(column.drop_null(), target.kind, zone)).spread(valid)
+    return Fixed(values(column.drop_null(), target.kind, zones)).spread(valid)
 
 
 def _octets(column: pa.Array, kind: str) -> pa.Array:
@@ -284,47 +285,40 @@ def _octets(column: pa.Array, kind: str) -> pa.Array:
     return octets
 
 
-def _plain(column: pa.Array, kind: str, _zone: str) -> Numbers:
+def _plain(column: pa.Array, kind: str, _zones: Zones) -> Numbers:
     wanted, dtype = _PLAIN[kind]
     made = column if column.type == wanted else column.cast(wanted)
     return made.to_numpy(zero_copy_only=False).astype(dtype)
 
 
-def _numeric(column: pa.Array, _kind: str, _zone: str) -> Numbers:
+def _numeric(column: pa.Array, _kind: str, _zones: Zones) -> Numbers:
     return encode_decimals(column.cast(pa.decimal128(19, 0)) if pa.types.is_integer(column.type) else column)
 
 
-def _boolean(column: pa.Array, _kind: str, _zone: str) -> Numbers:
+def _boolean(column: pa.Array, _kind: str, _zones: Zones) -> Numbers:
     return column.to_numpy(zero_copy_only=False).astype("u1")
 
 
-def _date(column: pa.Array, _kind: str, _zone: str) -> Numbers:
-    return (column.cast(pa.int32()).to_numpy() - _DAYS).astype(">i4")
+def _date(column: pa.Array, _kind: str, zones: Zones) -> Numbers:
+    days = label_days(column.cast(pa.int32()).to_numpy().astype(np.int64), zones.of_dates)
+    return (days - _DAYS).astype(">i4")
 
 
-def _time(column: pa.Array, _kind: str, zone: str) -> Numbers:
-    micros = column.cast(pa.int32()).to_numpy().astype(np.int64) * 1000
-    if zone:
-        moments = pa.array(micros // 1000, pa.timestamp("ms", "UTC"))
-        micros = _local(moments, zone) % _DAY_MICROS
-    return micros.astype(">i8")
+def _time(column: pa.Array, _kind: str, zones: Zones) -> Numbers:
+    millis = column.cast(pa.int32()).to_numpy().astype(np.int64)
+    return (label_millis(millis, zones.of_times, keeps_zone=False) % DAY_MILLIS * 1000).astype(">i8")
 
 
-def _timestamp(column: pa.Array, kind: str, zone: str) -> Numbers:
-    if zone and kind == "timestamp":
-        return (_local(column, zone) - _MICROS).astype(">i8")
-    return (column.cast(pa.int64()).to_numpy() * 1000 - _MICROS).astype(">i8")
+def _timestamp(column: pa.Array, kind: str, zones: Zones) -> Numbers:
+    millis = column.cast(pa.int64()).to_numpy()
+    label = label_millis(millis, zones.of_times, keeps_zone=kind == "timestamptz")
+    return (label * 1000 - _MICROS).astype(">i8")
 
 
-def _local(moments: pa.Array, zone: str) -> Numbers:
-    """Microseconds of the wall clock in that zone."""
-    return pc.local_timestamp(moments.cast(pa.timestamp("ms", zone))).cast(pa.int64()).to_numpy() * 1000
-
-
-def _array(column: pa.Array, target: TargetColumn, zone: str) -> Encoded:
+def _array(column: pa.Array, target: TargetColumn, zones: Zones) -> Encoded:
     """One dimension with the lower bound 1: a head, then each element with its length. Not vectorized, because it is rare."""
     inner = TargetColumn(target.name, target.kind.removeprefix("_"))
-    elements = encode_column(column.flatten(), inner, zone)
+    elements = encode_column(column.flatten(), inner, zones)
     varying = elements if isinstance(elements, Varying) else elements.spread(np.ones(len(column.flatten()), bool))
     fields = [
         (-1).to_bytes(4, "big", signed=True) if length < 0 else int(length).to_bytes(4, "big") + octets
@@ -346,7 +340,7 @@ def _array(column: pa.Array, target: TargetColumn, zone: str) -> Encoded:
     return Varying.of(pa.array(made, pa.binary()))
 
 
-_FIXED: dict[str, Callable[[pa.Array, str, str], Numbers]] = {
+_FIXED: dict[str, Callable[[pa.Array, str, Zones], Numbers]] = {
     "numeric": _numeric,
     "bool": _boolean,
     "date": _date,

@@ -22,7 +22,8 @@ import pyarrow.compute as pc
 
 from playhead.errors import Refused
 from playhead.pipeline.deliver.jdbc.copy_format import decimals_of
-from playhead.pipeline.deliver.jdbc.options import COORDINATES, KAFKA, RECORD_KEY, RECORD_VALUE, JdbcSinkOptions
+from playhead.pipeline.deliver.jdbc.java_times import DAY_MILLIS, MODERN_MILLIS, has_no_label, label_days, local_days
+from playhead.pipeline.deliver.jdbc.options import COORDINATES, KAFKA, RECORD_KEY, RECORD_VALUE, JdbcSinkOptions, Zones
 from playhead.pipeline.records.decode.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
 from playhead.sql.target_tables import TargetColumn, TargetTableName
 
@@ -126,12 +127,13 @@ def _created(fields: tuple[RowField, ...], members: list[str]) -> tuple[RowField
 
 Misfit = tuple[np.ndarray, str]  # which rows, and why
 _INTEGERS = ("int8", "int16", "int32", "int64")
-_TEXTS = ("text", "varchar", "bpchar", "citext", "json", "jsonb", "uuid", "name")
+_PLAIN_TEXTS = ("text", "varchar", "bpchar", "citext")
+_TEXTS = (*_PLAIN_TEXTS, "name", "json", "jsonb", "uuid")
 _HOLDS = {
-    **dict.fromkeys(_INTEGERS, ("int2", "int4", "int8", "numeric", "float4", "float8")),
+    **dict.fromkeys(_INTEGERS, ("int2", "int4", "int8", "numeric", "float4", "float8", *_PLAIN_TEXTS)),
     "float": ("float4", "float8"),
-    "double": ("float8", "numeric"),
-    "boolean": ("bool",),
+    "double": ("float8", "float4", "numeric"),
+    "boolean": ("bool", *_PLAIN_TEXTS),
     "string": _TEXTS,
     "bytes": ("bytea",),
     DECIMAL: ("numeric",),
@@ -151,15 +153,12 @@ _ARRAYS = {
 }
 _RANGES = {"int2": 2**15, "int4": 2**31}
 _EXACT = {"float4": 2**24, "float8": 2**53}
-_FIRST_DAY, _LAST_DAY = (
-    -141_427,
-    2_145_031_948,
-)  # 1582-10-15, from when on Java's calendar equals ours; PostgreSQL's last day
-_FIRST_MS, _LAST_MS = -12_219_292_800_000, 9_224_318_015_999_999
+# PostgreSQL's first day, and the last millisecond of its timestamps and of its dates
+_FIRST_DAY, _LAST_MILLIS, _LAST_DATE_MILLIS = -2_440_588, 9_224_318_015_999_999, 2_145_031_948 * DAY_MILLIS
 _UUID = r"^\{?[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}\}?$"
 
 
-def check_column(field: RowField, target: TargetColumn, table: TargetTableName, zone: str) -> None:
+def check_column(field: RowField, target: TargetColumn, table: TargetTableName) -> None:
     """Refused if the column cannot hold such values. For PostgreSQL only; SQLite's columns hold anything."""
     schema = field.schema
     if target.generated:
@@ -176,14 +175,16 @@ def check_column(field: RowField, target: TargetColumn, table: TargetTableName, 
             f"column {target.name} of {table} keeps {target.scale} decimals, and the field has {schema.parameter('scale', 0)}",
             "PostgreSQL would round; change the column",
         )
-    if zone and schema.name == DATE:
-        raise Refused(
-            f"column {target.name} of {table} is a date; whether db.timezone shifts it depends on the connector's version",
-            "the Spark engine writes dates with db.timezone=UTC only",
-        )
 
 
-def find_misfits(column: pa.Array, target: TargetColumn, *, is_key: bool) -> Iterator[Misfit]:
+def as_stored(column: pa.Array, target: TargetColumn) -> pa.Array:
+    """Numbers and booleans for a column of PostgreSQL that holds texts: as the server itself writes them."""
+    if target.kind in _PLAIN_TEXTS and (pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)):
+        return column.cast(pa.string())
+    return column
+
+
+def find_misfits(column: pa.Array, target: TargetColumn, zones: Zones, *, is_key: bool) -> Iterator[Misfit]:
     """Rows whose value does not fit; `column` is of a type that does."""
     if column.null_count and (target.required or is_key):
         yield (
@@ -195,7 +196,8 @@ def find_misfits(column: pa.Array, target: TargetColumn, *, is_key: bool) -> Ite
         limits = "" if target.precision is None else f"({target.precision},{target.scale})"
         yield from _where(lost, f"field {target.name!r} is a double that numeric{limits} cannot hold without rounding")
         return
-    for check in (_out_of_range, _out_of_time, _bad_texts, _long_decimals):
+    yield from _out_of_time(column, target, zones)
+    for check in (_out_of_range, _out_of_real, _bad_texts, _long_decimals):
         yield from check(column, target)
 
 
@@ -213,15 +215,35 @@ def _out_of_range(column: pa.Array, target: TargetColumn) -> Iterator[Misfit]:
     )
 
 
-def _out_of_time(column: pa.Array, target: TargetColumn) -> Iterator[Misfit]:
+def _out_of_real(column: pa.Array, target: TargetColumn) -> Iterator[Misfit]:
+    """A double that is infinite or 0 as a `real`, although it is neither."""
+    if not pa.types.is_float64(column.type) or target.kind != "float4":
+        return
+    double = column.to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore", under="ignore"):
+        real = double.astype(np.float32)
+    wrong = (np.isinf(real) & ~np.isinf(double)) | ((real == 0) & (double != 0))
+    yield from _where(pa.array(wrong), f"field {target.name!r} is a double out of the range of its column, a real")
+
+
+def _out_of_time(column: pa.Array, target: TargetColumn, zones: Zones) -> Iterator[Misfit]:
     if pa.types.is_date(column.type) and target.kind == "date":
-        counts, low, high = column.cast(pa.int32()), _FIRST_DAY, _LAST_DAY
+        zone, last = zones.of_dates, _LAST_DATE_MILLIS
+        millis = column.cast(pa.int32()).fill_null(0).to_numpy().astype(np.int64) * DAY_MILLIS
     elif pa.types.is_timestamp(column.type) and target.kind in ("timestamp", "timestamptz"):
-        counts, low, high = column.cast(pa.int64()), _FIRST_MS, _LAST_MS
+        zone, last = zones.of_times, _LAST_MILLIS
+        millis = column.cast(pa.int64()).fill_null(0).to_numpy()
     else:
         return
-    wrong = pc.or_(pc.less(counts, low), pc.greater(counts, high))
-    yield from _where(wrong, f"field {target.name!r} is before 1582-10-15 or after PostgreSQL's last day")
+    if not len(millis) or (millis.min() >= MODERN_MILLIS and millis.max() <= last):
+        return
+    far = (millis > last) | (millis < 2 * _FIRST_DAY * DAY_MILLIS)
+    days = local_days(np.where(far, 0, millis), zone)
+    far |= label_days(days, "") < _FIRST_DAY
+    what = f"field {target.name!r}"
+    yield from _where(pa.array(far), f"{what} is before PostgreSQL's first day or after its last")
+    reason = f"{what} is a 29 February that only the Julian calendar has, which the connector uses before 1582-10-15"
+    yield from _where(pa.array(has_no_label(days)), reason)
 
 
 def _bad_texts(column: pa.Array, target: TargetColumn) -> Iterator[Misfit]:

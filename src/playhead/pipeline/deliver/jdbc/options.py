@@ -12,13 +12,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from urllib.parse import quote, unquote, urlencode
-from zoneinfo import available_timezones
 
 from playhead.errors import Fault, Invalid
 from playhead.pipeline.jdbc_url import refused_url
 from playhead.pipeline.options import OF_EVERY, KnownOptions, OptionReading
 from playhead.pipeline.records.decode.options import Converter, check_converters, parse_converter
 from playhead.pipeline.records.encode.options import JSON
+from playhead.pipeline.records.encode.zones import UTC, parse_zone
 
 HONOURED = frozenset(
     [
@@ -37,6 +37,7 @@ HONOURED = frozenset(
         "quote.sql.identifiers",
         "sql.quote.identifiers",  # Aiven's name for it
         "db.timezone",
+        "date.timezone",
         "table.name.normalize",
         "batch.size",
         "max.retries",
@@ -80,6 +81,7 @@ ONLY = {
     "timestamp.fields.list": ("",),
     "topics.to.tables.mapping": ("",),
     "handle.tombstone": ("false",),
+    "date.calendar.system": ("LEGACY",),
 }
 REASONS = {
     "auto.evolve": "a missing column stops the run; add it yourself, then run again",
@@ -214,14 +216,22 @@ def _libpq(properties: Mapping[str, str]) -> dict[str, str]:
 INSERT, UPSERT, UPDATE = "insert", "upsert", "update"
 NONE, KAFKA, RECORD_KEY, RECORD_VALUE = "none", "kafka", "record_key", "record_value"
 COORDINATES = ("__connect_topic", "__connect_partition", "__connect_offset")
-UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "Zulu", "Universal", "UCT")
+_UTC_NAMES = (UTC, "Etc/UTC", "Etc/GMT", "Zulu", "Etc/Zulu", "Universal", "UCT")
 _TYPES = ("TABLE", "PARTITIONED TABLE", "VIEW")
 _PRODUCTS = {POSTGRESQL: "PostgreSQL", SQLITE: "SQLite"}
 
 
 @dataclass(frozen=True, slots=True)
+class Zones:
+    """Of dates, and of times and timestamps. An empty zone is UTC."""
+
+    of_dates: str = ""
+    of_times: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class JdbcSinkOptions:
-    """`insert_mode` of Aiven's `multi` is insert. `zone` is empty for UTC."""
+    """`insert_mode` of Aiven's `multi` is insert. `zone` is empty for UTC; dates have it, too, unless `plain_dates`."""
 
     insert_mode: str = INSERT
     pk_mode: str = NONE
@@ -234,6 +244,11 @@ class JdbcSinkOptions:
     creates: bool = False
     quotes: bool = True
     zone: str = ""
+    plain_dates: bool = False
+
+    @property
+    def zones(self) -> Zones:
+        return Zones("" if self.plain_dates else self.zone, self.zone)
 
     @property
     def is_direct(self) -> bool:
@@ -243,6 +258,8 @@ class JdbcSinkOptions:
     def shape(self, *converters: Converter) -> str:
         """A digest of all options that shape rows: two runs with the same shape write the same rows."""
         shaped = {"version": 1, **asdict(self), "converters": [asdict(one) for one in converters]}
+        if not self.plain_dates:
+            del shaped["plain_dates"]  # digests from before this option stay valid
         return hashlib.sha256(json.dumps(shaped, sort_keys=True).encode()).hexdigest()
 
 
@@ -274,6 +291,7 @@ class _Reading(OptionReading[JdbcSinkOptions]):
             creates=self.flag("auto.create", "false"),
             quotes=self._quotes(),
             zone=self._zone(),
+            plain_dates=self.one_of("date.timezone", "DB_TIMEZONE", ("DB_TIMEZONE", UTC)) == UTC,
         )
         self._agree(options)
         self._converters(options)
@@ -321,12 +339,12 @@ class _Reading(OptionReading[JdbcSinkOptions]):
         return self.one_of("quote.sql.identifiers", "always", ("always", "never")) == "always"
 
     def _zone(self) -> str:
-        zone = self.text("db.timezone", "UTC")
-        if zone in UTC_NAMES:
+        try:
+            zone = parse_zone(self.text("db.timezone", UTC))
+        except Invalid as error:
+            self.fault("db.timezone", f"{error.what}; {error.hint}" if error.hint else error.what)
             return ""
-        if zone not in available_timezones():
-            self.fault("db.timezone", f"{zone!r} is not a time zone that this machine knows")
-        return zone
+        return "" if zone in _UTC_NAMES else zone
 
     def _agree(self, options: JdbcSinkOptions) -> None:
         if options.deletes and options.pk_mode != RECORD_KEY:

@@ -75,7 +75,7 @@ class CopyLoad:
                 Fixed(places.deleted.astype("u1")),
             ]
         for column, target in zip(columns, fitted.columns, strict=True):
-            encoded.append(encode_column(column, target, self.options.zone))
+            encoded.append(encode_column(column, target, self.options.zones))
         yield from encode_rows(encoded, count)
 
 

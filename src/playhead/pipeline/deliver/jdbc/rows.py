@@ -12,8 +12,23 @@ import pyarrow as pa
 
 from playhead.errors import RowsRefused
 from playhead.ledger.model import ClosedRange, Output, OutputKind, RangeClaim
-from playhead.pipeline.deliver.jdbc.layout import OF_KAFKA, OF_KEY, RowField, UnfitRecord, find_layout, find_misfits
-from playhead.pipeline.deliver.jdbc.options import COORDINATES, RECORD_KEY, JdbcSinkOptions, TargetDatabase
+from playhead.pipeline.deliver.jdbc.layout import (
+    OF_KAFKA,
+    OF_KEY,
+    RowField,
+    UnfitRecord,
+    as_stored,
+    find_layout,
+    find_misfits,
+)
+from playhead.pipeline.deliver.jdbc.options import (
+    COORDINATES,
+    RECORD_KEY,
+    SQLITE,
+    JdbcSinkOptions,
+    TargetDatabase,
+    Zones,
+)
 from playhead.pipeline.deliver.jdbc.tables import Fitted, TargetTables, name_of
 from playhead.pipeline.deliver.sink import KEY, KEY_CONVERTER, OFFSET, TASK_PUT, Reject, RejectedRecord
 from playhead.pipeline.digest import Tally
@@ -23,7 +38,7 @@ from playhead.pipeline.records.decode.columns import ColumnPart, Columns, Conver
 from playhead.pipeline.records.decode.options import Converter
 from playhead.pipeline.records.decode.schema import Schema
 from playhead.sql.merge import MergeLayout
-from playhead.sql.target_tables import TargetTableName
+from playhead.sql.target_tables import TargetColumn, TargetTableName
 
 _NONE = -1
 
@@ -242,8 +257,8 @@ class RowMaker:
         self._schema = schema
         if fitted is None:
             return run.rows, []
-        columns = [self._column(one, run, batch) for one in fitted.fields]
-        bad = _misfits(fitted, columns, run)
+        columns = [self._stored(one, target, run, batch) for one, target in fitted.pairs]
+        bad = _misfits(fitted, columns, run, self.options.zones)
         keep = np.ones(len(run.rows), bool)
         if bad:
             keep[np.searchsorted(run.rows, [one.row for one in bad])] = False
@@ -263,6 +278,10 @@ class RowMaker:
             return run.rows[:0], bad
         kept, more = self._run(run.deletions(), batch)
         return kept, [one for one, is_deleted in zip(bad, run.deleted, strict=True) if not is_deleted] + more
+
+    def _stored(self, one: RowField, target: TargetColumn, run: RowRun, batch: pa.RecordBatch) -> pa.Array:
+        column = self._column(one, run, batch)
+        return column if self.tables.target.product == SQLITE else as_stored(column, target)
 
     def _column(self, one: RowField, run: RowRun, batch: pa.RecordBatch) -> pa.Array:
         if one.source == OF_KAFKA:
@@ -302,11 +321,11 @@ def make_rows(
     return maker.closed()
 
 
-def _misfits(fitted: Fitted, columns: list[pa.Array], run: RowRun) -> list[Bad]:
+def _misfits(fitted: Fitted, columns: list[pa.Array], run: RowRun, zones: Zones) -> list[Bad]:
     """One reason per record: that of the first column."""
     found: dict[int, str] = {}
     for (one, target), column in zip(fitted.pairs, columns, strict=True):
-        for wrong, reason in find_misfits(column, target, is_key=one.is_key):
+        for wrong, reason in find_misfits(column, target, zones, is_key=one.is_key):
             mask = wrong if one.is_key else wrong & ~run.deleted
             for row in run.rows[mask].tolist():
                 found.setdefault(row, reason)

@@ -200,7 +200,7 @@ class TargetTables:
             if self.target.product == SQLITE:
                 column_type(one.schema, SQLITE)
             else:
-                check_column(one, column, self.name, self.options.zone)
+                check_column(one, column, self.name)
         if not deletes_only and self.options.insert_mode != UPDATE:
             taken = {column.name for column in columns}
             for column in table.columns.values():
