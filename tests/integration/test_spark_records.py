@@ -232,6 +232,16 @@ def test_a_year_without_a_clear_text_names_its_column(database, day):
         database.written(f"SELECT '{day}'::date AS d", RecordOptions(value=Converter(STRING)))
 
 
+@pytest.mark.parametrize("moment", ["0044-03-15 12:00:00 BC", "0001-12-31 12:00:00 BC", "0001-01-01 03:00:00"])
+def test_a_timestamp_of_such_a_year_names_its_column_too(database, moment):
+    """Java prints the year 1 BC as 0001; the last one is of that year in UTC only."""
+    from pyspark.errors import PySparkException
+
+    options = RecordOptions(value=Converter(STRING), db_timezone="Asia/Tokyo")
+    with pytest.raises(PySparkException, match="playhead: column 'd' holds a year before 1"):
+        database.written(f"SELECT '{moment}'::timestamp AS d", options)
+
+
 def test_odd_names_are_written_as_jackson_does(database):
     select = 'SELECT 1 AS "a.b`c""d", \'x\' AS "\U0001f600"'
     assert database.written(select) == [b'{"a.b`c\\"d":1,"\\uD83D\\uDE00":"x"}']

@@ -32,7 +32,7 @@ def java_time(millis: Column) -> Column:
 def java_timestamp(time: Column, name: str) -> Column:
     """At least one digit after the point, and no zeros at the end but that one."""
     text = F.date_format(time, "yyyy-MM-dd HH:mm:ss.SSSSSS")
-    return F.when(text.rlike("^[+-]"), _far(name)).otherwise(F.regexp_replace(text, r"(\.\d+?)0+$", "$1"))
+    return F.when(text.rlike("^([+-]|0000)"), _far(name)).otherwise(F.regexp_replace(text, r"(\.\d+?)0+$", "$1"))
 
 
 def _far(name: str) -> Column:
