@@ -6,7 +6,7 @@ from integration.jdbc_sinks import IDS, column, enveloped, leftovers, order, sta
 from integration.ledgers import only_postgresql, only_sqlite, place
 from playhead.errors import NotFound, Rejected, RowsRefused
 from playhead.ledger.model import ClosedRange
-from playhead.pipeline.deliver.sink import TASK_PUT
+from playhead.pipeline.records.batch import TASK_PUT
 
 __all__ = ["place", "start"]
 ALL = "select id, name, amount from orders order by id, name"

@@ -19,7 +19,7 @@ from playhead.pipeline.deliver.files.options import FileSinkOptions, parse_optio
 from playhead.pipeline.deliver.files.storage import DraftFile
 from playhead.pipeline.deliver.files.writer import FileWriter
 from playhead.pipeline.deliver.sink import RECORDS, RejectedRecord
-from playhead.pipeline.records.decode import Bad
+from playhead.pipeline.records.batch import Bad
 
 FORMATS = "io.confluent.connect.s3.format."
 JSON, PARQUET = f"{FORMATS}json.JsonFormat", f"{FORMATS}parquet.ParquetFormat"

@@ -11,7 +11,7 @@ from playhead.pipeline.deliver.jdbc.copy_format import Fixed, Varying, encode_ro
 from playhead.pipeline.deliver.jdbc.layout import UnfitRecord, find_layout
 from playhead.pipeline.deliver.jdbc.options import JdbcSinkOptions
 from playhead.pipeline.deliver.jdbc.tables import column_rule
-from playhead.pipeline.records.decode.schema import Schema
+from playhead.pipeline.records.schema import Schema
 from playhead.sql.merge import How, MergeLayout, merge_statements, temporary_statement
 from playhead.sql.target_tables import TargetTableName, create_statement, parse_table_name
 

@@ -26,7 +26,7 @@ from playhead.pipeline.deliver.files.s3 import OpenBucket
 from playhead.pipeline.deliver.files.sink import next_rotation_ms, open_file_writer, open_files_sink
 from playhead.pipeline.deliver.files.writer import FileWriter
 from playhead.pipeline.deliver.sink import RejectedRecord, SinkStep
-from playhead.pipeline.records.decode.schema import Schema
+from playhead.pipeline.records.schema import Schema
 from unit.sink_files import (
     AS_BYTES,
     BASE,

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from integration.record_samples import EXTREMES, NONE, SCHEMA, without
-from playhead.pipeline.records.decode import Bad
-from playhead.pipeline.records.decode.arrowtypes import arrow_type
+from playhead.pipeline.records.arrowtypes import arrow_type
+from playhead.pipeline.records.batch import Bad
 from playhead.pipeline.records.decode.columns import Columns, Converted
 from playhead.pipeline.records.decode.exact import Exact, Unfit
 from playhead.pipeline.records.decode.options import BYTES, Converter
 from playhead.pipeline.records.decode.reading import JsonReading
-from playhead.pipeline.records.decode.schema import Schema
 from playhead.pipeline.records.encode.options import STRING
+from playhead.pipeline.records.schema import Schema
 
 BARE, WITH_SCHEMAS = Converter(schemas_enable=False), Converter()
 PACKAGE = "org.apache.kafka.connect.data."

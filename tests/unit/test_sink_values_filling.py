@@ -13,7 +13,7 @@ from playhead.pipeline.records.decode import Segment, filling
 from playhead.pipeline.records.decode.filling import Filling
 from playhead.pipeline.records.decode.lines import JsonLines, Lines
 from playhead.pipeline.records.decode.options import Converter
-from playhead.pipeline.records.decode.schema import Schema
+from playhead.pipeline.records.schema import Schema
 
 PACKAGE = "org.apache.kafka.connect.data."
 INT32, TEXT = {"type": "int32"}, {"type": "string"}

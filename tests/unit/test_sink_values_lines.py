@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow")
 import pyarrow as pa
 
-from playhead.pipeline.records.decode import Bad, Segment
+from playhead.pipeline.records.batch import Bad
+from playhead.pipeline.records.decode import Segment
 from playhead.pipeline.records.decode.fields import read_field
 from playhead.pipeline.records.decode.jsontext import DEEPEST, NotJson, are_plain, one_line
 from playhead.pipeline.records.decode.lines import JsonLines, Lines, join_lines

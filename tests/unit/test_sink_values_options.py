@@ -9,8 +9,8 @@ from playhead.errors import Invalid
 from playhead.pipeline.records.decode.columns import Columns
 from playhead.pipeline.records.decode.lines import JsonLines
 from playhead.pipeline.records.decode.options import BYTES, Converter, check_converters, parse_converter
-from playhead.pipeline.records.decode.schema import Schema
 from playhead.pipeline.records.encode.options import JSON, STRING
+from playhead.pipeline.records.schema import Schema
 
 WORKER = {"value.converter": JSON, "value.converter.schemas.enable": "false", "key.converter": STRING}
 CONTENT = '{"type":"struct","fields":[{"type":"int64","optional":false,"field":"id"}],"optional":false}'

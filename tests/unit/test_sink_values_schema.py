@@ -14,7 +14,7 @@ from playhead.errors import Invalid
 from playhead.pipeline.records.decode.columns import Columns
 from playhead.pipeline.records.decode.inference import find_empty, infer_schema
 from playhead.pipeline.records.decode.options import Converter
-from playhead.pipeline.records.decode.schema import Schema
+from playhead.pipeline.records.schema import Schema
 
 BARE = Converter(schemas_enable=False)
 

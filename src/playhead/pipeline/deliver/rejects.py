@@ -22,7 +22,8 @@ from playhead.kafka.dead_letters import DeadLetters
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic, describe_topics
 from playhead.model import Deadline, TopicPartition
-from playhead.pipeline.deliver.sink import KEY_CONVERTER, TASK_PUT, RejectedRecord
+from playhead.pipeline.deliver.sink import RejectedRecord
+from playhead.pipeline.records.batch import KEY_CONVERTER, TASK_PUT
 from playhead.pipeline.records.decode.options import parse_converter
 
 TOLERANCE, QUEUE = "errors.tolerance", "errors.deadletterqueue.topic.name"

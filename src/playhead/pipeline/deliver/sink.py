@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from playhead.ledger.model import Claim, ClosedRange, Done, RangeClaim
+from playhead.pipeline.records.batch import VALUE_CONVERTER
 
 if TYPE_CHECKING:
     from playhead.ledger.ranges import Also
@@ -26,10 +27,6 @@ RECORDS = pa.schema(
         (HASH, pa.int64()),
     ]
 )
-
-
-# Where a record fails: the names of Connect's stages.
-KEY_CONVERTER, VALUE_CONVERTER, TASK_PUT = "KEY_CONVERTER", "VALUE_CONVERTER", "TASK_PUT"
 
 
 @dataclass(frozen=True, slots=True)

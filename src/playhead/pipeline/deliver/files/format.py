@@ -20,7 +20,7 @@ from playhead.pipeline.deliver.files.joda import Numbers
 from playhead.pipeline.deliver.files.options import PARQUET, FormatOptions
 from playhead.pipeline.deliver.files.times import Flags
 from playhead.pipeline.deliver.sink import VALUE
-from playhead.pipeline.records.decode import Bad
+from playhead.pipeline.records.batch import Bad
 from playhead.pipeline.records.decode.columns import Columns
 from playhead.pipeline.records.decode.fields import read_field
 from playhead.pipeline.records.decode.lines import JsonLines

@@ -20,8 +20,8 @@ from playhead.pipeline.records.decode.columns import Columns
 from playhead.pipeline.records.decode.inference import find_empty, infer_schema
 from playhead.pipeline.records.decode.lines import JsonLines
 from playhead.pipeline.records.decode.options import Converter, parse_converter
-from playhead.pipeline.records.decode.schema import Schema
 from playhead.pipeline.records.encode.options import JSON
+from playhead.pipeline.records.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from playhead.pipeline.deliver.files.partition import Codes, Partitioner, Placed
 from playhead.pipeline.deliver.files.storage import DraftFile, OpenStorage, Storage, allow_many_files, hint_for
 from playhead.pipeline.deliver.sink import HASH, OFFSET, TIMESTAMP, VALUE, Reject, RejectedRecord
 from playhead.pipeline.digest import Tally
-from playhead.pipeline.records.decode import Bad
+from playhead.pipeline.records.batch import Bad
 
 FOLDER = "_playhead"
 

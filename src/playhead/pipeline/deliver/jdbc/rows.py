@@ -30,13 +30,13 @@ from playhead.pipeline.deliver.jdbc.options import (
     Zones,
 )
 from playhead.pipeline.deliver.jdbc.tables import Fitted, TargetTables, name_of
-from playhead.pipeline.deliver.sink import KEY, KEY_CONVERTER, OFFSET, TASK_PUT, Reject, RejectedRecord
+from playhead.pipeline.deliver.sink import KEY, OFFSET, Reject, RejectedRecord
 from playhead.pipeline.digest import Tally
-from playhead.pipeline.records.decode import Bad
-from playhead.pipeline.records.decode.arrowtypes import arrow_type
+from playhead.pipeline.records.arrowtypes import arrow_type
+from playhead.pipeline.records.batch import KEY_CONVERTER, TASK_PUT, Bad
 from playhead.pipeline.records.decode.columns import ColumnPart, Columns, Converted
 from playhead.pipeline.records.decode.options import Converter
-from playhead.pipeline.records.decode.schema import Schema
+from playhead.pipeline.records.schema import Schema
 from playhead.sql.merge import MergeLayout
 from playhead.sql.target_tables import TargetColumn, TargetTableName
 

@@ -7,16 +7,6 @@ on the size of the batch. All of it works on whole Arrow batches; a loop over re
 
 from typing import NamedTuple
 
-from playhead.pipeline.deliver.sink import VALUE_CONVERTER
-
-
-class Bad(NamedTuple):
-    """`row` counts from 0 in the batch."""
-
-    row: int
-    reason: str
-    stage: str = VALUE_CONVERTER
-
 
 class Segment(NamedTuple):
     """Rows [start, stop) whose values have one schema: its canonical text, empty for values without one.

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from playhead.pipeline.deliver.sink import VALUE
-from playhead.pipeline.records.decode import Bad
-from playhead.pipeline.records.decode.arrowtypes import arrow_schema
+from playhead.pipeline.records.arrowtypes import arrow_schema
+from playhead.pipeline.records.batch import Bad
 from playhead.pipeline.records.decode.exact import Unfit, check_defaults
 from playhead.pipeline.records.decode.options import BYTES, Converter
 from playhead.pipeline.records.decode.payloads import NONE, Payloads, read_payloads, read_utf8
 from playhead.pipeline.records.decode.reading import JsonReading
-from playhead.pipeline.records.decode.schema import Schema
 from playhead.pipeline.records.encode.options import STRING
+from playhead.pipeline.records.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)

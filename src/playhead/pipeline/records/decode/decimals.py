@@ -3,7 +3,7 @@
 import re
 from decimal import Decimal
 
-from playhead.pipeline.records.decode.schema import Schema
+from playhead.pipeline.records.schema import Schema
 
 MOST_BYTES = 512
 _PARTS = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,6}))?")

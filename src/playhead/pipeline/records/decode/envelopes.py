@@ -13,7 +13,7 @@ from re import compile as pattern
 
 from playhead.errors import Invalid
 from playhead.pipeline.records.decode.jsontext import DECODER, DEEPEST, NotJson, check_depth, one_line
-from playhead.pipeline.records.decode.schema import Schema
+from playhead.pipeline.records.schema import Schema
 
 _BLANKS = pattern(r"[ \t\r\n]*")
 _LIKENESS = 'the envelope must be an object with the members "schema" and "payload" and no other'

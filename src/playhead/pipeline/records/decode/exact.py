@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from playhead.pipeline.records.arrowtypes import decimal_type
 from playhead.pipeline.records.decode import decimals
-from playhead.pipeline.records.decode.arrowtypes import decimal_type
 from playhead.pipeline.records.decode.jsontext import DECODER, Number
-from playhead.pipeline.records.decode.schema import TIME, Schema
+from playhead.pipeline.records.schema import TIME, Schema
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _WHOLE = re.compile(r"-?[0-9]+")

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from playhead.pipeline.records.decode.arrowtypes import arrow_type
+from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.decode.decimals import to_text, unscaled_of_bytes
 from playhead.pipeline.records.decode.exact import Exact
 from playhead.pipeline.records.decode.octets import decode_base64, to_decimals
-from playhead.pipeline.records.decode.schema import TIME, Schema
+from playhead.pipeline.records.schema import TIME, Schema
 
 _DAY_MILLIS = 86_400_000
 _EXACT_TO = {"float": 2**24, "double": 2**53}

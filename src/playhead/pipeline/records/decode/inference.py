@@ -13,7 +13,7 @@ from playhead.pipeline.deliver.sink import VALUE
 from playhead.pipeline.records.decode.jsontext import DECODER, Number
 from playhead.pipeline.records.decode.options import Converter
 from playhead.pipeline.records.decode.payloads import read_payloads
-from playhead.pipeline.records.decode.schema import Schema
+from playhead.pipeline.records.schema import Schema
 
 _MOST_RECORDS = 10_000
 _NULL = Schema("null", optional=True)  # no type of Connect: it is gone before anybody sees it

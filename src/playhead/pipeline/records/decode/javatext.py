@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 
 from playhead.connect.javajson import hash_map_order, java_double, java_float
 from playhead.pipeline.deliver.sink import VALUE
-from playhead.pipeline.records.decode import Bad
+from playhead.pipeline.records.batch import Bad
 from playhead.pipeline.records.decode.columns import ColumnPart, Columns, Converted
 from playhead.pipeline.records.decode.exact import Unfit, whole_text
 from playhead.pipeline.records.decode.jsontext import Number, decode, settle
 from playhead.pipeline.records.decode.options import Converter
 from playhead.pipeline.records.decode.payloads import NONE, Payloads, read_payloads
-from playhead.pipeline.records.decode.schema import Schema
 from playhead.pipeline.records.encode.options import JSON
+from playhead.pipeline.records.schema import Schema
 
 _SINGLE = "value"
 _LONG = range(-(1 << 63), 1 << 63)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from playhead.errors import Fault, Invalid, near_names
-from playhead.pipeline.records.decode.schema import Schema
 from playhead.pipeline.records.encode.options import JSON, STRING
+from playhead.pipeline.records.schema import Schema
 
 BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 SIDES = ("key", "value")

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from playhead.connect.javajson import encode_string
-from playhead.pipeline.records.decode import Bad, Segment
+from playhead.pipeline.records.batch import Bad
+from playhead.pipeline.records.decode import Segment
 from playhead.pipeline.records.decode.envelopes import Envelope, read_envelope
 from playhead.pipeline.records.decode.jsontext import NotJson, are_objects, are_plain, one_line, settle
 from playhead.pipeline.records.decode.options import BYTES, Converter
-from playhead.pipeline.records.decode.schema import Schema
 from playhead.pipeline.records.encode.options import STRING
+from playhead.pipeline.records.schema import Schema
 
 _MOST_BEGINNINGS = 16  # in one batch; each costs a pass over it
 _NEEDS_ESCAPE = '["\\\\\x00-\x1f\U00010000-\U0010ffff]'

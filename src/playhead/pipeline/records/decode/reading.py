@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.json as paj
 
-from playhead.pipeline.records.decode import Bad
-from playhead.pipeline.records.decode.arrowtypes import arrow_schema, arrow_type, has_decimals, wire_type
+from playhead.pipeline.records.arrowtypes import arrow_schema, arrow_type, has_decimals, wire_type
+from playhead.pipeline.records.batch import Bad
 from playhead.pipeline.records.decode.exact import Exact, Unfit
 from playhead.pipeline.records.decode.finishing import Finishing
 from playhead.pipeline.records.decode.jsontext import join_lines, settle
-from playhead.pipeline.records.decode.schema import Schema
+from playhead.pipeline.records.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)

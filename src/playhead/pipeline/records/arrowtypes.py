@@ -7,7 +7,7 @@ Date, Time and Timestamp keep Connect's count of days and milliseconds, which fo
 
 import pyarrow as pa
 
-from playhead.pipeline.records.decode.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
+from playhead.pipeline.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
 
 _PLAIN = {
     "int8": pa.int8(),
