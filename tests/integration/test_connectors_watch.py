@@ -15,6 +15,7 @@ from integration.connector_life import TEXT, casting, runner
 from playhead.config import open_context
 from playhead.connectors.watch import Clock, Event, EventKind, RestartPolicy, RestCluster, Watch
 from playhead.kafka.transactions import TransactionalProducer
+from playhead.lab import LabOptions
 from playhead.offsets.workers import Worker
 
 SOURCE, SINK = "FileStreamSource", "FileStreamSink"
@@ -37,7 +38,7 @@ class Watching:
     def __init__(self, lab, deadline, *words):
         command = [str(Path(sys.executable).parent / "playhead"), "connectors", "watch", *words]
         self.process = subprocess.Popen(
-            [*command, "--connect", lab.connect_urls[0]],
+            command if "--connect" in words else [*command, "--connect", lab.connect_urls[0]],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
@@ -53,9 +54,10 @@ class Watching:
         for line in self.process.stdout or ():
             self.events.append(json.loads(line))
 
-    def awaits(self, kind):
+    def awaits(self, kind, nth=1):
         def found():
-            return next((event for event in self.events if event["event"] == kind), None)
+            of_kind = [event for event in self.events if event["event"] == kind]
+            return of_kind[nth - 1] if len(of_kind) >= nth else None
 
         return self.deadline.wait_for(found, f"the event {kind}, after {self.events}")
 
@@ -144,10 +146,10 @@ def test_pauses_stops_and_what_files_give_to_spark_are_left_alone(run, cast, new
     assert cast.states(f"{prefix}-paused") == ["PAUSED", "FAILED"]
 
     file = tmp_path / "connectors.yaml"
-    body = f"config: {{connector.class: {SINK}, topics: {topic}, file: x"
+    body = f"config: {{connector.class: {SINK}, topics: {topic}, file: {folder}"
     file.write_text(
-        f"connectors:\n  {prefix}-paused: {{state: paused, {body}}}}}\n"
-        f"  {prefix}-stopped: {{state: running, {body}, consumer.override.group.id: g}}}}\n"
+        f"connectors:\n  {prefix}-paused: {{state: paused, {body}/paused}}}}\n"
+        f"  {prefix}-stopped: {{state: running, {body}/stopped, consumer.override.group.id: g}}}}\n"
         f"  {prefix}-spark: {{engine: spark, {body}}}}}\n  {prefix}-new: {{{body}}}}}\n"
     )
     ran = run("watch", "-f", str(file), "--once", "--execute").exits(1)
@@ -155,6 +157,7 @@ def test_pauses_stops_and_what_files_give_to_spark_are_left_alone(run, cast, new
     assert {(event["connector"].removeprefix(prefix), event["event"]) for event in reported} == {
         ("-paused", "left-alone"),
         ("-stopped", "differs"),
+        ("-stopped", "config-differs"),
         ("-spark", "differs"),
         ("-new", "missing"),
     }
@@ -212,3 +215,98 @@ def test_a_worker_that_goes_away_and_comes_back_is_survived():
         with pytest.raises(KeyboardInterrupt):
             watch.run()
     assert [event.event for event in reported] == [EventKind.UNREACHABLE, EventKind.REACHABLE]
+
+
+def test_a_config_changed_on_the_worker_is_reported_until_it_is_as_in_the_file(
+    run, watching, cast, new_topic, unique, tmp_path
+):
+    name, lines = unique("drift"), tmp_path / "lines.txt"
+    lines.touch()
+    config = {"file": str(lines), "topic": new_topic(), "batch.size": "100"}
+    cast.make(name, SOURCE, config)
+    cast.settles(name, "RUNNING", "RUNNING")
+    file = tmp_path / "connectors.yaml"
+    body = ", ".join(f"{key}: '{value}'" for key, value in config.items())
+    text = f"connectors:\n  {name}: {{config: {{connector.class: {SOURCE}, {body}}}}}\n"
+    file.write_text(text)
+    assert run("watch", "-f", str(file), "--once").exits(0).out == ""
+    watch = watching("-f", str(file), "--interval", "300ms")
+
+    code, _ = cast.ask(path_of(name) + "/config", "PATCH", {"batch.size": "500"})
+    assert code == 200
+    assert watch.awaits("config-differs")["connector"] == name
+    assert "batch.size (changed)" in watch.events[0]["cause"]
+    [once] = run("watch", "-f", str(file), "--once", "-o", "text").exits(1).out.splitlines()
+    assert f"  {name}: config-differs: its config is not as its file says: batch.size (changed)" in once
+    run("plan", "-f", str(file)).exits(1)
+
+    file.write_text(text.replace("'100'", "'500'"))  # the file follows the worker
+    watch.awaits("config-matches")
+    cast.settles(name, "RUNNING", "RUNNING")
+    assert run("watch", "-f", str(file), "--once").exits(0).out == ""
+    kinds = [event["event"] for event in watch.events]
+    assert kinds.count("config-differs") == kinds.count("config-matches") == 1
+
+
+def test_files_that_break_heal_come_and_go_are_reported_while_watching(watching, cast, new_topic, unique, tmp_path):
+    folder, topic = tmp_path / "files", new_topic()
+    folder.mkdir()
+    names = [unique("one"), unique("two")]
+    texts = {}
+    for name in names:
+        config = {"file": str(tmp_path / name), "topics": topic}
+        cast.make(name, SINK, config)
+        body = ", ".join(f"{key}: '{value}'" for key, value in config.items())
+        texts[name] = f"connectors:\n  {name}: {{config: {{connector.class: {SINK}, {body}}}}}\n"
+    for name in names:
+        cast.settles(name, "RUNNING", "RUNNING")
+    one, two = (folder / f"{name}.yaml" for name in names)
+    one.write_text(texts[names[0]])
+    watch = watching("-f", str(folder), "--interval", "300ms")
+    # The first event tells that the watch has read its files once.
+    cast.ask(path_of(names[0]) + "/pause", "PUT")
+    watch.awaits("left-alone")
+    two.write_text(texts[names[1]])
+    assert watch.awaits("added-to-files")["connector"] == names[1]
+    one.write_text("connectors: [")
+    invalid = watch.awaits("files-invalid")
+    assert str(one) in invalid["cause"] and invalid["connector"] is None
+    one.write_text(texts[names[0]])
+    watch.awaits("files-valid")
+    two.unlink()
+    removed = watch.awaits("removed-from-files")
+    assert removed["connector"] == names[1]
+    two.write_text(texts[names[1]])
+    assert watch.awaits("added-to-files", nth=2)["connector"] == names[1]
+    assert cast.states(names[1]) == ["RUNNING", "RUNNING"]
+
+
+@pytest.fixture(scope="module")
+def pair(make_lab):
+    """A broker and two workers that may be frozen."""
+    return make_lab(LabOptions(workers=2, postgres=False))
+
+
+@pytest.mark.parametrize(
+    ("part", "gone", "back"),
+    [
+        ("worker-2", "worker-unreachable", "worker-reachable"),
+        ("broker-1", "brokers-unreachable", "brokers-reachable"),
+    ],
+)
+def test_a_part_that_is_frozen_and_continues_is_reported_once_each(pair, watching, playhead, part, gone, back):
+    where = ["--connect", ",".join(pair.connect_urls), "-b", pair.bootstrap_servers, "--timeout", "4s"]
+    playhead("connectors", "watch", "--once", *where).exits(0)
+    watch = watching(*where, "--interval", "300ms")
+    pair.pause(part)
+    try:
+        found = watch.awaits(gone)
+        assert "not answer" in found["cause"]
+        once = playhead("connectors", "watch", "--once", *where)
+        assert gone in once.out
+        assert once.code == (1 if part.startswith("worker") else 3)
+    finally:
+        pair.resume(part)
+    watch.awaits(back)
+    kinds = [event["event"] for event in watch.events]
+    assert (kinds.count(gone), kinds.count(back)) == (1, 1)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from playhead.connect.answers import ConnectorState, ConnectorStatus, TaskState
-from playhead.connectors.watch import Clock, Event, EventKind, RestartPolicy, Seen, Watch
+from playhead.connectors.watch import Clock, Event, EventKind, Look, RestartPolicy, Seen, SeenBrokers, Watch
 from playhead.errors import AccessDenied, Busy, ConfigInvalid, Fault, NotFound, OutcomeUnknown, Unreachable
 from playhead.model import ConnectorSpec, Engine, WantedState
 
@@ -14,6 +14,7 @@ START = datetime(2026, 1, 31, 8, tzinfo=UTC)
 POISON = "a.ConnectException: x\nCaused by: java.io.IOException: gone"
 FENCED = "a.B: x\nCaused by: org.apache.kafka.common.errors.ProducerFencedException: newer"
 NO_CLASS = "java.lang.ClassNotFoundException: com.acme.Sink"
+CONFIG = {"name": "c", "connector.class": "X", "db.password": "canary-pw"}
 
 
 def status(state, *tasks, traces=None):
@@ -23,7 +24,7 @@ def status(state, *tasks, traces=None):
         for at, task in enumerate(tasks)
     ]
     shown = ConnectorState(state, "w:1") if state.isupper() else ConnectorState("FAILED", "w:1", state)
-    return Seen(ConnectorStatus("c", shown, states), {"db.password": "canary-pw"})
+    return Seen(ConnectorStatus("c", shown, states), CONFIG)
 
 
 RUNNING = status("RUNNING", "RUNNING")
@@ -40,6 +41,8 @@ class World:
         self.seconds = 0.0
         self.outage = None
         self.decline = None
+        self.silent = {}
+        self.brokers = None
         self.script = []
         clock = Clock(lambda: self.seconds, lambda: START + timedelta(seconds=self.seconds), self.sleep)
         self.watch = Watch(self, RestartPolicy(10, max_restarts, execute), self.reported.append, wishes, clock)
@@ -47,7 +50,10 @@ class World:
     def look(self):
         if self.outage:
             raise self.outage
-        return dict(self.connectors)
+        return Look(dict(self.connectors), dict(self.silent))
+
+    def find_brokers(self):
+        return self.brokers
 
     def restart(self, name, parts):
         if self.decline:
@@ -240,6 +246,53 @@ def test_an_outage_is_reported_once_and_survived():
     assert world.reported[0].cause == "no answer"
 
 
+def test_one_worker_of_several_that_falls_silent_is_reported_once_and_its_return_too():
+    world = World()
+
+    def freezes():
+        world.silent = {"http://w2": "did not answer within 10 s"}
+
+    def continues():
+        world.silent = {}
+
+    world.runs(freezes, world.stays(), continues, world.stays())
+    assert [(event.event, event.connector) for event in world.reported] == [
+        (EventKind.WORKER_UNREACHABLE, None),
+        (EventKind.WORKER_REACHABLE, None),
+    ]
+    assert world.reported[0].cause == "the worker http://w2 does not answer: did not answer within 10 s"
+    freezes()
+    assert world.watch.check() is False
+
+
+def test_brokers_that_stop_answering_are_reported_once_and_their_return_too():
+    world = World()
+    both, one = SeenBrokers({1: "a:1", 2: "b:2"}), SeenBrokers({1: "a:1"})
+    world.brokers = both
+
+    def becomes(brokers):
+        return lambda: setattr(world, "brokers", brokers)
+
+    silent = SeenBrokers(outage="no answer within 10 s")
+    world.runs(becomes(one), world.stays(), becomes(silent), world.stays(), becomes(one), becomes(both), world.stays())
+    assert [(event.event, event.cause) for event in world.reported] == [
+        (EventKind.BROKER_LOST, "broker 2 (b:2) left the cluster"),
+        (EventKind.BROKERS_UNREACHABLE, "the brokers do not answer: no answer within 10 s"),
+        (EventKind.BROKERS_REACHABLE, "the brokers answer again"),
+        (EventKind.BROKER_BACK, "broker 2 (b:2) is back in the cluster"),
+    ]
+    world.brokers = silent
+    with pytest.raises(Unreachable, match="no answer within 10 s"):
+        world.watch.check()
+
+
+def test_brokers_are_watched_while_no_worker_answers():
+    world = World()
+    world.outage, world.brokers = Unreachable("no answer"), SeenBrokers(outage="no answer either")
+    world.runs(world.stays())
+    assert [event.event for event in world.reported] == [EventKind.UNREACHABLE, EventKind.BROKERS_UNREACHABLE]
+
+
 def test_a_single_check_raises_when_no_worker_answers():
     world = World()
     world.outage = Unreachable("no answer")
@@ -282,7 +335,7 @@ def test_a_connector_deleted_just_before_its_restart_is_no_error():
 
 
 def spec(name="c", **more):
-    return ConnectorSpec(name, {"connector.class": "X"}, **more)
+    return ConnectorSpec(name, {"connector.class": "X", "db.password": "canary-pw"}, **more)
 
 
 def test_what_a_file_gives_to_spark_is_not_touched():
@@ -345,9 +398,85 @@ def test_files_are_read_again_and_the_last_good_ones_count():
         EventKind.RESTARTING,
         EventKind.FILES_INVALID,
         EventKind.FAILED,
+        EventKind.FILES_VALID,
         EventKind.DIFFERS,
     ]
     assert len(world.restarts) == 1
+
+
+def changed(**values):
+    """The running connector with other values in its config."""
+    return Seen(RUNNING.status, CONFIG | {key.replace("_", "."): value for key, value in values.items()})
+
+
+def test_a_config_that_is_not_as_its_file_says_is_reported_once_per_change_and_when_it_is_over():
+    world = World(wishes=lambda: [spec()])
+    world.runs(
+        world.becomes(changed(batch_size="500")),
+        world.stays(),
+        world.becomes(changed(batch_size="600")),
+        world.stays(),
+        world.becomes(RUNNING),
+        world.stays(),
+    )
+    assert [(event.event, event.connector) for event in world.reported] == [
+        (EventKind.CONFIG_DIFFERS, "c"),
+        (EventKind.CONFIG_DIFFERS, "c"),
+        (EventKind.CONFIG_MATCHES, "c"),
+    ]
+    assert "batch.size (only in the cluster)" in str(world.reported[0].cause)
+    assert world.restarts == []
+
+
+@pytest.mark.parametrize(
+    ("seen", "healthy"),
+    [
+        (RUNNING, True),
+        (changed(db_password=" canary-pw "), True),  # a worker trims it
+        (changed(db_password="[hidden]"), True),  # whether it differs is unknown
+        (changed(batch_size="500"), False),
+        (Seen(RUNNING.status, {"connector.class": "X"}), False),
+        (Seen(status("STOPPED").status, CONFIG | {"a": "b"}), False),
+        (Seen(None, CONFIG | {"a": "b"}), False),
+    ],
+)
+def test_one_check_is_not_well_while_a_config_differs(seen, healthy):
+    world = World(wishes=lambda: [spec()])
+    world.connectors["c"] = seen
+    assert world.watch.check() is healthy
+    assert bool(world.events(EventKind.CONFIG_DIFFERS)) is not healthy
+
+
+def test_a_failed_connector_with_another_config_is_both_reported_and_restarted():
+    world = World(wishes=lambda: [spec()])
+    world.connectors["c"] = Seen(FAILED.status, CONFIG | {"db.password": "canary-other"})
+    world.runs()
+    assert [event.event for event in world.reported] == [
+        EventKind.CONFIG_DIFFERS,
+        EventKind.FAILED,
+        EventKind.RESTARTING,
+    ]
+    assert "db.password (changed)" in str(world.reported[0].cause)
+    assert "canary" not in "".join(event.to_json() for event in world.reported)
+
+
+def test_without_files_a_config_is_not_compared():
+    world = World()
+    world.runs(world.becomes(changed(batch_size="500")))
+    assert world.reported == []
+
+
+def test_connectors_that_come_into_the_files_and_leave_them_are_reported():
+    found = [[spec()], [spec(), spec("d")], [spec("d")], [spec("d")]]
+    world = World(wishes=lambda: found.pop(0) if len(found) > 1 else found[0])
+    world.connectors["d"] = RUNNING
+    world.runs(world.stays(), world.becomes(FAILED), world.stays(), world.connectors.clear)
+    assert [(event.event, event.connector) for event in world.reported] == [
+        (EventKind.ADDED_TO_FILES, "d"),
+        (EventKind.REMOVED_FROM_FILES, "c"),
+        (EventKind.MISSING, "d"),
+    ]
+    assert world.restarts == []
 
 
 def test_files_that_cannot_be_read_at_the_start_are_an_error():
@@ -374,6 +503,16 @@ def test_an_event_is_one_line_of_json_with_every_field():
         "attempt": 2,
         "next_try": "2026-01-31T08:00:01.500Z",
     }
+
+
+def test_an_event_as_text_is_a_sentence():
+    event = Event(START, EventKind.RESTART_FAILED, "c", 1, "busy", 2, START + timedelta(seconds=1.5))
+    moment = "2026-01-31T08:00:00.000Z"
+    assert event.to_text() == (
+        f"{moment}  c task 1: restart-failed: busy (attempt 2, next try 2026-01-31T08:00:01.500Z)"
+    )
+    assert Event(START, EventKind.RECOVERED, "c").to_text() == f"{moment}  c: recovered"
+    assert Event(START, EventKind.REACHABLE, cause="well").to_text() == f"{moment}  reachable: well"
 
 
 def test_a_cause_does_not_show_the_secrets_of_the_config():

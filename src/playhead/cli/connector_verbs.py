@@ -9,11 +9,11 @@ import click
 from playhead.cli.complete import connector_names
 from playhead.cli.connector_files import Files, file_options
 from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say, write
-from playhead.render import Column, Listing
+from playhead.render import Column, Listing, clean
 
 if TYPE_CHECKING:
     from playhead.connectors import Answers
-    from playhead.connectors.watch import RestartPolicy
+    from playhead.connectors.watch import Event, RestartPolicy
 
 F = TypeVar("F", bound=Callable[..., Any])
 WOULD_COLUMNS = (
@@ -187,28 +187,39 @@ def _policy_options(command: F) -> F:
     return folded(command, options, "policy", fold)
 
 
+_TOLD: "dict[str, Callable[[Event], str]]" = {
+    "json": lambda event: event.to_json(),
+    "text": lambda event: clean(event.to_text()),
+}
+
+
 @click.command()
 @click.argument("patterns", nargs=-1, metavar="[NAME]...", shell_complete=connector_names)
 @file_options
-@click.option("--once", is_flag=True, help="Check once: exit code 0 if all is well, else 1.")
+@click.option("--once", is_flag=True, help="Check once: exit code 0 if all is well, else 1; 3 if nothing answers.")
+@click.option(
+    "-o", "--output", "form", type=click.Choice(["json", "text"]), default="json", show_default=True, help="The format."
+)
 @_policy_options
 @context_options
 @pass_face
-def watch(face: Face, patterns: tuple[str, ...], files: Files, once: bool, policy: "RestartPolicy") -> None:
+def watch(face: Face, patterns: tuple[str, ...], files: Files, once: bool, form: str, policy: "RestartPolicy") -> None:
     """Keep connectors running: restart the connectors and tasks that have FAILED, all or those that match NAME.
 
-    Connector files define which connectors to keep, on which engine, in which state. Paused and stopped connectors, and
-    those that a file assigns to Spark, are not changed. After each restart the pause before the next one doubles. Restarts
-    end after --max-restarts, and at once if a restart cannot help: a class is missing, access is denied, the configuration
-    is wrong, another producer has taken over.
+    Connector files define which connectors to keep, on which engine, in which state, with which config; differences are
+    reported. Paused and stopped connectors, and those that a file assigns to Spark, are not changed. After each restart the
+    pause before the next one doubles. Restarts end after --max-restarts, and at once if a restart cannot help: a class is
+    missing, access is denied, the configuration is wrong, another producer has taken over.
 
-    Every change is one line of JSON on stdout: time, connector, task, event, cause, attempt, next_try.
+    Every change is one line of JSON on stdout: time, connector, task, event, cause, attempt, next_try; with -o text it is
+    a sentence.
     """
     from playhead.connectors.watch import RestCluster, Watch, wishes_of
 
     cluster = RestCluster(face.context, patterns)
     wanted = wishes_of(files.paths, files.stdin(), cluster.watches, shared_topics=files.shared_topics)
-    keeper = Watch(cluster, policy, lambda event: write(event.to_json() + "\n"), wanted if files.paths else None)
+    tell = _TOLD[form]
+    keeper = Watch(cluster, policy, lambda event: write(tell(event) + "\n"), wanted if files.paths else None)
     if once:
         raise click.exceptions.Exit(0 if keeper.check() else 1)
     if not policy.execute:

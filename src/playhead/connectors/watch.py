@@ -1,14 +1,16 @@
 """Keeps connectors running: restarts what has FAILED, within limits, and reports every change of state as an event.
 
 Only failures are restarted. A paused or stopped connector stays so. A connector with `engine: spark` is not touched. A
-difference between file and cluster is reported, and only `connectors apply` fixes it. Each connector has a limit of restarts and
-a pause that doubles after each. Both are reset once it has run for longer than the next pause. A cause that a restart cannot
-fix ends the restarts at once. A fenced task is never restarted: another producer has taken over.
+difference between file and cluster, in state or config, is reported, and only `connectors apply` fixes it. Workers and brokers
+that stop answering are reported, too: a worker that has lost its brokers still shows its connectors as running. Each connector
+has a limit of restarts and a pause that doubles after each. Both are reset once it has run for longer than the next pause. A
+cause that a restart cannot fix ends the restarts at once. A fenced task is never restarted: another producer has taken over.
 """
 
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -21,13 +23,18 @@ from playhead.config.secrets import SecretKeys
 from playhead.connect.answers import ConnectorStatus
 from playhead.connect.rest import Rest, open_rest
 from playhead.connectors.plan.check import PluginKeys
+from playhead.connectors.plan.model import KeyChange, KeyChangeKind, diff_config, normalised
 from playhead.connectors.status import find_all, hidden, keys_for_traces, phrase
 from playhead.connectors.traces import Verdict, cause_of, find_verdict
 from playhead.errors import AccessDenied, Busy, Invalid, NotFound, PlayheadError, Unreachable, Untrusted
+from playhead.kafka.client import describe_cluster
+from playhead.kafka.properties import client_settings, names_brokers
 from playhead.model import ConnectorSpec, Deadline, Engine, WantedState
 from playhead.model.times import to_iso
 
 LONGEST_PAUSE_SECONDS = 3600.0
+PROBE_SECONDS = 10.0  # for the answer of one worker of several, and of the brokers
+SHOWN_KEYS = 8
 Part = int | None  # a task; None: the connector itself
 
 
@@ -41,11 +48,22 @@ class EventKind(StrEnum):
     NOT_RUNNING = "not-running"
     LEFT_ALONE = "left-alone"
     DIFFERS = "differs"
+    CONFIG_DIFFERS = "config-differs"
+    CONFIG_MATCHES = "config-matches"
     MISSING = "missing"
     GONE = "gone"
     UNREACHABLE = "unreachable"
     REACHABLE = "reachable"
+    WORKER_UNREACHABLE = "worker-unreachable"
+    WORKER_REACHABLE = "worker-reachable"
+    BROKERS_UNREACHABLE = "brokers-unreachable"
+    BROKERS_REACHABLE = "brokers-reachable"
+    BROKER_LOST = "broker-lost"
+    BROKER_BACK = "broker-back"
     FILES_INVALID = "files-invalid"
+    FILES_VALID = "files-valid"
+    ADDED_TO_FILES = "added-to-files"
+    REMOVED_FROM_FILES = "removed-from-files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +91,15 @@ class Event:
         }
         return json.dumps(fields)
 
+    def to_text(self) -> str:
+        """One line for people. It may hold what servers sent: to be cleaned for a terminal."""
+        part = "" if self.task is None else f" task {self.task}"
+        subject = f"{self.connector}{part}: " if self.connector is not None else ""
+        more = [] if self.attempt is None else [f"attempt {self.attempt}"]
+        more += [] if self.next_try is None else [f"next try {to_iso(self.next_try)}"]
+        cause = f": {self.cause}" if self.cause else ""
+        return f"{to_iso(self.time)}  {subject}{self.event}{cause}" + (f" ({', '.join(more)})" if more else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -83,8 +110,28 @@ class Seen:
     keys: SecretKeys = field(default_factory=SecretKeys)
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """`silent`: the workers that do not answer, while others do, each with the reason."""
+
+    connectors: Mapping[str, Seen]
+    silent: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SeenBrokers:
+    """The brokers of the cluster with their addresses. `outage`: why none of them answers."""
+
+    addresses: Mapping[int, str] = field(default_factory=dict)
+    outage: str | None = None
+
+
 class WatchedCluster(Protocol):
-    def look(self) -> Mapping[str, Seen]: ...
+    def look(self) -> Look: ...
+
+    def find_brokers(self) -> SeenBrokers | None:
+        """None: the context names no broker."""
+        ...
 
     def restart(self, name: str, parts: Sequence[Part] | None) -> None:
         """Restarts what has failed of it; with `parts` only these."""
@@ -113,13 +160,17 @@ class Clock:
 
 @dataclass
 class _History:
-    """The history of one connector. `reported`: its last reported state, to report it only once. `has_failed`: it failed."""
+    """The history of one connector. `reported`: its last reported state, to report it only once. `has_failed`: it failed.
+
+    `drift`: the reported differences between its file and its config, with their values.
+    """
 
     has_failed: bool = False
     attempts: int = 0
     not_before: float = 0.0
     healthy_since: float | None = None
     reported: object = None
+    drift: object = None
     failed: dict[Part, str | None] = field(default_factory=dict)
     given_up: dict[Part, str] = field(default_factory=dict)
 
@@ -151,11 +202,20 @@ class Watch:
         self._histories: dict[str, _History] = {}
         self._outage: str | None = None
         self._bad_files: str | None = None
+        self._silent: dict[str, str] = {}
+        self._brokers: dict[int, str] = {}
+        self._lost: set[int] = set()
+        self._broker_outage: str | None = None
 
     def check(self) -> bool:
-        """One round; True when every connector is as wanted. A worker that cannot be reached is an error."""
+        """One round; True when every connector is as wanted. If no worker or no broker answers, that is an error."""
         self._read_wanted()
-        return self._round(self._cluster.look())
+        look = self._cluster.look()
+        all_well = self._round(look)
+        self._check_brokers()
+        if self._broker_outage is not None:
+            raise Unreachable(self._broker_outage)
+        return all_well and not look.silent
 
     def run(self) -> None:
         """Runs rounds without end, through outages and rebalances. Ends by an interrupt, or when access is denied."""
@@ -170,6 +230,7 @@ class Watch:
             else:
                 self._end_outage()
                 self._round(seen)
+            self._check_brokers()
             self._clock.sleep(self._policy.interval_seconds)
 
     # Wanted and current state
@@ -179,14 +240,27 @@ class Watch:
         if self._wishes is None:
             return
         try:
-            self._specs = {spec.name: spec for spec in self._wishes()}
-            self._bad_files = None
+            specs = {spec.name: spec for spec in self._wishes()}
         except Invalid as error:
             if self._specs is None:
                 raise
             if error.what != self._bad_files:
                 self._emit(EventKind.FILES_INVALID, cause=error.what)
             self._bad_files = error.what
+            return
+        if self._bad_files is not None:
+            self._bad_files = None
+            self._emit(EventKind.FILES_VALID, cause="the files can be read again")
+        if self._specs is not None:
+            self._report_files(self._specs, specs)
+        self._specs = specs
+
+    def _report_files(self, before: Mapping[str, ConnectorSpec], now: Mapping[str, ConnectorSpec]) -> None:
+        for name in sorted(before.keys() - now.keys()):
+            self._histories.pop(name, None)
+            self._emit(EventKind.REMOVED_FROM_FILES, name, cause="no file names it any more: it is no longer watched")
+        for name in sorted(now.keys() - before.keys()):
+            self._emit(EventKind.ADDED_TO_FILES, name, cause=f"{now[name].origin} names it: it is watched from now on")
 
     def _begin_outage(self, error: PlayheadError) -> None:
         if self._outage is None:
@@ -196,9 +270,39 @@ class Watch:
     def _end_outage(self) -> None:
         if self._outage is not None:
             self._outage = None
-            self._emit(EventKind.REACHABLE)
+            self._emit(EventKind.REACHABLE, cause="the workers answer again")
 
-    def _round(self, seen: Mapping[str, Seen]) -> bool:
+    def _check_workers(self, silent: Mapping[str, str]) -> None:
+        """Those that do not answer while others do."""
+        for url in sorted(silent.keys() - self._silent.keys()):
+            self._emit(EventKind.WORKER_UNREACHABLE, cause=f"the worker {url} does not answer: {silent[url]}")
+        for url in sorted(self._silent.keys() - silent.keys()):
+            self._emit(EventKind.WORKER_REACHABLE, cause=f"the worker {url} answers again")
+        self._silent = dict(silent)
+
+    def _check_brokers(self) -> None:
+        found = self._cluster.find_brokers()
+        if found is None:
+            return
+        if found.outage is not None:
+            if self._broker_outage is None:
+                self._emit(EventKind.BROKERS_UNREACHABLE, cause=f"the brokers do not answer: {found.outage}")
+            self._broker_outage = found.outage
+            return
+        if self._broker_outage is not None:
+            self._broker_outage = None
+            self._emit(EventKind.BROKERS_REACHABLE, cause="the brokers answer again")
+        self._brokers |= found.addresses
+        lost = self._brokers.keys() - found.addresses.keys()
+        for broker in sorted(lost - self._lost):
+            self._emit(EventKind.BROKER_LOST, cause=f"broker {broker} ({self._brokers[broker]}) left the cluster")
+        for broker in sorted(self._lost - lost):
+            self._emit(EventKind.BROKER_BACK, cause=f"broker {broker} ({self._brokers[broker]}) is back in the cluster")
+        self._lost = set(lost)
+
+    def _round(self, look: Look) -> bool:
+        self._check_workers(look.silent)
+        seen = look.connectors
         wanted = seen if self._specs is None else self._specs
         for name in [name for name in self._histories if name not in wanted and name not in seen]:
             del self._histories[name]
@@ -215,7 +319,27 @@ class Watch:
         if spec is not None and spec.engine is Engine.SPARK:
             return self._check_spark(name, history, seen)
         if seen is None:
+            history.drift = None
             return self._report_once(name, history, EventKind.MISSING, "it is in the files, but not in the cluster")
+        matches = spec is None or self._check_config(name, history, seen, spec)
+        return self._check_state(name, history, seen, spec) and matches
+
+    def _check_config(self, name: str, history: _History, seen: Seen, spec: ConnectorSpec) -> bool:
+        """Values are not shown: which of them are secret, only a plan knows."""
+        running, wanted = normalised(seen.config), normalised(spec.config)
+        changes = [
+            change for change in diff_config(running, wanted, seen.keys) if change.kind is not KeyChangeKind.UNKNOWN
+        ]
+        drift = [(change.key, running.get(change.key), wanted.get(change.key)) for change in changes]
+        if drift and drift != history.drift:
+            what = f"its config is not as its file says: {_in_words(changes)}; `playhead connectors plan` shows how"
+            self._emit(EventKind.CONFIG_DIFFERS, name, cause=what)
+        elif history.drift and not drift:
+            self._emit(EventKind.CONFIG_MATCHES, name, cause="its config is as its file says again")
+        history.drift = drift or None
+        return not drift
+
+    def _check_state(self, name: str, history: _History, seen: Seen, spec: ConnectorSpec | None) -> bool:
         if seen.status is None:
             return self._report_once(name, history, EventKind.NOT_RUNNING, "starting")
         wish = spec.state if spec else None
@@ -339,6 +463,13 @@ class Watch:
         return self._clock.now() + timedelta(seconds=max(0.0, elapsed - self._clock.elapsed()))
 
 
+def _in_words(changes: Sequence[KeyChange]) -> str:
+    places = {KeyChangeKind.ADDED: "only in the file", KeyChangeKind.REMOVED: "only in the cluster"}
+    shown = [f"{change.key} ({places.get(change.kind, 'changed')})" for change in changes[:SHOWN_KEYS]]
+    left = len(changes) - len(shown)
+    return ", ".join(shown) + (f" and {left} more" if left else "")
+
+
 def _failures(seen: Seen) -> list[_Failure]:
     if seen.status is None:
         return []
@@ -359,12 +490,48 @@ class RestCluster:
     context: Context
     words: tuple[str, ...] = ()
 
-    def look(self) -> Mapping[str, Seen]:
-        with self._rest() as rest:
+    def look(self) -> Look:
+        silent = self._silent()
+        answering = [url for url in self.context.connect_urls if url not in silent]
+        with self._rest(answering) as rest:
             found = [(info, status) for info, status in find_all(rest) if self.watches(info.name)]
             plugins = PluginKeys(rest)
             keys = {info.name: keys_for_traces(plugins, info, status) for info, status in found}
-        return {info.name: Seen(status, info.config, keys[info.name]) for info, status in found}
+        return Look({info.name: Seen(status, info.config, keys[info.name]) for info, status in found}, silent)
+
+    def _silent(self) -> dict[str, str]:
+        """Of several workers those that do not answer. Empty if none answers: then the look itself fails, with the reason."""
+        urls = self.context.connect_urls
+        if len(urls) < 2:
+            return {}
+        with ThreadPoolExecutor(len(urls), "worker") as pool:
+            reasons = list(pool.map(self._silence, urls))
+        silent = {url: why for url, why in zip(urls, reasons, strict=True) if why is not None}
+        return silent if len(silent) < len(urls) else {}
+
+    def _silence(self, url: str) -> str | None:
+        try:
+            with open_rest(self.context, Deadline(self._probe_seconds), [url]) as rest:
+                rest.worker()
+        except (AccessDenied, Untrusted):
+            raise
+        except (Unreachable, Busy) as error:
+            return error.what
+        return None
+
+    def find_brokers(self) -> SeenBrokers | None:
+        """A fault of the settings or the credentials is a reason as any other: the connectors are watched without the brokers."""
+        try:
+            if not names_brokers(self.context):
+                return None
+            cluster = describe_cluster(client_settings(self.context), Deadline(self._probe_seconds))
+        except PlayheadError as error:
+            return SeenBrokers(outage=error.what)
+        return SeenBrokers({broker.id: f"{broker.host}:{broker.port}" for broker in cluster.brokers})
+
+    @property
+    def _probe_seconds(self) -> float:
+        return min(PROBE_SECONDS, self.context.timeout_seconds)
 
     def watches(self, name: str) -> bool:
         return not self.words or any(name == word or fnmatchcase(name, word) for word in self.words)
@@ -380,8 +547,8 @@ class RestCluster:
                 else:
                     rest.restart_task(name, part)
 
-    def _rest(self) -> Rest:
-        return open_rest(self.context, Deadline(self.context.timeout_seconds))
+    def _rest(self, urls: Sequence[str] | None = None) -> Rest:
+        return open_rest(self.context, Deadline(self.context.timeout_seconds), urls)
 
 
 def wishes_of(

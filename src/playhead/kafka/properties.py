@@ -109,6 +109,21 @@ def client_properties(context: Context) -> dict[str, Setting]:
     Within a level the later one wins: worker file, client file, `[kafka]` table or `-X`, `bootstrap-servers`. A worker file
     describes its cluster completely, so a worker file on a higher level replaces everything from lower levels.
     """
+    properties = _named_properties(context)
+    if "bootstrap.servers" not in properties:
+        raise Invalid(
+            "no Kafka broker is named",
+            "set --bootstrap-server, --worker-config or a context; `playhead lab up` starts a local one",
+        )
+    return properties
+
+
+def names_brokers(context: Context) -> bool:
+    """Whether the context has a Kafka cluster at all. One may name only workers."""
+    return "bootstrap.servers" in _named_properties(context)
+
+
+def _named_properties(context: Context) -> dict[str, Setting]:
     properties: dict[str, Setting] = {}
     for level in Level:
         named = {key: setting for key, setting in context.settings.items() if setting.level is level}
@@ -122,11 +137,6 @@ def client_properties(context: Context) -> dict[str, Setting]:
         if "bootstrap-servers" in named:
             setting = named["bootstrap-servers"]
             properties["bootstrap.servers"] = Setting(resolve(setting.text), setting.origin)
-    if "bootstrap.servers" not in properties:
-        raise Invalid(
-            "no Kafka broker is named",
-            "set --bootstrap-server, --worker-config or a context; `playhead lab up` starts a local one",
-        )
     return properties
 
 
