@@ -11,6 +11,9 @@ from playhead.connectors.apply import apply_connectors
 from playhead.connectors.files import write_specs
 from playhead.connectors.lifecycle import Wait
 from playhead.connectors.plan.make import plan_connectors
+from playhead.kafka.client import Admin
+from playhead.kafka.properties import ClientSettings
+from playhead.kafka.topics import create_topic, describe_topics
 from playhead.model import Deadline
 from playhead.model.connector import ConnectorSpec
 
@@ -33,11 +36,21 @@ class Cluster:
         return name
 
     def source(self, name: str, **more: str) -> ConnectorSpec:
-        """Of an empty file, unless the test wrote one: a source with records for a topic that is not there stops slowly."""
+        """Of an empty file, unless the test wrote one; its topic exists."""
         file = self.folder / f"{name}.txt"
         file.touch()
+        self.topic(f"{name}-t")
         config = {"connector.class": SOURCE, "file": str(file), "topic": f"{name}-t"}
         return ConnectorSpec(name, config | {key.replace("_", "."): value for key, value in more.items()})
+
+    def topic(self, name: str) -> str:
+        """Exists afterwards: the brokers of the lab create none by themselves."""
+        settings, deadline = ClientSettings({"bootstrap.servers": self.lab.bootstrap_servers}), Deadline(30)
+        with Admin(settings, deadline) as admin:
+            if describe_topics(admin, [name], deadline)[name] is None:
+                create_topic(admin, name, 1, deadline)
+            deadline.wait_for(lambda: describe_topics(admin, [name], deadline)[name], f"making {name}")
+        return name
 
     def file(self, *specs: ConnectorSpec) -> str:
         path = self.folder / f"{self.unique('specs')}.yaml"

@@ -303,13 +303,14 @@ def test_the_library_plans_and_applies_connectors_of_a_script(cast, context, new
     assert not cast.exists(spec.name)
 
 
-def test_dicts_specs_and_files_are_planned_and_applied_together(cast, context, tmp_path, unique):
+def test_dicts_specs_and_files_are_planned_and_applied_together(cast, context, new_topic, tmp_path, unique):
     body, mapped, made, filed = (unique(form) for form in ("body", "map", "spec", "file"))
     cast.made += [body, mapped, made, filed]
     (tmp_path / "in").touch()
+    topics = {name: new_topic() for name in (body, mapped, made, filed)}
 
     def config(name):
-        return {"connector.class": "FileStreamSource", "file": str(tmp_path / "in"), "topic": name}
+        return {"connector.class": "FileStreamSource", "file": str(tmp_path / "in"), "topic": topics[name]}
 
     file = tmp_path / "file.json"
     file.write_text(json.dumps({"name": filed, "config": config(filed)}))

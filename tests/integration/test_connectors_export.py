@@ -67,6 +67,8 @@ class Kept:
         cluster.names |= {f"log_{part}" for part in self.parts}
         for name in (f"{self.orders}.txt", f"{self.codes}.txt", *self.parts):
             (cluster.folder / name).touch()
+        for name in (self.orders, self.codes, *(f"log_{part}" for part in self.parts)):
+            cluster.topic(f"{name}-t")
         self.path = cluster.folder / "kept.yaml"
         text = COMMENTED.format(
             orders=self.orders, codes=self.codes, folder=cluster.folder, one=self.parts[0], two=self.parts[1]

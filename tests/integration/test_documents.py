@@ -37,6 +37,7 @@ NO = [
     ("connectors", "restart"),
     ("topics", "create", "orders"),
 ]
+TOPICS = {"orders", "archive", "extra", "codes", "test-topic"}
 JDBC = {"protocol": "1", "table": "shop.public.orders"}
 POSITIONS = {
     "orders_src": ({"protocol": "1", "table": "shop"}, {"timestamp": 1000, "timestamp_nanos": 0}),
@@ -64,7 +65,8 @@ def world(lab, rest, admin, settings_of, deadline, tmp_path, monkeypatch):
     (tmp_path / "plan.csv").write_text("orders,0,5\n")
     remove_topics(admin, deadline)  # other tests of this process use the same names
     create_topic(admin, "orders", 2, deadline)
-    create_topic(admin, "test-topic", 1, deadline)
+    for topic in sorted(TOPICS - {"orders"}):
+        create_topic(admin, topic, 1, deadline)
     client = make_producer(settings_of)
     for number in range(200):
         client.produce("orders", json.dumps({"state": "failed"}).encode(), partition=number % 2)
@@ -86,7 +88,7 @@ def world(lab, rest, admin, settings_of, deadline, tmp_path, monkeypatch):
 
 
 def remove_topics(admin, deadline):
-    for topic in {"orders", "test-topic"} & set(list_topics(admin, deadline)):
+    for topic in TOPICS & set(list_topics(admin, deadline)):
         delete_topic(admin, topic, deadline)
         deadline.wait_for(lambda topic=topic: topic not in list_topics(admin, deadline), f"{topic} to be gone")
 

@@ -44,7 +44,7 @@ def _without_origins(found: object) -> str:
 
 @pytest.mark.parametrize(("name", "connectors"), [("jdbc_tables.yaml", 4), ("jdbc_tables.py", 4), ("s3_sinks.yaml", 2)])
 def test_where_the_plugin_is_missing_the_plan_says_so(playhead, lab, name, connectors):
-    ran = playhead("connectors", "plan", "-f", str(EXAMPLES / name), "--connect", lab.connect_urls[0]).exits(1)
+    ran = playhead("connectors", "plan", "-f", str(EXAMPLES / name), "--connect", lab.connect_urls[0]).exits(2)
     assert ran.out.count("create") >= connectors
     assert "not on" in ran.out or "not installed" in ran.out or "no such plugin" in ran.out or "missing" in ran.out
 

@@ -170,3 +170,36 @@ def test_an_export_names_every_secret_by_itself():
     }
     assert [(item.key, item.masked) for item in replaced] == [("a.b", False), ("pin", False), ("pin.", True)]
     assert spec.state is WantedState.PAUSED
+
+
+WRONG = KeyFinding(Severity.ERROR, "tasks.max", "is no number")
+GUARDED = KeyFinding(Severity.ERROR, "db.password", "holds a mask", refuses=True)
+UNASKED = KeyFinding(Severity.ERROR, "", "could not be validated", is_unasked=True)
+DOUBTFUL = KeyFinding(Severity.WARNING, "tasks.mx", "unknown key")
+
+
+@pytest.mark.parametrize(
+    ("rows", "code"),
+    [
+        ([], 0),
+        ([(Action.SAME, ())], 0),
+        ([(Action.SAME, (DOUBTFUL,)), (Action.LEAVE, ())], 0),
+        ([(Action.CREATE, ())], 1),
+        ([(Action.UPDATE, (DOUBTFUL,))], 1),
+        ([(Action.STATE, (WRONG,))], 1),  # a state can be set
+        ([(Action.DELETE, ())], 1),
+        ([(Action.SAME, (WRONG,))], 1),  # nothing would be sent, but something is wrong
+        ([(Action.CREATE, (WRONG,))], 2),
+        ([(Action.SAME, ()), (Action.UPDATE, (WRONG,)), (Action.CREATE, ())], 2),
+        ([(Action.STATE, (GUARDED,))], 2),
+        ([(Action.CREATE, (UNASKED,))], 3),
+        ([(Action.SAME, (UNASKED,))], 3),
+        ([(Action.CREATE, (UNASKED,)), (Action.CREATE, (GUARDED,))], 2),
+        ([(Action.CREATE, (UNASKED, WRONG))], 2),
+    ],
+)
+def test_the_exit_code_of_a_plan_says_whether_it_differs_cannot_be_applied_or_could_not_be_asked(rows, code):
+    plan = ConnectorsPlan(
+        CLUSTER, tuple(PlanRow("c", action, ConnectorSpec("c", {}), findings=found) for action, found in rows)
+    )
+    assert plan.exit_code == code

@@ -10,13 +10,14 @@ import click
 
 from playhead.cli.complete import connector_names
 from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, program, say, write
-from playhead.errors import Invalid
+from playhead.errors import Invalid, Unreachable
 from playhead.render import Column, Listing, clean
 
 if TYPE_CHECKING:
     from playhead.connectors.apply import AppliedConnectors
     from playhead.connectors.export import Replaced
     from playhead.connectors.lifecycle import Wait
+    from playhead.connectors.plan.check import Allowed
     from playhead.connectors.plan.model import ConnectorsPlan
     from playhead.model import ConnectorSpec
 
@@ -55,11 +56,19 @@ class Files:
     shared_topics: bool
     prune: str | None = None
     show_origin: bool = False
+    allow_missing_topics: bool = False
+    allow_unvalidated: bool = False
 
     def read(self) -> "list[ConnectorSpec]":
         from playhead.connectors.files import read_specs
 
         return read_specs(self.paths, stdin=self.stdin(), shared_topics=self.shared_topics)
+
+    @property
+    def allowed(self) -> "Allowed":
+        from playhead.connectors.plan.check import Allowed
+
+        return Allowed(self.allow_missing_topics, self.allow_unvalidated)
 
     def stdin(self) -> bytes | None:
         """All of stdin, if one of the paths is `-`."""
@@ -82,7 +91,18 @@ _FILE_OPTIONS = (
     ),
     click.option("--shared-topics", is_flag=True, help="Allow several sources to write to one topic."),
 )
+_ACCEPT_OPTIONS = (
+    click.option(
+        "--allow-missing-topics",
+        is_flag=True,
+        help="Accept a connector whose topic does not exist and that nobody creates: it runs, and nothing flows.",
+    ),
+    click.option(
+        "--allow-unvalidated", is_flag=True, help="Accept a connector that the worker could not validate in time."
+    ),
+)
 _PLAN_OPTIONS = (
+    *_ACCEPT_OPTIONS,
     click.option("--prune", is_flag=True, help="Delete connectors that are in no file; only those that match --scope."),
     click.option("--scope", metavar="PATTERN", help="The names that --prune may delete, like 'orders-*'."),
     click.option("--show-origin", is_flag=True, help="Show which file, template or common block set a key."),
@@ -101,7 +121,9 @@ def _fold(words: dict[str, Any]) -> Files:
         raise click.UsageError("--prune needs a --scope: the pattern of names that it may delete")
     if scope and not prune:
         raise click.UsageError("--scope is for --prune")
-    return Files(words.pop("paths"), words.pop("shared_topics"), scope, words.pop("show_origin", False))
+    paths, shared, origin = words.pop("paths"), words.pop("shared_topics"), words.pop("show_origin", False)
+    missing, unvalidated = words.pop("allow_missing_topics", False), words.pop("allow_unvalidated", False)
+    return Files(paths, shared, scope, origin, missing, unvalidated)
 
 
 def file_options(command: F) -> F:
@@ -111,6 +133,10 @@ def file_options(command: F) -> F:
 
 def _plan_options(command: F) -> F:
     return folded(command, (*_FILE_OPTIONS, *_PLAN_OPTIONS), "files", _fold)
+
+
+def _check_options(command: F) -> F:
+    return folded(command, (*_FILE_OPTIONS, *_ACCEPT_OPTIONS), "files", _fold)
 
 
 def _wait_options(command: F) -> F:
@@ -142,14 +168,15 @@ def _wait_options(command: F) -> F:
 def plan(face: Face, files: Files, save_plan: Path | None) -> None:
     """Show what applying connector files would change: keys, state, effects, and the worker's validation.
 
-    Exit code 0: the cluster matches the files; 1: it differs, or an apply would fail. Nothing is changed.
+    Exit code 0: the cluster matches the files; 1: it differs; 2: something cannot be applied; 3: the worker could not be
+    asked. Nothing is changed.
     """
     found = _planned(face, files)
     _show_plan(face, found, files)
     _save_plan(found, save_plan)
     say(found.summary)
-    if not found.is_clean:
-        raise click.exceptions.Exit(1)
+    if found.exit_code:
+        raise click.exceptions.Exit(found.exit_code)
 
 
 @click.command()
@@ -170,38 +197,41 @@ def apply(
     """
     if (plan_file is None) == (not files.paths):
         raise click.UsageError("give connector files with -f, or a saved PLAN")
-    found = _planned(face, files) if plan_file is None else _planned_again(face, plan_file)
+    found = _planned(face, files) if plan_file is None else _planned_again(face, plan_file, files)
     _save_plan(found, save_plan)
     if not execute:
         _show_plan(face, found, files)
         say(found.summary)
         say("dry run: nothing was changed; add --execute" if not found.is_empty else "nothing to change")
         return
+    _say_notes(found.notes)
     _show_outcomes(face, _applied(face, found, wait))
 
 
 @click.command()
-@file_options
+@_check_options
 @click.option("--strict", is_flag=True, help="Exit with code 1 on warnings, too.")
 @context_options
 @output_option
 @pass_face
 def validate(face: Face, files: Files, strict: bool) -> None:
-    """Check connector files: the worker's validation of each key, unused keys, masks in place of secrets.
+    """Check connector files: the worker's validation of each key, unused keys, masks in place of secrets, missing topics.
 
-    Exit code 1 if there is an error. Running connectors are not checked.
+    Exit code 1 if there is an error; 3 if the worker could not be asked. Running connectors are not checked.
     """
     from playhead.connectors.plan.check import Severity
     from playhead.connectors.plan.make import check_connectors
     from playhead.connectors.plan.model import finding_row
 
     specs = _specs(files)
-    checks = check_connectors(face.context, specs, face.deadline)
+    checks, notes = check_connectors(face.context, specs, face.deadline, files.allowed)
     rows = [{"name": name} | finding_row(finding) for name, check in checks.items() for finding in check.findings]
     face.show(Listing(FINDING_COLUMNS, rows, empty=f"{len(specs)} connector(s) checked: no problem found"))
+    _say_notes(notes)
     counted = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
-    if any(row["level"] in counted for row in rows):
-        raise click.exceptions.Exit(1)
+    wrong = [f for check in checks.values() for f in check.findings if f.level in counted]
+    if wrong:
+        raise click.exceptions.Exit(Unreachable.exit_code if all(finding.is_unasked for finding in wrong) else 1)
 
 
 @click.command()
@@ -288,13 +318,14 @@ def _specs(files: Files) -> "list[ConnectorSpec]":
 def _planned(face: Face, files: Files) -> "ConnectorsPlan":
     from playhead.connectors.plan.make import plan_connectors
 
-    return plan_connectors(face.context, _specs(files), face.deadline, prune=files.prune)
+    return plan_connectors(face.context, _specs(files), face.deadline, prune=files.prune, allowed=files.allowed)
 
 
-def _planned_again(face: Face, path: Path) -> "ConnectorsPlan":
+def _planned_again(face: Face, path: Path, files: Files) -> "ConnectorsPlan":
     from playhead.connectors.plan.file import from_json, plan_again
 
-    return plan_again(face.context, from_json(path.read_bytes(), str(path)), face.deadline)
+    saved = from_json(path.read_bytes(), str(path))
+    return plan_again(face.context, saved, face.deadline, files.allowed)
 
 
 def _save_plan(found: "ConnectorsPlan", path: Path | None) -> None:
@@ -314,7 +345,11 @@ def _show_plan(face: Face, found: "ConnectorsPlan", files: Files) -> None:
         write(clean(plan_text(found, show_origin=files.show_origin or face.form == "wide"), keep="\n"))
     else:
         face.show(Listing(PLAN_COLUMNS, [row.to_row() for row in found.rows]))
-    for note in found.notes:
+    _say_notes(found.notes)
+
+
+def _say_notes(notes: Sequence[str]) -> None:
+    for note in notes:
         say(f"note: {note}")
 
 
@@ -332,6 +367,7 @@ def _applied(face: Face, found: "ConnectorsPlan", wait: "Wait") -> "AppliedConne
 def _show_outcomes(face: Face, applied: "AppliedConnectors") -> None:
     rows: Sequence[dict[str, Any]] = [outcome.to_row() for outcome in applied.outcomes]
     face.show(Listing(OUTCOME_COLUMNS, rows, empty="the files contain no connector"))
+    _say_notes(applied.notes)
     if applied.journal is not None:
         say(f"journal: {applied.journal}")
     if applied.exit_code:

@@ -51,6 +51,10 @@ class Rest:
     def close(self) -> None:
         self._transport.close()
 
+    @property
+    def deadline(self) -> Deadline:
+        return self._transport.deadline
+
     @contextmanager
     def within(self, deadline: Deadline) -> Iterator[Self]:
         """The same client under another deadline, for a step with its own limit."""

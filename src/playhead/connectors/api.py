@@ -20,6 +20,7 @@ from playhead.connectors.files.nodes import Page
 from playhead.connectors.files.python_form import bodies_of, read_values
 from playhead.connectors.files.read import cross_faults, read_specs
 from playhead.connectors.lifecycle import Done, Verb, Wait, Wish, apply_verb, exit_code_of, plan_verb
+from playhead.connectors.plan.check import Allowed
 from playhead.connectors.plan.make import plan_connectors
 from playhead.connectors.plan.model import IDLE, ConnectorsPlan, Running
 from playhead.connectors.status import ConnectorList, ShownConnector, list_connectors, show_connector, table
@@ -210,37 +211,56 @@ class AppliedPlan:
         return table(titles, rows, "no connectors")
 
 
-def plan(*what: Given, prune: str | None = None, shared_topics: bool = False, context: Where = None) -> ConnectorsPlan:
+def plan(
+    *what: Given,
+    prune: str | None = None,
+    shared_topics: bool = False,
+    allow_missing_topics: bool = False,
+    allow_unvalidated: bool = False,
+    context: Where = None,
+) -> ConnectorsPlan:
     """What applying these files, folders, specs and dicts would change. `prune`: the pattern of names that may be deleted."""
     place, deadline = opened(context)
-    return plan_connectors(place, specs_of(what, shared_topics=shared_topics), deadline, prune=prune)
+    specs = specs_of(what, shared_topics=shared_topics)
+    allowed = Allowed(allow_missing_topics, allow_unvalidated)
+    return plan_connectors(place, specs, deadline, prune=prune, allowed=allowed)
 
 
 def apply(
     *what: Given | ConnectorsPlan,
     prune: str | None = None,
     shared_topics: bool = False,
+    allow_missing_topics: bool = False,
+    allow_unvalidated: bool = False,
     execute: bool = False,
     wait: Wait = Wait(),
     context: Where = None,
 ) -> AppliedPlan:
-    """Changes the cluster to match these files, specs and dicts, or applies the one plan that is given."""
+    """Changes the cluster to match these files, specs and dicts, or applies the one plan that is given.
+
+    A connector whose topic does not exist, and is created by nobody, is refused unless `allow_missing_topics`; one that the
+    worker could not validate unless `allow_unvalidated`. A plan that was made with these keeps them.
+    """
     place, deadline = opened(context)
     if len(what) == 1 and isinstance(what[0], ConnectorsPlan):
-        planned = _planned_again(place, what[0], deadline)
+        kept = what[0].allowed
+        allowed = Allowed(allow_missing_topics or kept.missing_topics, allow_unvalidated or kept.unvalidated)
+        planned = _planned_again(place, what[0], deadline, allowed)
     else:
         given = [one for one in what if not isinstance(one, ConnectorsPlan)]
         if len(given) < len(what):
             raise Invalid("a plan is applied alone", "create one plan from all files")
-        planned = plan_connectors(place, specs_of(given, shared_topics=shared_topics), deadline, prune=prune)
+        specs = specs_of(given, shared_topics=shared_topics)
+        allowed = Allowed(allow_missing_topics, allow_unvalidated)
+        planned = plan_connectors(place, specs, deadline, prune=prune, allowed=allowed)
     return AppliedPlan(planned, apply_connectors(place, planned, wait) if execute else None)
 
 
-def _planned_again(place: Context, planned: ConnectorsPlan, deadline: Deadline) -> ConnectorsPlan:
+def _planned_again(place: Context, planned: ConnectorsPlan, deadline: Deadline, allowed: Allowed) -> ConnectorsPlan:
     """The plan against the current cluster. Refused if the cluster has changed, except to what is wanted."""
     specs = [row.wanted for row in planned.rows if row.wanted is not None]
     doomed = [row.name for row in planned.rows if row.wanted is None]
-    now = plan_connectors(place, specs, deadline, doomed=doomed)
+    now = plan_connectors(place, specs, deadline, doomed=doomed, allowed=allowed)
     if now.cluster.kafka_cluster_id != planned.cluster.kafka_cluster_id:
         raise Refused("the plan is for another cluster", "plan again here")
     before = {row.name: row.running for row in planned.rows}

@@ -14,6 +14,7 @@ from playhead.connect.answers import OffsetEntry
 from playhead.connect.rest import Rest, open_rest
 from playhead.connectors.journal import Book
 from playhead.connectors.lifecycle import Wait, Watched, await_states, exit_code_of
+from playhead.connectors.plan.make import topics_of_plan
 from playhead.connectors.plan.model import Action, ConnectorsPlan, PlanRow, normalised
 from playhead.errors import AlreadyExists, OutcomeUnknown, PlayheadError, Refused, Unreachable
 from playhead.model import Deadline, Result
@@ -44,10 +45,14 @@ class ConnectorOutcome:
 
 @dataclass(frozen=True, slots=True)
 class AppliedConnectors:
-    """`journal`: the file with the configs before and after, secrets masked; None when nothing was sent."""
+    """`journal`: the file with the configs before and after, secrets masked; None when nothing was sent.
+
+    `notes`: what could not be checked afterwards.
+    """
 
     outcomes: tuple[ConnectorOutcome, ...]
     journal: Path | None
+    notes: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -64,10 +69,11 @@ def apply_connectors(
     with open_rest(context, Deadline(context.timeout_seconds)) as rest:
         outcomes = _sent(rest, plan.rows, context.timeout_seconds, tell)
         outcomes = _awaited(rest, plan.rows, outcomes, wait, tell)
+    outcomes, notes = _with_topics(context, plan, outcomes)
     if record is not None:
         book.finish(record, {name: (o.result.value, o.detail) for name, o in outcomes.items()})
     done = tuple(outcomes[row.name] for row in plan.rows)
-    return AppliedConnectors(done, book.path(record) if record is not None else None)
+    return AppliedConnectors(done, book.path(record) if record is not None else None, notes)
 
 
 def _sent(rest: Rest, rows: Sequence[PlanRow], seconds: float, tell: Tell) -> dict[str, ConnectorOutcome]:
@@ -76,7 +82,7 @@ def _sent(rest: Rest, rows: Sequence[PlanRow], seconds: float, tell: Tell) -> di
     unreachable: str | None = None
     for at, row in enumerate(rows, 1):
         if blocked := row.blocked_by:
-            result = Result.REFUSED if blocked.refuses else Result.FAILED
+            result = Result.REFUSED if blocked.refuses or blocked.is_unasked else Result.FAILED
             outcomes[row.name] = ConnectorOutcome(row.name, row.action, result, detail=f"nothing was sent: {blocked}")
         elif row.action in (Action.SAME, Action.LEAVE):
             outcomes[row.name] = ConnectorOutcome(row.name, row.action, Result.UNCHANGED)
@@ -234,3 +240,22 @@ def _settled(row: PlanRow, outcome: ConnectorOutcome, seen: Watched | None, wait
     if row.action is Action.SAME:
         detail += f"; this was so before the apply: playhead connectors restart {row.name}"
     return replace(outcome, result=Result.FAILED, state=seen.words, detail=detail)
+
+
+def _with_topics(
+    context: Context, plan: ConnectorsPlan, outcomes: Mapping[str, ConnectorOutcome]
+) -> tuple[dict[str, ConnectorOutcome], tuple[str, ...]]:
+    """A connector whose topic does not exist is shown as running by the worker, but nothing flows."""
+    running = {name for name, outcome in outcomes.items() if outcome.state == WantedState.RUNNING.value}
+    rows = [row for row in plan.rows if row.name in running]
+    found = topics_of_plan(context, plan.cluster, rows, Deadline(context.timeout_seconds))
+    done = dict(outcomes)
+    for name, topics in found.missing.items():
+        some = f"topic {topics[0]} does" if len(topics) == 1 else f"topics {', '.join(topics)} do"
+        state = f"{outcomes[name].state}, but {some} not exist"
+        if plan.allowed.missing_topics:
+            done[name] = replace(outcomes[name], state=state)
+        else:
+            what = "; ".join(finding.what for finding in found.findings[name])
+            done[name] = replace(outcomes[name], result=Result.FAILED, state=state, detail=what)
+    return done, tuple(note for note in found.notes if note not in plan.notes)

@@ -7,7 +7,7 @@ share one client. An unreachable worker ends the whole check. A connector that c
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 
@@ -15,7 +15,7 @@ from playhead.config.scrub import Scrub
 from playhead.config.secrets import SecretKeys
 from playhead.connect.answers import Validation
 from playhead.connect.rest import Rest
-from playhead.errors import NotFound, Rejected, TimedOut, WrongProtocol, near_names
+from playhead.errors import NotFound, PlayheadError, Rejected, TimedOut, WrongProtocol, near_names
 from playhead.kafka.properties import CONSUMER, PRODUCER, RENAMED, SAME, SPECIAL
 from playhead.model.connector import ConnectorSpec, Engine
 
@@ -125,13 +125,17 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyFinding:
-    """A fault, or a possible one. `refuses`: a guard of Playhead found it. `key` empty: it is about the whole connector."""
+    """A fault, or a possible one. `refuses`: a guard of Playhead found it. `key` empty: it is about the whole connector.
+
+    `is_unasked`: nothing is known to be wrong, but the worker could not be asked.
+    """
 
     level: Severity
     key: str
     what: str
     origin: str = ""
     refuses: bool = False
+    is_unasked: bool = False
 
     def __str__(self) -> str:
         return f"{self.level}: {self.key}: {self.what}" if self.key else f"{self.level}: {self.what}"
@@ -216,8 +220,18 @@ def _unknown(key: str, known: Mapping[str, str] | list[str]) -> KeyFinding:
 
 
 AT_ONCE = 8
+VALIDATION_SHARE = 0.7  # of the time: the rest is for what else the plan asks
+UNVALIDATED = "--allow-unvalidated"
 # The names that `Rest.create_connector` refuses.
 _NOT_ADDRESSABLE = re.compile(r"[/\\%;{}]|^\.{1,2}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What the user accepts. `missing_topics`: topics that nobody creates. `unvalidated`: configs the worker did not check."""
+
+    missing_topics: bool = False
+    unvalidated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,30 +246,63 @@ class Check:
         return SecretKeys.of_types(self.types)
 
 
-def check_specs(rest: Rest, specs: Sequence[ConnectorSpec], plugins: PluginKeys) -> dict[str, Check]:
-    """Name -> findings. The worker cannot validate a connector of another engine: only masks are checked."""
+def check_specs(
+    rest: Rest, specs: Sequence[ConnectorSpec], plugins: PluginKeys, *, allow_unvalidated: bool = False
+) -> dict[str, Check]:
+    """Name -> findings. The worker cannot validate a connector of another engine: only masks are checked.
+
+    A validation may wait for a system that does not answer, so it has a part of the time only. A connector that was not
+    validated is an error, unless `allow_unvalidated`.
+    """
     if not specs:
         return {}
-    with ThreadPoolExecutor(min(AT_ONCE, len(specs)), "validate") as pool:
-        checks = list(pool.map(lambda spec: _check(rest, spec, plugins), specs))
+    level = Severity.WARNING if allow_unvalidated else Severity.ERROR
+    with (
+        rest.within(rest.deadline.within(rest.deadline.remaining() * VALIDATION_SHARE)),
+        ThreadPoolExecutor(min(AT_ONCE, len(specs)), "validate") as pool,
+    ):
+        answers = list(pool.map(lambda spec: _asked(rest, spec), specs))
+    checks = [_check(rest, spec, answer, plugins, level) for spec, answer in zip(specs, answers, strict=True)]
     return {spec.name.strip(): check for spec, check in zip(specs, checks, strict=True)}
 
 
-def _check(rest: Rest, spec: ConnectorSpec, plugins: PluginKeys) -> Check:
+def _asked(rest: Rest, spec: ConnectorSpec) -> Validation | PlayheadError | None:
+    """The worker's answer, or why there is none. None: it is not asked."""
+    if spec.engine is not Engine.CONNECT or not spec.connector_class.strip():
+        return None
+    try:
+        return rest.validate(spec.connector_class.strip(), {**spec.config, "name": spec.name.strip()})
+    except (TimedOut, WrongProtocol, Rejected, NotFound) as error:
+        return error
+
+
+def _check(
+    rest: Rest,
+    spec: ConnectorSpec,
+    answer: Validation | PlayheadError | None,
+    plugins: PluginKeys,
+    unvalidated: Severity,
+) -> Check:
     if spec.engine is not Engine.CONNECT:
         return _finished(spec, Check())
     if not spec.connector_class.strip():
         fault = KeyFinding(Severity.ERROR, "connector.class", "is missing: it names the plugin to run")
         return _finished(spec, Check((fault,)))
-    try:
-        answer = rest.validate(spec.connector_class.strip(), {**spec.config, "name": spec.name.strip()})
-    except (TimedOut, WrongProtocol) as error:
-        fault = KeyFinding(Severity.WARNING, "", f"was not validated: {error.what}")
-        return _finished(spec, Check((fault,), plugins.types_of(spec.config)))
-    except (Rejected, NotFound) as error:
-        reason = error.message if isinstance(error, Rejected) and error.message else error.what
-        return _finished(spec, Check((_not_validated(rest, spec, reason),), plugins.types_of(spec.config)))
-    return _finished(spec, _judged(spec, answer, plugins))
+    match answer:
+        case Validation():
+            return _finished(spec, _judged(spec, answer, plugins))
+        case TimedOut() | WrongProtocol():
+            hint = (
+                "" if unvalidated is Severity.WARNING else f"; give it more time with --timeout, or add {UNVALIDATED}"
+            )
+            what = f"could not be validated: {answer.what}{hint}"
+            fault = KeyFinding(unvalidated, "", what, is_unasked=True)
+        case PlayheadError():
+            reason = answer.message if isinstance(answer, Rejected) and answer.message else answer.what
+            fault = _not_validated(rest, spec, reason)
+        case None:
+            return _finished(spec, Check())
+    return _finished(spec, Check((fault,), plugins.types_of(spec.config)))
 
 
 def _judged(spec: ConnectorSpec, answer: Validation, plugins: PluginKeys) -> Check:
@@ -297,7 +344,7 @@ def _guards(spec: ConnectorSpec, secrets: SecretKeys) -> Iterator[KeyFinding]:
 
 def _placed(finding: KeyFinding, spec: ConnectorSpec, scrub: Scrub) -> KeyFinding:
     origin = _origins(spec).get(finding.key, str(spec.origin))
-    return KeyFinding(finding.level, finding.key, scrub(finding.what), origin, finding.refuses)
+    return replace(finding, what=scrub(finding.what), origin=origin)
 
 
 def _origins(spec: ConnectorSpec) -> Mapping[str, str]:

@@ -16,6 +16,7 @@ from typing import Annotated
 import msgspec
 
 from playhead.config import Context
+from playhead.connectors.plan.check import Allowed
 from playhead.connectors.plan.make import plan_connectors
 from playhead.connectors.plan.model import Action, ClusterState, ConnectorsPlan, PlanRow, Running
 from playhead.errors import Invalid, Refused
@@ -109,12 +110,12 @@ def from_json(data: bytes, where: str = "plan") -> SavedPlan:
     return SavedPlan(ClusterState(found.kafka_cluster_id, tuple(found.urls)), salt, tuple(found.connectors))
 
 
-def plan_again(context: Context, saved: SavedPlan, deadline: Deadline) -> ConnectorsPlan:
+def plan_again(context: Context, saved: SavedPlan, deadline: Deadline, allowed: Allowed = Allowed()) -> ConnectorsPlan:
     """The saved plan against the current cluster. Refused as a whole if it is another cluster, or if it has changed.
 
     A connector that already is as wanted does not count as changed: a partly applied plan can be applied again.
     """
-    now = plan_connectors(context, saved.specs, deadline, doomed=saved.doomed)
+    now = plan_connectors(context, saved.specs, deadline, doomed=saved.doomed, allowed=allowed)
     if now.cluster.kafka_cluster_id != saved.cluster.kafka_cluster_id:
         raise Refused(
             f"the plan is for the cluster {saved.cluster.kafka_cluster_id} at {', '.join(saved.cluster.urls)}, "

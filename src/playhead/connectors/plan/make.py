@@ -12,7 +12,7 @@ from playhead.config import Context
 from playhead.config.secrets import SecretKeys
 from playhead.connect.answers import ConnectorInfo, ConnectorStatus
 from playhead.connect.rest import Rest, open_rest
-from playhead.connectors.plan.check import Check, KeyFinding, PluginKeys, Severity, check_specs
+from playhead.connectors.plan.check import Allowed, Check, KeyFinding, PluginKeys, Severity, check_specs
 from playhead.connectors.plan.leftovers import find_orphans
 from playhead.connectors.plan.model import (
     Action,
@@ -25,6 +25,7 @@ from playhead.connectors.plan.model import (
     diff_config,
     normalised,
 )
+from playhead.connectors.plan.topics import Candidate, TopicCheck, check_topics
 from playhead.connectors.traces import cause_of
 from playhead.errors import Invalid, NotFound
 from playhead.model import Deadline
@@ -45,6 +46,7 @@ def plan_connectors(
     *,
     prune: str | None = None,
     doomed: Collection[str] = (),
+    allowed: Allowed = Allowed(),
 ) -> ConnectorsPlan:
     """`prune`: a connector that matches this pattern and is in no file is deleted. `doomed`: names to delete."""
     _refuse_duplicates(specs)
@@ -52,20 +54,45 @@ def plan_connectors(
         cluster = ClusterState(rest.worker().kafka_cluster_id or "", tuple(context.connect_urls))
         running = observe(rest, None if prune is not None else {spec.name.strip() for spec in specs} | set(doomed))
         plugins = PluginKeys(rest)
-        checks = check_specs(rest, specs, plugins)
+        checks = check_specs(rest, specs, plugins, allow_unvalidated=allowed.unvalidated)
         rows = [_row(spec, running.get(spec.name.strip()), checks[spec.name.strip()], plugins) for spec in specs]
         kept = {spec.name.strip() for spec in specs}
         goes = {name for name in running if name in doomed or (prune is not None and fnmatchcase(name, prune))} - kept
         rows += [_deletion(running[name], plugins) for name in sorted(goes)]
-    return ConnectorsPlan(cluster, tuple(_with_orphans(context, rows, deadline)))
+    topics = topics_of_plan(context, cluster, rows, deadline, allow_missing=allowed.missing_topics)
+    rows = [replace(row, findings=(*row.findings, *topics.findings.get(row.name, ()))) for row in rows]
+    return ConnectorsPlan(cluster, tuple(_with_orphans(context, rows, deadline)), topics.notes, allowed)
 
 
-def check_connectors(context: Context, specs: Sequence[ConnectorSpec], deadline: Deadline) -> dict[str, Check]:
-    """Only the findings, without a comparison with what runs."""
+def topics_of_plan(
+    context: Context, cluster: ClusterState, rows: Sequence[PlanRow], deadline: Deadline, *, allow_missing: bool = False
+) -> TopicCheck:
+    """Whether the topics of its connectors exist. Nothing flows in a connector that is not going to run."""
+    candidates = [
+        Candidate(
+            row.wanted,
+            runs=(row.state or (row.running.state if row.running else WantedState.RUNNING)) is WantedState.RUNNING,
+            refuses=row.action is not Action.SAME,
+        )
+        for row in rows
+        if row.wanted is not None
+    ]
+    return check_topics(context, cluster.kafka_cluster_id, candidates, deadline, allow_missing=allow_missing)
+
+
+def check_connectors(
+    context: Context, specs: Sequence[ConnectorSpec], deadline: Deadline, allowed: Allowed = Allowed()
+) -> tuple[dict[str, Check], tuple[str, ...]]:
+    """Only the findings, without a comparison with what runs; and notes about what could not be checked."""
     _refuse_duplicates(specs)
     with open_rest(context, deadline) as rest:
-        rest.worker()
-        return check_specs(rest, specs, PluginKeys(rest))
+        cluster_id = rest.worker().kafka_cluster_id or ""
+        checks = check_specs(rest, specs, PluginKeys(rest), allow_unvalidated=allowed.unvalidated)
+    candidates = [Candidate(spec, runs=spec.state in (None, WantedState.RUNNING)) for spec in specs]
+    topics = check_topics(context, cluster_id, candidates, deadline, allow_missing=allowed.missing_topics)
+    for name, findings in topics.findings.items():
+        checks[name] = replace(checks[name], findings=(*checks[name].findings, *findings))
+    return checks, topics.notes
 
 
 def observe(rest: Rest, names: Collection[str] | None = None) -> dict[str, Running]:

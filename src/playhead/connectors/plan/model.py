@@ -14,7 +14,8 @@ from typing import Any
 from playhead.config.scrub import Scrub
 from playhead.config.secrets import SecretKeys
 from playhead.connect.answers import ConnectorStatus
-from playhead.connectors.plan.check import KeyFinding, Severity
+from playhead.connectors.plan.check import Allowed, KeyFinding, Severity
+from playhead.errors import Invalid, PlayheadError, Unreachable
 from playhead.model.connector import ConnectorSpec, WantedState
 
 NAME = "name"
@@ -140,9 +141,13 @@ class PlanRow:
 
     @property
     def blocked_by(self) -> KeyFinding | None:
-        """The finding that blocks this row. A validation error blocks only a config: any connector can be stopped."""
+        """The finding that blocks this row. A validation error blocks only a config: any connector can be stopped.
+
+        What is wrong comes before what could not be asked.
+        """
         sends = self.action in (Action.CREATE, Action.UPDATE)
-        return next((f for f in self.findings if f.level is Severity.ERROR and (sends or f.refuses)), None)
+        blocking = [f for f in self.findings if f.level is Severity.ERROR and (sends or f.refuses)]
+        return min(blocking, key=lambda finding: finding.is_unasked, default=None)
 
     @property
     def is_undoable(self) -> bool:
@@ -182,9 +187,12 @@ class ClusterState:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorsPlan:
+    """`allowed`: what would block a connector, and was accepted."""
+
     cluster: ClusterState
     rows: tuple[PlanRow, ...]
     notes: tuple[str, ...] = ()
+    allowed: Allowed = field(default_factory=Allowed)
 
     @property
     def is_empty(self) -> bool:
@@ -194,6 +202,17 @@ class ConnectorsPlan:
     def is_clean(self) -> bool:
         """Nothing to do and nothing wrong."""
         return self.is_empty and all(worst_level(row.findings) is not Severity.ERROR for row in self.rows)
+
+    @property
+    def exit_code(self) -> int:
+        """Of `plan`. 0: nothing to do, nothing wrong. 1: it differs. 2: it cannot be applied. 3: a part could not be asked."""
+        blocking = [row.blocked_by for row in self.rows if row.blocked_by]
+        if any(not finding.is_unasked for finding in blocking):
+            return Invalid.exit_code
+        errors = [finding for row in self.rows for finding in row.findings if finding.level is Severity.ERROR]
+        if any(finding.is_unasked for finding in errors):
+            return Unreachable.exit_code
+        return 0 if self.is_clean else PlayheadError.exit_code
 
     def count(self, action: Action) -> int:
         return sum(row.action is action for row in self.rows)
