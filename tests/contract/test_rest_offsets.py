@@ -5,9 +5,13 @@ from collections.abc import Callable
 import pytest
 
 from contract.workers import SINK, SOURCE, Connectors, ask, consumed, offset_at, path_of
+from playhead.config import open_context
 from playhead.connect.answers import OffsetEntry
 from playhead.errors import NotFound, Rejected
 from playhead.lab import Lab
+from playhead.model import Change, Map, Result
+from playhead.stores import Access
+from playhead.stores.connect_rest import ConnectRest
 
 CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 
@@ -77,6 +81,13 @@ def test_offsets_change_only_while_the_connector_is_stopped(connectors, unique, 
         with pytest.raises(Rejected, match="STOPPED") as caught:
             change()
         assert caught.value.status == 400
+    # As the outcome of a write, whose guard had seen it stopped, that is a refusal.
+    url = connectors.lab.connect_urls[0]
+    with Access(open_context(None, {"connect": url}), connectors.deadline) as access:
+        wanted = [Change(name, Map({"filename": "/a"}), None, Map({"position": 1}))]
+        written = ConnectRest((url,), access).write(wanted)
+    assert ([outcome.result for outcome in written], written.exit_code) == ([Result.REFUSED], 4)
+    assert ask(f"{url}{path_of(name)}/offsets")[1] == {"offsets": []}
 
 
 def test_the_offsets_of_a_sink_are_those_of_its_group(connectors, unique, new_topic, rest, lab):

@@ -32,6 +32,7 @@ _BUSY = (
 )
 # The worker's own write failed, e.g. a broker ended its transaction. A connector that refuses gives its own reason.
 _BROKE_OFF = re.compile(r"Failed to modify offsets for source connector ")
+_NOT_STOPPED = re.compile(r"must be in the STOPPED state")
 _EXISTS = re.compile(r"already exists", re.IGNORECASE)
 _TIMED_OUT = re.compile(r"request timed out|timed out while", re.IGNORECASE)
 _LEADER_LOST = re.compile(r"IO Error trying to forward")
@@ -72,6 +73,11 @@ def fault_of(answer: HttpAnswer, doing: str, missing: NotFound) -> PlayheadError
 def broke_off(fault: Rejected) -> bool:
     """The worker failed internally while it wrote positions. Writing them again is idempotent, so a retry is safe."""
     return fault.status == 500 and _BROKE_OFF.match(fault.message) is not None
+
+
+def is_not_stopped(fault: Rejected) -> bool:
+    """The worker changes no offsets of a connector that is not STOPPED, or has tasks left."""
+    return fault.status == 400 and _NOT_STOPPED.search(fault.message) is not None
 
 
 def _no_answer(answer: HttpAnswer) -> bool:

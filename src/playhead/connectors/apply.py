@@ -16,8 +16,8 @@ from playhead.connectors.journal import Book
 from playhead.connectors.lifecycle import Wait, Watched, await_states, exit_code_of
 from playhead.connectors.plan.make import topics_of_plan
 from playhead.connectors.plan.model import Action, ConnectorsPlan, PlanRow, normalised
-from playhead.errors import AlreadyExists, OutcomeUnknown, PlayheadError, Refused, Unreachable
-from playhead.model import Deadline, Result
+from playhead.errors import AlreadyExists, OutcomeUnknown, PlayheadError, Unreachable
+from playhead.model import Deadline, Result, result_of
 from playhead.model.connector import ConnectorSpec, Engine, WantedState
 
 Tell = Callable[[str], None]
@@ -108,10 +108,8 @@ def _one(rest: Rest, row: PlanRow) -> tuple[ConnectorOutcome, PlayheadError | No
 
 
 def _result_of(error: PlayheadError) -> Result:
-    if isinstance(error, OutcomeUnknown):
-        return Result.UNKNOWN
     # Another client created it after the plan: the plan does not show what would be overwritten.
-    return Result.REFUSED if isinstance(error, Refused | AlreadyExists) else Result.FAILED
+    return Result.REFUSED if isinstance(error, AlreadyExists) else result_of(error)
 
 
 def _create(rest: Rest, row: PlanRow) -> str:

@@ -12,10 +12,10 @@ from enum import StrEnum
 from playhead.config import Context
 from playhead.connect.answers import ConnectorInfo
 from playhead.connect.rest import Rest
-from playhead.connectors.lifecycle import Done, result_of, sentence
+from playhead.connectors.lifecycle import Done, sentence
 from playhead.connectors.status import find_all, phrase
 from playhead.errors import PlayheadError
-from playhead.model import Deadline, Plan, Result
+from playhead.model import Deadline, Plan, Result, result_of
 from playhead.offsets.apply import Permissions, apply_plan
 from playhead.offsets.journal import Journal
 from playhead.offsets.locate import Location, Locator

@@ -17,8 +17,8 @@ from playhead.connect.stuck_stops import StuckStop
 from playhead.connectors.plan.check import PluginKeys
 from playhead.connectors.status import failed_traces, find_all, hidden, keys_for_traces, phrase
 from playhead.connectors.traces import cause_of
-from playhead.errors import NotFound, OutcomeUnknown, PlayheadError, Refused
-from playhead.model import Deadline, Result
+from playhead.errors import NotFound, PlayheadError
+from playhead.model import Deadline, Result, result_of
 from playhead.model.connector import WantedState
 
 SETTLE_POLL_SECONDS = 0.3
@@ -259,12 +259,6 @@ def _sent(rest: Rest, wish: Wish) -> Done | None:
     except PlayheadError as error:
         return Done(wish.name, wish.before, "", result_of(error), sentence(error))
     return None
-
-
-def result_of(error: PlayheadError) -> Result:
-    if isinstance(error, OutcomeUnknown):
-        return Result.UNKNOWN
-    return Result.REFUSED if isinstance(error, Refused) else Result.FAILED
 
 
 def sentence(error: PlayheadError) -> str:

@@ -2,7 +2,7 @@
 
 from playhead.model.connector import ConnectorSpec, Engine, Origin, WantedState
 from playhead.model.deadline import Deadline
-from playhead.model.outcome import Outcome, Outcomes, ReadBack, Result
+from playhead.model.outcome import Outcome, Outcomes, ReadBack, Result, result_of
 from playhead.model.plan import Change, Plan
 from playhead.model.position import Map, Position, Positions
 from playhead.model.ranges import OffsetRange, RangeSet, TopicPartition
@@ -27,4 +27,5 @@ __all__ = [
     "Secret",
     "TopicPartition",
     "WantedState",
+    "result_of",
 ]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from playhead.errors import OutcomeUnknown, PlayheadError, Refused
 from playhead.model.plan import Change
 from playhead.model.position import Map
 
@@ -14,6 +15,13 @@ class Result(StrEnum):
     REFUSED = "refused"
     FAILED = "failed"
     UNKNOWN = "unknown"
+
+
+def result_of(error: PlayheadError) -> Result:
+    """The result of a write that ended with this error: a safety check that failed is a refusal, not a failure."""
+    if isinstance(error, OutcomeUnknown):
+        return Result.UNKNOWN
+    return Result.REFUSED if isinstance(error, Refused) else Result.FAILED
 
 
 _EXIT_CODES = {Result.CHANGED: 0, Result.UNCHANGED: 0, Result.FAILED: 1, Result.REFUSED: 4, Result.UNKNOWN: 5}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from playhead.errors import Invalid, OutcomeUnknown, PlayheadError
-from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Plan, ReadBack, Result
+from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Plan, ReadBack, Result, result_of
 from playhead.offsets.journal import Journal, JournalEntry, SavedEntry
 from playhead.stores import Access, Refusal, Snapshot, Store, Stored, changes_by_owner, moved_since, shown
 from playhead.stores.checkpoint.store import SparkCheckpoint
@@ -123,7 +123,7 @@ def _written(store: Store, changes: Sequence[Change]) -> tuple[Outcomes, bool]:
         return Outcomes(Outcome(change, Result.UNKNOWN, error.what) for change in changes), False
     except PlayheadError as error:
         detail = f"{error.what}; {error.hint}" if error.hint else error.what
-        return Outcomes(Outcome(change, Result.FAILED, detail) for change in changes), True
+        return Outcomes(Outcome(change, result_of(error), detail) for change in changes), True
 
 
 def _read_back(store: Store, written: Outcomes) -> Entries | PlayheadError:

@@ -10,9 +10,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from playhead.connect.answers import OffsetEntry
+from playhead.connect.faults import is_not_stopped
 from playhead.connect.rest import Rest
-from playhead.errors import Invalid, NotFound, OutcomeUnknown, PlayheadError
-from playhead.model import Change, Map, Outcome, Outcomes, Position, Result
+from playhead.errors import Invalid, NotFound, OutcomeUnknown, PlayheadError, Rejected
+from playhead.model import Change, Map, Outcome, Outcomes, Position, Result, result_of
 from playhead.stores import Access, Capabilities, Refusal, Snapshot, Stored, changes_by_owner, moved_since
 from playhead.stores.live_runs import refuse_live_runs
 from playhead.stores.running import see_runs
@@ -90,7 +91,10 @@ def _alter(rest: Rest, owner: str, changes: Sequence[Change]) -> tuple[Result, s
     except OutcomeUnknown as error:
         return Result.UNKNOWN, error.what
     except PlayheadError as error:
-        return Result.FAILED, f"{error.what}; {error.hint}" if error.hint else error.what
+        # A connector that was started after our guard had looked: the worker has the same guard.
+        guarded = isinstance(error, Rejected) and is_not_stopped(error)
+        detail = f"{error.what}; {error.hint}" if error.hint else error.what
+        return Result.REFUSED if guarded else result_of(error), detail
     return Result.CHANGED, _caveat(message)
 
 

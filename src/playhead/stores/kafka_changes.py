@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from playhead.errors import Invalid, OutcomeUnknown, PlayheadError
-from playhead.model import Change, Map, Outcome, Outcomes, Result, TopicPartition
+from playhead.model import Change, Map, Outcome, Outcomes, Result, TopicPartition, result_of
 from playhead.model.position import INT64_MAX
 
 LARGEST_PARTITION = 2**31 - 1
@@ -44,7 +44,7 @@ def write_owners(changes: Sequence[Change], steps: StepsByOwner, write: WriteOwn
         except PlayheadError as error:
             if not outcomes:
                 raise
-            results = [(Result.FAILED, error.what)] * len(wanted)
+            results = [(result_of(error), error.what)] * len(wanted)
         outcomes |= {id(step.change): Outcome(step.change, *r) for step, r in zip(wanted, results, strict=True)}
     return Outcomes(outcomes[id(change)] for change in changes)
 

@@ -20,7 +20,7 @@ from playhead.connect.keys import (
 from playhead.errors import AccessDenied, OutcomeUnknown, PlayheadError
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import PlainProducer, TransactionalProducer
-from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Result, TopicPartition
+from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Result, TopicPartition, result_of
 from playhead.stores import Snapshot, Stored, changes_by_owner, is_kafka_place, moved_since
 
 
@@ -112,7 +112,9 @@ class TopicWriter:
         except OutcomeUnknown as error:
             return Result.UNKNOWN, error.what
         except PlayheadError as error:
-            return Result.FAILED, f"{error.what}; {error.hint}" if error.hint else error.what
+            # With a topic of its own, the worker's copies may have been removed before.
+            result = result_of(error) if own_topic is None else Result.FAILED
+            return result, f"{error.what}; {error.hint}" if error.hint else error.what
 
     def _write_both(
         self, owner: str, changes: Sequence[Change], entries: Sequence[Stored], topic: str, own_topic: str
