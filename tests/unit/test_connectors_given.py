@@ -14,7 +14,7 @@ SPEC = ConnectorSpec("orders", CONFIG)
 
 
 def given(*what, shared_topics=False):
-    return specs_of(what, shared_topics=shared_topics)
+    return specs_of(what, shared_topics=shared_topics).specs
 
 
 def faults(*what) -> list[str]:

@@ -60,9 +60,12 @@ class Files:
     allow_unvalidated: bool = False
 
     def read(self) -> "list[ConnectorSpec]":
-        from playhead.connectors.files import read_specs
+        from playhead.connectors.files import read_files
 
-        return read_specs(self.paths, stdin=self.stdin(), shared_topics=self.shared_topics)
+        found = read_files(self.paths, stdin=self.stdin(), shared_topics=self.shared_topics)
+        for note in found.notes:
+            say(f"note: {note}")
+        return found.specs
 
     @property
     def allowed(self) -> "Allowed":

@@ -200,12 +200,12 @@ def _chosen(words: Sequence[str], *, whatever_engine: bool) -> "list[ConnectorSp
 def _read_files(words: Sequence[str]) -> "tuple[list[str], list[ConnectorSpec]]":
     """The words that are files, and what is in them. A word without a slash and a suffix, such as `orders`, may be a folder and a
     connector of the other files: then the connector is meant, and `./orders` is the folder."""
-    from playhead.connectors.files import read_specs
+    from playhead.connectors.files import read_files
 
     stdin = sys.stdin.buffer.read() if "-" in words else None
     files = [word for word in words if word == "-" or "/" in word or (_has_suffix(word) and Path(word).exists())]
-    specs = read_specs(files, stdin=stdin, shared_topics=True) if files else []
-    known = {spec.name for spec in specs}
+    found = read_files(files, stdin=stdin, shared_topics=True)
+    known = {spec.name for spec in found.specs}
     more = [word for word in words if word not in files and word not in known and Path(word).exists()]
     if not files and not more:
         # No file exists: an argument that looks like a file is a missing file.
@@ -214,8 +214,10 @@ def _read_files(words: Sequence[str]) -> "tuple[list[str], list[ConnectorSpec]]"
             raise click.UsageError("name at least one connector file")
     if more:
         files = [word for word in words if word in files or word in more]
-        specs = read_specs(files, stdin=stdin, shared_topics=True)
-    return files, specs
+        found = read_files(files, stdin=stdin, shared_topics=True)
+    for note in found.notes:
+        say(f"note: {note}")
+    return files, found.specs
 
 
 def _has_suffix(word: str) -> bool:

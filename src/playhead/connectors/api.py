@@ -9,7 +9,7 @@ files.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import overload
 
@@ -18,7 +18,7 @@ from playhead.connect.rest import open_rest
 from playhead.connectors.apply import AppliedConnectors, ConnectorOutcome, apply_connectors
 from playhead.connectors.files.nodes import Page
 from playhead.connectors.files.python_form import bodies_of, read_values
-from playhead.connectors.files.read import cross_faults, read_specs
+from playhead.connectors.files.read import SpecsRead, cross_faults, notes_of, read_files
 from playhead.connectors.lifecycle import Done, Verb, Wait, Wish, apply_verb, exit_code_of, plan_verb
 from playhead.connectors.plan.check import Allowed
 from playhead.connectors.plan.make import plan_connectors
@@ -221,9 +221,8 @@ def plan(
 ) -> ConnectorsPlan:
     """What applying these files, folders, specs and dicts would change. `prune`: the pattern of names that may be deleted."""
     place, deadline = opened(context)
-    specs = specs_of(what, shared_topics=shared_topics)
     allowed = Allowed(allow_missing_topics, allow_unvalidated)
-    return plan_connectors(place, specs, deadline, prune=prune, allowed=allowed)
+    return _planned(place, what, deadline, prune=prune, shared_topics=shared_topics, allowed=allowed)
 
 
 def apply(
@@ -250,10 +249,23 @@ def apply(
         given = [one for one in what if not isinstance(one, ConnectorsPlan)]
         if len(given) < len(what):
             raise Invalid("a plan is applied alone", "create one plan from all files")
-        specs = specs_of(given, shared_topics=shared_topics)
         allowed = Allowed(allow_missing_topics, allow_unvalidated)
-        planned = plan_connectors(place, specs, deadline, prune=prune, allowed=allowed)
+        planned = _planned(place, given, deadline, prune=prune, shared_topics=shared_topics, allowed=allowed)
     return AppliedPlan(planned, apply_connectors(place, planned, wait) if execute else None)
+
+
+def _planned(
+    place: Context,
+    what: Sequence[Given],
+    deadline: Deadline,
+    *,
+    prune: str | None,
+    shared_topics: bool,
+    allowed: Allowed,
+) -> ConnectorsPlan:
+    read = specs_of(what, shared_topics=shared_topics)
+    planned = plan_connectors(place, read.specs, deadline, prune=prune, allowed=allowed)
+    return replace(planned, notes=(*read.notes, *planned.notes))
 
 
 def _planned_again(place: Context, planned: ConnectorsPlan, deadline: Deadline, allowed: Allowed) -> ConnectorsPlan:
@@ -277,13 +289,14 @@ def _same(old: Running | None, new: Running | None) -> bool:
     return (old.config, old.state) == (new.config, new.state)
 
 
-def specs_of(what: Sequence[Given], *, shared_topics: bool) -> list[ConnectorSpec]:
+def specs_of(what: Sequence[Given], *, shared_topics: bool) -> SpecsRead:
     """All faults of all files and dicts at once."""
     ones = list(_each(what))
     if not ones:
         raise Invalid("no file and no connector is given")
     given: list[ConnectorSpec] = []
     faults: list[Fault] = []
+    pages: list[Page] = []
     for where, one in ones:
         if isinstance(one, ConnectorSpec):
             _check_text(one)
@@ -292,14 +305,15 @@ def specs_of(what: Sequence[Given], *, shared_topics: bool) -> list[ConnectorSpe
             page = Page(where)
             given += read_values(page, bodies_of(one) if isinstance(one, Mapping) else [one])
             faults += page.faults
+            pages.append(page)
     paths = [one for _, one in ones if isinstance(one, str | Path)]
     try:
-        read = read_specs(paths, shared_topics=shared_topics) if paths else []
+        read = read_files(paths, shared_topics=shared_topics)
     except ConfigInvalid as error:
         raise ConfigInvalid([*error.faults, *faults]) from None
-    if faults or (given and (faults := cross_faults([*read, *given], shared_topics=shared_topics))):
+    if faults or (given and (faults := cross_faults([*read.specs, *given], shared_topics=shared_topics))):
         raise ConfigInvalid(faults)
-    return [*read, *given]
+    return SpecsRead([*read.specs, *given], (*read.notes, *notes_of(pages)))
 
 
 def _each(what: Sequence[Given]) -> Iterator[tuple[str, One]]:

@@ -17,8 +17,10 @@ from playhead.config.secrets import SecretKeys
 from playhead.connect.rest import open_rest
 from playhead.connectors.files.documents import read_yaml
 from playhead.connectors.files.edit import YamlEdit, edit_yaml, keyed_scalars, places_of
+from playhead.connectors.files.foreign import title_of
 from playhead.connectors.files.nodes import Page
 from playhead.connectors.files.read import FORMS, cross_faults, form_of
+from playhead.connectors.files.yaml_form import parse_yaml
 from playhead.connectors.names import choose_names
 from playhead.connectors.plan.check import PluginKeys
 from playhead.connectors.plan.make import observe
@@ -241,6 +243,9 @@ def _text_of(path: Path, data: bytes) -> str:
 
 def _read(path: Path, text: str) -> list[ConnectorSpec]:
     page = Page(str(path))
+    form = next((title for document in parse_yaml(Page(""), text) if (title := title_of(document))), None)
+    if form is not None:
+        raise Invalid(f"{path} is {form}, which is read but not edited", "write a new file with --file")
     specs = read_yaml(page, text)
     if faults := page.faults or cross_faults(specs, shared_topics=True):
         raise ConfigInvalid(faults)

@@ -1,4 +1,5 @@
-"""Converts a parsed file to connectors: the YAML document with `common` and `connectors`, bodies in a list, properties.
+"""Converts a parsed file to connectors: the YAML document with `common` and `connectors`, bodies in a list, properties, and the
+forms of other tools (foreign.py).
 
 Precedence: a key of a connector overrides `common`. A key of `common` applies to every connector of its document, whether it
 makes sense there or not. `common` is not a template: it is the same text for all.
@@ -8,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from playhead.config.java_properties import parse_properties
 from playhead.connectors.files.body import BodySetting, SpecDraft, read_body, read_settings, to_spec, without_nulls
+from playhead.connectors.files.foreign import read_foreign, title_of
 from playhead.connectors.files.json_form import document_of
 from playhead.connectors.files.nodes import Items, KeyNode, Leaf, Node, Page, TableNode, kind_of, text_leaf
 from playhead.connectors.files.templates import Row, faults_in, fields_of, fill, fill_node, read_rows
@@ -24,8 +26,16 @@ def read_json(page: Page, text: str) -> list[ConnectorSpec]:
 
 
 def read_bodies(page: Page, tables: Iterable[TableNode], part: str = "") -> list[ConnectorSpec]:
-    drafts = [read_body(page, table, part) for table in tables]
-    return [to_spec(page, draft) for draft in drafts if draft]
+    drafts = [draft for table in tables for draft in _drafts(page, table, part)]
+    return [to_spec(page, draft) for draft in drafts]
+
+
+def _drafts(page: Page, table: TableNode, part: str) -> list[SpecDraft]:
+    foreign = read_foreign(page, table, part)
+    if foreign is not None:
+        return foreign
+    body = read_body(page, table, part)
+    return [body] if body else []
 
 
 def read_properties(page: Page, data: bytes) -> list[ConnectorSpec]:
@@ -44,6 +54,8 @@ def read_yaml(page: Page, text: str) -> list[ConnectorSpec]:
     documents = parse_yaml(page, text)
     if not documents and not page.faults:
         page.fault(None, "the file is empty", "write connectors: with a connector below it")
+    if any(title_of(document) for document in documents):  # rendered templates leave documents without content
+        documents = [document for document in documents if kind_of(document) != "empty"]
     return [spec for document in documents for spec in _Document(page).specs(document)]
 
 
@@ -57,6 +69,10 @@ class _Document:
             self.page.fault(
                 root.line, f"the document is {kind_of(root)}", "write connectors: with a connector below it"
             )
+            return
+        foreign = read_foreign(self.page, root)
+        if foreign is not None:
+            yield from (to_spec(self.page, draft) for draft in foreign)
             return
         self._check_top(root)
         common, connectors = root.entries.get("common"), root.entries.get("connectors")

@@ -12,6 +12,7 @@ from playhead.errors import Fault, near_names
 from playhead.model.position import Scalar
 
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_MOST_NAMES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +47,43 @@ Node = Leaf | Items | TableNode
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One file (or stdin) and its faults. A fault never quotes a value: it may be a password."""
+    """One file (or stdin), its faults and what was left out of it. A fault never quotes a value: it may be a password.
+
+    `left_out`: key and reason -> the connectors. `skipped`: what is no connector. `clusters`: a Connect cluster that the file
+    names -> one of its connectors.
+    """
 
     where: str
     faults: list[Fault] = field(default_factory=list)
+    left_out: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+    clusters: dict[str, str] = field(default_factory=dict)
 
     def fault(self, line: int | None, what: str, hint: str | None = None) -> None:
         found = Fault(self.where, line, f"{what}; {hint}" if hint else what)
         if found not in self.faults:
             self.faults.append(found)
 
+    def leave_out(self, key: str, name: str, why: str) -> None:
+        self.left_out.setdefault((key, why), []).append(name)
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence for each key that was left out, and one for everything that is no connector."""
+        notes = [f"{key} of {_some(names)} is left out: {why}" for (key, why), names in self.left_out.items()]
+        if self.skipped:
+            notes.append(f"not read, because it is no connector: {_some(self.skipped)}")
+        return [f"{self.where}: {note}" for note in notes]
+
     def unknown_keys(self, table: TableNode, known: Sequence[str], where: str = "") -> None:
         for key, entry in table.entries.items():
             if key not in known:
                 self.fault(entry.line, f"unknown key {key!r}{where}", near_names(key, known))
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 def text_leaf(text: str, line: int | None = None) -> Leaf:

@@ -28,8 +28,10 @@ def read_values(page: Page, things: Iterable[object], part: str = "", line: int 
 
 
 def bodies_of(given: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """One body, or those of a map name -> config. A dict with only tables and no name is such a map."""
+    """One body, or those of a map name -> config. A dict with only tables and no name is such a map, or a worker's answer."""
     if isinstance(given.get("name"), str) or not all(isinstance(inner, Mapping) for inner in given.values()):
+        return [given]
+    if any(isinstance(inner, Mapping) and isinstance(inner.get("info"), Mapping) for inner in given.values()):
         return [given]
     return [{"name": name, "config": config} for name, config in given.items()]
 

@@ -7,9 +7,11 @@ executed must be named. The suffix of a file decides its format. Without a known
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from playhead.connectors.files.documents import read_json, read_properties, read_yaml
+from playhead.connectors.files.foreign import refusal_of
 from playhead.connectors.files.nodes import Page
 from playhead.errors import ConfigInvalid, Fault
 from playhead.model import ConnectorSpec, Origin
@@ -19,20 +21,44 @@ FORMS = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".properties": "prope
 _PROPERTY = re.compile(r"(?:[^\s=:\\]|\\.)+\s*=")
 
 
+@dataclass(frozen=True, slots=True)
+class SpecsRead:
+    """The connectors of files. `notes`: what was in the files and is not in the connectors."""
+
+    specs: list[ConnectorSpec]
+    notes: tuple[str, ...] = ()
+
+
 def read_specs(
     paths: Sequence[Path | str], *, stdin: bytes | None = None, shared_topics: bool = False
 ) -> list[ConnectorSpec]:
     """The connectors of these files, in the order of the paths. `shared_topics` allows several sources to write to one topic."""
+    return read_files(paths, stdin=stdin, shared_topics=shared_topics).specs
+
+
+def read_files(paths: Sequence[Path | str], *, stdin: bytes | None = None, shared_topics: bool = False) -> SpecsRead:
+    """As `read_specs`, with the notes."""
     faults: list[Fault] = []
     specs: list[ConnectorSpec] = []
+    pages: list[Page] = []
     for path in _files(paths, faults):
         page = Page("stdin" if path is None else str(path))
         specs += _read(page, path, stdin)
         faults += sorted(page.faults, key=lambda fault: fault.line or 0)
+        pages.append(page)
     faults += cross_faults(specs, shared_topics=shared_topics)
     if faults:
         raise ConfigInvalid(list(dict.fromkeys(faults)))
-    return specs
+    return SpecsRead(specs, tuple(notes_of(pages)))
+
+
+def notes_of(pages: Sequence[Page]) -> Iterator[str]:
+    for page in pages:
+        yield from page.notes
+    clusters = {cluster: name for page in pages for cluster, name in page.clusters.items()}
+    if len(clusters) > 1:
+        named = ", ".join(f"{cluster} ({name})" for cluster, name in clusters.items())
+        yield f"the files name several Connect clusters, and one context is one cluster: {named}"
 
 
 def _files(paths: Sequence[Path | str], faults: list[Fault]) -> list[Path | None]:
@@ -54,7 +80,7 @@ def _of_folder(folder: Path, faults: list[Fault]) -> Iterator[Path]:
     except OSError as error:
         faults.append(Fault(str(folder), None, error.strerror or str(error)))
         return
-    found = [path for path in inside if path.suffix.lower() in FORMS]
+    found = [path for path in inside if path.suffix.lower() in FORMS and not refusal_of(path.name)]
     if not found:
         python = any(path.suffix == ".py" for path in inside)
         hint = "; a Python file runs only when it is named itself" if python else ""
@@ -63,6 +89,9 @@ def _of_folder(folder: Path, faults: list[Fault]) -> Iterator[Path]:
 
 
 def _read(page: Page, path: Path | None, stdin: bytes | None) -> list[ConnectorSpec]:
+    if path is not None and (refusal := refusal_of(path.name)):
+        page.fault(None, *refusal)
+        return []
     data = stdin if path is None else _data(page, path)
     if data is None:
         if path is None:

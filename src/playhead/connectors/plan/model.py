@@ -227,7 +227,7 @@ class ConnectorsPlan:
     def __repr__(self) -> str:
         from playhead.connectors.plan.text import plan_text
 
-        return plan_text(self) + self.summary
+        return plan_text(self) + "\n".join([self.summary, *(f"note: {note}" for note in self.notes)])
 
 
 def _change_row(change: KeyChange) -> dict[str, Any]:
