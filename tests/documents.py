@@ -18,3 +18,18 @@ def commands_of(page: Path) -> list[list[str]]:
             ends = [place for place, word in enumerate(words) if word in ("|", "&&", ";")]
             found.append(words[: ends[0]] if ends else words)
     return found
+
+
+def python_of(page: Path) -> list[tuple[int, str]]:
+    """The Python blocks of a page, each with the line in which it begins."""
+    found: list[tuple[int, str]] = []
+    block: list[str] | None = None
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line == "```python":
+            block, start = [], number + 1
+        elif line == "```" and block is not None:
+            found.append((start, "\n".join(block) + "\n"))
+            block = None
+        elif block is not None:
+            block.append(line)
+    return found

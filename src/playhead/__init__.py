@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from playhead.stores.open import open_store
 
 _HOME = {"consume": "playhead.consumer", "open_context": "playhead.config", "open_store": "playhead.stores.open"}
-_MODULES = ("broker", "connectors")
+_MODULES = ("broker", "connectors", "offsets")
 
-__all__ = ["__version__", "broker", "connectors", "consume", "open_context", "open_store"]
+__all__ = ["__version__", "broker", "connectors", "consume", "offsets", "open_context", "open_store"]
 
 
 def __getattr__(name: str) -> Any:

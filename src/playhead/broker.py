@@ -1,4 +1,4 @@
-"""Topics at a Python prompt: `from playhead import broker`, then `broker.show_topics()`.
+"""Topics and consumer groups at a Python prompt: `from playhead import broker`, then `broker.show_topics()`.
 
     broker.show_topics("shop-*")                     a table; also a list of rows
     broker.show_topic("orders")                      one topic with all details
@@ -6,6 +6,10 @@
     broker.create_topic("orders", partitions=3)      the plan; execute=True executes it
     broker.alter_topic("orders", partitions=6)
     broker.delete_topic("orders")
+    broker.show_groups("billing-*", lag=True)        groups; also a list of rows
+    broker.show_group("billing")                     one group with its lag in every partition
+    broker.reset_group("billing", to="earliest", all_topics=True)
+    broker.delete_group("billing")
 
 Every function takes `context`: the name of a context of playhead.toml, a `Context`, or None for the current one. Rules and errors
 are those of the command line: nothing is changed without `execute=True`. Results print themselves as tables.
@@ -15,21 +19,42 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from playhead.config import Context, context_for_code
+from playhead.errors import Invalid
 from playhead.model import Deadline
 from playhead.render import Listing, clean, render
+from playhead.render.groups import group_details, group_listing
 from playhead.render.topics import outcome_listing, plan_listing, record_listing, topic_details, topic_listing
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from playhead.model import Plan
+    from playhead.offsets.api import Edit, ResetOptions
+    from playhead.offsets.groups import GroupRow, ShownGroup
+    from playhead.stores.groups import GroupsStore
     from playhead.topics.listing import TopicRow
     from playhead.topics.plan import TopicOutcome, TopicPlan
     from playhead.topics.records import TopicRecord
     from playhead.topics.session import Session
     from playhead.topics.show import ShownTopic
 
-__all__ = ["alter_topic", "create_topic", "delete_topic", "show_records", "show_topic", "show_topics"]
+__all__ = [
+    "alter_topic",
+    "create_topic",
+    "delete_group",
+    "delete_topic",
+    "reset_group",
+    "show_group",
+    "show_groups",
+    "show_records",
+    "show_topic",
+    "show_topics",
+]
 
 T = TypeVar("T")
 DEFAULT_LAST = 10
@@ -195,6 +220,107 @@ def show_records(  # noqa: PLR0913  (at a prompt, completion should offer every 
             return Shown([record for batch in batches for record in batch], record_listing, reading.notes)
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class GroupDetails:
+    """One group. Every field of `found` (group, state, rows, members, notes) is also an attribute of this object."""
+
+    found: "ShownGroup"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.found, name)
+
+    def __repr__(self) -> str:
+        return _with_notes(render(group_details(self.found), "table"), self.found.notes)
+
+
+def show_groups(*patterns: str, lag: bool = False, context: str | Context | None = None) -> "Shown[GroupRow]":
+    """All groups, or those that match these names and patterns. `lag`: with the lag of each.
+
+    >>> broker.show_groups("billing-*", lag=True)
+    """
+    from playhead.offsets.groups import list_group_rows
+
+    store = _groups(context)
+    rows = list_group_rows(store, with_lag=lag)
+    if patterns:
+        rows = [row for row in rows if any(row.group == word or fnmatchcase(row.group, word) for word in patterns)]
+    return Shown(rows, partial(group_listing, with_lag=lag), store.settings.notes)
+
+
+def show_group(name: str, *, context: str | Context | None = None) -> GroupDetails:
+    """One group: its members, and its position and lag in every partition.
+
+    >>> broker.show_group("billing").rows[0].lag
+    """
+    from playhead.offsets.groups import show_group as shown
+
+    return GroupDetails(shown(_groups(context), name))
+
+
+def reset_group(
+    *names: str,
+    all_topics: bool = False,
+    execute: bool = False,
+    context: str | Context | None = None,
+    **options: "Unpack[ResetOptions]",
+) -> "Edit":
+    """Move groups, by name or pattern, to other offsets: `to`, `shift_by`, `by_duration`, `to_group` or `from_file`; in `topics`
+    or `all_topics`. A missing group is created. Members must be stopped.
+
+    >>> broker.reset_group("billing", to="earliest", topics=["orders:0,1"], execute=True)
+    """
+    from playhead.offsets.api import ResetOptions, refuse_unknown, reset_of
+    from playhead.offsets.groups import find_groups
+    from playhead.offsets.reset import plan_reset
+
+    refuse_unknown(options, ResetOptions)
+    wanted = reset_of(options, all_topics=all_topics)
+    store = _groups(context)
+    with store.session():
+        found = find_groups(store, _named(names))
+        planned = plan_reset(store, found, wanted(store, found), store.settings, store.deadline)
+        return _edited(store, planned.plan, context, execute=execute)
+
+
+def delete_group(
+    *names: str, topics: Sequence[str] = (), execute: bool = False, context: str | Context | None = None
+) -> "Edit":
+    """Delete groups, by name or pattern; with `topics` ("t" or "t:0,1") only their commits there.
+
+    >>> broker.delete_group("test-*", execute=True)
+    """
+    from playhead.offsets.groups import find_groups, plan_group_delete
+    from playhead.offsets.reset_options import parse_scope
+
+    scope = parse_scope([topics] if isinstance(topics, str) else topics)
+    store = _groups(context)
+    with store.session():
+        found = find_groups(store, _named(names), must_exist=True)
+        return _edited(store, plan_group_delete(store, found, scope), context, execute=execute)
+
+
+def _groups(context: str | Context | None) -> "GroupsStore":
+    from playhead.stores.groups import open_groups
+
+    found = context_for_code(context)
+    return open_groups(found, Deadline(found.timeout_seconds))
+
+
+def _named(names: Sequence[str]) -> Sequence[str]:
+    if not names:
+        raise Invalid("no group is named", "name some, or all of them with '*'")
+    return names
+
+
+def _edited(store: "GroupsStore", plan: "Plan", context: str | Context | None, *, execute: bool) -> "Edit":
+    from playhead.offsets.api import Edit, carry_out
+    from playhead.stores import Access
+
+    if not execute:
+        return Edit(plan)
+    return carry_out(Access(context_for_code(context), store.deadline), store, plan, {})
+
+
 def moment_of(given: str | datetime | None) -> datetime | None:
     """A time (2026-01-31T08:00:00, in UTC unless it has a zone) or a duration before now (PT1H30M)."""
     from playhead.offsets.reset_options import parse_duration, parse_time
@@ -229,6 +355,10 @@ def _settled(
 def _texts(config: Mapping[str, object] | None) -> dict[str, str]:
     """Values as Kafka writes them: `False` becomes `false`."""
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (config or {}).items()}
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def _with_notes(text: str, notes: Sequence[str]) -> str:

@@ -6,14 +6,14 @@ import shlex
 
 import pytest
 
-from documents import PAGES, commands_of
-from integration.groups import kafka_groups
+from documents import PAGES, ROOT, commands_of, python_of
+from integration.groups import described, kafka_groups
 from playhead.cli.main import run
 from playhead.connect.keys import OffsetKey, encode_new_key
 from playhead.errors import NotFound
 from playhead.kafka.client import make_producer
 from playhead.kafka.topics import create_topic, delete_topic, list_topics
-from playhead.model import Map
+from playhead.model import Map, TopicPartition
 
 # Whatever has none of these words is run.
 NOT_RUN = {
@@ -120,3 +120,15 @@ def test_the_commands_of_the_pages_run_as_they_are_printed(world, typed):
                 faults.append(f"{page.name}: {shlex.join(words)}: exit code {code}\n{said[-300:]}")
     assert not faults, "\n".join(faults)
     assert count > 30
+
+
+def test_the_python_of_its_page_runs_from_top_to_bottom(world, lab, rest):
+    """One namespace, as at a prompt. What the page changes is seen by the worker and by Kafka's own tool."""
+    page = ROOT / "docs" / "python.md"
+    names: dict[str, object] = {}
+    blocks = python_of(page)
+    assert len(blocks) >= 5
+    for line, block in blocks:
+        exec(compile("\n" * (line - 1) + block, str(page), "exec"), names)  # noqa: S102  (our own page)
+    assert "lines" not in rest.list_connectors()
+    assert described(lab, "billing") == {("billing", TopicPartition("orders", n)): 0 for n in (0, 1)}

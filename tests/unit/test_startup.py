@@ -45,7 +45,12 @@ def test_importing_playhead_loads_nothing_of_it_and_dir_names_the_public_api():
 
 @pytest.mark.parametrize(
     ("name", "module"),
-    [("broker", "playhead.broker"), ("connectors", "playhead.connectors"), ("consume", "playhead.consumer")],
+    [
+        ("broker", "playhead.broker"),
+        ("connectors", "playhead.connectors"),
+        ("offsets", "playhead.offsets"),
+        ("consume", "playhead.consumer"),
+    ],
 )
 def test_the_public_names_are_loaded_when_they_are_asked_for(name, module):
     assert module not in modules_after("import playhead")

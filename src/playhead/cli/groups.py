@@ -11,39 +11,15 @@ from playhead.cli.frame import Face, LazyGroup, context_options, output_option, 
 from playhead.cli.ledgers import ledger_option
 from playhead.cli.reset_options import ResetWords, reset_options
 from playhead.cli.writes import WriteOptions, carry_out, plan_options
-from playhead.model.times import in_words
-from playhead.render import Column, Details, Listing
+from playhead.render import Column, Listing
+from playhead.render.groups import group_details, group_listing, lag_listing
 
 if TYPE_CHECKING:
-    from playhead.offsets.groups import ShownGroup
     from playhead.offsets.reset import ResetPlan
     from playhead.stores import Store
     from playhead.stores.groups import GroupsStore
 
 
-LIST_COLUMNS = (
-    Column("group", "GROUP"),
-    Column("type", "TYPE"),
-    Column("state", "STATE"),
-    Column("members", "MEMBERS", right=True),
-    Column("topics", "TOPICS", show=lambda topics: "-" if not topics else ", ".join(topics)),
-)
-LAG_COLUMN = Column("lag", "LAG", right=True)
-SHOW_COLUMNS = (
-    Column("topic", "TOPIC"),
-    Column("partition", "PARTITION", right=True),
-    Column("committed", "COMMITTED", right=True),
-    Column("log_start", "LOG-START", right=True),
-    Column("log_end", "LOG-END", right=True),
-    Column("lag", "LAG", right=True),
-    Column("lag_seconds", "LAG-TIME", right=True, show=in_words),
-    Column("client_id", "CLIENT"),
-    Column("host", "HOST"),
-    Column("member", "MEMBER", wide=True),
-    Column("leader_epoch", "EPOCH", wide=True, right=True),
-    Column("metadata", "METADATA", wide=True),
-    Column("note", "NOTE"),
-)
 RESET_COLUMNS = (
     Column("owner", "GROUP"),
     Column("topic", "TOPIC"),
@@ -92,9 +68,7 @@ def list_(face: Face, lag: bool) -> None:
     from playhead.offsets.groups import list_group_rows
 
     lag = lag or face.form == "wide"
-    rows = [asdict(row) for row in list_group_rows(_store(face), with_lag=lag)]
-    columns = (*LIST_COLUMNS, LAG_COLUMN) if lag else LIST_COLUMNS
-    face.show(Listing(columns, rows, name="group", empty="the cluster has no consumer group"))
+    face.show(group_listing(list_group_rows(_store(face), with_lag=lag), with_lag=lag))
 
 
 @groups.command()
@@ -110,18 +84,11 @@ def show(face: Face, group: str) -> None:
     from playhead.offsets.groups import show_group
 
     found = show_group(_store(face), group)
-    listing = Listing(SHOW_COLUMNS, [asdict(row) for row in found.rows], name="topic", empty="no commit")
-    face.show(listing if face.form in ("csv", "name") else _details(found, listing))
+    face.show(lag_listing(found) if face.form in ("csv", "name") else group_details(found))
     for note in found.notes:
         say(f"note: {note}")
     if not found.rows and not found.notes:
         say(f"{group} has no commit")
-
-
-def _details(found: "ShownGroup", partitions: Listing) -> Details:
-    members = None if found.members is None else len(found.members)
-    fields = {"group": found.group, "type": found.type, "state": found.state, "members": members}
-    return Details({**fields, "partitions": partitions}, name="group")
 
 
 @groups.command()

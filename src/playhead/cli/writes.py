@@ -154,15 +154,14 @@ def _apply(
     stopped: "StoppedConnectors | None",
     if_moved: str,
 ) -> "Outcomes":
-    from playhead.offsets.apply import Permissions, apply_plan
+    from playhead.offsets.apply import Permissions
     from playhead.offsets.journal import Journal
+    from playhead.offsets.stop_restore import apply_stopped
 
     begun: list[JournalEntry] = []
     permissions = Permissions(options.permits, stopped.states if stopped else {}, face.deadline, if_moved)
-    if stopped:
-        stopped.may_restore = False
     try:
-        applied = apply_plan(store, plan, Journal.of_context(face.context), permissions, begun.append)
+        applied = apply_stopped(store, plan, Journal.of_context(face.context), permissions, stopped, begun.append)
     except KeyboardInterrupt:
         if begun:
             say(f"interrupted while writing: {undo_line(face, begun[0])} shows what was written")
@@ -175,8 +174,6 @@ def _apply(
         say(f"warning: {applied.warning}", style="yellow")
     if not options.stop and applied.running:
         say("  --stop stops the connector for the edit and restores its state afterwards")
-    if stopped:
-        stopped.may_restore = outcomes.exit_code in (0, 4)
     return outcomes
 
 

@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from playhead.connectors.api import Answer as Answer
     from playhead.connectors.api import Answers as Answers
-    from playhead.connectors.api import AppliedPlan, apply, plan
+    from playhead.connectors.api import AppliedPlan, apply, export, plan, status, watch
+    from playhead.connectors.api import Exported as Exported
+    from playhead.connectors.api import Finding as Finding
+    from playhead.connectors.api import Findings as Findings
+    from playhead.connectors.api import Watched as Watched
+    from playhead.connectors.api import create as create
     from playhead.connectors.api import delete as delete
     from playhead.connectors.api import list_ as list  # noqa: A004
     from playhead.connectors.api import pause as pause
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
     from playhead.connectors.api import resume as resume
     from playhead.connectors.api import show as show
     from playhead.connectors.api import stop as stop
+    from playhead.connectors.api import validate as validate
+    from playhead.connectors.status import ConnectorHealth as ConnectorHealth
     from playhead.connectors.status import ConnectorList as ConnectorList
     from playhead.connectors.status import ConnectorRow as ConnectorRow
     from playhead.connectors.status import ShownConnector as ShownConnector
@@ -42,8 +49,18 @@ _HOME = {
     "stop": _API,
     "restart": _API,
     "delete": _API,
+    "status": _API,
+    "watch": _API,
     "plan": _FILES,
     "apply": _FILES,
+    "create": _FILES,
+    "validate": _FILES,
+    "export": _FILES,
+    "Exported": _FILES,
+    "Finding": _FILES,
+    "Findings": _FILES,
+    "Watched": _API,
+    "ConnectorHealth": _STATUS,
     "ConnectorSpec": "playhead.model",
     "Answer": _API,
     "Answers": _API,
@@ -59,12 +76,19 @@ __all__ = [
     "Answer",
     "Answers",
     "AppliedPlan",
+    "ConnectorHealth",
     "ConnectorList",
     "ConnectorRow",
     "ConnectorSpec",
+    "Exported",
+    "Finding",
+    "Findings",
     "ShownConnector",
+    "Watched",
     "apply",
+    "create",
     "delete",
+    "export",
     "list",
     "list_connectors",
     "list_names",
@@ -74,13 +98,16 @@ __all__ = [
     "resume",
     "show",
     "show_connector",
+    "status",
     "stop",
+    "validate",
+    "watch",
 ]
 _OTHERWISE_NAMED = {"list": "list_"}  # a builtin where it is defined
 
 
 class _Package(ModuleType):
-    """Keeps `plan` and `apply` as functions. Python would replace them by the modules of these names once those are loaded."""
+    """Keeps `plan`, `apply`, `export` and so on as functions. Python would replace them by the modules of these names."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in _HOME and isinstance(value, ModuleType)):

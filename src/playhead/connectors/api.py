@@ -16,16 +16,27 @@ from typing import overload
 from playhead.config import Context, context_for_code
 from playhead.connect.rest import open_rest
 from playhead.connectors.apply import AppliedConnectors, ConnectorOutcome, apply_connectors
+from playhead.connectors.export import Replaced, export_connectors
+from playhead.connectors.files import write_specs
 from playhead.connectors.files.nodes import Page
 from playhead.connectors.files.python_form import bodies_of, read_values
 from playhead.connectors.files.read import SpecsRead, cross_faults, notes_of, read_files
 from playhead.connectors.lifecycle import Done, Verb, Wait, Wish, apply_verb, exit_code_of, plan_verb
-from playhead.connectors.plan.check import Allowed
-from playhead.connectors.plan.make import plan_connectors
-from playhead.connectors.plan.model import IDLE, ConnectorsPlan, Running
-from playhead.connectors.status import ConnectorList, ShownConnector, list_connectors, show_connector, table
+from playhead.connectors.plan.check import Allowed, Severity
+from playhead.connectors.plan.make import check_connectors, plan_connectors
+from playhead.connectors.plan.model import IDLE, Action, ConnectorsPlan, Running
+from playhead.connectors.status import (
+    ConnectorHealth,
+    ConnectorList,
+    ShownConnector,
+    get_health,
+    list_connectors,
+    show_connector,
+)
+from playhead.connectors.watch import Event, RestartPolicy, RestCluster, Watch, wishes_of
 from playhead.errors import ConfigInvalid, Fault, Invalid, Refused
 from playhead.model import ConnectorSpec, Deadline, Result
+from playhead.model.text_table import table
 
 Where = Context | str | None
 WAIT_SECONDS = 60.0
@@ -162,6 +173,15 @@ def delete(
     return Answers(tuple(_did(one, "delete it") for one in done), executed=True, notes=tuple(notes))
 
 
+def status(name: str, *, context: Where = None) -> ConnectorHealth:
+    """The state of one connector and of its tasks; `show` adds config, topics and position.
+
+    >>> connectors.status("orders_src").ok
+    """
+    place, deadline = opened(context)
+    return get_health(place, name, deadline)
+
+
 def _would(wish: Wish) -> Answer:
     return Answer(wish.name, wish.before, wish.does, detail=wish.note)
 
@@ -252,6 +272,168 @@ def apply(
         allowed = Allowed(allow_missing_topics, allow_unvalidated)
         planned = _planned(place, given, deadline, prune=prune, shared_topics=shared_topics, allowed=allowed)
     return AppliedPlan(planned, apply_connectors(place, planned, wait) if execute else None)
+
+
+def create(
+    name: str,
+    config: Mapping[str, object],
+    *,
+    state: str | None = None,
+    offsets: Sequence[Mapping[str, object]] | None = None,
+    allow_missing_topics: bool = False,
+    allow_unvalidated: bool = False,
+    execute: bool = False,
+    wait: Wait = Wait(),
+    context: Where = None,
+) -> AppliedPlan:
+    """Creates a connector, and waits until it runs. Refused if it exists: `apply` changes an existing one. `offsets`: where it
+    starts, as `[{"partition": {...}, "offset": {...}}]`.
+
+    >>> connectors.create("lines", {"connector.class": "FileStreamSource", "file": "/tmp/a", "topic": "a"}, execute=True)
+    """
+    body: dict[str, object] = {"name": name, "config": config}
+    body |= {"state": state} if state is not None else {}
+    body |= {"offsets": offsets} if offsets is not None else {}
+    place, deadline = opened(context)
+    allowed = Allowed(allow_missing_topics, allow_unvalidated)
+    planned = _planned(place, [body], deadline, prune=None, shared_topics=False, allowed=allowed)
+    if any(row.action is not Action.CREATE for row in planned.rows):
+        raise Refused(f"the connector {name!r} exists already", "connectors.apply() changes an existing connector")
+    return AppliedPlan(planned, apply_connectors(place, planned, wait) if execute else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A fault, a warning or a note on a key of a connector. `origin`: the line that set the key."""
+
+    name: str
+    level: str
+    key: str
+    what: str
+    origin: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class Findings(Sequence[Finding]):
+    """What `validate` found. `ok`: no error. `checked`: the connectors that were checked."""
+
+    findings: tuple[Finding, ...]
+    checked: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    @overload
+    def __getitem__(self, at: int) -> Finding: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Finding]: ...
+    def __getitem__(self, at: int | slice) -> Finding | Sequence[Finding]:
+        return self.findings[at]
+
+    @property
+    def ok(self) -> bool:
+        return not any(finding.level == Severity.ERROR for finding in self.findings)
+
+    def __repr__(self) -> str:
+        rows = [(f.name, f.level, f.key, f.what) for f in self.findings]
+        empty = f"{len(self.checked)} connector(s) checked: no problem found"
+        return "\n".join(
+            [table(("CONNECTOR", "LEVEL", "KEY", "WHAT"), rows, empty), *(f"note: {n}" for n in self.notes)]
+        )
+
+
+def validate(
+    *what: Given,
+    shared_topics: bool = False,
+    allow_missing_topics: bool = False,
+    allow_unvalidated: bool = False,
+    context: Where = None,
+) -> Findings:
+    """Checks files, folders, specs and dicts: the worker's validation of each key, unused keys, masks in place of secrets.
+
+    >>> connectors.validate("connectors.yaml").ok
+    """
+    place, deadline = opened(context)
+    read = specs_of(what, shared_topics=shared_topics)
+    checks, notes = check_connectors(place, read.specs, deadline, Allowed(allow_missing_topics, allow_unvalidated))
+    found = [Finding(name, f.level.value, f.key, f.what, f.origin) for name, c in checks.items() for f in c.findings]
+    return Findings(tuple(found), tuple(checks), (*read.notes, *notes))
+
+
+@dataclass(frozen=True, repr=False)
+class Exported:
+    """Running connectors as a file that applies with an empty plan. `replaced`: the secrets that are references in it."""
+
+    specs: tuple[ConnectorSpec, ...]
+    replaced: tuple[Replaced, ...] = ()
+
+    def to_yaml(self) -> str:
+        return write_specs(self.specs, "yaml")
+
+    def to_json(self) -> str:
+        return write_specs(self.specs, "json")
+
+    def __repr__(self) -> str:
+        notes = [f"# {one.name}: {one.key} is written as {one.reference}" for one in self.replaced]
+        return "\n".join([self.to_yaml().rstrip("\n"), *notes])
+
+
+def export(*patterns: str, context: Where = None) -> Exported:
+    """Running connectors, all or those that match. Literal secrets become references like ${env:NAME_KEY}.
+
+    >>> Path("connectors.yaml").write_text(connectors.export("orders*").to_yaml())
+    """
+    place, deadline = opened(context)
+    found = export_connectors(place, patterns, deadline)
+    return Exported(found.specs, found.replaced)
+
+
+@dataclass(frozen=True, repr=False)
+class Watched:
+    """One check of `watch`. `ok`: every connector is as wanted."""
+
+    ok: bool
+    events: tuple[Event, ...]
+
+    def __repr__(self) -> str:
+        rows = [(e.connector, e.task, e.event.value, e.attempt, e.cause) for e in self.events]
+        return table(("CONNECTOR", "TASK", "EVENT", "ATTEMPT", "CAUSE"), rows, "every connector is as wanted")
+
+
+def watch(
+    *patterns: str,
+    files: Sequence[str | Path] = (),
+    once: bool = False,
+    interval: float = 10.0,
+    max_restarts: int = 5,
+    execute: bool = False,
+    tell: Callable[[Event], None] | None = None,
+    context: Where = None,
+) -> Watched:
+    """Restarts what has failed, with a limit; without `execute` it only reports. `once`: one check, which is returned. Otherwise
+    it checks every `interval` seconds until it is interrupted. `tell` receives every event at once.
+
+    >>> connectors.watch("orders*", once=True).ok
+    """
+    place = context_for_code(context)
+    cluster = RestCluster(place, patterns)
+    wanted = wishes_of(files, None, cluster.watches) if files else None
+    events: list[Event] = []
+
+    def heard(event: Event) -> None:
+        if once:
+            events.append(event)
+        if tell is not None:
+            tell(event)
+
+    if not once and tell is None:
+        raise Invalid("nothing receives the events of an endless watch", "give tell=print, or once=True")
+    keeper = Watch(cluster, RestartPolicy(interval, max_restarts, execute), heard, wanted)
+    if once:
+        return Watched(keeper.check(), tuple(events))
+    keeper.run()
+    raise AssertionError("a watch ends only by an error or an interrupt")
 
 
 def _planned(

@@ -4,7 +4,7 @@ Reads only. Secrets are masked in configs, and in traces, which often quote them
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, overload
 
@@ -18,20 +18,7 @@ from playhead.connectors.plan.check import PluginKeys
 from playhead.connectors.traces import cause_first, cause_of
 from playhead.errors import NotFound, PlayheadError
 from playhead.model import Deadline, Engine
-
-
-def table(titles: Sequence[str], rows: Iterable[Sequence[object]], empty: str) -> str:
-    cells = [list(titles), *([_cell(value) for value in row] for row in rows)]
-    if len(cells) == 1:
-        return empty
-    widths = [max(len(line[at]) for line in cells) for at in range(len(titles))]
-    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in cells)
-
-
-def _cell(value: object) -> str:
-    text = "-" if value is None else str(value)
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
+from playhead.model.text_table import table
 
 Config = Mapping[str, str | None]
 
@@ -134,7 +121,40 @@ class ShownConnector:
         return "\n\n".join(parts) + "".join(f"\nnote: {note}" for note in self.notes)
 
 
+@dataclass(frozen=True, repr=False)
+class ConnectorHealth:
+    """The state of one connector and of its tasks, as its workers report it. `ok`: it runs, with tasks, and none has failed."""
+
+    name: str
+    state: str
+    tasks: tuple[TaskRow, ...] = ()
+    cause: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.state == "running"
+
+    def __repr__(self) -> str:
+        rows = [(task.id, task.state, task.worker, task.cause) for task in self.tasks]
+        lines = [f"{self.name}: {self.state}", *([self.cause] if self.cause else [])]
+        return "\n".join([*lines, table(("TASK", "STATE", "WORKER", "CAUSE"), rows, "no tasks")])
+
+
+def get_health(context: Context, name: str, deadline: Deadline) -> ConnectorHealth:
+    """Two or three requests: neither positions nor topics are read."""
+    with open_rest(context, deadline) as rest:
+        found = _find(rest, name)
+        if found is None:
+            raise NotFound("connector", name, rest.list_connectors())
+        info, status = found
+        keys = keys_for_traces(PluginKeys(rest), info, status)
+    row = _row(info, status, keys)
+    tasks = [_task(task, info.config, keys) for task in status.tasks] if status else []
+    return ConnectorHealth(name, row.state, tuple(tasks), row.trace)
+
+
 def list_names(context: Context, deadline: Deadline) -> list[str]:
+    """The names of all connectors of the workers."""
     with open_rest(context, deadline) as rest:
         return sorted(rest.list_connectors())
 
@@ -182,6 +202,7 @@ def _all_of(rest: Rest, names: Sequence[str]) -> list[tuple[ConnectorInfo, Conne
 
 
 def show_connector(context: Context, name: str, deadline: Deadline) -> ShownConnector:
+    """One connector of the workers with all details; or one that runs on Spark, as far as its ledger knows it."""
     with open_rest(context, deadline) as rest:
         found = _find(rest, name)
         if found is None:

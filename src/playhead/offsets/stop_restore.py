@@ -15,9 +15,11 @@ from playhead.errors import NotFound, PlayheadError
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import get_group
 from playhead.kafka.properties import client_settings
-from playhead.model import Deadline
+from playhead.model import Deadline, Plan
+from playhead.offsets.apply import ApplyResult, Permissions, apply_plan
+from playhead.offsets.journal import Journal, JournalEntry
 from playhead.offsets.workers import ConfiguredConnector
-from playhead.stores import Access
+from playhead.stores import Access, Store
 
 STOPPED = "STOPPED"
 Report = Callable[[str], None]
@@ -54,6 +56,23 @@ def stopped(access: Access, names: Sequence[str], report: Report) -> Iterator[St
                 raise
         else:
             _report_left_stopped(held, report)
+
+
+def apply_stopped(
+    store: Store,
+    plan: Plan,
+    journal: Journal,
+    permissions: Permissions,
+    held: StoppedConnectors | None,
+    on_begin: Callable[[JournalEntry], None] = lambda entry: None,
+) -> ApplyResult:
+    """Applies the plan. Connectors that were stopped for it are restored only if nothing is wrong afterwards."""
+    if held:
+        held.may_restore = False
+    applied = apply_plan(store, plan, journal, permissions, on_begin)
+    if held:
+        held.may_restore = applied.outcomes.exit_code in (0, 4)
+    return applied
 
 
 def _state(rest: Rest, name: str) -> str:

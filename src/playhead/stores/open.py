@@ -1,12 +1,16 @@
 """Opens any store by its URI. Each kind is imported on first use."""
 
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 from urllib.parse import urlsplit
 
-from playhead.config import Context
+from playhead.config import Context, context_for_code
 from playhead.errors import Invalid, near_names
-from playhead.stores import Access, Store
+from playhead.model import Deadline
+from playhead.stores import Access, Refusal, Snapshot, Store
 
 if TYPE_CHECKING:
     from playhead.kafka.properties import ClientSettings
@@ -105,7 +109,48 @@ def find_brokers(context: Context) -> "ClientSettings | None":
         return None
 
 
-def open_store(uri: str, access: Access) -> Store:
+@dataclass(frozen=True, slots=True)
+class StoreReader:
+    """A store at a Python prompt: every call has the whole time of the context. `playhead.offsets` changes positions."""
+
+    uri: str
+    context: Context = field(repr=False)
+
+    def snapshot(self, owners: Collection[str] | None = None) -> Snapshot:
+        """The live positions, of all owners or of some."""
+        with self._opened() as store:
+            return store.snapshot(owners)
+
+    def history(self, owners: Collection[str] | None = None) -> Snapshot:
+        """Everything still readable, oldest first."""
+        with self._opened() as store:
+            return store.history(owners)
+
+    def guard(self, owners: Collection[str]) -> list[Refusal]:
+        """Why an edit of these owners would be refused."""
+        with self._opened() as store:
+            return store.guard(owners)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Store]:
+        with Access(self.context, Deadline(self.context.timeout_seconds)) as access:
+            yield open_store(self.uri, access)
+
+
+@overload
+def open_store(uri: str, access: Access) -> Store: ...
+@overload
+def open_store(uri: str, access: None = None, *, context: str | Context | None = None) -> StoreReader: ...
+def open_store(uri: str, access: Access | None = None, *, context: str | Context | None = None) -> Store | StoreReader:
+    """The store of a URI, like `file:connect.offsets` or `groups://broker:9092`. Without an `Access` it is for a Python prompt:
+    it reads with the settings of `context` (the current one by default), and is checked when it is opened.
+
+    >>> playhead.open_store("file:connect.offsets").snapshot()
+    """
+    if access is None:
+        reader = StoreReader(uri, context_for_code(context))
+        with reader._opened() as opened:
+            return replace(reader, uri=opened.uri)
     scheme, colon, _ = uri.partition(":")
     if not colon or scheme not in _HOMES:
         known = [name for name in _HOMES if name != "memory"]
