@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from playhead.config import Context, context_for_code
-from playhead.errors import Invalid
+from playhead.errors import Invalid, NotFound
 from playhead.model import Deadline
 from playhead.render import Listing, clean, render
 from playhead.render.groups import group_details, group_listing
@@ -242,9 +242,16 @@ def show_groups(*patterns: str, lag: bool = False, context: str | Context | None
 
     store = _groups(context)
     rows = list_group_rows(store, with_lag=lag)
+    for word in patterns:
+        if not any(_matches(row.group, word) for row in rows):
+            raise NotFound("group", word, [row.group for row in rows])
     if patterns:
-        rows = [row for row in rows if any(row.group == word or fnmatchcase(row.group, word) for word in patterns)]
+        rows = [row for row in rows if any(_matches(row.group, word) for word in patterns)]
     return Shown(rows, partial(group_listing, with_lag=lag), store.settings.notes)
+
+
+def _matches(group: str, word: str) -> bool:
+    return group == word or fnmatchcase(group, word)
 
 
 def show_group(name: str, *, context: str | Context | None = None) -> GroupDetails:

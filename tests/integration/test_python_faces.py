@@ -95,8 +95,10 @@ def test_groups_are_shown_reset_deleted_and_restored(lab, here, new_topic, uniqu
     assert group not in kafka_groups(lab, "--list").split()
     assert offsets.undo(execute=True, **here).ok
     assert described(lab, group) == {at[0]: 1, at[1]: 0}
-    with pytest.raises(NotFound):
-        broker.show_group(unique("none"), **here)
+    missing = unique("none")
+    for shows in (broker.show_group, broker.show_groups):
+        with pytest.raises(NotFound, match=missing):
+            shows(missing, **here)
 
 
 def test_a_connector_is_created_once_and_its_status_shown(cluster, here):

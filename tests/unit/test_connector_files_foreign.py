@@ -231,3 +231,9 @@ def test_an_export_into_a_file_of_another_tool_is_refused(tmp_path):
     with pytest.raises(Invalid, match=r"strimzi\.yaml is a Kubernetes resource, which is read but not edited"):
         plan_into_file(open_context(None), [], file, Deadline(1))
     assert file.read_bytes() == (FOREIGN / "strimzi.yaml").read_bytes()
+
+
+def test_a_note_holds_no_control_characters_of_a_terminal():
+    text = strimzi("a", "class: x") + '---\napiVersion: v1\nkind: Secret\nmetadata: {name: "\\e[31mred"}\n'
+    [note] = read_files(["-"], stdin=text.encode()).notes
+    assert note == r"stdin: not read, because it is no connector: Secret \x1b[31mred"

@@ -73,7 +73,7 @@ class Page:
         notes = [f"{key} of {_some(names)} is left out: {why}" for (key, why), names in self.left_out.items()]
         if self.skipped:
             notes.append(f"not read, because it is no connector: {_some(self.skipped)}")
-        return [f"{self.where}: {note}" for note in notes]
+        return [f"{self.where}: {_printable(note)}" for note in notes]
 
     def unknown_keys(self, table: TableNode, known: Sequence[str], where: str = "") -> None:
         for key, entry in table.entries.items():
@@ -84,6 +84,11 @@ class Page:
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return ", ".join(names[:_MOST_NAMES]) + more
+
+
+def _printable(text: str) -> str:
+    """Names of other resources were not checked: they may hold control characters of a terminal."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def text_leaf(text: str, line: int | None = None) -> Leaf:
