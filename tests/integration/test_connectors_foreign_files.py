@@ -86,7 +86,7 @@ def test_the_worker_has_what_the_file_of_another_tool_says(cluster, playhead, fo
     name = cluster.name("foreign")
     lines = cluster.folder / "lines.txt"
     lines.touch()
-    config = {"file": str(lines), "topic": f"{name}-t", "batch.size": "10"}
+    config = {"file": str(lines), "topic": cluster.topic(f"{name}-t"), "batch.size": "10"}
     file = cluster.folder / f"foreign.{'yaml' if form in (strimzi, jikkou, confluent) else 'json'}"
     file.write_text(form(name, config))
     where = ("-f", str(file), "--connect", cluster.url, "--worker-config", str(cluster.lab.worker_config))
