@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shlex
 
 import pytest
 from ruamel.yaml import YAML
@@ -164,8 +165,11 @@ def test_the_demo_counts_every_row_once_though_its_runs_are_killed(playhead, lab
         "org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", lab.bootstrap_servers, "--topic", TOPIC
     )
     assert shown.startswith(f"{TOPIC}:0:")
-    listed = playhead("connectors", "list", "--connect", lab.connect_urls[0], "-o", "name").exits(0).out
-    assert CONNECTOR in listed.split()
+    [last] = [line for line in story.splitlines() if line.startswith("The lab is still running. Try: ")]
+    words = shlex.split(last.partition("Try: ")[2])[1:]
+    assert "--ledger" not in words
+    assert {CONNECTOR, "demo_lake", "demo_copies"} <= set(playhead(*words, "-o", "name").exits(0).out.split())
+    assert "demo_lake" in playhead("runs", "list", "-o", "name", *words[2:]).exits(0).out.split()
 
 
 def test_info_names_the_release_of_broker_and_worker(playhead, lab):

@@ -239,6 +239,7 @@ def test_the_commands_up_status_env_logs_down_work_from_a_shell(playhead, tmp_pa
 
     # The context that `up` wrote is what every later command finds.
     assert "broker 1" in playhead("info", env=home, cwd=tmp_path).exits(0).out
+    assert f"{folder}/ledger.db" in playhead("runs", "list", env=home, cwd=tmp_path).exits(0).err
     playhead("lab", "down", "--dir", folder).exits(0)
     assert processes_of(Lab(Path(folder))) == []
     playhead("lab", "status", "--dir", folder).exits(1)

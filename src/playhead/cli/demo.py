@@ -6,7 +6,10 @@ import click
 
 from playhead.cli.frame import debug_option, program, say, write
 from playhead.cli.lab import bring_up, down_command, folder_option, open_lab
-from playhead.demo import ledger_of, run_demo
+from playhead.config import open_context
+from playhead.config.ledger import ledger_url
+from playhead.demo import run_demo
+from playhead.lab import Lab
 
 
 @click.command()
@@ -30,6 +33,12 @@ def demo(folder: str | None, rows: int) -> None:
     except KeyboardInterrupt:
         say(f"the lab keeps running; stop it with: {down_command(folder)}")
         raise
-    words = ["connectors", "list", *([selected] if selected else []), "--ledger", quote(ledger_of(lab))]
-    write(f"The lab is still running. Try: {program()} {' '.join(words)}\n")
+    write(f"The lab is still running. Try: {list_command(lab, selected)}\n")
     write(f"Stop it with: {down_command(folder)}\n")
+
+
+def list_command(lab: Lab, selected: str) -> str:
+    """Lists what the demo ran. The context names the lab's ledger, unless the environment names another."""
+    in_force = ledger_url(open_context(selected.removeprefix("--context ") or None))
+    ledger = "" if in_force == lab.ledger_url else f"--ledger {quote(lab.ledger_url)}"
+    return " ".join(word for word in (program(), "connectors", "list", selected, ledger) if word)

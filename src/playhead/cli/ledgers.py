@@ -22,5 +22,5 @@ def ledger_option(command: F) -> F:
         callback=_remember_ledger,
         expose_value=False,
         metavar="URL",
-        help="sqlite:///FILE or postgresql://USER@HOST/DB [default: an SQLite file of the user].",
+        help="sqlite:///FILE or postgresql://USER@HOST/DB [default: that of the context, else a file of the user].",
     )(command)

@@ -5,11 +5,11 @@ Every claim is checked: the demo fails if Kafka's console consumer, pyarrow or p
 
 from playhead.demo.lake import LakeAct
 from playhead.demo.positions import PositionsAct
-from playhead.demo.stage import Say, Stage, ledger_of
+from playhead.demo.stage import Say, Stage
 from playhead.demo.tables import ROWS, TablesAct
 from playhead.lab import Lab
 
-__all__ = ["ledger_of", "run_demo"]
+__all__ = ["run_demo"]
 
 
 def run_demo(lab: Lab, say: Say, rows: int = ROWS) -> None:

@@ -18,11 +18,6 @@ CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 Say = Callable[[str], None]
 
 
-def ledger_of(lab: Lab) -> str:
-    """The URL of the demo's ledger."""
-    return f"sqlite:///{lab.folder / 'demo' / 'ledger.db'}"
-
-
 class Stage:
     def __init__(self, lab: Lab, say: Say, seconds: float) -> None:
         self.lab = lab
@@ -58,7 +53,7 @@ class Stage:
             env={
                 **os.environ,
                 "PLAYHEAD_JOURNAL": journal,
-                "PLAYHEAD_LEDGER": ledger_of(self.lab),
+                "PLAYHEAD_LEDGER": self.lab.ledger_url,
                 "DEMO_USER": self.user,
             },
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import quote
 
 from playhead.errors import Invalid, NotFound, PartFailed, Refused
 from playhead.lab import processes
@@ -207,6 +208,11 @@ class Lab:
     def s3_credential(self) -> str:
         return s3.CREDENTIAL
 
+    @property
+    def ledger_url(self) -> str:
+        """A file in the lab's folder, which the first run on Spark creates: runs on the lab stay apart from all others."""
+        return f"sqlite:///{quote(str(self.folder / 'ledger.db'))}"
+
     def environment(self) -> dict[str, str]:
         """Environment variables that point other programs to this lab, for `eval "$(playhead lab env)"`."""
         variables = {"PLAYHEAD_BOOTSTRAP_SERVERS": self.bootstrap_servers}
@@ -231,7 +237,7 @@ class Lab:
 
     def context(self) -> dict[str, str]:
         """The settings of a context for this lab."""
-        settings = {"bootstrap-servers": self.bootstrap_servers}
+        settings = {"bootstrap-servers": self.bootstrap_servers, "ledger": self.ledger_url}
         if self.options.workers:
             settings |= {"connect": ",".join(self.connect_urls), "worker-config": str(self.worker_config)}
         return settings
