@@ -17,7 +17,7 @@ from integration.ledgers import (  # noqa: F401
     start,
 )
 from playhead.errors import Fenced, NotFound, Rejected
-from playhead.ledger.model import Claim, RunState, RunTakenOver
+from playhead.ledger.model import Claim, RunState, RunTakenOver, config_setting
 from playhead.model import Map
 
 
@@ -31,6 +31,21 @@ def test_a_reader_makes_nothing(place, ledger):
     if place.kind == "sqlite":
         assert not place.path.exists()
     assert place.tables() == set()
+
+
+def test_the_config_of_a_connector_is_recorded_beside_the_settings_and_that_of_an_older_playhead_is_unknown(ledger):
+    config = {"connector.class": "X", "query": "select '\0', 'ü', '\ud800'"}
+    ledger.claim("c1", "orders", HERE, {**LOCAL, **config_setting(config)})
+    claimed(ledger, pipeline="older")
+    older, orders = ledger.list_runs()
+    assert orders.config == {"connector.class": "X", "query": "select '\0', 'ü', '?'"}
+    assert (orders.settings, older.settings, older.config) == (LOCAL, LOCAL, {})
+
+
+def test_the_topics_of_a_source_are_those_of_its_chunks(ledger):
+    ledger.record(claimed(ledger), [chunk(0), chunk(1), chunk(0, stream="public.other", topic="a_topic")])
+    ledger.record(claimed(ledger, pipeline="other"), [chunk(0, topic="of another")])
+    assert ledger.list_topics("c1", "orders") == ["a_topic", "pg_orders"]
 
 
 def test_what_is_recorded_is_what_the_databases_own_client_shows(place, ledger):

@@ -64,6 +64,27 @@ def test_two_tables_are_run_and_the_summary_shows_both(lab, playhead, flags, tmp
     assert found["run_first"] == ("spark", "finished", '{"incrementing":300}')
 
 
+def test_a_connector_on_spark_is_shown_as_its_run_recorded_it_without_its_secrets(lab, playhead, flags, tmp_path):
+    make_rows(lab, "shown", 3)
+    file = write_file(lab, tmp_path / "one.yaml", "shown")
+    secret = "Tr0ub4dor&3"
+    login = f"  connection.user: ${{env:SHOWN_USER}}\n  connection.password: {secret}\n"
+    file.write_text(file.read_text().replace("connectors:\n", f"{login}connectors:\n"))
+    playhead("run", str(file), *flags, env={"SHOWN_USER": "playhead"}).exits(0)
+    where = ["--connect", lab.connect_urls[0], *flags[2:]]
+    shown = json.loads(playhead("connectors", "show", "run_shown", "-o", "json", *where).exits(0).out)
+    assert (shown["connector_class"], shown["topics"]) == (JDBC, ["shown"])
+    assert shown["config"]["connection.password"] == "***"
+    assert shown["config"]["connection.user"] == "${env:SHOWN_USER}"
+    assert secret.encode() not in (tmp_path / "ledger.db").read_bytes()
+    listed = json.loads(playhead("connectors", "list", "run_shown", "-o", "json", *where).exits(0).out)
+    assert [row["connector_class"] for row in listed] == [JDBC]
+    assert list(json.loads(playhead("runs", "list", "-o", "json", *flags[2:]).exits(0).out)[0]["settings"]) == [
+        "master",
+        "type",
+    ]
+
+
 def test_everything_that_is_not_honoured_is_refused_by_name_and_at_once(lab, playhead, flags, tmp_path):
     file = tmp_path / "odd.yaml"
     file.write_text(

@@ -1,7 +1,7 @@
 """Connectors on Spark, read from the ledger and merged with those of the workers."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from playhead.config import Context
@@ -15,6 +15,43 @@ from playhead.stores import Access
 if TYPE_CHECKING:
     from playhead.ledger.model import Run
     from playhead.ledger.runs import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class SparkConnector:
+    """A connector as its newest run recorded it. `config` is without secrets, and empty if an older Playhead ran it."""
+
+    row: ConnectorRow
+    config: dict[str, str]
+    topics: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def show_spark_run(context: Context, cluster: str | None, name: str, deadline: Deadline) -> SparkConnector | None:
+    """None if the ledger has no run of that name on this Kafka cluster. A ledger that cannot be read is an error."""
+    if not may_hold_something(context):
+        return None
+    try:
+        from playhead.ledger.ranges import RangeLedger
+        from playhead.ledger.runs import open_context_ledger
+    except MissingExtra:
+        return None  # without SQLAlchemy nothing was ever run on Spark from here
+    with open_context_ledger(context, deadline.share().remaining()) as ledger:
+        runs = [run for run in ledger.list_runs() if run.pipeline == name and cluster in (None, run.cluster)]
+        if not runs:
+            return None
+        run = max(runs, key=lambda one: one.heartbeat)
+        row = _row(run, is_sink=(run.cluster, run.pipeline) in RangeLedger(ledger).list_sinks())
+        topics: set[str] = set()
+        notes: list[str] = []
+        try:
+            if row.type == "sink":
+                topics = {place.topic for place in _held(ledger, run, deadline)}
+            else:
+                topics = set(ledger.list_topics(run.cluster, run.pipeline))
+        except PlayheadError as error:
+            notes.append(f"the topics it used are not known: {error.what}")
+    return SparkConnector(row, dict(run.config), tuple(sorted(topics)), tuple(notes))
 
 
 def list_spark_runs(
@@ -79,7 +116,7 @@ def _row(run: "Run", *, is_sink: bool) -> ConnectorRow:
         "sink" if is_sink else run.settings.get("type", "source"),
         run.words,
         1 if run.is_running else 0,
-        "",
+        run.config.get("connector.class", ""),
         str(run.host),
         run.detail or None,
         Engine.SPARK.value,

@@ -219,15 +219,24 @@ def show_connector(context: Context, name: str, deadline: Deadline) -> ShownConn
 
 def _shown_on_spark(context: Context, rest: Rest, name: str, deadline: Deadline) -> ShownConnector:
     """Connect does not know it; the ledger may."""
-    from playhead.connectors.spark_runs import list_spark_runs
+    from playhead.connectors.spark_runs import list_spark_runs, show_spark_run
 
-    runs, notes = list_spark_runs(context, rest.worker().kafka_cluster_id, deadline)
-    row = next((row for row in runs if row.name == name), None)
-    if row is None:
+    cluster = rest.worker().kafka_cluster_id
+    try:
+        found = show_spark_run(context, cluster, name, deadline)
+    except PlayheadError as error:
+        unknown = f"it is not in Connect, and the connectors on Spark are unknown: {error.what}"
+        raise NotFound("connector", name, hint=unknown) from None
+    if found is None:
+        runs, _ = list_spark_runs(context, cluster, deadline)
         raise NotFound("connector", name, [*rest.list_connectors(), *(row.name for row in runs)])
     positions, more = _positions(context, name, deadline)
-    where = f"it runs on Spark, and its config is only in its file; see its runs with: playhead runs show {name}"
-    return ShownConnector(replace(row, lag=_lag(positions)), {}, (), (), tuple(positions), (where, *notes, *more))
+    row = replace(found.row, lag=_lag(positions))
+    where = "it runs on Spark; its config is that of its newest run, as the ledger recorded it"
+    if not found.config:
+        where = "it runs on Spark; its config is only in its file: the Playhead that ran it did not record it"
+    notes = (f"{where}; see its runs with: playhead runs show {name}", *found.notes, *more)
+    return ShownConnector(row, found.config, (), found.topics, tuple(positions), notes)
 
 
 def _lag(positions: Sequence[PositionRow]) -> int | None:

@@ -29,6 +29,11 @@ def load_last_chunk(connection: Connection, cluster: str, pipeline: str, stream:
     return None if row is None else _chunk_of(row)
 
 
+def load_topics(connection: Connection, cluster: str, pipeline: str) -> list[str]:
+    wanted = select(CHUNKS.c.topic).where(_of_stream(cluster, pipeline, None)).distinct().order_by(CHUNKS.c.topic)
+    return list(connection.execute(wanted).scalars())
+
+
 def load_chunks(
     connection: Connection, cluster: str, pipeline: str, stream: str | None, limit: int | None
 ) -> list[RecordedChunk]:

@@ -12,6 +12,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+import msgspec
+
 from playhead.errors import Fenced, Refused
 from playhead.model import Map
 from playhead.model.host import user_name
@@ -21,6 +23,7 @@ from playhead.model.times import in_words
 SILENT_SECONDS = 60.0  # without a heartbeat for this long, a run is shown as silent
 BEAT_SECONDS = 3.0  # how often a run writes a heartbeat and checks for a stop request
 RANGES_AT = "ranges"  # a key in the settings of a run
+CONFIG = "config"  # the same: the connector's config as JSON, without secrets. An older Playhead shows it as a setting
 CHUNK_HEADER = "playhead.chunk"  # the header of every position record that a run on Spark writes
 
 
@@ -83,6 +86,8 @@ class Run:
     records: int
     last_stream: str | None
     last_position: Map | None
+    config: Mapping[str, str] = field(default_factory=dict)
+    """Of the connector, with its secrets masked; empty for a run of a Playhead that did not record it."""
 
     @property
     def ranges_at(self) -> str | None:
@@ -157,6 +162,12 @@ class RunTakenOver(Fenced):
         else:
             what = f"{claim.pipeline}: run {by.epoch} by {by.host} took over from run {claim.epoch}"
         Refused.__init__(self, what, "nothing more of this run is recorded; `playhead runs show` shows the current run")
+
+
+def config_setting(config: Mapping[str, str]) -> dict[str, str]:
+    """The setting that records a config, whose secrets are masked already. UTF-8 has no half of a surrogate pair."""
+    texts = {key: value.encode("utf-8", "replace").decode() for key, value in config.items()}
+    return {CONFIG: msgspec.json.encode(texts).decode()}
 
 
 class RangeState(StrEnum):

@@ -19,8 +19,8 @@ from playhead.config import Context
 from playhead.config.ledger import ledger_url
 from playhead.errors import AccessDenied, Invalid, NotFound, OutcomeUnknown, Unreachable
 from playhead.ledger import tables
-from playhead.ledger.chunks import add_chunk, load_chunks, load_last_chunk
-from playhead.ledger.model import ChunkRow, Claim, Host, RecordedChunk, Run, RunState, RunTakenOver, StopRequest
+from playhead.ledger.chunks import add_chunk, load_chunks, load_last_chunk, load_topics
+from playhead.ledger.model import CONFIG, ChunkRow, Claim, Host, RecordedChunk, Run, RunState, RunTakenOver, StopRequest
 from playhead.ledger.tables import RUNS, insert_into, map_of, storable, to_json
 from playhead.model import Map
 from playhead.sql.address import DEFAULT_TABLE, Address, parse_address
@@ -194,6 +194,10 @@ class Ledger:
         """Newest first."""
         return self.read(lambda connection: load_chunks(connection, cluster, pipeline, stream, limit), [])
 
+    def list_topics(self, cluster: str, pipeline: str) -> list[str]:
+        """The topics that a source has written to."""
+        return self.read(lambda connection: load_topics(connection, cluster, pipeline), [])
+
     # For other tables in the same ledger
 
     def write(self, act: Callable[[Connection], T]) -> T:
@@ -293,6 +297,8 @@ def run_at(cluster: str, pipeline: str) -> ColumnElement[bool]:
 
 def run_of(row: Row[Any], at: datetime) -> Run:
     stop = None if row.stop_requested_at is None else StopRequest(row.stop_requested_by or "", row.stop_requested_at)
+    settings = msgspec.json.decode(row.settings, type=dict[str, str])
+    config = settings.pop(CONFIG, None)
     return Run(
         cluster=row.cluster,
         pipeline=row.pipeline,
@@ -304,9 +310,10 @@ def run_of(row: Row[Any], at: datetime) -> Run:
         state=RunState(row.state),
         detail=row.detail,
         stop=stop,
-        settings=msgspec.json.decode(row.settings, type=dict[str, str]),
+        settings=settings,
         transactional_ids=row.transactional_ids,
         records=row.records,
         last_stream=row.last_stream,
         last_position=map_of(row.last_position),
+        config={} if config is None else msgspec.json.decode(config, type=dict[str, str]),
     )

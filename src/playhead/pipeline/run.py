@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from playhead.config import Context
 from playhead.config.scrub import scrub_of
-from playhead.config.secrets import SecretKeys
+from playhead.config.secrets import SecretKeys, masked_config
 from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.kafka.properties import client_properties
-from playhead.ledger.model import RANGES_AT
+from playhead.ledger.model import RANGES_AT, config_setting
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import Ledger, open_context_ledger
 from playhead.model import ConnectorSpec, Deadline
@@ -165,6 +165,7 @@ class SparkRun:
     def _pipeline(self, one: Ready, positions: "_PositionLogs") -> Pipeline:
         url = target_ledger_url(one.kind, one.config)
         settings = {"master": self.options.spark.master, "type": "sink" if one.kind.is_sink else "source"}
+        settings |= config_setting(masked_config(one.spec.config, {MASKED_QUERY}))
         if url is not None:
             settings[RANGES_AT] = parse_address(url).shown.removeprefix("sql+")
 
