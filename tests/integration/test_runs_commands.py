@@ -4,12 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from integration.ledgers import HERE, LOCAL, THERE, Place, chunk, only_postgresql, only_sqlite, place  # noqa: F401
-from playhead.ledger.model import RunState
+from playhead.errors import Refused
+from playhead.ledger.model import RunState, config_setting
 from playhead.model import Deadline
+from playhead.pipeline.stop import find_run, forget_run, plan_forget
 
 
 @pytest.fixture
@@ -209,3 +212,90 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "orders\n")
+
+
+def days_ago(place: Place, days: int, pipeline: str) -> None:
+    moment = (datetime.now(UTC) - timedelta(days=days)).strftime("%Y-%m-%d %H:%M:%S.%f")
+    zone = "" if place.kind == "sqlite" else "+00"
+    place.ask(f"update playhead_runs set heartbeat = '{moment}{zone}' where pipeline = '{pipeline}'")
+
+
+def test_a_forgotten_run_is_not_listed_and_everything_that_fences_or_places_it_stays(place, runs):
+    with place.open() as ledger:
+        claim = ledger.claim("c1", "orders", HERE, {**LOCAL, "ranges": "sqlite:///x.db", **config_setting({"a": "b"})})
+        ledger.set_ids(claim, 4)
+        ledger.record(claim, [chunk(0)])
+        ledger.finish(claim, RunState.FAILED, "no such column")
+        planned = runs("forget", "orders").exits(0)
+        assert "the ledger keeps its positions" in planned.out
+        assert "dry run" in planned.err
+        assert runs("list", "-o", "name").exits(0).out == "orders\n"
+        done = json.loads(runs("forget", "orders", "--execute", "-o", "json").exits(0).out)
+        assert [(row["before"], row["after"], row["result"]) for row in done] == [("failed", "forgotten", "changed")]
+        assert runs("list", "-o", "name").exits(0).out == ""
+        assert runs("list", "--all", "-o", "name").exits(0).out == "orders\n"
+        for words in (["show", "orders"], ["stop", "orders"], ["forget", "orders", "--execute"]):
+            assert "had it forgotten" in runs(*words).exits(1).err
+        assert place.ask("select epoch, transactional_ids from playhead_runs") == [("1", "4")]
+        assert place.ask("select count(*) from playhead_chunks") == [("1",)]
+        run = ledger.get_run("c1", "orders")
+        assert (run.ranges_at, run.config) == ("sqlite:///x.db", {"a": "b"})
+        assert ledger.claim("c1", "orders", THERE, LOCAL).epoch == 2
+    assert runs("list", "-o", "name").exits(0).out == "orders\n"
+
+
+def test_a_live_run_is_not_forgotten_and_a_silent_one_comes_back_with_its_next_heartbeat(place, runs):
+    with place.open() as ledger:
+        claim = ledger.claim("c1", "orders", THERE, LOCAL)
+        for words in ([], ["--execute"]):
+            refused = runs("forget", "orders", *words).exits(4)
+            assert "orders is running, by you@there" in refused.err
+            assert "runs stop orders --execute" in refused.err
+        days_ago(place, 2, "orders")
+        assert "it sends no heartbeats" in runs("forget", "orders", "--execute").exits(0).out
+        assert runs("list", "-o", "name").exits(0).out == ""
+        ledger.beat(claim)
+    assert runs("list", "-o", "name").exits(0).out == "orders\n"
+
+
+def test_a_run_that_began_after_the_plan_is_not_forgotten(place):
+    with place.open() as ledger:
+        ledger.finish(ledger.claim("c1", "orders", HERE, LOCAL), RunState.FINISHED)
+        plan = plan_forget(find_run(ledger, "orders"))
+        ledger.finish(ledger.claim("c1", "orders", THERE, LOCAL), RunState.FINISHED)
+        with pytest.raises(Refused, match="run 2 by you@there"):
+            forget_run(ledger, plan)
+        assert ledger.get_run("c1", "orders").forgotten_by is None
+
+
+@only_sqlite
+def test_a_run_that_finished_more_than_a_day_ago_is_no_longer_among_the_connectors(place, lab, rest, runs, playhead):
+    cluster = rest.worker().kafka_cluster_id
+    ends = {"old": RunState.FINISHED, "new": RunState.FINISHED, "broken": RunState.FAILED, "gone": RunState.FAILED}
+    with place.open() as ledger:
+        for name, state in ends.items():
+            ledger.finish(ledger.claim(cluster, f"run-{name}", HERE, LOCAL), state)
+            if name != "new":
+                days_ago(place, 2, f"run-{name}")
+    runs("forget", "run-gone", "--execute").exits(0)
+
+    def listed(*words: str) -> tuple[set[str], str]:
+        there = ("--connect", lab.connect_urls[0], "--ledger", place.url)
+        done = playhead("connectors", "list", "-o", "name", *words, *there).exits(0)
+        return {name for name in done.out.split() if name.startswith("run-")}, done.err
+
+    names, err = listed()
+    assert names == {"run-new", "run-broken"}
+    assert "finished on Spark more than a day ago: 1; --all lists them" in err
+    assert listed("--all")[0] == {f"run-{name}" for name in ends}
+    assert listed("run-old") == ({"run-old"}, "")
+    assert listed("run-*")[0] == {"run-new", "run-broken"}
+    shown = ("connectors", "show", "--connect", lab.connect_urls[0], "--ledger", place.url)
+    assert "run-old" in playhead(*shown, "run-old").exits(0).out
+    assert "does not exist" in playhead(*shown, "run-gone").exits(1).err
+
+
+def test_a_ledger_that_cannot_be_read_is_the_reason_why_a_connector_is_not_found(lab, playhead):
+    where = ["--connect", lab.connect_urls[0], "--ledger", "postgresql://nobody@127.0.0.1:1/none"]
+    failed = playhead("connectors", "show", "run-anything", *where).exits(1)
+    assert "the connectors on Spark are unknown" in failed.err

@@ -45,11 +45,17 @@ PLUGIN_COLUMNS = (Column("class", "CLASS"), Column("type", "TYPE"), Column("vers
     is_flag=True,
     help="Show the lag of sinks and the position of sources; implied by -o wide, json and yaml.",
 )
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Include runs on Spark that finished more than a day ago or were forgotten.",
+)
 @ledger_option
 @context_options
 @output_option
 @pass_face
-def list_(face: Face, patterns: tuple[str, ...], positions: bool) -> None:
+def list_(face: Face, patterns: tuple[str, ...], positions: bool, everything: bool) -> None:
     """List the connectors of the cluster, or those that match NAME: a name, or a quoted pattern like 'orders-*'.
 
     STATE includes the tasks: `running, 1 of 3 tasks failed` does not count as running. LAG is the number of records
@@ -58,7 +64,7 @@ def list_(face: Face, patterns: tuple[str, ...], positions: bool) -> None:
     from playhead.connectors import list_connectors
 
     positions = positions or face.form in ("wide", "json", "yaml")
-    found = list_connectors(face.context, face.deadline, patterns, positions=positions)
+    found = list_connectors(face.context, face.deadline, patterns, positions=positions, everything=everything)
     columns = (*COLUMNS, *(PLACE_COLUMNS if positions else ()), *WIDE_COLUMNS)
     face.show(Listing(columns, [asdict(row) for row in found], empty="the cluster has no connector"))
     for note in found.notes:

@@ -100,7 +100,7 @@ def run_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
 
         face = ctx.find_object(Face) or Face()
         with open_context_ledger(face.context, SECONDS) as ledger:
-            return [run.pipeline for run in ledger.list_runs()]
+            return [run.pipeline for run in ledger.list_runs() if run.forgotten_by is None]
 
     return matching(names, incomplete)
 
@@ -111,21 +111,22 @@ _CLUSTER = click.option("--cluster", metavar="ID", help="The Kafka cluster, if s
 
 @click.group(cls=LazyGroup)
 def runs() -> None:
-    """Runs on Spark: list them, show details, stop one."""
+    """Runs on Spark: list them, show details, stop or forget one."""
 
 
 @runs.command("list")
+@click.option("--all", "everything", is_flag=True, help="Include runs that were forgotten.")
 @ledger_option
 @context_options
 @output_option
 @pass_face
-def list_(face: Face) -> None:
+def list_(face: Face, everything: bool) -> None:
     """List the newest run of every pipeline, including runs on other hosts that share the ledger.
 
     ROWS counts this run only. STREAM and POSITION are those of the last committed chunk or range.
     """
     with _ledger(face) as ledger:
-        rows = [_run_row(run) for run in ledger.list_runs()]
+        rows = [_run_row(run) for run in ledger.list_runs() if everything or run.forgotten_by is None]
     face.show(Listing(LIST_COLUMNS, rows, name="pipeline", empty=f"no run in {ledger.place} yet"))
 
 
@@ -204,6 +205,40 @@ def stop(face: Face, name: str, cluster: str | None, doing: Doing) -> None:
     face.show(Listing(STOPPED_COLUMNS, [row], name="pipeline"))
     if done.exit_code:
         raise click.exceptions.Exit(done.exit_code)
+
+
+@runs.command()
+@_NAME
+@_CLUSTER
+@click.option("--execute", is_flag=True, help="Make the change. Without it nothing is changed.")
+@ledger_option
+@context_options
+@output_option
+@pass_face
+def forget(face: Face, name: str, cluster: str | None, execute: bool) -> None:
+    """List the run NAME no more. It must have ended, or be silent.
+
+    Its positions, and what it delivered, stay in the ledger: its next run continues there and is listed again. To remove
+    positions, use `playhead offsets delete`.
+    """
+    from playhead.pipeline.stop import find_run, forget_run, plan_forget
+
+    with _ledger(face) as ledger:
+        plan = plan_forget(find_run(ledger, name, cluster))
+        if not execute:
+            row = {"pipeline": name, "status": plan.run.words, "does": plan.does, "note": plan.note}
+            face.show(Listing(STOP_COLUMNS, [row], name="pipeline"))
+            say("dry run: nothing was changed; add --execute")
+            return
+        done = forget_run(ledger, plan)
+    row = {
+        "pipeline": name,
+        "before": done.before.words,
+        "after": "forgotten",
+        "result": done.result.value,
+        "detail": done.detail,
+    }
+    face.show(Listing(STOPPED_COLUMNS, [row], name="pipeline"))
 
 
 def _ledger(face: Face) -> "Ledger":

@@ -91,10 +91,11 @@ class Answers(Sequence[Answer]):
         return "\n".join([table(titles, rows, "no connectors"), *last, *(f"note: {note}" for note in self.notes)])
 
 
-def list_(*patterns: str, positions: bool = False, context: Where = None) -> ConnectorList:
-    """All connectors, or those that match; `positions` adds the lag of sinks and the position of sources."""
+def list_(*patterns: str, positions: bool = False, everything: bool = False, context: Where = None) -> ConnectorList:
+    """All connectors, or those that match; `positions` adds the lag of sinks and the position of sources. `everything`: also
+    runs on Spark that finished more than a day ago or were forgotten."""
     place, deadline = opened(context)
-    return list_connectors(place, deadline, patterns, positions=positions)
+    return list_connectors(place, deadline, patterns, positions=positions, everything=everything)
 
 
 def show(name: str, *, context: Where = None) -> ShownConnector:

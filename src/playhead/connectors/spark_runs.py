@@ -1,6 +1,6 @@
 """Connectors on Spark, read from the ledger and merged with those of the workers."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,7 @@ def show_spark_run(context: Context, cluster: str | None, name: str, deadline: D
         return None  # without SQLAlchemy nothing was ever run on Spark from here
     with open_context_ledger(context, deadline.share().remaining()) as ledger:
         runs = [run for run in ledger.list_runs() if run.pipeline == name and cluster in (None, run.cluster)]
+        runs = [run for run in runs if run.forgotten_by is None]
         if not runs:
             return None
         run = max(runs, key=lambda one: one.heartbeat)
@@ -55,11 +56,17 @@ def show_spark_run(context: Context, cluster: str | None, name: str, deadline: D
 
 
 def list_spark_runs(
-    context: Context, cluster: str | None, deadline: Deadline, *, positions: bool = False
+    context: Context,
+    cluster: str | None,
+    deadline: Deadline,
+    *,
+    positions: bool = False,
+    named: Collection[str] | None = None,
 ) -> tuple[list[ConnectorRow], list[str]]:
     """The newest run of each connector on this Kafka cluster, and a note when the ledger is unavailable.
 
-    `positions` adds the lag of sinks. It comes from the ledger, which is authoritative for a sink on Spark.
+    `positions` adds the lag of sinks. It comes from the ledger, which is authoritative for a sink on Spark. `named`: leaves out
+    forgotten runs, and those that finished more than a day ago unless their name is among these. None: all of them.
     """
     if not may_hold_something(context):
         return [], []
@@ -69,12 +76,19 @@ def list_spark_runs(
 
         with open_context_ledger(context, deadline.share().remaining()) as ledger:
             runs = [run for run in ledger.list_runs() if cluster in (None, run.cluster)]
+            notes: list[str] = []
+            if named is not None:
+                runs = [run for run in runs if run.forgotten_by is None]
+                past = {run.pipeline for run in runs if run.is_past} - set(named)
+                runs = [run for run in runs if run.pipeline not in past]
+                notes = [f"finished on Spark more than a day ago: {len(past)}; --all lists them"] if past else []
             sinks = set(RangeLedger(ledger).list_sinks())
             rows = [_row(run, is_sink=(run.cluster, run.pipeline) in sinks) for run in runs]
             if not positions or not any(row.type == "sink" for row in rows):
-                return rows, []
+                return rows, notes
             with Access(context, deadline) as access:
-                return _with_lags(ledger, runs, rows, access)
+                rows, more = _with_lags(ledger, runs, rows, access)
+                return rows, [*notes, *more]
     except MissingExtra:
         return [], []  # without SQLAlchemy nothing was ever run on Spark from here
     except PlayheadError as error:

@@ -160,14 +160,21 @@ def list_names(context: Context, deadline: Deadline) -> list[str]:
 
 
 def list_connectors(
-    context: Context, deadline: Deadline, words: Sequence[str] = (), *, positions: bool = False
+    context: Context,
+    deadline: Deadline,
+    words: Sequence[str] = (),
+    *,
+    positions: bool = False,
+    everything: bool = False,
 ) -> ConnectorList:
-    """All connectors, or those that match the words, also on Spark. `positions` adds lags and positions."""
+    """All connectors, or those that match the words, also on Spark. `positions` adds lags and positions. `everything`: also
+    runs on Spark that finished more than a day ago or were forgotten."""
     from playhead.connectors.spark_runs import list_spark_runs, merged
 
     with open_rest(context, deadline) as rest:
         known = rest.list_connectors()
-        on_spark, notes = list_spark_runs(context, rest.worker().kafka_cluster_id, deadline, positions=positions)
+        cluster, named = rest.worker().kafka_cluster_id, None if everything else words
+        on_spark, notes = list_spark_runs(context, cluster, deadline, positions=positions, named=named)
         names = set(choose_names(words, {*known, *(row.name for row in on_spark)}))
         on_spark = [row for row in on_spark if row.name in names]
         found = _all_of(rest, [name for name in sorted(known) if name in names])
@@ -228,7 +235,7 @@ def _shown_on_spark(context: Context, rest: Rest, name: str, deadline: Deadline)
         unknown = f"it is not in Connect, and the connectors on Spark are unknown: {error.what}"
         raise NotFound("connector", name, hint=unknown) from None
     if found is None:
-        runs, _ = list_spark_runs(context, cluster, deadline)
+        runs, _ = list_spark_runs(context, cluster, deadline, named=())
         raise NotFound("connector", name, [*rest.list_connectors(), *(row.name for row in runs)])
     positions, more = _positions(context, name, deadline)
     row = replace(found.row, lag=_lag(positions))

@@ -26,6 +26,9 @@ RANGES_AT = "ranges"  # a key in the settings of a run
 CONFIG = "config"  # the same: the connector's config as JSON, without secrets. An older Playhead shows it as a setting
 CHUNK_HEADER = "playhead.chunk"  # the header of every position record that a run on Spark writes
 
+FORGOTTEN = "forgotten"  # the same: the user who asked to list this run no more
+OLD_SECONDS = 24 * 3600.0  # a finished run is no longer listed among the connectors after this time
+
 
 class RunState(StrEnum):
     RUNNING = "running"
@@ -107,6 +110,16 @@ class Run:
     def is_alive(self) -> bool:
         """Running, with a recent heartbeat."""
         return self.is_running and not self.is_silent
+
+    @property
+    def forgotten_by(self) -> str | None:
+        """Set for a run that a user asked to forget. A silent one that is alive again is not forgotten."""
+        return None if self.is_alive else self.settings.get(FORGOTTEN)
+
+    @property
+    def is_past(self) -> bool:
+        """Finished for more than a day. One that failed or was stopped stays until it runs again or is forgotten."""
+        return self.state is RunState.FINISHED and self.silent_seconds > OLD_SECONDS
 
     @property
     def words(self) -> str:

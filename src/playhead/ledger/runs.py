@@ -17,10 +17,22 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, select, update
 
 from playhead.config import Context
 from playhead.config.ledger import ledger_url
-from playhead.errors import AccessDenied, Invalid, NotFound, OutcomeUnknown, Unreachable
+from playhead.errors import AccessDenied, Invalid, NotFound, OutcomeUnknown, Refused, Unreachable
 from playhead.ledger import tables
 from playhead.ledger.chunks import add_chunk, load_chunks, load_last_chunk, load_topics
-from playhead.ledger.model import CONFIG, ChunkRow, Claim, Host, RecordedChunk, Run, RunState, RunTakenOver, StopRequest
+from playhead.ledger.model import (
+    CONFIG,
+    FORGOTTEN,
+    ChunkRow,
+    Claim,
+    Host,
+    RecordedChunk,
+    Run,
+    RunState,
+    RunTakenOver,
+    StopRequest,
+    config_setting,
+)
 from playhead.ledger.tables import RUNS, insert_into, map_of, storable, to_json
 from playhead.model import Map
 from playhead.sql.address import DEFAULT_TABLE, Address, parse_address
@@ -160,6 +172,28 @@ class Ledger:
             values = {"stop_requested_by": f"{who.user}@{who.name}", "stop_requested_at": moment(connection)}
             connection.execute(update(RUNS).where(wanted).values(**values))
             return self._get(connection, cluster, pipeline)
+
+        return self.write(act)
+
+    def forget(self, run: Run, who: Host) -> Run:
+        """Marks a run that is not alive, so that it is no longer listed, and returns it. The next claim removes the mark.
+
+        The row stays. Its epoch and its transactional ids fence a process that only hangs, and its settings say where the ranges
+        of a JDBC sink are.
+        """
+
+        def act(connection: Connection) -> Run:
+            now_is = self._get(connection, run.cluster, run.pipeline, lock=True)
+            if now_is.epoch != run.epoch or now_is.is_alive:
+                raise Refused(
+                    f"{run.pipeline} is {now_is.words}: run {now_is.epoch} by {now_is.host}",
+                    f"playhead runs stop {run.pipeline} --execute",
+                )
+            settings = {**now_is.settings, FORGOTTEN: f"{who.user}@{who.name}"}
+            if now_is.config:
+                settings |= config_setting(now_is.config)
+            self.update_run(connection, now_is, settings=to_json(settings))
+            return self._get(connection, run.cluster, run.pipeline)
 
         return self.write(act)
 

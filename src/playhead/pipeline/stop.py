@@ -1,4 +1,4 @@
-"""Lists the runs in the ledger, shows what one did, and requests a stop. Works without Spark and without Kafka.
+"""Lists the runs in the ledger, shows what one did, requests a stop, and forgets one. Works without Spark and without Kafka.
 
 A stop is a request, not a kill: the run reads it with its next heartbeat, ends after the open step, and writes its end in the
 ledger. Whether a run without a recent heartbeat is alive is unknown here. The request is written anyway, in case it resumes.
@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from playhead.errors import Invalid, NotFound, Unreachable
+from playhead.errors import Invalid, NotFound, Refused, Unreachable
 from playhead.ledger.model import Host, RecordedChunk, Run
 from playhead.ledger.runs import Ledger
 from playhead.model import Deadline, Result
@@ -18,7 +18,7 @@ POLL_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class StopPlan:
-    """`does`: what --execute would do. `idle`: there is nothing to stop."""
+    """For a stop, and for forgetting. `does`: what --execute would do. `idle`: there is nothing to stop."""
 
     run: Run
     does: str
@@ -43,7 +43,11 @@ class StopOutcome:
 def find_run(ledger: Ledger, name: str, cluster: str | None = None) -> Run:
     """Finds a run by the name of its pipeline; `cluster` is needed if several clusters have one of that name."""
     runs = ledger.list_runs()
-    found = [run for run in runs if run.pipeline == name and cluster in (None, run.cluster)]
+    named = [run for run in runs if run.pipeline == name and cluster in (None, run.cluster)]
+    found = [run for run in named if run.forgotten_by is None]
+    if named and not found:
+        hint = f"{named[0].forgotten_by} had it forgotten; it is listed by: playhead runs list --all"
+        raise NotFound("run", name, hint=hint)
     if not found:
         known = [run.pipeline for run in runs if cluster in (None, run.cluster)]
         raise NotFound("run", name, known, None if known else f"nothing has run with {ledger.place} yet")
@@ -56,6 +60,22 @@ def find_run(ledger: Ledger, name: str, cluster: str | None = None) -> Run:
 def list_run_chunks(ledger: Ledger, run: Run, limit: int) -> Sequence[RecordedChunk]:
     """What was committed for the pipeline, by this run and those before it; the newest first."""
     return ledger.list_chunks(run.cluster, run.pipeline, limit=limit)
+
+
+def plan_forget(run: Run) -> StopPlan:
+    if run.is_alive:
+        raise Refused(f"{run.pipeline} is {run.words}, by {run.host}", f"playhead runs stop {run.pipeline} --execute")
+    note = (
+        f"the ledger keeps its positions, what it delivered, and its number ({run.epoch}): the next run continues there"
+    )
+    if run.is_silent:
+        note += "; it sends no heartbeats, and if its process still lives, it is listed again with its next one"
+    return StopPlan(run, "list it no more", note, idle=False)
+
+
+def forget_run(ledger: Ledger, plan: StopPlan) -> StopOutcome:
+    """Refused if it is alive by now."""
+    return StopOutcome(plan.run, ledger.forget(plan.run, Host.here()), Result.CHANGED, plan.note)
 
 
 def plan_stop(run: Run) -> StopPlan:
