@@ -1,5 +1,6 @@
 """Edits in the offsets topic itself: key bytes, transactions and zombies, as plain clients of Kafka see them."""
 
+import re
 import subprocess
 import sys
 import time
@@ -73,7 +74,9 @@ def test_what_an_open_transaction_hides_is_not_written_over(playhead, lab, setti
         assert open_one._producer.flush(10) == 0
         ran = playhead("offsets", "set", owner, "position=5", "--execute", *there).exits(4)
         assert "has an open transaction" in ran.out
-        assert "has an open transaction" in playhead("offsets", "list", owner, *there).exits(0).err
+        owned = rf"has an open transaction: .* the open transaction of {holder} \(open since 20\S+Z\) hides them"
+        assert re.search(owned, playhead("offsets", "list", owner, *there).exits(0).err)
+        assert re.search(owned, playhead("offsets", "history", owner, *there).exits(0).err)
         open_one.abort()
     playhead("offsets", "set", owner, "position=5", "--execute", *there).exits(0)
 

@@ -1,6 +1,7 @@
 """Sinks that run on Spark, as a person sees and moves them: by the ledger, with Kafka's own group tool as the oracle."""
 
 import json
+import re
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from playhead.errors import Refused
 from playhead.kafka.client import describe_cluster
 from playhead.kafka.groups import Committed, commit, list_committed
 from playhead.kafka.topics import get_topic
+from playhead.kafka.transactions import TransactionalProducer
 from playhead.ledger.model import Claim
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import open_ledger
@@ -317,6 +319,19 @@ def test_runs_show_prints_each_partition_and_what_was_delivered(lab, do, playhea
     assert "the lag is unknown: no broker is named" in without.exits(0).err
     listed = json.loads(do("runs", "list", "-o", "json").exits(0).out)
     assert [(row["stream"], row["position"]) for row in listed] == [(f"{sink.topic}-1", {"kafka_offset": 30})]
+
+
+def test_an_open_transaction_that_holds_a_sink_back_is_named(do, sink, settings_of, unique):
+    holder = unique("holder")
+    assert "open transaction" not in do("runs", "show", sink.name).exits(0).err
+    with TransactionalProducer(settings_of, holder, Deadline(60)) as open_one:
+        open_one._step("beginning", open_one._producer.begin_transaction)
+        open_one.produce(sink.topic, b"k", b"v", partition=1)
+        assert open_one._producer.flush(10) == 0
+        held = rf"{sink.topic}-1 is committed up to 50 of 51: the open transaction of {holder} \(open since 20\S+Z\)"
+        for noun in ("runs", "offsets"):
+            assert re.search(held, do(noun, "show", sink.name).exits(0).err)
+        open_one.abort()
 
 
 def test_a_sink_that_connect_knows_too_is_the_ledgers_while_it_is_stopped_there(lab, playhead, sink, rest, deadline):

@@ -148,21 +148,21 @@ def show(face: Face, name: str, cluster: str | None, chunks: int) -> None:
     """
     from playhead.errors import PlayheadError
     from playhead.ledger.ranges import open_ranges
-    from playhead.offsets.spark_sinks import SinkRow, list_sink_rows
+    from playhead.offsets.spark_sinks import SeenEnds, SinkRow, list_sink_rows
     from playhead.pipeline.stop import find_run, list_run_chunks
 
     positions: list[SinkRow] = []
     ranges: list[dict[str, Any]] = []
-    why = ""
+    seen = SeenEnds()
     with _ledger(face) as ledger:
         run = find_run(ledger, name, cluster)
         rows = [_chunk_row(chunk) for chunk in list_run_chunks(ledger, run, chunks)]
         try:
             with open_ranges(ledger, run, face.deadline.remaining()) as kept:
-                positions, why = list_sink_rows(kept, run.cluster, name, face.access)
+                positions, seen = list_sink_rows(kept, run.cluster, name, face.access)
                 ranges = [_range_row(one) for one in kept.list_ranges(run.cluster, name, newest=chunks)]
         except PlayheadError as error:
-            why = f"its ranges cannot be read: {error.what}"
+            seen = SeenEnds(why=f"its ranges cannot be read: {error.what}")
     fields = {**_run_row(run), "ledger": ledger.place.removeprefix("the ledger ")}
     if positions or ranges:
         listing = Listing(POSITION_COLUMNS, [asdict(row) for row in positions], name="topic", empty="no position")
@@ -171,8 +171,10 @@ def show(face: Face, name: str, cluster: str | None, chunks: int) -> None:
         listing = Listing(CHUNK_COLUMNS, rows, name="stream", empty="no chunk was committed")
         fields |= {"chunks": listing}
     face.show(listing if face.form == "csv" else Details(fields, name="pipeline"))
-    if why:
-        say(f"note: the lag is unknown: {why}")
+    if seen.why:
+        say(f"note: the lag is unknown: {seen.why}")
+    for note in seen.hidden:
+        say(f"note: {note}")
 
 
 @runs.command()

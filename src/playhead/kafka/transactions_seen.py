@@ -82,20 +82,26 @@ def describe_hidden(admin: Admin, ends: Mapping[TopicPartition, Ends], deadline:
     hidden = {place: at for place, at in sorted(ends.items()) if at.has_open_transaction}
     if not hidden:
         return []
-    known: list[OpenTransaction] = []
-    unknown = ""
-    try:
-        known = list_open_transactions(admin, deadline)
-    except PlayheadError as error:  # the owners are only named: a reading stops at the transactions in any case
-        unknown = f" (its owner is unknown: {error.what})"
-    notes = []
-    for place, at in list(hidden.items())[:MOST_NAMED]:
-        holders = [one for one in known if place in one.partitions]
-        owner = f"an open transaction{unknown}" if unknown else _named(holders)
-        notes.append(f"{place} is committed up to {at.stable} of {at.high}: {owner} hides the rest")
+    first = dict(list(hidden.items())[:MOST_NAMED])
+    owners = find_holders(admin, first, deadline)
+    notes = [
+        f"{place} is committed up to {at.stable} of {at.high}: {owners[place]} hides the rest"
+        for place, at in first.items()
+    ]
     if len(hidden) > MOST_NAMED:
         notes.append(f"{len(hidden) - MOST_NAMED} more partition(s) end in an open transaction")
     return notes
+
+
+def find_holders(admin: Admin, places: Collection[TopicPartition], deadline: Deadline) -> dict[TopicPartition, str]:
+    """For each of these partitions, which have an open transaction: whose it is, and since when it is open."""
+    if not places:
+        return {}
+    try:
+        known = list_open_transactions(admin, deadline)
+    except PlayheadError as error:  # the owners are only named: a reading stops at the transactions in any case
+        return dict.fromkeys(places, f"an open transaction (its owner is unknown: {error.what})")
+    return {place: _named([one for one in known if place in one.partitions]) for place in places}
 
 
 def _named(holders: Sequence[OpenTransaction]) -> str:

@@ -26,8 +26,8 @@ from playhead.kafka.groups import (
     list_groups,
 )
 from playhead.kafka.partitions import Leaders, Span, find_leaders, find_newest_times, find_spans, find_times_at
-from playhead.kafka.transactions_seen import note_hidden
 from playhead.model import Change, Deadline, Plan, TopicPartition
+from playhead.offsets.logs import find_hidden
 from playhead.offsets.reset import kafka_partition
 from playhead.offsets.reset_options import Scope
 from playhead.stores.groups import GroupsStore
@@ -151,7 +151,7 @@ def show_group(store: GroupsStore, name: str) -> ShownGroup:
         partitions = sorted({*commits, *assigned})
         facts = _facts(admin, partitions, deadline)
         times, notes = _lag_times(admin, commits, facts, deadline)
-        notes += _hidden(admin, commits, facts, deadline)
+        notes += find_hidden(admin, facts.spans, {tp: one.offset for tp, one in commits.items()}, deadline)
     rows = tuple(_lag_row(tp, commits.get(tp), assigned.get(tp), facts, times.get(tp)) for tp in partitions)
     return ShownGroup(name, group.type, group.state, group.members, rows, notes)
 
@@ -201,15 +201,6 @@ def _lag_times(
         if own is not None and last is not None:
             seconds[tp] = max(0, last - own) / 1000
     return seconds, ()
-
-
-def _hidden(admin: Admin, commits: Commits, facts: _Facts, deadline: Deadline) -> tuple[str, ...]:
-    """Open transactions in partitions with a lag: readers of committed records cannot pass them."""
-    behind = [tp for tp, c in commits.items() if tp in facts.spans and c.offset < facts.spans[tp].end]
-    try:
-        return tuple(note_hidden(admin, behind, deadline))
-    except PlayheadError as error:
-        return (f"whether open transactions hold it back is unknown: {error.what}",)
 
 
 def _lag_row(

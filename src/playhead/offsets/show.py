@@ -45,7 +45,12 @@ def show_owner(locator: Locator, name: str) -> ShownOwner:
     if (ledger := as_sink_ledger(target.store)) is not None:
         about |= {"kind": "sink", "engine": "spark", "cluster": ledger.cluster}
     places = [place for entry in found.entries if (place := place_of(entry.position.partition)) is not None]
-    logs = find_logs(locator.access, places, connector.cluster if connector else None)
+    at = {
+        place: offset
+        for entry in found.entries
+        if (place := place_of(entry.position.partition)) is not None and (offset := _at(entry)) is not None
+    }
+    logs = find_logs(locator.access, places, connector.cluster if connector else None, at)
     positions = []
     for entry in found.entries:
         position = entry.position
@@ -63,11 +68,17 @@ def _notes_on(logs: Logs | None) -> list[str]:
         return []
     if logs.why:
         return [f"the lag is unknown: {logs.why}"]
-    return [f"topic {topic} does not exist" for topic in sorted(logs.leaders) if logs.leaders[topic] is None]
+    gone = [f"topic {topic} does not exist" for topic in sorted(logs.leaders) if logs.leaders[topic] is None]
+    return [*gone, *logs.hidden]
 
 
 def _lag(entry: Stored, logs: Logs | None) -> int | None:
-    place, offset = place_of(entry.position.partition), entry.position.offset
+    place, at = place_of(entry.position.partition), _at(entry)
     span = logs.spans.get(place) if logs is not None and place is not None else None
+    return span.end - at if span is not None and at is not None else None
+
+
+def _at(entry: Stored) -> int | None:
+    offset = entry.position.offset
     at = offset.get("kafka_offset") if offset is not None else None
-    return span.end - at if span is not None and isinstance(at, int) else None
+    return at if isinstance(at, int) else None

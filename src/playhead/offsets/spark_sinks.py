@@ -15,6 +15,7 @@ from playhead.kafka.client import Admin, describe_cluster
 from playhead.kafka.partitions import Span, find_leaders, find_spans
 from playhead.kafka.properties import client_settings
 from playhead.model import TopicPartition
+from playhead.offsets.logs import find_hidden
 from playhead.stores import Access, Store
 
 if TYPE_CHECKING:
@@ -151,14 +152,21 @@ class SinkRow:
 
 @dataclass(frozen=True, slots=True)
 class SeenEnds:
-    """The current start and end of the logs. `why`: the reason why they are unknown."""
+    """The current start and end of the logs. `hidden`: open transactions that hold the sink back, in words. `why`: the reason
+    why they are unknown."""
 
     spans: Mapping[TopicPartition, Span] = field(default_factory=dict)
+    hidden: tuple[str, ...] = ()
     why: str = ""
 
 
-def find_ends(access: Access, cluster: str, places: Collection[TopicPartition]) -> SeenEnds:
-    """Queries the context's brokers, if they are of this cluster."""
+def find_ends(
+    access: Access,
+    cluster: str,
+    places: Collection[TopicPartition],
+    at: Mapping[TopicPartition, int] | None = None,
+) -> SeenEnds:
+    """Queries the context's brokers, if they are of this cluster. `at`: positions for which open transactions are looked up."""
     try:
         settings = client_settings(access.context)
     except Invalid:
@@ -170,20 +178,22 @@ def find_ends(access: Access, cluster: str, places: Collection[TopicPartition]) 
                 return SeenEnds(why=f"it reads the cluster {cluster}, and the brokers are of {admin.cluster.id}")
             leaders = find_leaders(admin, sorted({place.topic for place in places}), deadline)
             led = [place for place in places if (leaders.get(place.topic) or {}).get(place.partition) is not None]
-            return SeenEnds(find_spans(admin, led, deadline))
+            spans = find_spans(admin, led, deadline)
+            return SeenEnds(spans, find_hidden(admin, spans, at or {}, deadline))
     except PlayheadError as error:
         return SeenEnds(why=error.what)
 
 
 def list_sink_rows(
     sinks: "RangeLedger", cluster: str, name: str, access: Access | None = None
-) -> tuple[list[SinkRow], str]:
-    """The position of a sink in every topic partition; and why its lag is unknown, if so. Without `access`, queries no broker."""
+) -> tuple[list[SinkRow], SeenEnds]:
+    """The position of a sink in every topic partition, and what the brokers say of its logs. Without `access`, queries none."""
     positions = sinks.positions(cluster, name)
     claims = {one.range.log: one.range for one in sinks.list_claims(cluster, name)}
     sums = sinks.sums(cluster, name)
     places = {log: log.place for log in positions}
-    seen = find_ends(access, cluster, list(places.values())) if access and places else SeenEnds()
+    offsets = {log.place: position.next_offset for log, position in positions.items()}
+    seen = find_ends(access, cluster, list(places.values()), offsets) if access and places else SeenEnds()
     rows = []
     for log, at in positions.items():
         span, total, claimed = seen.spans.get(places[log]), sums.get(log), claims.get(log)
@@ -204,4 +214,4 @@ def list_sink_rows(
                 at.written_by,
             )
         )
-    return rows, seen.why
+    return rows, seen

@@ -24,6 +24,7 @@ from playhead.kafka.groups import count_members
 from playhead.kafka.log import Captured, Latest, LogRecord, capture, read_latest, read_records
 from playhead.kafka.murmur2 import partitions_of
 from playhead.kafka.properties import ClientSettings, settings_at
+from playhead.kafka.transactions_seen import find_holders
 from playhead.ledger.model import CHUNK_HEADER
 from playhead.model import Change, Deadline, Map, Outcomes, TopicPartition
 from playhead.model.position import Scalar
@@ -73,7 +74,8 @@ class OffsetsTopic:
             for topic in self._topics(owners):
                 captured = capture(admin, topic, self.deadline, committed=self.committed)
                 records = list(read_records(admin, captured, self.deadline))
-                parts.append(self._decoded(Latest(captured, records), owners, removed=True))
+                holders = self._holders(admin, captured)
+                parts.append(self._decoded(Latest(captured, records), owners, removed=True, holders=holders))
         return _joined(parts)
 
     def guard(self, owners: Collection[str]) -> list[Refusal]:
@@ -146,19 +148,25 @@ class OffsetsTopic:
         return list(dict.fromkeys([self.topic, *own]))
 
     def _latest(self, owners: Collection[str] | None, *, removed: bool) -> Snapshot:
-        parts = [found for _, found in self._read_latest(owners, removed=removed)]
+        parts = [found for _, found in self._read_latest(owners, removed=removed, named=True)]
         found = _joined(parts)
         return found if removed or len(parts) == 1 else replace(found, entries=tuple(self._overlaid(found.entries)))
 
-    def _read_latest(self, owners: Collection[str] | None, *, removed: bool) -> list[tuple[Captured, Snapshot]]:
-        """For each topic the captured ends, and what was read."""
+    def _read_latest(
+        self, owners: Collection[str] | None, *, removed: bool, named: bool = False
+    ) -> list[tuple[Captured, Snapshot]]:
+        """For each topic the captured ends, and what was read. `named`: notes name the owners of open transactions."""
         read = []
         with Admin(self.settings, self.deadline) as admin:
             for topic in self._topics(owners):
                 captured = capture(admin, topic, self.deadline, committed=self.committed)
                 latest = read_latest(admin, captured, self.deadline, self.progress, CHUNK_HEADER)
-                read.append((captured, self._decoded(latest, owners, removed=removed)))
+                holders = self._holders(admin, captured) if named else {}
+                read.append((captured, self._decoded(latest, owners, removed=removed, holders=holders)))
         return read
+
+    def _holders(self, admin: Admin, captured: Captured) -> dict[TopicPartition, str]:
+        return find_holders(admin, captured.open_transactions if self.committed else (), self.deadline.share())
 
     def _overlaid(self, entries: Sequence[Stored]) -> Iterator[Stored]:
         """A connector's own topic hides its copy in the worker's topic. An entry only in the worker's topic gets a note."""
@@ -175,7 +183,14 @@ class OffsetsTopic:
                 note = f"only in {self.topic}: the connector has its own topic {home} and may not find it here"
                 yield replace(entry, notes=(*entry.notes, note))
 
-    def _decoded(self, latest: Latest, owners: Collection[str] | None, *, removed: bool) -> Snapshot:
+    def _decoded(
+        self,
+        latest: Latest,
+        owners: Collection[str] | None,
+        *,
+        removed: bool,
+        holders: Mapping[TopicPartition, str],
+    ) -> Snapshot:
         captured, records = latest.captured, latest.records
         named = {"topic": captured.topic.name} if self.own_topics else {}
         homes = partitions_of([record.key or b"" for record in records], len(captured.topic.partitions))
@@ -184,6 +199,7 @@ class OffsetsTopic:
         decoded = decode_pairs(placed, owners, removed=removed, notes_on=_notes_on)
         open_ends = [
             f"{tp} has an open transaction: records from offset {captured.end_of(tp.partition)} on are not committed yet"
+            + (f": {holders[tp]} hides them" if tp in holders else "")
             for tp in (captured.open_transactions if self.committed else ())
         ]
         entries = [_with_mark(entry, latest.marked) for entry in decoded.entries] if latest.marked else decoded.entries
