@@ -17,6 +17,8 @@ from playhead.kafka.versions import broker_release, library_version
 from playhead.model import Deadline
 from playhead.pipeline.jars import java_version
 
+JOURNAL = "journal"
+
 
 @dataclass(frozen=True, slots=True)
 class Checked:
@@ -43,7 +45,8 @@ def check_files(file: Path | None) -> Checked:
             context = Context(name, settings)
             missing = [fault for key in PATH_KEYS if (fault := _path_fault(context, key))]
             faults += missing
-            checked += [str(context.path(key)) for key in PATH_KEYS if key in settings and not missing]
+            files_of = [key for key in PATH_KEYS if key in settings and key != JOURNAL]
+            checked += [str(context.path(key)) for key in files_of if not missing]
             if not missing and any(key in settings for key in ADDRESS_KEYS if key != "connect"):
                 found, noted = _kafka_faults(context, str(config.path))
                 faults += found
@@ -54,13 +57,17 @@ def check_files(file: Path | None) -> Checked:
 
 
 def _path_fault(context: Context, key: str) -> Fault | None:
-    """The fault of a file that is missing or unreadable, at the line that names it."""
+    """The fault of a file that is missing or unreadable, at the line that names it. The journal is a folder, which the first
+    write creates."""
     setting = context.settings.get(key)
     if setting is None:
         return None
     where, _, line = setting.origin.rpartition(":")
     try:
         path = context.path(key)
+        if key == JOURNAL:
+            is_wrong = path is not None and path.exists() and not path.is_dir()
+            return Fault(where, int(line), f"{key}: {setting.shown} is not a folder") if is_wrong else None
         if path is not None and not path.is_file():
             return Fault(where, int(line), f"{key}: {setting.shown} is not a file")
         if key == "connect-key" and "connect-cert" not in context.settings:

@@ -230,20 +230,23 @@ def test_an_aborted_position_is_found_where_a_worker_would_read_it(
     topic_uri, produce, transaction, doctor, run, unique, log_of
 ):
     topic, uri = topic_uri()
-    key, other = b'["c",{"filename":"x"}]', b'["c",{"filename":"y"}]'
+    key, other, gone = (f'["c",{{"filename":"{name}"}}]'.encode() for name in "xyz")
     produce(topic, key, b'{"position":5}')
+    produce(topic, gone, b'{"position":9}')
     transaction(unique("tx"), topic, (key, b'{"position":6}')).commit_transaction(10)
     assert doctor(uri).findings == ()
-    transaction(unique("tx"), topic, (key, b'{"position":7}'), (other, b'{"position":8}')).abort_transaction(10)
+    aborted = (key, b'{"position":7}'), (other, b'{"position":8}'), (gone, None)
+    transaction(unique("tx"), topic, *aborted).abort_transaction(10)
     found = doctor(uri)
-    assert kinds(found) == [("aborted-newest", "c")] * 2
+    assert kinds(found) == [("aborted-newest", "c")] * 3
     exactly_once = doctor(uri.replace("committed=false", "committed=true"))
     assert exactly_once.findings == ()
-    assert [note for note in exactly_once.notes if note.startswith("the newest record of 2 key(s) is aborted (c)")]
+    assert [note for note in exactly_once.notes if note.startswith("the newest record of 3 key(s) is aborted (c)")]
     for finding in found.findings:
         run(finding.mend, execute=True)
     assert doctor(uri).findings == ()
     assert [line for line in log_of(topic) if '"x"' in line][-1] == '["c",{"filename":"x"}] -> {"position":6}'
+    assert [line for line in log_of(topic) if '"z"' in line][-1] == '["c",{"filename":"z"}] -> {"position":9}'
 
 
 # The topic itself

@@ -321,6 +321,21 @@ def test_runs_show_prints_each_partition_and_what_was_delivered(lab, do, playhea
     assert [(row["stream"], row["position"]) for row in listed] == [(f"{sink.topic}-1", {"kafka_offset": 30})]
 
 
+def test_while_no_worker_answers_a_group_is_written_only_if_it_is_known_to_be_the_sinks(lab, playhead, sink, admin):
+    """Connect may give the sink another group, which nothing but its mark or its name on the command line shows."""
+    group = f"connect-{sink.name}"
+    away = ["--connect", "http://127.0.0.1:1", "-b", lab.bootstrap_servers, "--ledger", sink.url]
+    playhead("groups", "reset", sink.name, "--to-ledger", *away).exits(0)  # it has the mark
+    commit(admin, group, {TopicPartition(sink.topic, n): Committed(5, "") for n in (0, 1)}, Deadline(30))
+    refused = playhead("groups", "reset", sink.name, "--to-ledger", "--execute", *away).exits(3).err
+    assert f"the consumer group of {sink.name} is unknown" in refused
+    found = playhead("offsets", "doctor", *away[2:], "--store", f"ledger+{sink.url}", "-o", "json").exits(1)
+    assert json.loads(found.out)[0]["kind"] == "group-not-at-ledger"
+    assert described(lab, group)[group, TopicPartition(sink.topic, 0)] == 5
+    playhead("groups", "reset", group, "--to-ledger", "--execute", *away).exits(0)
+    assert described(lab, group)[group, TopicPartition(sink.topic, 0)] == 40
+
+
 def test_an_open_transaction_that_holds_a_sink_back_is_named(do, sink, settings_of, unique):
     holder = unique("holder")
     assert "open transaction" not in do("runs", "show", sink.name).exits(0).err

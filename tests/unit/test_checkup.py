@@ -56,3 +56,15 @@ def test_what_is_allowed_but_unwise_is_noted():
     checked = check_files(None)
     assert checked.files == [str(Path.cwd() / "playhead.toml")]
     assert [note for note in checked.notes if "without TLS" in note]
+
+
+def test_the_journal_is_a_folder_that_may_not_exist_yet():
+    Path("playhead.toml").write_text('[contexts.a]\nbootstrap-servers = "a:1"\njournal = "changes"\n')
+    assert check_files(None).files == [str(Path.cwd() / "playhead.toml")]
+    Path("changes").mkdir()
+    assert check_files(None).files == [str(Path.cwd() / "playhead.toml")]
+
+
+def test_a_journal_that_is_a_file_is_a_fault():
+    [fault] = faults_of('[contexts.a]\nbootstrap-servers = "a:1"\njournal = "playhead.toml"\n')
+    assert fault == f"3: journal: {Path.cwd() / 'playhead.toml'} is not a folder"

@@ -5,6 +5,8 @@ import shlex
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,19 +14,25 @@ from playhead.config import Context, Setting
 from playhead.connect.javafile import FileEntry as Pair
 from playhead.connect.javafile import encode_file
 from playhead.errors import Unreachable
+from playhead.kafka.groups import Committed
 from playhead.kafka.murmur2 import partition_of
 from playhead.kafka.partitions import Span
 from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Plan, Position, Result, Secret, TopicPartition
+from playhead.offsets import group_to_ledger
 from playhead.offsets.doctor import Diagnosis, Finding, diagnose
+from playhead.offsets.doctor import positions as positions_of_sinks
 from playhead.offsets.doctor.commands import Commands, field_words
 from playhead.offsets.doctor.examination import check_applies
+from playhead.offsets.doctor.findings import Said
 from playhead.offsets.doctor.keys import check_keys
 from playhead.offsets.doctor.positions import Spot, judge_spot, shared_groups, spots_of
 from playhead.offsets.doctor.values import CONFLUENT_JDBC, check_values
+from playhead.offsets.group_to_ledger import LedgerSink
 from playhead.offsets.journal import Journal, JournalEntry
 from playhead.offsets.locate import Locator
+from playhead.offsets.published import Held
 from playhead.offsets.workers import ConfiguredConnector
-from playhead.stores import Access, Stored
+from playhead.stores import Access, Snapshot, Stored
 from playhead.stores.memory import MemoryStore
 from unit.doctoring import FILE_SOURCE, HERE, case, found, kept, kinds
 
@@ -268,6 +276,33 @@ def test_an_unfinished_apply_is_reported_owner_by_owner():
     assert "a is at the old position; b is at the new position; c is at neither: it moved since then" in finding.what
     assert finding.mend == "playhead offsets undo 20260101T000000-x --worker-config worker.properties"
     assert "still runs" not in finding.what
+
+
+def test_the_undo_of_an_apply_to_a_named_store_names_that_store_again():
+    """Without it the undo is refused: the store is not one of the context."""
+    there = Commands((("--store", "sql+sqlite:///x.db?table=a b"), ("--via", "topic"), ("--context", "shop")))
+    [finding] = list(check_applies([cut_off("a")], lambda entry: positions(a=2), there))
+    wanted = ["undo", "20260101T000000-x", "--store", "sql+sqlite:///x.db?table=a b", "--context", "shop"]
+    assert isinstance(finding, Finding) and shlex.split(finding.mend)[2:] == wanted
+
+
+def test_a_group_is_not_compared_with_the_ledger_while_connect_may_give_the_sink_another(monkeypatch):
+    tp = TopicPartition("t", 0)
+    nowhere: Any = SimpleNamespace(snapshot=lambda: Snapshot(()))
+    sink = LedgerSink("s", {tp: Held(40, 40)}, {}, "id", None)
+    monkeypatch.setattr(group_to_ledger, "read_sinks", lambda *_: [sink])
+    monkeypatch.setattr(group_to_ledger, "find_group", lambda *_: "connect-s")
+    monkeypatch.setattr(positions_of_sinks, "check_spots", lambda *_: [])
+
+    def said(why: str, metadata: str) -> list[Said]:
+        commits = {tp: Committed(5, metadata)}
+        monkeypatch.setattr(positions_of_sinks, "list_committed", lambda *_: commits)
+        return list(positions_of_sinks.check_ledger(nowhere, nowhere, {}, HERE, Deadline(5), why))
+
+    assert kinds(said("", "")) == [("group-not-at-ledger", "s")]
+    [note] = said("no worker answers", "")
+    assert isinstance(note, str) and note.endswith("it is unknown which one it is: no worker answers")
+    assert kinds(said("no worker answers", "playhead/id/1")) == [("group-not-at-ledger", "s")]
 
 
 def test_an_apply_that_had_done_nothing_yet_is_only_a_note():

@@ -3,9 +3,14 @@
 import subprocess
 import sys
 
+import pytest
+
 from playhead.config import Context, Setting
 from playhead.config.ledger import may_hold_something
+from playhead.ledger.model import Host
+from playhead.ledger.runs import open_ledger
 from playhead.model import Deadline
+from playhead.offsets.group_to_ledger import SinkConnectors, find_connectors
 from playhead.offsets.spark_sinks import Sinks
 from playhead.stores import Access
 
@@ -46,3 +51,22 @@ def test_a_ledger_that_does_not_answer_is_reported_to_those_that_need_it():
     sinks = Sinks(Access(at("postgresql://nobody@127.0.0.1:1/none"), Deadline(5)))
     assert (sinks.find("orders"), sinks.names) == (None, [])
     assert sinks.why is not None and sinks.why.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("cluster", "names"), [("c1", {"a", "both"}), ("c2", {"b", "both"}), (None, {"a", "b", "both"})]
+)
+def test_runs_on_another_cluster_do_not_count_for_this_one(tmp_path, monkeypatch, cluster, names):
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    with open_ledger(url, 5) as ledger:
+        for place, name in (("c1", "a"), ("c2", "b"), ("c1", "both"), ("c2", "both")):
+            ledger.claim(place, name, Host("here", 1, "me"), {})
+    monkeypatch.setattr(Sinks, "cluster", cluster)
+    assert Sinks(Access(at(url), Deadline(5))).runs == names
+
+
+def test_sink_connectors_are_unknown_while_no_worker_answers_and_none_without_a_worker(tmp_path):
+    assert find_connectors(Access(Context(None), Deadline(5))) == SinkConnectors()
+    away = Context(None, {"connect": Setting("http://127.0.0.1:1", "--connect")})
+    found = find_connectors(Access(away, Deadline(5)))
+    assert found.connectors == {} and "127.0.0.1:1" in found.why

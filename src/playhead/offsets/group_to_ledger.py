@@ -9,10 +9,10 @@ Refused while a run is alive or the group has a member. Partitions of a topic th
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from playhead.config.ledger import ledger_url
-from playhead.errors import Invalid, NotFound, PlayheadError
+from playhead.errors import Invalid, NotFound, PlayheadError, Unreachable
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import Commits, list_committed, list_committed_of, list_groups
 from playhead.kafka.properties import client_settings
@@ -65,14 +65,14 @@ def read_sinks(store: SinkLedgerStore, names: Iterable[str]) -> list[LedgerSink]
 def find_group(admin: Admin, sink: LedgerSink, connector: ConfiguredConnector | None, deadline: Deadline) -> str:
     """Connect's name for it, if Connect has the connector; else the group with our mark; else the name Connect would use."""
     usual = connector.group if connector else f"connect-{sink.name}"
-    if connector or sink.id is None or _is_marked(list_committed(admin, usual, deadline), sink.id):
+    if connector or sink.id is None or is_marked(list_committed(admin, usual, deadline), sink.id):
         return usual
     names = [group.name for group in list_groups(admin, deadline)]
     commits = list_committed_of(admin, names, deadline)
-    return next((name for name in names if _is_marked(commits[name], sink.id)), usual)
+    return next((name for name in names if is_marked(commits[name], sink.id)), usual)
 
 
-def _is_marked(commits: Commits, ledger: str) -> bool:
+def is_marked(commits: Commits, ledger: str) -> bool:
     marks = (Mark.find(one.metadata) for one in commits.values())
     return any(mark is not None and mark.ledger == ledger for mark in marks)
 
@@ -156,13 +156,23 @@ class LedgerGroups:
         return ""
 
 
-def find_connectors(access: Access) -> Mapping[str, ConfiguredConnector]:
-    """The sink connectors that Connect has, for the names of their groups. Empty if no worker answers."""
+@dataclass(frozen=True, slots=True)
+class SinkConnectors:
+    """The sink connectors that Connect has, for the names of their groups. `why`: the reason why they are unknown. Without a
+    worker in the context there are none."""
+
+    connectors: Mapping[str, ConfiguredConnector] = field(default_factory=dict)
+    why: str = ""
+
+
+def find_connectors(access: Access) -> SinkConnectors:
     try:
-        found = know_connectors(access, deadline=access.deadline.share()).connectors or {}
-    except PlayheadError:
-        return {}
-    return {name: connector for name, connector in found.items() if connector.is_sink}
+        found = know_connectors(access, deadline=access.deadline.share())
+    except PlayheadError as error:
+        return SinkConnectors(why=error.what)
+    if found.connectors is None:
+        return SinkConnectors(why=found.why)
+    return SinkConnectors({name: connector for name, connector in found.connectors.items() if connector.is_sink})
 
 
 def plan_to_ledger(
@@ -170,9 +180,9 @@ def plan_to_ledger(
     words: Sequence[str],
     scope: Scope,
     access: Access,
-    connectors: Mapping[str, ConfiguredConnector],
+    connectors: SinkConnectors,
 ) -> tuple[LedgerGroups, Plan]:
-    """`words`: names of sinks, or of their groups. `connectors`: from `find_connectors`, or empty."""
+    """`words`: names of sinks, or of their groups. `connectors`: from `find_connectors`."""
     found = Sinks(access)
     store, names = _open(found, words, access)
     with groups.session() as admin:
@@ -214,13 +224,20 @@ def _sinks_of(
     words: Sequence[str],
     store: SinkLedgerStore,
     names: Sequence[str],
-    connectors: Mapping[str, ConfiguredConnector],
+    connect: SinkConnectors,
 ) -> dict[str, LedgerSink]:
+    connectors = connect.connectors
     known = {sink.name: sink for sink in read_sinks(store, names)}
     sinks: dict[str, LedgerSink] = {}
     for word in dict.fromkeys(words):
         if word in known:
-            sinks[find_group(admin, known[word], connectors.get(word), store.deadline)] = known[word]
+            group = find_group(admin, known[word], connectors.get(word), store.deadline)
+            if connect.why and not is_marked(list_committed(admin, group, store.deadline), known[word].id or ""):
+                raise Unreachable(
+                    f"the consumer group of {word} is unknown: {connect.why}",
+                    f"if Connect gives it no other group, name it: playhead groups reset {group} --to-ledger",
+                )
+            sinks[group] = known[word]
             continue
         marks = (Mark.find(one.metadata) for one in list_committed(admin, word, store.deadline).values())
         ids = {mark.ledger for mark in marks if mark is not None}

@@ -33,8 +33,9 @@ class Sinks:
 
     @property
     def runs(self) -> frozenset[str]:
-        """The names of all connectors that ran on Spark, sources too."""
-        return self._found.runs
+        """The names of all connectors that ran on Spark for this cluster, sources too; for any cluster if it is unknown."""
+        found = self._found.runs
+        return frozenset(name for name, ids in found.items() if self.cluster is None or self.cluster in ids)
 
     @property
     def clusters(self) -> Mapping[str, tuple[str, ...]]:
@@ -105,7 +106,7 @@ class Sinks:
 class _Found:
     """Read from the ledger of the context; see the properties of `Sinks`."""
 
-    runs: frozenset[str] = frozenset()
+    runs: Mapping[str, frozenset[str]] = field(default_factory=dict)
     clusters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     elsewhere: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
@@ -115,10 +116,12 @@ def _found_in(sinks: Iterable[tuple[str, str]], runs: Collection["Run"]) -> _Fou
     for cluster, name in sinks:
         clusters[name] = (*clusters.get(name, ()), cluster)
     elsewhere: dict[str, dict[str, str]] = {}
+    ran: dict[str, frozenset[str]] = {}
     for run in runs:
+        ran[run.pipeline] = ran.get(run.pipeline, frozenset()) | {run.cluster}
         if run.ranges_at:
             elsewhere.setdefault(run.pipeline, {})[run.cluster] = run.ranges_at
-    return _Found(frozenset(run.pipeline for run in runs), clusters, elsewhere)
+    return _Found(ran, clusters, elsewhere)
 
 
 def as_sink_ledger(store: Store) -> "SinkLedgerStore | None":

@@ -66,8 +66,8 @@ class Commands:
         return f"printf %s {quote(text)} | {self.ours('import', '-', stop=owner)}"
 
     def undo(self, entry_id: str) -> str:
-        """Without store flags: the journal entry names the store."""
-        pairs = [pair for pair in self.where if pair[0] not in _STORE_FLAGS]
+        """The journal entry names the store. A store outside the context must be named again; --via must not redirect it."""
+        pairs = [pair for pair in self.where if pair[0] != "--via"]
         return _line("playhead", "offsets", "undo", entry_id, *(word for pair in pairs for word in pair))
 
     def kafka(self, tool: str, *words: str) -> str:

@@ -242,7 +242,14 @@ class Examination:
 
         with Admin(self.brokers, self.deadline) as admin:
             if admin.cluster.id == store.cluster:
-                yield from check_ledger(admin, store, dict(self.connectors or {}), self.commands, self.deadline)
+                known, unknown = dict(self.connectors or {}), self._why_unknown()
+                yield from check_ledger(admin, store, known, self.commands, self.deadline, unknown)
+
+    def _why_unknown(self) -> str:
+        """Why the connectors of the context are unknown. Empty if they are known, or if no worker is named."""
+        if self.connectors is not None or self.locator.uri is not None:
+            return ""
+        return self.locator.known.why
 
     def _ledger(self) -> "SinkLedgerStore | None":
         sinks = self.locator.sinks

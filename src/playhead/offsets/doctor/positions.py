@@ -161,9 +161,13 @@ def check_ledger(
     connectors: dict[str, ConfiguredConnector],
     commands: Commands,
     deadline: Deadline,
+    why: str = "",
 ) -> Iterator[Said]:
-    """A run refuses to start if its group does not match the ledger, because it is then unknown what was delivered."""
-    from playhead.offsets.group_to_ledger import find_group, read_sinks
+    """A run refuses to start if its group does not match the ledger, because it is then unknown what was delivered.
+
+    `why`: the reason why the connectors of Connect, which may give a sink another group, are unknown.
+    """
+    from playhead.offsets.group_to_ledger import find_group, is_marked, read_sinks
 
     found = store.snapshot()
     yield from check_spots(admin, spots_of(found.entries, commands, groups=False), deadline)
@@ -171,6 +175,9 @@ def check_ledger(
         if sink.id is None or (sink.run and sink.run.is_running and not sink.run.is_silent):
             continue  # nothing was published yet, or the run is still publishing
         commits = list_committed(admin, find_group(admin, sink, connectors.get(sink.name), deadline), deadline)
+        if why and not is_marked(commits, sink.id):
+            yield f"the group of {sink.name} is not compared with the ledger, because it is unknown which one it is: {why}"
+            continue
         for tp, commit in sorted(commits.items()):
             if tp in sink.held and (fault := find_fault(commit, sink.held[tp], sink.id)):
                 what = f"the group: {tp} {fault}. Its next run on Spark will not start"

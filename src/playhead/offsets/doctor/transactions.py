@@ -17,6 +17,7 @@ from playhead.model import Deadline, Map, TopicPartition
 from playhead.offsets.doctor.case import Aborted, Case, TopicReading, moment
 from playhead.offsets.doctor.commands import field_words, partition_words
 from playhead.offsets.doctor.findings import Finding, Said
+from playhead.stores.entries import is_nothing
 
 FRESH_SECONDS = 10.0  # a running task has an open transaction most of the time
 
@@ -120,7 +121,9 @@ def _aborted(case: Case, owner: str, partition: Map, one: Aborted, topic: str) -
     if committed is None:
         repair = case.commands.ours("delete", owner, *words, stop=owner)
     else:
-        repair = case.commands.ours("set", owner, *field_words(committed), *words, "--replace", stop=owner)
+        # Without a position now, the owner or the partition may look like a typo.
+        more = ("--replace", "--create") if is_nothing(one.newest.value) else ("--replace",)
+        repair = case.commands.ours("set", owner, *field_words(committed), *words, *more, stop=owner)
     return Finding("aborted-newest", owner, what, repair)
 
 
