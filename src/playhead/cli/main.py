@@ -14,7 +14,7 @@ COMMANDS = {
     "topics": ("playhead.cli.topics:topics", "Topics: partitions, settings, records, and what uses them."),
     "offsets": ("playhead.cli.offsets:offsets", "Positions: show, plan, move, verify and undo them."),
     "groups": ("playhead.cli.groups:groups", "Consumer groups: lag, reset, delete."),
-    "runs": ("playhead.cli.runs:runs", "Runs on Spark: list them, show details, stop one."),
+    "runs": ("playhead.cli.runs:runs", "Runs on Spark: list them, show details, stop or forget one."),
     "run": ("playhead.cli.run:run", "Run connector files on Spark, exactly once."),
     "config": ("playhead.cli.config:config", "Contexts and settings, and the origin of each value."),
     "info": ("playhead.cli.info:info", "Versions of this client, the brokers and the workers."),
