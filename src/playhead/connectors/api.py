@@ -281,8 +281,6 @@ def create(
     *,
     state: str | None = None,
     offsets: Sequence[Mapping[str, object]] | None = None,
-    allow_missing_topics: bool = False,
-    allow_unvalidated: bool = False,
     execute: bool = False,
     wait: Wait = Wait(),
     context: Where = None,
@@ -296,8 +294,7 @@ def create(
     body |= {"state": state} if state is not None else {}
     body |= {"offsets": offsets} if offsets is not None else {}
     place, deadline = opened(context)
-    allowed = Allowed(allow_missing_topics, allow_unvalidated)
-    planned = _planned(place, [body], deadline, prune=None, shared_topics=False, allowed=allowed)
+    planned = _planned(place, [body], deadline, prune=None, shared_topics=False, allowed=Allowed())
     if any(row.action is not Action.CREATE for row in planned.rows):
         raise Refused(f"the connector {name!r} exists already", "connectors.apply() changes an existing connector")
     return AppliedPlan(planned, apply_connectors(place, planned, wait) if execute else None)
