@@ -77,6 +77,8 @@ MASKED = [
     ("endpoint", f"https://app:{C}@host/x", f"https://app:{MASK}@host/x"),
     ("endpoints", f"http://a:{C}@one,http://b:{C}@two", f"http://a:{MASK}@one,http://b:{MASK}@two"),
     ("proxy", f"socks5://{C}@host", f"socks5://{MASK}@host"),
+    ("ledger", f"postgresql://app:{C}@host/shop", f"postgresql://app:{MASK}@host/shop"),
+    ("any", f"https://{C}@postgresql/x", f"https://{MASK}@postgresql/x"),
     ("target", f"AccountName=a;AccountKey={C};Suffix=x", f"AccountName=a;AccountKey={MASK};Suffix=x"),
     ("jdbc.properties", f"user=app,password={C}", f"user=app,password={MASK}"),
     ("properties", f"password={C}", f"password={MASK}"),
@@ -88,6 +90,9 @@ MASKED = [
     ("x.signature", "q1W2e3R4t5Y6u7I8o9P0", MASK),
 ]
 VISIBLE = [
+    ("ledger", "postgresql://playhead@127.0.0.1:5432/lab"),
+    ("connection.url", "jdbc:postgresql://app@host/shop"),
+    ("target", "postgresql+psycopg://app@host/shop"),
     ("topic", "orders"),
     ("topics", "orders,customers.v2,shop.public.orders_2024"),
     ("topics.regex", "shop\\..*"),

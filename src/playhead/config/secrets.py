@@ -54,6 +54,9 @@ _PATH = re.compile(r"(?:\.{0,2}/|~/|file:|[A-Za-z]:\\)[\w./\\ ~-]+")
 _CLASS = re.compile(r"(?:[a-z_]\w*\.){2,}[A-Z]\w*(?:\$\w+)?")
 # A password may hold an unescaped / or ?, against the rules; `host:5432/` is no password.
 USERINFO = re.compile(r"://(?:([^\s/?#]*)@|([^\s/?#:@]+:(?!\d+(?:[/?#,]|$))\S*)@)")
+_DATABASE = re.compile(
+    r"(?:^|[\s'\":=])(?:postgres|postgresql|mysql|mariadb|sqlserver|oracle|db2)(?:\+\w+)?$", re.IGNORECASE
+)
 ORACLE = re.compile(r"jdbc:oracle:\w+:[^/\s@]+/(\"[^\"]*\"|[^\s@]+)@", re.IGNORECASE)
 _ADDRESS = re.compile(
     r"\s*(jdbc:|[a-z][\w+.-]*://|-[DX]|[\w. -]+=[^;,&=]*[;,&]\s*[\w. -]+=|[\w.-]+=\S+\s*$)", re.IGNORECASE
@@ -224,7 +227,7 @@ def _literal(value: str, span: Span) -> Iterator[Span]:
 
 
 def _address_spans(value: str) -> list[Span]:
-    spans = [_password_span(match) for match in USERINFO.finditer(value)]
+    spans = [span for match in USERINFO.finditer(value) for span in _password_spans(match)]
     spans += [match.span(1) for match in ORACLE.finditer(value)]
     if _ADDRESS.match(value):
         covered = max((end for _, end in spans), default=0)
@@ -236,12 +239,14 @@ def _address_spans(value: str) -> list[Span]:
     return spans
 
 
-def _password_span(match: re.Match[str]) -> Span:
-    """The password of `user:password`. A user alone may be a token."""
+def _password_spans(match: re.Match[str]) -> list[Span]:
+    """The password of `user:password`. A user alone may be a token, except for a database."""
     group = 1 if match.group(1) is not None else 2
     start, end = match.span(group)
     colon = match.group(group).find(":")
-    return (start + colon + 1, end) if colon >= 0 else (start, end)
+    if colon < 0 and _DATABASE.search(match.string, 0, match.start()):
+        return []
+    return [(start + colon + 1, end)]
 
 
 def _json_spans(value: str) -> list[Span]:
