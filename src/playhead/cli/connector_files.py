@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from playhead.cli.complete import connector_names
-from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, program, say, write
+from playhead.cli.frame import (
+    Face,
+    context_options,
+    folded,
+    output_option,
+    pass_face,
+    program,
+    say,
+    term_interrupts,
+    write,
+)
+from playhead.cli.writes import command_line
 from playhead.errors import Invalid, Unreachable
 from playhead.render import Column, Listing, clean
 
@@ -142,7 +153,7 @@ def _check_options(command: F) -> F:
     return folded(command, (*_FILE_OPTIONS, *_ACCEPT_OPTIONS), "files", _fold)
 
 
-def _wait_options(command: F) -> F:
+def wait_options(command: F) -> F:
     """Adds `--wait` and `--settle`; the command gets them as `wait: Wait`."""
 
     def fold(words: dict[str, Any]) -> "Wait":
@@ -175,7 +186,7 @@ def plan(face: Face, files: Files, save_plan: Path | None) -> None:
     asked. Nothing is changed.
     """
     found = _planned(face, files)
-    _show_plan(face, found, files)
+    show_plan(face, found, show_origin=files.show_origin)
     _save_plan(found, save_plan)
     say(found.summary)
     if found.exit_code:
@@ -187,7 +198,7 @@ def plan(face: Face, files: Files, save_plan: Path | None) -> None:
 @_plan_options
 @_SAVE
 @click.option("--execute", is_flag=True, help="Execute the plan. Without it nothing is changed.")
-@_wait_options
+@wait_options
 @context_options
 @output_option
 @pass_face
@@ -203,12 +214,12 @@ def apply(
     found = _planned(face, files) if plan_file is None else _planned_again(face, plan_file, files)
     _save_plan(found, save_plan)
     if not execute:
-        _show_plan(face, found, files)
+        show_plan(face, found, show_origin=files.show_origin)
         say(found.summary)
         say("dry run: nothing was changed; add --execute" if not found.is_empty else "nothing to change")
         return
     _say_notes(found.notes)
-    _show_outcomes(face, _applied(face, found, wait))
+    carry_out(face, found, wait)
 
 
 @click.command()
@@ -341,11 +352,11 @@ def _save_plan(found: "ConnectorsPlan", path: Path | None) -> None:
     say(f"plan saved: {program()} connectors apply {path}")
 
 
-def _show_plan(face: Face, found: "ConnectorsPlan", files: Files) -> None:
+def show_plan(face: Face, found: "ConnectorsPlan", *, show_origin: bool = False) -> None:
     from playhead.connectors.plan.text import plan_text
 
     if face.form in ("table", "wide"):
-        write(clean(plan_text(found, show_origin=files.show_origin or face.form == "wide"), keep="\n"))
+        write(clean(plan_text(found, show_origin=show_origin or face.form == "wide"), keep="\n"))
     else:
         face.show(Listing(PLAN_COLUMNS, [row.to_row() for row in found.rows]))
     _say_notes(found.notes)
@@ -357,21 +368,38 @@ def _say_notes(notes: Sequence[str]) -> None:
 
 
 def _applied(face: Face, found: "ConnectorsPlan", wait: "Wait") -> "AppliedConnectors":
-    from playhead.connectors.apply import apply_connectors
+    from playhead.connectors.apply import ApplyInterrupted, apply_connectors
     from playhead.render.progress import ProgressLine
 
     line = ProgressLine(sys.stderr)
     try:
-        return apply_connectors(face.context, found, wait, line.update)
+        with term_interrupts():
+            return apply_connectors(face.context, found, wait, line.update)
+    except ApplyInterrupted as stopped:
+        line.clear()
+        show_outcomes(face, stopped.applied)
+        raise
     finally:
         line.clear()
 
 
-def _show_outcomes(face: Face, applied: "AppliedConnectors") -> None:
+def carry_out(face: Face, found: "ConnectorsPlan", wait: "Wait") -> None:
+    """Executes a plan, shows the outcomes and exits with the code of the worst. After an interrupt it shows what was done."""
+    applied = _applied(face, found, wait)
+    show_outcomes(face, applied)
+    if applied.exit_code:
+        raise click.exceptions.Exit(applied.exit_code)
+
+
+def show_outcomes(face: Face, applied: "AppliedConnectors") -> None:
     rows: Sequence[dict[str, Any]] = [outcome.to_row() for outcome in applied.outcomes]
     face.show(Listing(OUTCOME_COLUMNS, rows, empty="the files contain no connector"))
     _say_notes(applied.notes)
     if applied.journal is not None:
-        say(f"journal: {applied.journal}")
-    if applied.exit_code:
-        raise click.exceptions.Exit(applied.exit_code)
+        say_journal(face, applied.journal, applied.record_id)
+    if applied.warning:
+        say(f"warning: {applied.warning}", style="yellow")
+
+
+def say_journal(face: Face, path: Path, record_id: str) -> None:
+    say(f"journal: {path}; undo with: {command_line(face, ['connectors', 'undo', record_id])}")

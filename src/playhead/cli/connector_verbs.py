@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from playhead.cli.complete import connector_names
-from playhead.cli.connector_files import Files, file_options
-from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say, write
+from playhead.cli.connector_files import Files, file_options, say_journal
+from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say, term_interrupts, write
 from playhead.render import Column, Listing, clean
 
 if TYPE_CHECKING:
@@ -131,12 +131,20 @@ def _settle(face: Face, verb: str, names: tuple[str, ...], doing: Doing, *, only
 
 def _show(face: Face, answers: "Answers") -> None:
     """Exits with the code of the worst result."""
-    rows = [asdict(answer) for answer in answers]
-    face.show(Listing(DID_COLUMNS if answers.executed else WOULD_COLUMNS, rows))
+    _show_rows(face, answers)
     if not answers.executed:
         say("dry run: nothing was changed; add --execute")
     if answers.exit_code:
         raise click.exceptions.Exit(answers.exit_code)
+
+
+def _show_rows(face: Face, answers: "Answers") -> None:
+    rows = [asdict(answer) for answer in answers]
+    face.show(Listing(DID_COLUMNS if answers.executed else WOULD_COLUMNS, rows))
+    for note in answers.notes:
+        say(f"note: {note}")
+    if answers.journal is not None:
+        say_journal(face, answers.journal, answers.record_id)
 
 
 @click.command()
@@ -155,11 +163,20 @@ def _show(face: Face, answers: "Answers") -> None:
 def delete(face: Face, names: tuple[str, ...], offsets: str, execute: bool) -> None:
     """Delete connectors. Their offsets stay, and a new connector of the same name continues from there.
 
+    The journal keeps config, state and offsets; `connectors undo` restores them, except literal secrets.
+
     With --offsets delete the connector is stopped, its offsets are deleted (the journal keeps them), then it is deleted.
     """
+    from playhead.connectors.api import VerbInterrupted
     from playhead.connectors.api import delete as delete_connectors
 
-    _show(face, delete_connectors(*names, offsets=offsets, execute=execute, context=face.context, tell=say))
+    try:
+        with term_interrupts():
+            answers = delete_connectors(*names, offsets=offsets, execute=execute, context=face.context, tell=say)
+    except VerbInterrupted as stopped:
+        _show_rows(face, stopped.answers)
+        raise
+    _show(face, answers)
 
 
 def _policy_options(command: F) -> F:

@@ -5,6 +5,7 @@ import click
 from playhead.cli.frame import LazyGroup
 
 _READS, _VERBS, _FILES = "playhead.cli.connector_reads", "playhead.cli.connector_verbs", "playhead.cli.connector_files"
+_JOURNAL = "playhead.cli.connector_journal"
 COMMANDS = {
     "list": (f"{_READS}:list_", "The connectors of the cluster and their state."),
     "show": (f"{_READS}:show", "One connector: config, tasks, topics, position."),
@@ -17,6 +18,8 @@ COMMANDS = {
     "stop": (f"{_VERBS}:stop", "Stop connectors: their tasks are shut down, their config stays."),
     "restart": (f"{_VERBS}:restart", "Restart connectors and their tasks, or only failed ones."),
     "delete": (f"{_VERBS}:delete", "Delete connectors, and optionally their offsets."),
+    "undo": (f"{_JOURNAL}:undo", "Undo an apply or a delete: restore the connectors that it changed."),
+    "journal": (f"{_JOURNAL}:journal", "List applies and deletes: what, when and by whom."),
     "watch": (f"{_VERBS}:watch", "Keep connectors running: restart failed ones, with a limit."),
     "plugins": (f"{_READS}:plugins", "The connector classes of the worker."),
     "log-level": (f"{_VERBS}:log_level", "Show and set the log levels of the workers."),

@@ -7,9 +7,11 @@ stdout is for data, stderr for messages. A command gets a `Face` and calls `face
 import gc
 import os
 import shutil
+import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import update_wrapper
 from importlib import import_module
 from pathlib import Path
@@ -283,6 +285,20 @@ def folded(command: F, options: Sequence[Callable[[Any], Any]], name: str, fold:
     for option in reversed(options):
         decorated = option(decorated)
     return cast(F, decorated)
+
+
+@contextmanager
+def term_interrupts() -> Iterator[None]:
+    """Inside of it a SIGTERM is handled as Ctrl-C is: the command reports what it did, and exits with code 130."""
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 debug_option = _DEBUG

@@ -182,7 +182,12 @@ def undo_line(face: Face, entry: "JournalEntry") -> str:
     words = ["offsets", "undo", entry.id]
     if not _is_found_again(entry.plan.store, face):
         words += ["--store", entry.plan.store]
-    words += ["--context", face.context_name] if face.context_name else []
+    return command_line(face, words)
+
+
+def command_line(face: Face, words: Sequence[str]) -> str:
+    """A command of this program in the context of this one, as it can be pasted: with its --context and its other flags."""
+    words = [*words, *(["--context", face.context_name] if face.context_name else [])]
     for key, setting in face.context.settings.items():
         if (
             setting.level is Level.FLAG and key != "timeout" and setting.shown == setting.text

@@ -56,11 +56,16 @@ class Answer:
 
 @dataclass(frozen=True, repr=False)
 class Answers(Sequence[Answer]):
-    """One answer per connector. `exit_code` is that of the worst, as on the command line; `ok`: it is 0."""
+    """One answer per connector. `exit_code` is that of the worst, as on the command line; `ok`: it is 0.
+
+    `journal`: the file that `connectors undo` restores deleted connectors from, and `record_id` its id.
+    """
 
     answers: tuple[Answer, ...]
     executed: bool
     notes: tuple[str, ...] = ()
+    journal: Path | None = None
+    record_id: str = ""
 
     def __len__(self) -> int:
         return len(self.answers)
@@ -88,7 +93,16 @@ class Answers(Sequence[Answer]):
             titles = ("CONNECTOR", "STATE", "WOULD", "NOTE", "")
             rows = [(a.name, a.before, a.does, a.detail, "") for a in self.answers]
         last = [] if self.executed else ["dry run: nothing was changed; add execute=True"]
+        last += [f"journal: {self.journal}"] if self.journal else []
         return "\n".join([table(titles, rows, "no connectors"), *last, *(f"note: {note}" for note in self.notes)])
+
+
+class VerbInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a delete. `answers`: what was done until then, read back."""
+
+    def __init__(self, answers: Answers) -> None:
+        super().__init__("interrupted")
+        self.answers = answers
 
 
 def list_(*patterns: str, positions: bool = False, everything: bool = False, context: Where = None) -> ConnectorList:
@@ -164,14 +178,23 @@ def delete(
         raise Invalid(f"offsets={offsets!r} is neither keep nor delete")
     place, deadline = opened(context)
     _some(patterns)
-    with open_rest(place, deadline) as rest:
-        planned = plan_deletions(rest, patterns, Offsets(offsets))
+    planned = plan_deletions(place, patterns, Offsets(offsets), deadline)
     if not execute:
-        would = [Answer(p.name, p.before, "delete it", detail=p.note) for p in planned]
+        would = [Answer(p.name, p.before, "delete it", detail=p.note) for p in planned.each]
         return Answers(tuple(would), executed=False)
     notes: list[str] = []
-    done = apply_deletions(place, planned, place.timeout_seconds, tell or notes.append)
-    return Answers(tuple(_did(one, "delete it") for one in done), executed=True, notes=tuple(notes))
+    deleted = apply_deletions(place, planned, place.timeout_seconds, tell or notes.append)
+    notes += [deleted.warning] if deleted.warning else []
+    answers = Answers(
+        tuple(_did(one, "delete it") for one in deleted.done),
+        executed=True,
+        notes=tuple(notes),
+        journal=deleted.journal,
+        record_id=deleted.record_id,
+    )
+    if deleted.was_interrupted:
+        raise VerbInterrupted(answers)
+    return answers
 
 
 def status(name: str, *, context: Where = None) -> ConnectorHealth:

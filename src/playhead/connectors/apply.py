@@ -1,26 +1,31 @@
-"""Applies a plan of connectors one after the other, continues after a failure, then waits for all. Each connector gets a result.
+"""Applies a plan of connectors, some at the same time, continues after a failure, then waits for all. Each gets a result.
 
 A connector that must stop is stopped before it gets its new config. One that must run is resumed after it. A new connector with
-a start position is created stopped, its offsets are set, then it is started. A row that a finding blocks is not sent.
+a start position is created stopped, its offsets are set, then it is started. A row that a finding blocks is not sent. Connectors
+are deleted after the others are done; in an undo before the others. After an interrupt each one that was begun is read back.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from playhead.config import Context
 from playhead.connect.answers import OffsetEntry
 from playhead.connect.rest import Rest, open_rest
-from playhead.connectors.journal import Book
+from playhead.connectors.at_once import Tell, do_at_once
+from playhead.connectors.journal import Book, Recording, Seen
 from playhead.connectors.lifecycle import Wait, Watched, await_states, exit_code_of
-from playhead.connectors.plan.make import topics_of_plan
-from playhead.connectors.plan.model import Action, ConnectorsPlan, PlanRow, normalised
+from playhead.connectors.plan.make import find_running, topics_of_plan
+from playhead.connectors.plan.model import IDLE, Action, ConnectorsPlan, PlanRow, Running, diff_config, normalised
+from playhead.connectors.status import phrase
 from playhead.errors import AlreadyExists, OutcomeUnknown, PlayheadError, Unreachable
-from playhead.model import Deadline, Result, result_of
+from playhead.model import Deadline, Map, Result, result_of
 from playhead.model.connector import ConnectorSpec, Engine, WantedState
+from playhead.stores import Access
 
-Tell = Callable[[str], None]
+READ_BACK_SECONDS = 10.0
+NOT_BEGUN = "not begun: interrupted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +50,13 @@ class ConnectorOutcome:
 
 @dataclass(frozen=True, slots=True)
 class AppliedConnectors:
-    """`journal`: the file with the configs before and after, secrets masked; None when nothing was sent.
-
-    `notes`: what could not be checked afterwards.
-    """
+    """`journal`: the file with the configs before and after, secrets masked; None when nothing was sent. `record_id`: its id.
+    `warning`: what went wrong after the sending. `notes`: what could not be checked afterwards."""
 
     outcomes: tuple[ConnectorOutcome, ...]
     journal: Path | None
+    record_id: str = ""
+    warning: str = ""
     notes: tuple[str, ...] = ()
 
     @property
@@ -59,43 +64,162 @@ class AppliedConnectors:
         return exit_code_of([outcome.result for outcome in self.outcomes])
 
 
+class ApplyInterrupted(KeyboardInterrupt):
+    """Ctrl-C during an apply. `applied`: what was done until then, read back."""
+
+    def __init__(self, applied: AppliedConnectors) -> None:
+        super().__init__("interrupted")
+        self.applied = applied
+
+
 def apply_connectors(
-    context: Context, plan: ConnectorsPlan, wait: Wait = Wait(), tell: Tell = lambda words: None
+    context: Context,
+    plan: ConnectorsPlan,
+    wait: Wait = Wait(),
+    tell: Tell = lambda words: None,
+    on_begin: Callable[[Recording], None] = lambda recording: None,
 ) -> AppliedConnectors:
-    """Each connector may take `--timeout`. Then the wait for all of them takes at most `wait`."""
-    book = Book.of_context(context)
-    sendable = [row for row in plan.rows if row.action not in (Action.SAME, Action.LEAVE) and not row.blocked_by]
-    record = book.begin(plan) if sendable else None
-    with open_rest(context, Deadline(context.timeout_seconds)) as rest:
-        outcomes = _sent(rest, plan.rows, context.timeout_seconds, tell)
-        outcomes = _awaited(rest, plan.rows, outcomes, wait, tell)
-    outcomes, notes = _with_topics(context, plan, outcomes)
-    if record is not None:
-        book.finish(record, {name: (o.result.value, o.detail) for name, o in outcomes.items()})
-    done = tuple(outcomes[row.name] for row in plan.rows)
-    return AppliedConnectors(done, book.path(record) if record is not None else None, notes)
+    """Each connector may take `--timeout`. Then the wait for all of them takes at most `wait`.
+
+    `on_begin` gets the record of the journal before anything is sent. An interrupt is raised as `ApplyInterrupted`.
+    """
+    sendable = [row for row in plan.rows if row.action not in IDLE and not row.blocked_by]
+    recording = None
+    if sendable:
+        seen = _offsets_before_deletion(context, sendable)
+        recording = Book.of_context(context).begin(plan, seen, f"undo {plan.undoes}" if plan.undoes else "apply")
+        on_begin(recording)
+    run = _Run(context, plan, {row.name: outcome for row in plan.rows if (outcome := _settled_before(row))})
+    try:
+        run.send(sendable, tell)
+        run.wait(wait, tell)
+        run.check_topics()
+    except KeyboardInterrupt:
+        run.read_back(sendable)
+        raise ApplyInterrupted(run.finished(recording)) from None
+    return run.finished(recording)
 
 
-def _sent(rest: Rest, rows: Sequence[PlanRow], seconds: float, tell: Tell) -> dict[str, ConnectorOutcome]:
-    """Once the worker is unreachable, the remaining connectors are not tried."""
-    outcomes: dict[str, ConnectorOutcome] = {}
+def _offsets_before_deletion(context: Context, rows: Sequence[PlanRow]) -> dict[str, Seen]:
+    doomed = [row.name for row in rows if row.action is Action.DELETE]
+    work = do_at_once(context, doomed, _read_offsets, context.timeout_seconds)
+    if work.was_interrupted:  # nothing was changed yet
+        raise KeyboardInterrupt
+    return {doomed[at]: seen for at, seen in work.results.items()}
+
+
+def _read_offsets(access: Access, name: str) -> Seen:
+    """The offsets that the worker shows; or why it does not."""
+    try:
+        with access.rest() as rest:
+            return Seen(rest.get_offsets(name))
+    except PlayheadError as error:
+        return Seen(unread=error.what)
+
+
+def _settled_before(row: PlanRow) -> ConnectorOutcome | None:
+    """The outcome of a row that need not, or cannot, be sent."""
+    if blocked := row.blocked_by:
+        result = Result.REFUSED if blocked.refuses or blocked.is_unasked else Result.FAILED
+        return ConnectorOutcome(row.name, row.action, result, detail=f"nothing was sent: {blocked}")
+    return ConnectorOutcome(row.name, row.action, Result.UNCHANGED) if row.action in IDLE else None
+
+
+@dataclass
+class _Run:
+    """One apply: the outcomes so far, by name."""
+
+    context: Context
+    plan: ConnectorsPlan
+    outcomes: dict[str, ConnectorOutcome]
+    begun: set[str] = field(default_factory=set)
     unreachable: str | None = None
-    for at, row in enumerate(rows, 1):
-        if blocked := row.blocked_by:
-            result = Result.REFUSED if blocked.refuses or blocked.is_unasked else Result.FAILED
-            outcomes[row.name] = ConnectorOutcome(row.name, row.action, result, detail=f"nothing was sent: {blocked}")
-        elif row.action in (Action.SAME, Action.LEAVE):
-            outcomes[row.name] = ConnectorOutcome(row.name, row.action, Result.UNCHANGED)
-        elif unreachable:
-            outcomes[row.name] = ConnectorOutcome(
-                row.name, row.action, Result.FAILED, detail=f"not tried: {unreachable}"
+    notes: tuple[str, ...] = ()
+
+    def send(self, rows: Sequence[PlanRow], tell: Tell) -> None:
+        """Once the worker is unreachable, the remaining connectors are not tried."""
+        deletions = [row for row in rows if row.action is Action.DELETE]
+        others = [row for row in rows if row.action is not Action.DELETE]
+        done = 0
+        for some in (deletions, others) if self.plan.undoes else (others, deletions):
+            before = done
+            work = do_at_once(
+                self.context,
+                some,
+                self._send_one,
+                self.context.timeout_seconds,
+                lambda count, before=before: tell(f"{before + count} of {len(rows)} connectors"),  # type: ignore[misc]
             )
+            done += len(some)
+            if work.was_interrupted:
+                raise KeyboardInterrupt
+
+    def _send_one(self, access: Access, row: PlanRow) -> ConnectorOutcome:
+        """Recorded here, in the thread of the connector: an interrupt of the main thread must not lose it."""
+        if self.unreachable:
+            outcome = ConnectorOutcome(row.name, row.action, Result.FAILED, detail=f"not tried: {self.unreachable}")
         else:
-            tell(f"{at} of {len(rows)}: {row.action} {row.name}")
-            with rest.within(Deadline(seconds)):
-                outcomes[row.name], error = _one(rest, row)
-            unreachable = row.scrub(error.what) if isinstance(error, Unreachable) else None
-    return outcomes
+            self.begun.add(row.name)
+            with access.rest() as rest:
+                outcome, error = _one(rest, row)
+            if isinstance(error, Unreachable):
+                self.unreachable = row.scrub(error.what)
+        self.outcomes[row.name] = outcome
+        return outcome
+
+    def wait(self, wait: Wait, tell: Tell) -> None:
+        with open_rest(self.context, Deadline(self.context.timeout_seconds)) as rest:
+            self.outcomes = _awaited(rest, self.plan.rows, self.outcomes, wait, tell)
+
+    def check_topics(self) -> None:
+        self.outcomes, self.notes = _with_topics(self.context, self.plan, self.outcomes)
+
+    def read_back(self, rows: Sequence[PlanRow]) -> None:
+        """After an interrupt: what the worker shows now of everything that was begun."""
+        with open_rest(self.context, Deadline(READ_BACK_SECONDS)) as rest:
+            for row in rows:
+                if row.name in self.begun:
+                    self.outcomes[row.name] = _seen_after_interrupt(rest, row, self.outcomes.get(row.name))
+                elif row.name not in self.outcomes:
+                    self.outcomes[row.name] = ConnectorOutcome(row.name, row.action, Result.UNCHANGED, "", NOT_BEGUN)
+
+    def finished(self, recording: Recording | None) -> AppliedConnectors:
+        done = tuple(self.outcomes[row.name] for row in self.plan.rows)
+        if recording is None:
+            return AppliedConnectors(done, None, notes=self.notes)
+        warning = recording.finish({outcome.name: (outcome.result.value, outcome.detail) for outcome in done})
+        return AppliedConnectors(done, recording.path, recording.record.id, warning, self.notes)
+
+
+def _seen_after_interrupt(rest: Rest, row: PlanRow, sent: ConnectorOutcome | None) -> ConnectorOutcome:
+    """`sent` None: its request was not answered in time and may still be carried out."""
+    outcome = sent or ConnectorOutcome(row.name, row.action, Result.UNKNOWN)
+    try:
+        now = find_running(rest, row.name)
+    except PlayheadError as error:
+        return replace(outcome, result=Result.UNKNOWN, detail=f"interrupted; it cannot be read back: {error.what}")
+    state = phrase(now.status) if now else "absent"
+    is_as_before, is_done = _is_as(row, now, after=False), _is_as(row, now, after=True)
+    if is_done:
+        return replace(outcome, result=Result.CHANGED, state=state, detail="interrupted; read back: it is done")
+    if is_as_before and sent is not None:
+        return replace(outcome, result=Result.UNCHANGED, state=state, detail="interrupted; read back: it is as before")
+    seen = "so far it is as before" if is_as_before else "it is done in part"
+    return replace(outcome, result=Result.UNKNOWN, state=state, detail=f"interrupted; read back: {seen}")
+
+
+def _is_as(row: PlanRow, now: Running | None, *, after: bool) -> bool:
+    """Whether the connector is as it was before the row was sent, or as it is to be after."""
+    if not after:
+        before = row.running
+        return (now is None) == (before is None) and (
+            now is None or before is None or (now.config, now.state) == (before.config, before.state)
+        )
+    if row.action is Action.DELETE or now is None:
+        return row.action is Action.DELETE and now is None
+    wanted = row.state or (row.running.state if row.running else WantedState.RUNNING)
+    has_config = row.action is Action.STATE or not diff_config(now.config, normalised(_wanted(row).config), row.secrets)
+    return has_config and now.state is wanted
 
 
 def _one(rest: Rest, row: PlanRow) -> tuple[ConnectorOutcome, PlayheadError | None]:
@@ -115,21 +239,40 @@ def _result_of(error: PlayheadError) -> Result:
 def _create(rest: Rest, row: PlanRow) -> str:
     spec = _wanted(row)
     state = row.state or WantedState.RUNNING
-    first = WantedState.STOPPED if spec.offsets else state
+    first = WantedState.STOPPED if spec.offsets or row.restores else state
     # Workers before 3.7 have no initial state. They start every connector.
     initial = None if first is WantedState.RUNNING else first.value.upper()
     rest.create_connector(row.name, normalised(spec.config), initial)
-    if not spec.offsets:
+    if not spec.offsets and not row.restores:
         return ""
-    entries = [OffsetEntry(p.partition.to_dict(), p.offset.to_dict() if p.offset else None) for p in spec.offsets]
     try:
         _await_stop(rest, row.name)
-        rest.alter_offsets(row.name, entries)
+        if row.restores:
+            done = _restore_offsets(rest, row)
+        else:
+            rest.alter_offsets(row.name, _entries(spec))
+            done = f"starts at {len(spec.offsets or ())} position(s) from the file"
     except PlayheadError as error:
         what = f"created, but its offsets were not set and it is left stopped: {error.what}"
         raise type(error)(what) if isinstance(error, OutcomeUnknown) else PlayheadError(what, error.hint) from None
     _request_state(rest, row.name, state, WantedState.STOPPED)
-    return f"starts at {len(spec.offsets)} position(s) from the file"
+    return done
+
+
+def _entries(spec: ConnectorSpec) -> list[OffsetEntry]:
+    return [OffsetEntry(p.partition.to_dict(), p.offset.to_dict() if p.offset else None) for p in spec.offsets or ()]
+
+
+def _restore_offsets(rest: Rest, row: PlanRow) -> str:
+    """Sets the offsets of the journal unless some are stored: Connect keeps those of a deleted connector, and they are newer."""
+    stored = {Map(one.partition): one.offset for one in rest.get_offsets(row.name) if one.offset is not None}
+    wanted = {Map(one.partition): one.offset for one in row.restores}
+    if stored == wanted:
+        return f"its {len(wanted)} offset(s) were still stored"
+    if stored and not row.overwrites:
+        return f"its {len(stored)} stored offset(s) were kept: they are not those of the journal, which are older"
+    rest.alter_offsets(row.name, row.restores)
+    return f"{len(wanted)} offset(s) restored from the journal"
 
 
 def _await_stop(rest: Rest, name: str) -> None:
@@ -154,6 +297,11 @@ def _update(rest: Rest, row: PlanRow) -> str:
 
 
 def _change_state(rest: Rest, row: PlanRow) -> str:
+    if row.restores:  # a delete was interrupted after it had stopped the connector and deleted its offsets
+        _await_stop(rest, row.name)
+        done = _restore_offsets(rest, row)
+        _request_state(rest, row.name, row.state or WantedState.STOPPED, WantedState.STOPPED)
+        return done
     if row.state and row.running:
         _request_state(rest, row.name, row.state, row.running.state)
         if row.state is WantedState.PAUSED and row.running.is_failed:

@@ -40,6 +40,10 @@ class Deadline:
         """At least so many seconds are left from now on: after a write the store is read back, even if the time is up."""
         self._end = max(self._end, time.monotonic() + seconds)
 
+    def end(self) -> None:
+        """No time is left from now on: for work in another thread that must not begin anything new."""
+        self._end = time.monotonic()
+
     def share(self) -> "Deadline":
         """A part of the remaining time, for a server that may not answer. Enough is left for a fallback."""
         return Deadline(min(self.remaining(), max(2.0, self.remaining() / 4)))

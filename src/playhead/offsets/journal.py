@@ -126,13 +126,16 @@ class Journal:
             lifted=tuple(lifted),
             states=dict(states or {}),
         )
-        self._save(entry)
+        save_entry(self._path(entry), _encoded(entry), is_new=True)
         return entry
 
     def finish(self, entry: JournalEntry, outcomes: Outcomes, lost: Iterable[SavedEntry] = ()) -> JournalEntry:
         done = replace(entry, finished=_now(), outcomes=outcomes, lost=tuple(lost))
-        self._save(done)
+        save_entry(self._path(done), _encoded(done), is_new=False)
         return done
+
+    def _path(self, entry: JournalEntry) -> Path:
+        return self.folder / f"{entry.id}.json"
 
     def list(self) -> tuple[list[JournalEntry], list[str]]:
         """Entries, newest first; and a message for each file that cannot be read."""
@@ -151,28 +154,34 @@ class Journal:
 
     def get(self, entry_id: str) -> JournalEntry:
         """By its id, by the beginning of an id that no other entry has, or `last`."""
-        known = sorted(found.stem for found in self.folder.glob("*.json"))
-        if entry_id == LAST and known:
-            return _load(self.folder / f"{known[-1]}.json")
-        found = [entry_id] if entry_id in known else [one for one in known if entry_id and one.startswith(entry_id)]
-        if len(found) > 1:
-            some = ", ".join(reversed(found[-4:])) + (", ..." if len(found) > 4 else "")
-            raise Invalid(
-                f"{entry_id!r} is the beginning of {len(found)} journal entries: {some}", "give more of the id"
-            )
-        if not found:
-            raise NotFound("journal entry", entry_id, known, None if known else f"{self.folder} holds no entry")
-        return _load(self.folder / f"{found[0]}.json")
+        return _load(find_entry_file(self.folder, entry_id))
 
-    def _save(self, entry: JournalEntry) -> None:
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(self.folder / f"{entry.id}.json", _encoded(entry))
-        except OSError as error:
-            raise Invalid(
-                f"the journal {self.folder} cannot be written ({error.strerror}), so nothing may be changed",
-                "set `journal` in the context, or XDG_STATE_HOME, to a folder of your own",
-            ) from None
+
+def find_entry_file(folder: Path, entry_id: str) -> Path:
+    """The file of an entry: by its id, by the beginning of an id that no other entry has, or `last`."""
+    known = sorted(found.stem for found in folder.glob("*.json"))
+    if entry_id == LAST and known:
+        return folder / f"{known[-1]}.json"
+    found = [entry_id] if entry_id in known else [one for one in known if entry_id and one.startswith(entry_id)]
+    if len(found) > 1:
+        some = ", ".join(reversed(found[-4:])) + (", ..." if len(found) > 4 else "")
+        raise Invalid(f"{entry_id!r} is the beginning of {len(found)} journal entries: {some}", "give more of the id")
+    if not found:
+        raise NotFound("journal entry", entry_id, known, None if known else f"{folder} holds no entry")
+    return folder / f"{found[0]}.json"
+
+
+def save_entry(path: Path, data: bytes, *, is_new: bool) -> None:
+    """The entry is on disk when this returns. `is_new`: nothing was changed yet, and without the entry nothing may be."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(path, data)
+    except OSError as error:
+        then = ", so nothing may be changed" if is_new else ""
+        raise Invalid(
+            f"the journal {path.parent} cannot be written ({error.strerror}){then}",
+            "set `journal` in the context, or XDG_STATE_HOME, to a folder of your own",
+        ) from None
 
 
 def _default_folder() -> Path:

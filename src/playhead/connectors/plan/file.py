@@ -5,18 +5,16 @@ secret cannot be guessed from the file. The wanted config is stored as it is. A 
 could leak it. Write `${file:...}` or `${env:...}` instead.
 """
 
-import hashlib
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from hmac import compare_digest
 from typing import Annotated
 
 import msgspec
 
 from playhead.config import Context
 from playhead.connectors.plan.check import Allowed
+from playhead.connectors.plan.hashes import hash_of, is_hash_of
 from playhead.connectors.plan.make import plan_connectors
 from playhead.connectors.plan.model import Action, ClusterState, ConnectorsPlan, PlanRow, Running
 from playhead.errors import Invalid, Refused
@@ -141,7 +139,7 @@ def _changed(item: _Connector, row: PlanRow | None, salt: bytes) -> str | None:
         return f"{item.name} existed, and is deleted now" if item.wanted is not None else None
     if running.state is not item.seen.state:
         return f"{item.name} was {item.seen.state}, and is {running.state} now"
-    if not _is_of(item.seen.hash, running.config, salt):
+    if not is_hash_of(item.seen.hash, running.config, salt):
         return f"the config of {item.name} was changed"
     return None
 
@@ -165,8 +163,7 @@ def _connector(row: PlanRow, salt: bytes) -> _Connector:
 def _seen(row: PlanRow, running: Running | None, salt: bytes) -> _Seen | None:
     if running is None:
         return None
-    kind = "scrypt" if row.secrets.literals(running.config) else "sha256"
-    return _Seen(running.state, _hash(kind, running.config, salt))
+    return _Seen(running.state, hash_of(running.config, salt, slow=bool(row.secrets.literals(running.config))))
 
 
 def _wanted(spec: ConnectorSpec | None) -> _Wanted | None:
@@ -186,14 +183,3 @@ def _spec(name: str, wanted: _Wanted) -> ConnectorSpec:
             for item in wanted.offsets
         )
     return ConnectorSpec(name, wanted.config, wanted.engine, wanted.state, offsets, Origin(wanted.origin))
-
-
-def _hash(kind: str, config: Mapping[str, str], salt: bytes) -> str:
-    text = msgspec.json.encode({key: value.strip() for key, value in config.items()}, order="sorted")
-    if kind == "scrypt":
-        return "scrypt:" + hashlib.scrypt(text, salt=salt, n=2**14, r=8, p=1).hex()
-    return "sha256:" + hashlib.sha256(salt + text).hexdigest()
-
-
-def _is_of(found: str, config: Mapping[str, str], salt: bytes) -> bool:
-    return compare_digest(found, _hash(found.partition(":")[0], config, salt))

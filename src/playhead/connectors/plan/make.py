@@ -103,7 +103,7 @@ def observe(rest: Rest, names: Collection[str] | None = None) -> dict[str, Runni
     for name in known:
         entry = expanded.get(name)
         if entry and entry.info:
-            found[name] = _running(entry.info, entry.status)
+            found[name] = running_of(entry.info, entry.status)
         elif one := find_running(rest, name):
             found[name] = one
     return found
@@ -111,12 +111,12 @@ def observe(rest: Rest, names: Collection[str] | None = None) -> dict[str, Runni
 
 def find_running(rest: Rest, name: str) -> Running | None:
     try:
-        return _running(rest.get_connector(name), rest.find_status(name))
+        return running_of(rest.get_connector(name), rest.find_status(name))
     except NotFound:
         return None
 
 
-def _running(info: ConnectorInfo, status: ConnectorStatus | None) -> Running:
+def running_of(info: ConnectorInfo, status: ConnectorStatus | None) -> Running:
     state = _STATES.get(status.connector.state if status else "", WantedState.RUNNING)
     return Running(info.name, normalised(info.config), state, status)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from playhead.config.scrub import Scrub
 from playhead.config.secrets import SecretKeys
-from playhead.connect.answers import ConnectorStatus
+from playhead.connect.answers import ConnectorStatus, OffsetEntry
 from playhead.connectors.plan.check import Allowed, KeyFinding, Severity
 from playhead.errors import Invalid, PlayheadError, Unreachable
 from playhead.model.connector import ConnectorSpec, WantedState
@@ -117,7 +117,10 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """One connector. `wanted` is None for a deletion, `running` is None for a new connector."""
+    """One connector. `wanted` is None for a deletion, `running` is None for a new connector.
+
+    `restores`: offsets of an earlier connector of this name, which are set if none are stored; with `overwrites` in any case.
+    """
 
     name: str
     action: Action
@@ -128,6 +131,8 @@ class PlanRow:
     effects: tuple[str, ...] = ()
     findings: tuple[KeyFinding, ...] = ()
     secrets: SecretKeys = field(default_factory=SecretKeys, repr=False)
+    restores: tuple[OffsetEntry, ...] = field(default=(), repr=False)
+    overwrites: bool = False
 
     @property
     def changes_state(self) -> bool:
@@ -187,12 +192,14 @@ class ClusterState:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorsPlan:
-    """`allowed`: what would block a connector, and was accepted."""
+    """`allowed`: what would block a connector, and was accepted. `undoes`: the record of the journal that it rolls back;
+    deletions then come first: no two connectors may read the same."""
 
     cluster: ClusterState
     rows: tuple[PlanRow, ...]
     notes: tuple[str, ...] = ()
     allowed: Allowed = field(default_factory=Allowed)
+    undoes: str = ""
 
     @property
     def is_empty(self) -> bool:

@@ -1,0 +1,134 @@
+"""`playhead connectors journal` and `undo`: what was changed, and the way back."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from playhead.cli.connector_files import Files, carry_out, file_options, show_plan, wait_options
+from playhead.cli.frame import Face, context_options, output_option, pass_face, say
+from playhead.cli.offset_edits import pairs_of
+from playhead.render import Column, Details, Listing
+
+if TYPE_CHECKING:
+    from playhead.connectors.journal import ApplyEntry, ApplyRecord
+    from playhead.connectors.lifecycle import Wait
+
+JOURNAL_COLUMNS = (
+    Column("id", "ID"),
+    Column("started", "STARTED"),
+    Column("who", "WHO"),
+    Column("what", "WHAT"),
+    Column("connectors", "CONNECTORS", show=lambda names: ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")),
+    Column("outcome", "OUTCOME"),
+    Column("workers", "WORKERS", wide=True, show=", ".join),
+)
+ENTRY_COLUMNS = (
+    Column("name", "CONNECTOR"),
+    Column("action", "ACTION"),
+    Column("before", "BEFORE"),
+    Column("after", "AFTER"),
+    Column("offsets", "OFFSETS", show=lambda found: "-" if found is None else str(len(found))),
+    Column("secrets", "SECRETS NOT KEPT", show=", ".join),
+    Column("result", "RESULT"),
+    Column("detail", "DETAIL"),
+)
+
+
+@click.command()
+@click.argument("record_id", required=False, metavar="[ID]")
+@context_options
+@output_option
+@pass_face
+def journal(face: Face, record_id: str | None) -> None:
+    """List applies, deletes and undos of connectors, newest first; with ID, show one with every connector. The beginning of an
+    ID is enough; `last` is the newest."""
+    from playhead.connectors.journal import Book
+
+    book = Book.of_context(face.context)
+    if record_id is None:
+        records, faults = book.list()
+        rows = [_record_row(record) for record in records]
+        face.show(Listing(JOURNAL_COLUMNS, rows, name="id", empty=f"nothing was changed yet: {book.folder}"))
+        for fault in faults:
+            say(f"note: {fault}")
+        return
+    record = book.get(record_id)
+    entries = Listing(ENTRY_COLUMNS, [_entry_row(entry) for entry in record.entries])
+    about = {**_record_row(record), "file": str(book.path(record))}
+    face.show(Details({**about, "changes": entries}, name="id"))
+    if record.finished is None:
+        say("note: this was interrupted; `connectors undo` reads the workers and rolls back what was changed")
+
+
+def _record_row(record: "ApplyRecord") -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "started": record.started.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "who": record.who,
+        "what": record.what,
+        "connectors": [entry.name for entry in record.entries],
+        "outcome": record.summary,
+        "workers": record.urls,
+    }
+
+
+def _entry_row(entry: "ApplyEntry") -> dict[str, Any]:
+    offsets = entry.before.offsets
+    return {
+        "name": entry.name,
+        "action": entry.action,
+        "before": entry.before.state,
+        "after": entry.after.state,
+        "offsets": None if offsets is None else [{"partition": o.partition, "offset": o.offset} for o in offsets],
+        "secrets": entry.lost,
+        "result": entry.result or "unknown: interrupted",
+        "detail": entry.detail,
+        "config_before": entry.before.config,
+        "config_after": entry.after.config,
+    }
+
+
+@click.command()
+@click.argument("record_id", required=False, metavar="[ID]")
+@file_options
+@click.option(
+    "--set", "secrets", multiple=True, metavar="KEY=VALUE", help="A secret that the journal does not keep; repeatable."
+)
+@click.option("--force", is_flag=True, help="Overwrite what something else has changed since.")
+@click.option("--execute", is_flag=True, help="Execute the plan. Without it nothing is changed.")
+@wait_options
+@context_options
+@output_option
+@pass_face
+def undo(
+    face: Face,
+    record_id: str | None,
+    files: Files,
+    secrets: tuple[str, ...],
+    force: bool,
+    execute: bool,
+    wait: "Wait",
+) -> None:
+    """Undo an apply or a delete. ID is listed by `connectors journal`; its beginning is enough. Without ID, or with `last`: the
+    newest one that changed something on this cluster.
+
+    Created connectors are deleted, changed ones set back, deleted ones created again, with their state and offsets. A connector
+    that something else has changed since is refused, unless --force is given.
+
+    The journal keeps no literal secrets. One that is gone must be given again: by -f and the file of the connector, or by --set.
+    An undo is a plan like any other: it is shown, recorded in the journal, and can be undone.
+    """
+    from playhead.connectors.undo import Given, get_record, plan_undo
+
+    record = get_record(face.context, record_id, face.deadline)
+    say(f"undoing {record.id} ({record.what}) of {record.started:%Y-%m-%d %H:%M:%SZ} by {record.who}")
+    given = Given(pairs_of(secrets), files.read() if files.paths else ())
+    plan = plan_undo(face.context, record, face.deadline, given, force=force)
+    if not execute or plan.is_empty:
+        show_plan(face, plan)
+        say(plan.summary)
+        say("nothing to undo" if plan.is_empty else "dry run: nothing was changed; add --execute")
+        return
+    for note in plan.notes:
+        say(f"note: {note}")
+    carry_out(face, plan, wait)
