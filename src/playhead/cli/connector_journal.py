@@ -1,12 +1,15 @@
-"""`playhead connectors journal` and `undo`: what was changed, and the way back."""
+"""`playhead connectors journal`, `undo` and `rename`: what was changed, the way back, and a change that must keep a position."""
 
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from playhead.cli.connector_files import Files, carry_out, file_options, show_plan, wait_options
-from playhead.cli.frame import Face, context_options, output_option, pass_face, say
+from playhead.cli.complete import connector_names
+from playhead.cli.connector_files import OUTCOME_COLUMNS, Files, carry_out, file_options, show_plan, wait_options
+from playhead.cli.frame import Face, context_options, output_option, pass_face, say, term_interrupts
 from playhead.cli.offset_edits import pairs_of
+from playhead.cli.writes import command_line
+from playhead.errors import Invalid
 from playhead.render import Column, Details, Listing
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ ENTRY_COLUMNS = (
     Column("result", "RESULT"),
     Column("detail", "DETAIL"),
 )
+STEP_COLUMNS = (Column("step", "STEP", right=True), Column("does", "WOULD"))
 
 
 @click.command()
@@ -132,3 +136,49 @@ def undo(
     for note in plan.notes:
         say(f"note: {note}")
     carry_out(face, plan, wait)
+
+
+@click.command()
+@click.argument("old", shell_complete=connector_names)
+@click.argument("new")
+@file_options
+@click.option("--execute", is_flag=True, help="Rename it. Without it nothing is changed.")
+@wait_options
+@context_options
+@output_option
+@pass_face
+def rename(face: Face, old: str, new: str, files: Files, execute: bool, wait: "Wait") -> None:
+    """Rename the connector OLD to NEW, with its offsets; for a sink those of its group.
+
+    OLD is stopped, NEW is created stopped with the config of OLD, or with that of NEW in the files of -f. It gets the offsets,
+    which are read back, and then the state of OLD. At last OLD is deleted. At no time both run. After an interrupt, give the same
+    command again: it continues. If the offsets cannot be carried, NEW is deleted and OLD gets its state back.
+    """
+    from playhead.connectors.lifecycle import exit_code_of
+    from playhead.connectors.rename import apply_rename, plan_rename
+
+    spec = next((spec for spec in files.read() if spec.name.strip() == new), None) if files.paths else None
+    if files.paths and spec is None:
+        raise Invalid(f"the files have no connector {new}")
+    plan = plan_rename(face.context, old, new, face.deadline, spec)
+    for change in plan.changes:
+        say(f"note: {change.key}: {change.words if change.kind != 'removed' else 'removed'}")
+    if plan.unfinished is not None:
+        say(f"note: continues a rename that was interrupted: {plan.unfinished.id}")
+    if not execute:
+        face.show(Listing(STEP_COLUMNS, [{"step": at, "does": words} for at, words in enumerate(plan.steps, 1)]))
+        say("dry run: nothing was changed; add --execute")
+        return
+    try:
+        with term_interrupts():
+            done = apply_rename(face.context, plan, wait, say)
+    except KeyboardInterrupt:
+        again = command_line(face, ["connectors", "rename", old, new, *(w for p in files.paths for w in ("-f", p))])
+        say(f"interrupted: {old} may be stopped. It continues with: {again} --execute")
+        raise
+    face.show(Listing(OUTCOME_COLUMNS, [outcome.to_row() for outcome in done.outcomes]))
+    say(f"journal: {done.journal}")
+    if done.warning:
+        say(f"warning: {done.warning}", style="yellow")
+    if code := exit_code_of([outcome.result for outcome in done.outcomes]):
+        raise click.exceptions.Exit(code)

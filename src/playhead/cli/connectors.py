@@ -18,6 +18,7 @@ COMMANDS = {
     "stop": (f"{_VERBS}:stop", "Stop connectors: their tasks are shut down, their config stays."),
     "restart": (f"{_VERBS}:restart", "Restart connectors and their tasks, or only failed ones."),
     "delete": (f"{_VERBS}:delete", "Delete connectors, and optionally their offsets."),
+    "rename": (f"{_JOURNAL}:rename", "Rename a connector: its offsets go with it."),
     "undo": (f"{_JOURNAL}:undo", "Undo an apply or a delete: restore the connectors that it changed."),
     "journal": (f"{_JOURNAL}:journal", "List applies and deletes: what, when and by whom."),
     "watch": (f"{_VERBS}:watch", "Keep connectors running: restart failed ones, with a limit."),

@@ -17,7 +17,7 @@ from playhead.connect.rest import Rest, open_rest
 from playhead.connectors.journal import ApplyEntry, ApplyRecord, Book
 from playhead.connectors.plan.check import KeyFinding, PluginKeys, Severity
 from playhead.connectors.plan.make import observe, plan_connectors
-from playhead.connectors.plan.model import Action, ConnectorsPlan, PlanRow, Running
+from playhead.connectors.plan.model import NAME, Action, ConnectorsPlan, PlanRow, Running
 from playhead.connectors.status import secret_keys
 from playhead.errors import Invalid, Refused
 from playhead.model import ConnectorSpec, Deadline
@@ -202,7 +202,9 @@ def _row(row: PlanRow, wish: _Wish, *, force: bool) -> PlanRow:
     """The row of the plan with what the journal adds: offsets, effects, and faults in place of those about masks."""
     entry = wish.entry
     named = {fault.key for fault in wish.faults}
-    findings = (*wish.faults, *(finding for finding in row.findings if not finding.refuses or finding.key not in named))
+    # Deletions come first, so the other name of a connector is gone when it is created: no rename is to be suggested.
+    found = [finding for finding in row.findings if finding.key != NAME]
+    findings = (*wish.faults, *(finding for finding in found if not finding.refuses or finding.key not in named))
     effects = [effect for effect in row.effects if effect != "not undoable: secret" or row.action is not Action.DELETE]
     if row.action is Action.DELETE:
         effects = ["it was created by that command; its offsets are kept", *(e for e in effects if "kept" not in e)]

@@ -4,6 +4,7 @@ Nothing is changed. `engine: spark` means that Connect must not run the connecto
 config is not changed.
 """
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -15,6 +16,7 @@ from playhead.connect.rest import Rest, open_rest
 from playhead.connectors.plan.check import Allowed, Check, KeyFinding, PluginKeys, Severity, check_specs
 from playhead.connectors.plan.leftovers import find_orphans
 from playhead.connectors.plan.model import (
+    NAME,
     Action,
     ClusterState,
     ConnectorsPlan,
@@ -25,6 +27,7 @@ from playhead.connectors.plan.model import (
     diff_config,
     normalised,
 )
+from playhead.connectors.plan.renames import find_renames
 from playhead.connectors.plan.topics import Candidate, TopicCheck, check_topics
 from playhead.connectors.traces import cause_of
 from playhead.errors import Invalid, NotFound
@@ -52,7 +55,9 @@ def plan_connectors(
     _refuse_duplicates(specs)
     with open_rest(context, deadline) as rest:
         cluster = ClusterState(rest.worker().kafka_cluster_id or "", tuple(context.connect_urls))
-        running = observe(rest, None if prune is not None else {spec.name.strip() for spec in specs} | set(doomed))
+        every = observe(rest)
+        named = {spec.name.strip() for spec in specs} | set(doomed)
+        running = {name: one for name, one in every.items() if prune is not None or name in named}
         plugins = PluginKeys(rest)
         checks = check_specs(rest, specs, plugins, allow_unvalidated=allowed.unvalidated)
         rows = [_row(spec, running.get(spec.name.strip()), checks[spec.name.strip()], plugins) for spec in specs]
@@ -61,7 +66,9 @@ def plan_connectors(
         rows += [_deletion(running[name], plugins) for name in sorted(goes)]
     topics = topics_of_plan(context, cluster, rows, deadline, allow_missing=allowed.missing_topics)
     rows = [replace(row, findings=(*row.findings, *topics.findings.get(row.name, ()))) for row in rows]
-    return ConnectorsPlan(cluster, tuple(_with_orphans(context, rows, deadline)), topics.notes, allowed)
+    rows = _with_orphans(context, rows, deadline)
+    rows = _with_renames(rows, {name: one for name, one in every.items() if name not in kept})
+    return ConnectorsPlan(cluster, tuple(rows), topics.notes, allowed)
 
 
 def topics_of_plan(
@@ -226,6 +233,31 @@ def _with_orphans(context: Context, rows: Sequence[PlanRow], deadline: Deadline)
     open_ = [spec for spec in new.values() if not spec.offsets]
     words: Mapping[str, str] = find_orphans(context, open_, deadline) if open_ else {}
     return [replace(row, effects=_start_words(row, words)) if row.name in new else row for row in rows]
+
+
+def _with_renames(rows: Sequence[PlanRow], unnamed: Mapping[str, Running]) -> list[PlanRow]:
+    """Says of a new connector that it is one which runs under a name that no file has."""
+    new = {
+        row.name: row.wanted.config
+        for row in rows
+        if row.action is Action.CREATE and row.wanted and not row.wanted.offsets
+    }
+    olds = find_renames(new, {name: one.config for name, one in unnamed.items()}) if new else {}
+    news = {old: name for name, old in olds.items()}
+    return [_renamed(row, olds.get(row.name), news.get(row.name)) for row in rows]
+
+
+def _renamed(row: PlanRow, old: str | None, new: str | None) -> PlanRow:
+    if old is not None:
+        what = (
+            f"looks like {old} under a new name: same class, same data, and {old} is in no file. It would start anew beside it; "
+            f"to rename it with its offsets: playhead connectors rename {shlex.join((old, row.name))}"
+        )
+        return replace(row, findings=(*row.findings, KeyFinding(Severity.WARNING, NAME, what)))
+    if new is not None and row.action is Action.DELETE:
+        words = f"renamed to {new} in the files; its offsets do not go with it, but with: playhead connectors rename"
+        return replace(row, effects=(f"{words} {shlex.join((row.name, new))}", *row.effects))
+    return row
 
 
 def _start_words(row: PlanRow, words: Mapping[str, str]) -> tuple[str, ...]:
