@@ -11,6 +11,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+import connectors_apply
 import connectors_plan
 import group_reset
 import latest_per_key
@@ -25,6 +26,7 @@ BENCHMARKS = {
     "latest_per_key": latest_per_key.measure,
     "group_reset": group_reset.measure,
     "connectors_plan": connectors_plan.measure,
+    "connectors_apply": connectors_apply.measure,
     "ledger_commit": ledger_commit.measure,
     "spark_ingest": spark_ingest.measure,
     "spark_deliver": spark_deliver.measure,

@@ -132,11 +132,17 @@ def apply_deletions(context: Context, deletions: Deletions, seconds: float, tell
 
     work = do_at_once(context, each, delete, seconds)
     done = dict(work.results)
-    if work.was_interrupted:
+    is_interrupted = work.was_interrupted
+    try:
+        if not is_interrupted:
+            done = _await_gone(context, done, Deadline(seconds))
+    except KeyboardInterrupt:
+        is_interrupted = True
+    if is_interrupted:
         done = _read_back(context, each, done, work.begun)
     results = tuple(done[at] for at in range(len(each)))
     warning = recording.finish({one.name: (one.result.value, one.detail) for one in results})
-    return Deleted(results, recording.path, recording.record.id, warning, work.was_interrupted)
+    return Deleted(results, recording.path, recording.record.id, warning, is_interrupted)
 
 
 def _journalled(context: Context, deletions: Deletions) -> Recording:
@@ -147,6 +153,22 @@ def _journalled(context: Context, deletions: Deletions) -> Recording:
         rows.append(PlanRow(one.name, Action.DELETE, None, running, changes, secrets=one.secrets))
     seen = {one.name: Seen(one.stored, one.unread, one.deletes_offsets) for one in deletions.each}
     return Book.of_context(context).begin(ConnectorsPlan(deletions.cluster, tuple(rows)), seen, "delete")
+
+
+def _await_gone(context: Context, done: dict[int, Done], deadline: Deadline) -> dict[int, Done]:
+    """Asks once for all of them: a follower shows a connector for a moment after the leader has deleted it."""
+    gone = {one.name for one in done.values() if one.result is Result.CHANGED}
+    with open_rest(context, deadline) as rest:
+        try:
+            if gone:
+                deadline.wait_for(lambda: gone.isdisjoint(rest.list_connectors()), "deleting them")
+        except PlayheadError as error:
+            left = f"accepted, but whether it is gone is unknown: {sentence(error)}"
+            return {
+                at: replace(one, after="", result=Result.UNKNOWN, detail=left) if one.name in gone else one
+                for at, one in done.items()
+            }
+    return done
 
 
 def _read_back(context: Context, each: Sequence[Deletion], done: dict[int, Done], begun: set[int]) -> dict[int, Done]:
@@ -189,7 +211,6 @@ def _deleted(access: Access, deletion: Deletion, recording: Recording, tell: Tel
 def _delete(access: Access, name: str) -> None:
     with access.rest() as rest:
         rest.delete_connector(name)
-        access.deadline.wait_for(lambda: name not in rest.list_connectors(), f"deleting {name}")
 
 
 def _deleted_with_offsets(access: Access, deletion: Deletion, recording: Recording, tell: Tell) -> Done:
