@@ -21,7 +21,7 @@ from playhead.connect.rest import Rest, open_rest
 from playhead.connectors.apply import ConnectorOutcome
 from playhead.connectors.at_once import Tell
 from playhead.connectors.journal import ApplyRecord, Book, Recording, Seen
-from playhead.connectors.lifecycle import Wait, Watched, await_states, result_of, sentence
+from playhead.connectors.lifecycle import Wait, Watched, await_states, sentence
 from playhead.connectors.plan.check import PluginKeys
 from playhead.connectors.plan.make import find_running
 from playhead.connectors.plan.model import (
@@ -37,7 +37,7 @@ from playhead.connectors.plan.model import (
 from playhead.connectors.status import secret_keys
 from playhead.connectors.undo import RENAME
 from playhead.errors import Invalid, NotFound, OutcomeUnknown, PlayheadError, Refused
-from playhead.model import ConnectorSpec, Deadline, Map, Result
+from playhead.model import ConnectorSpec, Deadline, Map, Result, result_of
 from playhead.model.connector import WantedState
 from playhead.offsets.stop_restore import stopped
 from playhead.stores import Access
