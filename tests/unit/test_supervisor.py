@@ -28,7 +28,7 @@ from playhead.model import Deadline, Map
 from playhead.pipeline import supervisor as module
 from playhead.pipeline.slots import Slots
 from playhead.pipeline.spark_faults import TaskFailed
-from playhead.pipeline.step import PlanAgain, StepReport
+from playhead.pipeline.step import PlanAgain, StepReport, Underway
 from playhead.pipeline.supervisor import Grant, Pace, Pipeline, Progress, Retries, RunEnd, Supervisor
 
 ONE = StepReport("rows", Map({"incrementing": 1}), 1)
@@ -90,6 +90,10 @@ class Fake:
             if self.wait_in_step is not None:
                 self.wait_in_step.wait(20)
             yield word
+
+    @property
+    def underway(self) -> Underway:
+        return Underway("reading", len(self.seen))
 
     def keep_alive(self) -> None:
         self.kept_alive += 1

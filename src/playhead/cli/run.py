@@ -1,7 +1,6 @@
 """`playhead run`: connector files on Spark."""
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +9,8 @@ import click
 
 from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say
 from playhead.cli.ledgers import ledger_option
+from playhead.cli.run_screen import RunScreen
 from playhead.render import Column, Listing
-from playhead.render.progress import ProgressLine
 
 if TYPE_CHECKING:
     from playhead.model import ConnectorSpec
@@ -31,7 +30,6 @@ COLUMNS = (
 )
 
 
-REMIND_SECONDS = 60.0
 SUFFIXES = (".yaml", ".yml", ".json", ".properties", ".py")
 _OPTIONS = (
     click.option(
@@ -110,23 +108,32 @@ def _run_options(command: Any) -> Any:
 @click.option(
     "--summary", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the result as JSON."
 )
+@click.option("-q", "--quiet", is_flag=True, help="No progress on stderr; the result and its notes only.")
 @ledger_option
 @context_options
 @output_option
 @pass_face
-def run(face: Face, words: tuple[str, ...], engine: str | None, given: dict[str, Any], summary: Path | None) -> None:
+def run(
+    face: Face, words: tuple[str, ...], engine: str | None, given: dict[str, Any], summary: Path | None, quiet: bool
+) -> None:
     """Run connectors of FILE on Spark, exactly once: all with `engine: spark`, or only NAME.
 
     A run continues from the position that Connect stored, and stores its own where Connect reads it. A sink's position
     is stored in the ledger and published in the consumer group. After a kill, run the same command again. The first
     Ctrl-C ends the run after the open steps, the second one abandons them.
     """
-    from playhead.pipeline.run import run_connectors
+    from playhead.pipeline.extra import check_extra
 
     specs = _chosen(words, whatever_engine=engine is not None)
-    screen = _Screen(is_once=given["once"])
-    end = run_connectors(face.context, specs, _options(face, given), screen.update)
-    screen.line.clear()
+    check_extra()
+    screen = RunScreen(is_once=given["once"], is_quiet=quiet)
+    screen.start()
+    try:
+        from playhead.pipeline.run import run_connectors
+
+        end = run_connectors(face.context, specs, _options(face, given), screen.update)
+    finally:
+        screen.close()
     rows = [_row(progress) for progress in end.connectors]
     if summary is not None:
         _write_summary(summary, rows)
@@ -141,40 +148,6 @@ def run(face: Face, words: tuple[str, ...], engine: str | None, given: dict[str,
         say(f"Spark log: {end.log}")
     if end.exit_code:
         raise click.exceptions.Exit(end.exit_code)
-
-
-class _Screen:
-    """Shows a run: one line of progress on a terminal; waits, and the ends of a continuous run, as permanent lines.
-    Reports come one at a time."""
-
-    def __init__(self, *, is_once: bool) -> None:
-        self.line = ProgressLine(sys.stderr)
-        self._is_once = is_once
-        self._seen: dict[str, Progress] = {}
-        self._waits: dict[str, tuple[str, float]] = {}
-
-    def update(self, progress: "Progress") -> None:
-        self._seen[progress.name] = progress
-        if progress.waiting:
-            self._say_wait(progress.name, progress.waiting)
-        elif self._waits.pop(progress.name, None) and progress.state is None:
-            self._say(f"{progress.name}: continues")
-        if progress.state is not None and not self._is_once:
-            why = f": {progress.error.what}" if progress.error else ""
-            self._say(f"{progress.name}: {progress.state.value} after {progress.rows} rows{why}")
-        self.line.update("; ".join(f"{one.name}: {one.rows} rows" for one in self._seen.values() if one.steps)[:120])
-
-    def _say_wait(self, name: str, words: str) -> None:
-        """Prints each reason once, and again every minute while it lasts."""
-        reason = words.rpartition("; next try")[0]
-        known, since = self._waits.get(name, ("", 0.0))
-        if known != reason or time.monotonic() - since >= REMIND_SECONDS:
-            self._waits[name] = (reason, time.monotonic())
-            self._say(f"{name}: waits: {words}")
-
-    def _say(self, words: str) -> None:
-        self.line.clear()
-        say(words)
 
 
 def _chosen(words: Sequence[str], *, whatever_engine: bool) -> "list[ConnectorSpec]":

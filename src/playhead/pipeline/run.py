@@ -31,9 +31,9 @@ from playhead.pipeline.ingest.topic_creation import parse_topic_creation
 from playhead.pipeline.records.transforms import makes_keys
 from playhead.pipeline.records.transforms.options import parse_transforms
 from playhead.pipeline.slots import Slots
-from playhead.pipeline.spark import SparkOptions, count_slots, new_log, spark_session
+from playhead.pipeline.spark import SparkOptions, cancel_jobs, count_slots, find_loss, new_log, spark_session
 from playhead.pipeline.spec import TASKS, Ready, check_specs
-from playhead.pipeline.step import Work
+from playhead.pipeline.step import Underway, Work
 from playhead.pipeline.supervisor import Grant, Pace, Pipeline, Progress, Report, Retries, RunEnd, Supervisor
 from playhead.sql.address import parse_address
 
@@ -70,10 +70,13 @@ def run_connectors(
     report: Report = lambda progress: None,
 ) -> RunEnd:
     """Returns how every connector ended. Raises only errors that prevent all of them from starting."""
+    starting = _Starting(report)
+    starting.says(f"checking {len(specs)} connector(s)")
     worker = find_worker(context)
     ready = check_specs(specs, worker)
     if not ready:
         raise Invalid("there is no connector to run", "mark some with engine: spark, or name them with --engine spark")
+    starting.says("asking brokers and workers")
     home = _with_retries(lambda: _checked_home(context, ready, options), options.pace, report)
     with open_context_ledger(context, options.seconds) as ledger:
         if ledger.is_local and not options.spark.is_local:
@@ -82,12 +85,24 @@ def run_connectors(
                 "give --ledger postgresql://USER@HOST/DB, which every host can reach",
             )
         log = new_log()
+        starting.says(f"starting Spark, {options.spark.master}")
         with spark_session(replace(options.spark, log=log)) as spark:
+            starting.says("Spark has started")
             end = SparkRun(context, home, ledger, spark, options).run(ready, report)
     if not any(one.error for one in end.connectors):
         log.unlink(missing_ok=True)
         return end
     return replace(end, log=log)
+
+
+@dataclass(frozen=True, slots=True)
+class _Starting:
+    """What is done before the first connector starts, as progress."""
+
+    report: Report
+
+    def says(self, doing: str) -> None:
+        self.report(Progress(STARTING, underway=Underway(doing)))
 
 
 def _checked_home(context: Context, ready: Sequence[Ready], options: RunOptions) -> ConnectHome:
@@ -155,8 +170,9 @@ class SparkRun:
             self.home.cluster_id,
             slots,
             self.options.pace,
-            self.spark.sparkContext.cancelAllJobs,
+            lambda: cancel_jobs(self.spark),
             report,
+            find_loss,
         )
         with ExitStack() as logs:
             positions = _PositionLogs(self.home, logs)

@@ -5,8 +5,10 @@ Spark must not retry a task: the retry would write again what the first attempt 
 instead. Dynamic allocation is refused: executors that come and go would starve a barrier stage.
 """
 
+import logging
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -15,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from playhead.errors import Invalid, MissingExtra, PlayheadError, TimedOut
 from playhead.model import Deadline
@@ -28,8 +31,11 @@ try:
 except ImportError:
     raise MissingExtra("spark", "pyspark") from None
 
+from playhead.pipeline.spark_faults import SessionLost
+
 JAR_SETS = ("spark-kafka", "jdbc")
 EXECUTOR_SECONDS = 120.0
+LOSS_SECONDS = 0.5
 _UTC = "-Duser.timezone=UTC"
 _FIXED = {
     "spark.task.maxFailures": "1",
@@ -74,6 +80,37 @@ class SparkOptions:
 def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
     """The JVM ends with the session, so the next session inherits nothing."""
     check_java()
+    settings = _settings_of(options)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(options.master).appName("playhead")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with _stderr_to_log(options.log) as log, _signals_kept():
+        try:
+            session = builder.getOrCreate()
+        except (PySparkException, Py4JError) as error:
+            raise PlayheadError(f"Spark did not start: {_last_line(log) or error}", f"its log: {log}") from None
+    try:
+        with _hushed_after_loss(session):
+            yield session
+        if options.log is None:
+            log.unlink(missing_ok=True)
+    except PlayheadError:
+        raise
+    except Exception as error:
+        if (loss := find_loss(LOSS_SECONDS)) is not None:
+            raise loss from error
+        raise
+    finally:
+        if find_loss() is None:
+            session.stop()
+            _end_jvm()
+        else:
+            _forget_jvm()
+
+
+def _settings_of(options: SparkOptions) -> dict[str, str]:
+    """Ours and the user's, with the jars of both."""
     settings = {**_DEFAULTS, **options.settings}
     _refuse(settings)
     jars = [*(path for jar_set in JAR_SETS for path in fetch_jars(jar_set)), *options.jars]
@@ -90,22 +127,7 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
         name = f"spark.{side}.extraJavaOptions"
         settings[name] = f"{settings.get(name, '')} {_UTC}".strip()
     settings |= _FIXED
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(options.master).appName("playhead")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    with _stderr_to_log(options.log) as log, _signals_kept():
-        try:
-            session = builder.getOrCreate()
-        except (PySparkException, Py4JError) as error:
-            raise PlayheadError(f"Spark did not start: {_last_line(log) or error}", f"its log: {log}") from None
-    try:
-        yield session
-        if options.log is None:
-            log.unlink(missing_ok=True)
-    finally:
-        session.stop()
-        _end_jvm()
+    return settings
 
 
 def new_log() -> Path:
@@ -165,6 +187,14 @@ def count_slots(session: SparkSession) -> int:
     )
 
 
+def cancel_jobs(session: SparkSession) -> None:
+    try:
+        session.sparkContext.cancelAllJobs()
+    except (Py4JError, OSError):
+        if find_loss(LOSS_SECONDS) is None:
+            raise
+
+
 def driver_host(session: SparkSession) -> str:
     """The address at which executors reach this process."""
     if session.sparkContext._jsc.sc().isLocal():
@@ -175,6 +205,47 @@ def driver_host(session: SparkSession) -> str:
 def bind_address(session: SparkSession) -> str:
     """The address at which this process listens. With address translation, executors reach it at another one."""
     return str(session.conf.get("spark.driver.bindAddress", "") or "")
+
+
+def find_loss(seconds: float = 0.0) -> SessionLost | None:
+    """An error if the session's JVM has ended, or ends within `seconds`."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:  # this process did not start the JVM
+        return None
+    return SessionLost(process.returncode) if _has_ended(process, seconds) else None
+
+
+@contextmanager
+def _hushed_after_loss(session: SparkSession) -> Iterator[None]:
+    """When the JVM dies, py4j logs traces and PySpark's server of accumulators prints one. `find_loss` reports it once."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    server: Any = session.sparkContext._accumulatorServer
+    if process is None or server is None:
+        yield
+        return
+    print_error = server.handle_error
+
+    def handle_error(request: object, address: object) -> None:
+        if not _has_ended(process, LOSS_SECONDS):
+            print_error(request, address)
+
+    def is_logged(record: logging.LogRecord) -> bool:
+        return "py4j" not in record.pathname or not _has_ended(process, LOSS_SECONDS)
+
+    server.handle_error = handle_error
+    logging.getLogger().addFilter(is_logged)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeFilter(is_logged)
+
+
+def _has_ended(process: "subprocess.Popen[bytes]", seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def _refuse(settings: Mapping[str, str]) -> None:
@@ -197,4 +268,11 @@ def _end_jvm() -> None:
     if process is not None:
         process.stdin.close()
         process.wait(30)
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def _forget_jvm() -> None:
+    """A session whose JVM has ended cannot be stopped: each call would fail. The next session must not find it."""
+    SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
     SparkContext._gateway = SparkContext._jvm = None

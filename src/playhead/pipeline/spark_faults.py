@@ -6,6 +6,7 @@ raises inside a query. Of an error without a mark, the last cause in its trace i
 
 import json
 import re
+import signal
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,15 @@ _CAUSE = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (
 
 class TaskFailed(PlayheadError):
     """A step failed in a way that a new plan may fix: an executor, a broker or a database became unavailable."""
+
+
+class SessionLost(PlayheadError):
+    """The JVM of the session is gone, and with it every open step. A step is committed or not, so the next run continues."""
+
+    def __init__(self, code: int) -> None:
+        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        memory = " (signal 9 is often the system's, when memory runs out)" if code == -signal.SIGKILL else ""
+        super().__init__(f"Spark's JVM died: {how}{memory}", "run it again: nothing was lost")
 
 
 def marked(error: PlayheadError) -> RuntimeError:

@@ -6,6 +6,7 @@ pause or the end follows.
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from playhead.errors import PlayheadError, Refused
@@ -28,6 +29,37 @@ class StepReport:
     held: str = ""
 
 
+class LeftUnit(Enum):
+    """In what a stream counts how much of it is left."""
+
+    IDS = "ids"  # at most so many rows
+    OFFSETS = "offsets"  # at most so many records
+    BYTES = "bytes"
+    MICROSECONDS = "microseconds"  # between the position and the end
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left up to the end as seen when the step was planned. `is_all`: False if streams follow that were not planned."""
+
+    count: int
+    unit: LeftUnit
+    is_all: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Underway:
+    """What an opened connector does at the moment. `rows`: of the open step, not committed. `left`: without these rows, if it is
+    counted in rows."""
+
+    doing: str = ""
+    rows: int = 0
+    left: Left | None = None
+
+
+IDLE = Underway()
+
+
 class PlanAgain(Refused):
     """The plan of a step is out of date: the position moved, or the group removed this member. Nothing of it is committed."""
 
@@ -37,6 +69,11 @@ class Work(Protocol):
 
     def steps(self) -> Generator[StepReport, None, None]:
         """One round: everything up to the end as read when the round begins. To stop between two steps, close the iterator."""
+        ...
+
+    @property
+    def underway(self) -> Underway:
+        """Read by another thread, at any time."""
         ...
 
     def keep_alive(self) -> None:

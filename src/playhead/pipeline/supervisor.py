@@ -32,12 +32,14 @@ from playhead.ledger.runs import Ledger, open_ledger
 from playhead.model import Deadline, Map
 from playhead.pipeline.slots import Cancelled, Slots, SlotUser
 from playhead.pipeline.spark_faults import TaskFailed
-from playhead.pipeline.step import PlanAgain, StepReport, Work
+from playhead.pipeline.step import IDLE, PlanAgain, StepReport, Underway, Work
 
 MOST_NOTES = 10
 KEEP_ALIVE_SECONDS = 3.0
 ABANDON_SECONDS = 30.0
 FINISH_SECONDS = 10.0
+LOOK_SECONDS = 1.0
+LOSS_SECONDS = 0.5  # connections of a process that was killed break a moment before it has ended
 _OUTAGES = (Unreachable, Busy, OutcomeUnknown)
 _PERMANENT = (WrongProtocol, Untrusted, AccessDenied)
 
@@ -45,7 +47,7 @@ _PERMANENT = (WrongProtocol, Untrusted, AccessDenied)
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What a connector has done so far. `state` None: it is running. `waiting`: why it waits, and when the next try is.
-    `held`: why there are rows that it may not read yet, as of the last round."""
+    `held`: why there are rows that it may not read yet, as of the last round. `underway`: what is not committed yet."""
 
     name: str
     rows: int = 0
@@ -58,9 +60,11 @@ class Progress:
     waiting: str = ""
     error: PlayheadError | None = None
     held: str = ""
+    underway: Underway = IDLE
 
 
 Report = Callable[[Progress], None]
+FindLoss = Callable[[float], PlayheadError | None]  # the seconds to wait for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +179,8 @@ class Retries:
 
 
 class Supervisor:
-    """`cancel_jobs` cancels all Spark jobs: the open steps of all connectors."""
+    """`cancel_jobs` cancels all Spark jobs: the open steps of all connectors. `find_loss` returns an error once the session is
+    gone, which ends all connectors, whatever errors they saw."""
 
     def __init__(
         self,
@@ -185,6 +190,7 @@ class Supervisor:
         pace: Pace,
         cancel_jobs: Callable[[], None],
         report: Report = lambda progress: None,
+        find_loss: FindLoss = lambda seconds: None,
     ) -> None:
         self._ledger = ledger
         self._cluster_id = cluster_id
@@ -192,6 +198,7 @@ class Supervisor:
         self._pace = pace
         self._cancel_jobs = cancel_jobs
         self._report = report
+        self.find_loss = find_loss
         self._reporting = threading.Lock()
 
     def run(self, pipelines: Sequence[Pipeline]) -> RunEnd:
@@ -216,12 +223,24 @@ class Supervisor:
     def _wait(self, threads: Sequence[threading.Thread], runners: "Sequence[_Runner]", signals: Sequence[int]) -> None:
         """Until all threads have ended, or a second signal abandons the open steps."""
         is_stopping = False
+        next_look = Deadline(0)
         while any(thread.is_alive() for thread in threads) and len(signals) < 2:
             next((thread for thread in threads if thread.is_alive()), threads[0]).join(0.1)
+            if next_look.passed:
+                next_look = Deadline(LOOK_SECONDS)
+                self._look(runners)
             if signals and not is_stopping:
                 is_stopping = True
                 for one in runners:
                     one.stop("interrupted")
+
+    def _look(self, runners: "Sequence[_Runner]") -> None:
+        """Reports what each connector does, and ends all of them if the session is gone."""
+        loss = self.find_loss(0)
+        for one in runners:
+            if loss is not None:
+                one.stop("the session is gone")
+            one.look()
 
     def _abandon(self, threads: Sequence[threading.Thread], runners: "Sequence[_Runner]") -> None:
         """Stops what still runs. A thread may be about to start a job, so jobs are cancelled repeatedly."""
@@ -253,6 +272,7 @@ class _Runner:
         self._held_streams: dict[str, str] = {}
         self._taken_over: Fenced | None = None
         self._is_abandoned = False
+        self._work: Work | None = None
 
     # Called by other threads
 
@@ -265,6 +285,12 @@ class _Runner:
     def abandon(self) -> None:
         self._is_abandoned = True
         self.stop("interrupted")
+
+    def look(self) -> None:
+        """Reports what the connector does. One that has ended has reported its end."""
+        work = self._work
+        if work is not None and self.progress.state is None:
+            self._change(underway=work.underway)
 
     def beat(self) -> None:
         """Writes a heartbeat in every ledger. The answer shows a stop request, or that another run took over."""
@@ -295,13 +321,18 @@ class _Runner:
                 self._drive()
             if self._taken_over is not None:
                 raise self._taken_over
+            if self._stop.is_set() and (loss := self._supervisor.find_loss(0)) is not None:
+                raise loss
             caught_up = RunState.HELD_BACK if self.progress.held else RunState.FINISHED
             state = RunState.STOPPED if self._stop.is_set() else caught_up
         except PlayheadError as raised:
             raised.what = self._pipeline.scrub(raised.what)
             error = raised
         except Exception as raised:  # noqa: BLE001  the end of a thread: an error not reported here is lost
-            error = PlayheadError(f"a fault in Playhead itself: {self._pipeline.scrub(repr(raised))}")
+            # Without a session any call can fail in any way.
+            error = self._supervisor.find_loss(LOSS_SECONDS) or PlayheadError(
+                f"a fault in Playhead itself: {self._pipeline.scrub(repr(raised))}"
+            )
             error.__cause__ = raised
         if self._is_abandoned and error is not None and not isinstance(error, Fenced):
             # Cancelled jobs and a stopped session fail in many ways. All of them are expected.
@@ -313,7 +344,8 @@ class _Runner:
         """Opens the connector and runs its rounds. After a failure it starts again, while there are retries left."""
         while not self._stop.is_set():
             try:
-                with closing(self._pipeline.open(self._claimed())) as work:
+                self._change(underway=Underway("opening"))
+                with closing(self._pipeline.open(self._claimed())) as work, self._looked_at(work):
                     self._run_rounds(work)
                     return
             except Cancelled:
@@ -321,7 +353,18 @@ class _Runner:
             except PlayheadError as error:
                 if self._is_abandoned:
                     raise
+                if (loss := self._supervisor.find_loss(LOSS_SECONDS)) is not None:
+                    raise loss from error
                 self._pause(error)
+
+    @contextmanager
+    def _looked_at(self, work: Work) -> Iterator[None]:
+        self._work = work
+        try:
+            yield
+        finally:
+            self._work = None
+            self._change(underway=IDLE)
 
     def _run_rounds(self, work: Work) -> None:
         """Until the connector is caught up or stopped."""
@@ -364,6 +407,7 @@ class _Runner:
                 stream=done.stream,
                 position=done.position,
                 waiting="",
+                underway=IDLE,
             )
             self._tally(done)
         self._note(done.note)

@@ -178,7 +178,7 @@ class StepTurns(TaskServer):
 
     @property
     def rows(self) -> int:
-        return sum(self._rows.values())
+        return sum(list(self._rows.values()))  # a copy: tasks add theirs at the same time
 
     def stop(self, why: str) -> None:
         """No further task commits; one that is committing right now is not stopped."""

@@ -31,7 +31,7 @@ from playhead.pipeline.deliver.task import ISOLATION, READ_COMMITTED, ReadOption
 from playhead.pipeline.deliver.topics import TopicLogs
 from playhead.pipeline.slots import SlotUser
 from playhead.pipeline.spark import bind_address, driver_host
-from playhead.pipeline.step import PlanAgain, StepReport
+from playhead.pipeline.step import IDLE, Left, LeftUnit, PlanAgain, StepReport, Underway
 from playhead.pipeline.task_link import CommitGate
 
 JOIN_SECONDS = 60.0
@@ -83,6 +83,7 @@ class Deliver:
         self._claims: Sequence[RangeClaim] = ()
         self._incarnations: dict[tuple[str, str], int] = {}
         self._gate: CommitGate | None = None
+        self._now = IDLE
         per_claim = delivery.offsets_per_claim
         self._claiming = Claiming(
             sink.shape, sink.fewest_records, per_claim, STEP_CHUNKS * slots.total * per_claim, self._closes_tail
@@ -104,6 +105,10 @@ class Deliver:
     def close(self) -> None:
         self._parts.close()
 
+    @property
+    def underway(self) -> Underway:
+        return self._now
+
     def keep_alive(self) -> None:
         """A member that does not poll loses its partitions, so it polls in the pause between two rounds."""
         with _rejoining():
@@ -113,6 +118,7 @@ class Deliver:
         """Up to the ends as read now: a topic that grows faster than it is read does not keep a run from ending."""
         with _rejoining():
             deadline = self._deadline()
+            self._now = Underway("planning")
             self._watch_topics(deadline)
             ends = self._logs.ends(self._positions, deadline)
             self._check_ends(ends)
@@ -120,7 +126,9 @@ class Deliver:
                 for text in self._logs.what_holds_back(ends, deadline):
                     self._note(text)
             while claims := self._next_claims(ends):
+                self._now = Underway(f"delivering {_topics_of(claims)}", left=self._left_of(ends))
                 yield from self._step(claims)
+            self._now = IDLE
 
     # Before the first step
 
@@ -208,6 +216,10 @@ class Deliver:
         """Claims that an earlier run left open come first, unchanged. Then new claims up to these ends, not stored yet."""
         up_to = {log: self._end(at) for log, at in ends.items()}
         return self._open_claims() or self._claiming.next(self._positions, up_to, _now_ms())
+
+    def _left_of(self, ends: Mapping[Log, Ends]) -> Left:
+        behind = (self._end(ends[log]) - at.next_offset for log, at in self._positions.items() if log in ends)
+        return Left(sum(max(0, count) for count in behind), LeftUnit.OFFSETS)
 
     def _step(self, claims: Sequence[RangeClaim]) -> Iterator[StepReport]:
         """The group is checked again once the slots are granted: waiting for them may take long."""
@@ -412,6 +424,11 @@ def _rejoining() -> Iterator[None]:
 def _named(claims: Sequence[RangeClaim]) -> str:
     more = f" and {len(claims) - MOST_NAMED} more" if len(claims) > MOST_NAMED else ""
     return ", ".join(str(claim.range) for claim in claims[:MOST_NAMED]) + more
+
+
+def _topics_of(claims: Sequence[RangeClaim]) -> str:
+    topics = sorted({claim.range.topic for claim in claims})
+    return ", ".join(topics[:MOST_NAMED]) + (", ..." if len(topics) > MOST_NAMED else "")
 
 
 def _now_ms() -> int:

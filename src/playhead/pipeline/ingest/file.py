@@ -39,6 +39,7 @@ from playhead.pipeline.records.transforms import Chain, InsertField, makes_keys
 from playhead.pipeline.records.transforms.chain import Parts, apply_chain, route
 from playhead.pipeline.records.transforms.options import OF_TRANSFORMS, parse_transforms, refused_partitioners
 from playhead.pipeline.spark_faults import marked
+from playhead.pipeline.step import Left, LeftUnit
 
 BLOCK_BYTES = 4 * 1024 * 1024
 _BYTES_PER_ROW = 100  # a guess, to turn rows per chunk into bytes
@@ -169,7 +170,7 @@ class FileLines:
         with self.path.open("rb") as file:
             reaches_end = _line_end(file, size, bounds[-1], size) == bounds[-1]
         chunks = [Chunk(n, f"bytes {a}..{b}") for n, (a, b) in enumerate(pairwise(bounds))]
-        return FileStep(self, tuple(bounds), chunks, reaches_end)
+        return FileStep(self, tuple(bounds), chunks, reaches_end, Left(size - start, LeftUnit.BYTES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,7 @@ class FileStep:
     bounds: tuple[int, ...]
     chunks: Sequence[Chunk]
     reaches_end: bool
+    left: Left
     horizon: str = ""
 
     def read(self, spark: SparkSession) -> DataFrame:

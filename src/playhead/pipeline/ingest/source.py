@@ -16,6 +16,7 @@ from playhead.pipeline.records.encode.options import RecordOptions
 from playhead.pipeline.records.encode.record import record_hash
 from playhead.pipeline.records.encode.writing import Writing, write_all, write_node
 from playhead.pipeline.records.transforms.chain import Parts
+from playhead.pipeline.step import Left
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,6 +52,11 @@ class PlannedStep(Protocol):
     @property
     def horizon(self) -> str:
         """How far this step may read and why, as text."""
+        ...
+
+    @property
+    def left(self) -> Left | None:
+        """How much there was to read when this step was planned, the step included. None: it was not counted."""
         ...
 
     @property

@@ -50,7 +50,7 @@ from playhead.pipeline.ingest.topic_creation import NewTopics, TopicCreation
 from playhead.pipeline.slots import SlotUser
 from playhead.pipeline.spark import bind_address, driver_host
 from playhead.pipeline.spark_faults import spark_translated
-from playhead.pipeline.step import PlanAgain, StepReport
+from playhead.pipeline.step import IDLE, LeftUnit, PlanAgain, StepReport, Underway
 from playhead.pipeline.task_link import StepTurns
 
 STEP_SECONDS = TRANSACTION_SECONDS - 20.0  # a step that takes too long fails before the broker aborts it
@@ -198,20 +198,37 @@ class Ingest:
         self._options = options
         self._is_fenced = False
         self._joined: set[str] = set()
+        self._now = IDLE
+        self._open: IngestStep | None = None
 
     def close(self) -> None:
         with closing(self._connection):
             self._source.close()
 
+    @property
+    def underway(self) -> Underway:
+        now, step = self._now, self._open
+        if step is None:
+            return now
+        rows, left = step.rows, now.left
+        if left is not None and left.unit is LeftUnit.IDS:
+            left = replace(left, count=max(0, left.count - rows))
+        return replace(now, rows=rows, left=left)
+
     def keep_alive(self) -> None:
         """Nothing to do: a source holds nothing between two rounds."""
 
     def steps(self) -> Generator[StepReport, None, None]:
-        for stream in self._fenced_streams():
+        self._now = Underway("planning")
+        streams = self._fenced_streams()
+        for number, stream in enumerate(streams, 1):
+            which = stream.name + (f" ({number} of {len(streams)})" if len(streams) > 1 else "")
             is_done = False
             while not is_done:
-                report, is_done = self._step(stream)
+                self._now = Underway(f"planning {which}", left=self._now.left)
+                report, is_done = self._step(stream, which, is_last=number == len(streams))
                 yield report
+            self._now = IDLE
 
     def _fenced_streams(self) -> Sequence[Stream]:
         """Fences before the first position is read, which aborts transactions that a dead writer left open. Later the tasks of
@@ -225,7 +242,7 @@ class Ingest:
         self._is_fenced = True
         return streams
 
-    def _step(self, stream: Stream) -> tuple[StepReport, bool]:
+    def _step(self, stream: Stream, which: str, *, is_last: bool) -> tuple[StepReport, bool]:
         """The flag is True when the stream is done up to the end that was seen when the step was planned."""
         position = self._connection.position(stream, Deadline(ASK_SECONDS))
         self._check_key(stream, position)
@@ -237,6 +254,8 @@ class Ingest:
         with closing(step):
             if not step.chunks:
                 return StepReport(stream.name, position.offset, note=step.horizon, held=step.horizon), True
+            left = None if step.left is None else replace(step.left, is_all=is_last)
+            self._now = Underway(f"reading {which}", left=left)
             done = self._run(stream, position, step)
         return self._record(stream, done), done.reaches_end or not stream.has_position
 
@@ -248,11 +267,14 @@ class Ingest:
                 self._slots.request(len(step.chunks)) as ticket,
             ):
                 ticket.wait()
+                self._open = prepared
                 return prepared.run()
         except Refused as error:
             if isinstance(error, Fenced):
                 raise
             raise PlanAgain(error.what, error.hint) from None
+        finally:
+            self._open = None
 
     def _record(self, stream: Stream, done: Ingested) -> StepReport:
         chunks, start = [], done.start
@@ -348,6 +370,11 @@ class IngestStep:
         if self._connection.log is not self._connection.workers_log:
             _copy_to_worker(self._connection, position, receipts, Deadline(ASK_SECONDS))
         return Ingested(receipts, position.offset, time.perf_counter() - started, step.horizon, step.reaches_end)
+
+    @property
+    def rows(self) -> int:
+        """Produced so far by all tasks, committed or not."""
+        return self._turns.rows
 
     def __enter__(self) -> Self:
         return self

@@ -44,6 +44,7 @@ from playhead.pipeline.ingest.jdbc.view import Cursor, Relation, SqlView, find_c
 from playhead.pipeline.ingest.source import CURSOR_ID, CURSOR_TIME, Chunk, Last
 from playhead.pipeline.records.encode.record import make_record
 from playhead.pipeline.records.transforms.chain import Parts, apply_chain, columns_shown, route
+from playhead.pipeline.step import Left, LeftUnit
 
 MICROS_PER_MS, MICROS_PER_SECOND, NANOS_PER_MICRO = 1000, 1_000_000, 1000
 FETCH_ROWS = 10_000
@@ -113,6 +114,7 @@ class JdbcStep:
     reaches_end: bool
     fetch_rows: int = FETCH_ROWS
     snapshot: SharedSnapshot | None = None
+    left: Left | None = None
 
     @property
     def chunks(self) -> Sequence[Chunk]:
@@ -295,7 +297,8 @@ class JdbcStream:
             return None
         self._pace.keep(ranges[0][2], ranges[-1][1])
         conditions = [ids_between(view, a, b) for a, b, _ in ranges]
-        return self._step(conditions, self._words(f"up to id {high}"), reaches_end=ranges[-1][1] == high)
+        left = Left(high - ranges[0][2] + 1, LeftUnit.IDS)  # the gap before the first id does not count
+        return self._step(conditions, self._words(f"up to id {high}"), reaches_end=ranges[-1][1] == high, left=left)
 
     def _limited_ids(self, view: SqlView, low: int, high: int) -> JdbcStep | None:
         """One chunk, because a limit in the suffix applies to the statement. The next step continues after its last row."""
@@ -306,7 +309,8 @@ class JdbcStream:
         )
         if end is None:
             return None
-        return self._step([condition], self._words(f"up to id {high}"), reaches_end=end == high)
+        left = Left(high - low, LeftUnit.IDS)
+        return self._step([condition], self._words(f"up to id {high}"), reaches_end=end == high, left=left)
 
     # By time
 
@@ -357,7 +361,9 @@ class JdbcStream:
             reaches_end = reaches and ceiling.end == end and not view.suffix
             words = self._words(f"before {now_shown(ceiling.end)}" + (f", {ceiling.words}" if ceiling.words else ""))
             if conditions:
-                step = self._step(conditions, words, reaches_end=reaches_end, snapshot=snapshot)
+                # Before the first row there is no position whose distance would say anything.
+                left = Left(ceiling.end - low.time, LeftUnit.MICROSECONDS) if low.time else None
+                step = self._step(conditions, words, reaches_end=reaches_end, snapshot=snapshot, left=left)
                 return step
             return None if ceiling.end == end else self._step((), words, reaches_end=False)
         finally:
@@ -429,9 +435,16 @@ class JdbcStream:
         return f"{end}; {self.protection.words}" if self.protection.words else end
 
     def _step(
-        self, conditions: Sequence[str], horizon: str, *, reaches_end: bool, snapshot: SharedSnapshot | None = None
+        self,
+        conditions: Sequence[str],
+        horizon: str,
+        *,
+        reaches_end: bool,
+        snapshot: SharedSnapshot | None = None,
+        left: Left | None = None,
     ) -> JdbcStep:
-        return JdbcStep(self.view, conditions, self._with_left_out(horizon), reaches_end, self._fetch_rows, snapshot)
+        words = self._with_left_out(horizon)
+        return JdbcStep(self.view, conditions, words, reaches_end, self._fetch_rows, snapshot, left)
 
     def _with_left_out(self, words: str) -> str:
         left_out = ", ".join(self.view.record.left_out)
