@@ -107,6 +107,30 @@ def test_everything_that_is_not_honoured_is_refused_by_name_and_at_once(lab, pla
         assert word in ran.err, ran.err
 
 
+def test_a_refused_connector_and_a_failed_one_do_not_keep_the_others_from_running(lab, playhead, flags, tmp_path):
+    make_rows(lab, "third", 20)
+    file = write_file(lab, tmp_path / "mixed.yaml", "third", "nowhere")
+    file.write_text(
+        file.read_text()
+        + "  refused:\n    engine: spark\n    config: {table.whitelist: third, topic.prefix: x, mode: SOMEHOW,"
+        ' connection.password: "${vault:a:b}"}\n'
+    )
+    words = ("run", str(file), "-o", "json", *flags)
+    ran = playhead(*words, "--all-or-nothing").exits(2)
+    assert "vault" in ran.err and "Spark" not in ran.err
+    ran = playhead(*words).exits(1)
+    rows = {row["connector"]: row for row in json.loads(ran.out)}
+    assert [(name, row["state"], row["rows"]) for name, row in rows.items()] == [
+        ("run_third", "finished", 20),
+        ("run_nowhere", "failed", 0),
+        ("refused", "refused", 0),
+    ]
+    assert "nowhere" in rows["run_nowhere"]["detail"]
+    assert "only a Connect worker can resolve references to 'vault'; use ${env:NAME}" in rows["refused"]["detail"]
+    assert "refused: refused: " in ran.err
+    assert len(consumed(lab, "third")) == 20
+
+
 @pytest.mark.parametrize(
     ("config", "otherwise"),
     [

@@ -10,6 +10,7 @@ from write_docs import TARGET, command_reference
 
 from documents import PAGES, commands_of
 from playhead import errors
+from playhead.cli.frame import READER_GONE
 from playhead.cli.main import root
 
 HERE = Path(__file__).parent.parent.parent
@@ -53,6 +54,14 @@ def test_the_exit_codes_of_the_readme_are_those_of_the_errors():
     classes = [thing for thing in vars(errors).values() if isinstance(thing, type)]
     raised = {kind.exit_code for kind in classes if issubclass(kind, errors.PlayheadError)}
     assert {int(code) for code in rows} == raised | {0, 130}
+
+
+def test_the_exit_codes_of_a_run_are_all_that_a_command_can_end_with():
+    text = (HERE / "docs/run.md").read_text()
+    listed = [int(code) for code in re.findall(r"^\| (\d+) \| .+ \|$", text, re.MULTILINE)]
+    classes = [thing for thing in vars(errors).values() if isinstance(thing, type)]
+    raised = {kind.exit_code for kind in classes if issubclass(kind, errors.PlayheadError)}
+    assert listed == sorted(raised | {0, 130, READER_GONE})
 
 
 def test_the_two_commands_of_the_readme_stand_on_its_first_screen():

@@ -9,7 +9,7 @@ import click
 
 from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say
 from playhead.cli.ledgers import ledger_option
-from playhead.cli.run_screen import RunScreen
+from playhead.cli.run_screen import RunScreen, one_line
 from playhead.render import Column, Listing
 
 if TYPE_CHECKING:
@@ -83,15 +83,19 @@ _OPTIONS = (
         is_flag=True,
         help="Let the tasks of a source produce side by side: faster, without the order of the source. Not for keys.",
     ),
+    click.option("--all-or-nothing", is_flag=True, help="Run nothing if one of the connectors is refused."),
     click.option(
         "--keep-tail", is_flag=True, help="When a sink has caught up, leave fewer than flush.size records in the topic."
     ),
 )
 
 
+_FLAGS = ("force", "accept_repeats", "unordered", "keep_tail", "all_or_nothing")
+
+
 def _folded_options(words: dict[str, Any]) -> dict[str, Any]:
     names = ("once", "interval", "give_up", "master", "settings", "jars", "chunk_rows", "horizon")
-    return {name: words.pop(name) for name in (*names, "force", "accept_repeats", "unordered", "keep_tail")}
+    return {name: words.pop(name) for name in (*names, *_FLAGS)}
 
 
 def _run_options(command: Any) -> Any:
@@ -221,6 +225,7 @@ def _options(face: Face, given: dict[str, Any]) -> "RunOptions":
         face.context.timeout_seconds,
         parse_duration(given["give_up"]),
         given["unordered"],
+        given["all_or_nothing"],
     )
 
 
@@ -231,16 +236,22 @@ def _spark_key(key: str) -> str:
 def _row(progress: "Progress") -> dict[str, Any]:
     return {
         "connector": progress.name,
-        "state": progress.state.value if progress.state else "stopped",
+        "state": _state(progress),
         "rows": progress.rows,
         "steps": progress.steps,
         "seconds": round(progress.seconds, 2),
         "stream": progress.stream or None,
         "position": progress.position.to_dict() if progress.position is not None else None,
-        "detail": progress.error.what if progress.error else progress.held or None,
+        "detail": one_line(progress.error.what) if progress.error else progress.held or None,
         "hint": _hint(progress),
         "notes": list(progress.notes),
     }
+
+
+def _state(progress: "Progress") -> str:
+    if progress.is_refused:
+        return "refused"
+    return progress.state.value if progress.state else "stopped"
 
 
 def _hint(progress: "Progress") -> str | None:

@@ -189,7 +189,14 @@ def span_words(seconds: float) -> str:
     return f"{whole} s"
 
 
+def one_line(text: str) -> str:
+    """Of a message with a fault in each line."""
+    return "; ".join(text.splitlines())
+
+
 def _end_of(progress: "Progress") -> str:
-    why = progress.error.what if progress.error else progress.held
+    why = one_line(progress.error.what) if progress.error else progress.held
+    if progress.is_refused:
+        return f"refused: {why}"
     state = progress.state.value if progress.state else "stopped"
     return f"{state} after {progress.rows} rows in {span_words(progress.seconds)}" + (f": {why}" if why else "")

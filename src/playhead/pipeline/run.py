@@ -14,7 +14,7 @@ from playhead.config.scrub import scrub_of
 from playhead.config.secrets import SecretKeys, masked_config
 from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.kafka.properties import client_properties
-from playhead.ledger.model import RANGES_AT, config_setting
+from playhead.ledger.model import RANGES_AT, RunState, config_setting
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import Ledger, open_context_ledger
 from playhead.model import ConnectorSpec, Deadline
@@ -32,7 +32,7 @@ from playhead.pipeline.records.transforms import makes_keys
 from playhead.pipeline.records.transforms.options import parse_transforms
 from playhead.pipeline.slots import Slots
 from playhead.pipeline.spark import SparkOptions, cancel_jobs, count_slots, find_loss, new_log, spark_session
-from playhead.pipeline.spec import TASKS, Ready, check_specs
+from playhead.pipeline.spec import TASKS, Ready, sort_specs
 from playhead.pipeline.step import Underway, Work
 from playhead.pipeline.supervisor import Grant, Pace, Pipeline, Progress, Report, Retries, RunEnd, Supervisor
 from playhead.sql.address import parse_address
@@ -45,7 +45,8 @@ STARTING = "starting"  # the name in progress reports before any connector has s
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """`interval_seconds` None: run until caught up. `give_up_seconds`: how long such a run retries during an outage. `seconds`:
-    the deadline of one request to brokers, workers or the ledger. `unordered`: the tasks of a source produce side by side."""
+    the deadline of one request to brokers, workers or the ledger. `unordered`: the tasks of a source produce side by side.
+    `all_or_nothing`: nothing runs if one connector is refused."""
 
     spark: SparkOptions = field(default_factory=SparkOptions)
     interval_seconds: float | None = None
@@ -57,6 +58,7 @@ class RunOptions:
     seconds: float = 30.0
     give_up_seconds: float = 120.0
     unordered: bool = False
+    all_or_nothing: bool = False
 
     @property
     def pace(self) -> Pace:
@@ -69,15 +71,24 @@ def run_connectors(
     options: RunOptions,
     report: Report = lambda progress: None,
 ) -> RunEnd:
-    """Returns how every connector ended. Raises only errors that prevent all of them from starting."""
+    """Returns how every connector ended; one that is refused does not keep the others from running. Raises only errors that
+    prevent all of them from starting."""
     starting = _Starting(report)
     starting.says(f"checking {len(specs)} connector(s)")
     worker = find_worker(context)
-    ready = check_specs(specs, worker)
-    if not ready:
+    if not specs:
         raise Invalid("there is no connector to run", "mark some with engine: spark, or name them with --engine spark")
+    found = sort_specs(specs, worker)
+    if options.all_or_nothing or not found.ready:
+        found.check()
     starting.says("asking brokers and workers")
-    home = _with_retries(lambda: _checked_home(context, ready, options), options.pace, report)
+    home, refusals = _with_retries(lambda: _checked_home(context, found.ready, options), options.pace, report)
+    ready = [one for one in found.ready if one.name not in refusals]
+    if refusals and (options.all_or_nothing or not ready):
+        raise next(iter(refusals.values()))
+    refused = {name: _refused(name, error) for name, error in {**found.refused, **refusals}.items()}
+    for one in refused.values():
+        report(one)
     with open_context_ledger(context, options.seconds) as ledger:
         if ledger.is_local and not options.spark.is_local:
             raise Refused(
@@ -89,7 +100,9 @@ def run_connectors(
         with spark_session(replace(options.spark, log=log)) as spark:
             starting.says("Spark has started")
             end = SparkRun(context, home, ledger, spark, options).run(ready, report)
-    if not any(one.error for one in end.connectors):
+    ended = refused | {one.name: one for one in end.connectors}
+    end = replace(end, connectors=[ended[spec.name] for spec in specs])
+    if not any(one.error for one in end.connectors if not one.is_refused):
         log.unlink(missing_ok=True)
         return end
     return replace(end, log=log)
@@ -105,14 +118,25 @@ class _Starting:
         self.report(Progress(STARTING, underway=Underway(doing)))
 
 
-def _checked_home(context: Context, ready: Sequence[Ready], options: RunOptions) -> ConnectHome:
+def _refused(name: str, error: PlayheadError) -> Progress:
+    return Progress(name, state=RunState.FAILED, error=error, is_refused=True)
+
+
+def _checked_home(
+    context: Context, ready: Sequence[Ready], options: RunOptions
+) -> tuple[ConnectHome, dict[str, PlayheadError]]:
+    """The home, and by name why a connector must not run. During an outage nothing is known: it is raised."""
     home = find_home(context, Deadline(options.seconds))
+    refused: dict[str, PlayheadError] = {}
     for one in ready:
-        _check_order(one, options)
-        _check_place(one, home, options)
-        if not options.force:
-            check_not_in_connect(context, one.spec, home, Deadline(options.seconds))
-    return home
+        try:
+            _check_order(one, options)
+            _check_place(one, home, options)
+            if not options.force:
+                check_not_in_connect(context, one.spec, home, Deadline(options.seconds))
+        except (Invalid, Refused) as error:
+            refused[one.name] = error
+    return home, refused
 
 
 def _with_retries(request: Callable[[], T], pace: Pace, report: Report) -> T:

@@ -1,6 +1,6 @@
 """A connector file for the Spark engine: references are resolved, the class must be known, every option is honoured or refused.
 
-All files are checked before anything starts, and all faults of all connectors are reported together.
+All files are checked before anything starts, and all faults of a connector are reported together.
 """
 
 import re
@@ -33,16 +33,34 @@ class Ready:
         return CLASSES[self.spec.connector_class]
 
 
-def check_specs(specs: Sequence[ConnectorSpec], worker: Mapping[str, str]) -> list[Ready]:
-    ready, faults = [], []
-    for spec in specs:
-        found = _faults_of(spec, worker)
-        faults += found
-        if not found:
-            ready.append(Ready(spec, _resolved(spec)))
-    if faults:
-        raise ConfigInvalid(faults, "leave the option out, or run this connector on Connect")
-    return ready
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """What can run here, and by name why the others cannot."""
+
+    ready: Sequence[Ready]
+    refused: Mapping[str, ConfigInvalid]
+
+    def check(self) -> None:
+        """Raises one error with the faults of all that are refused."""
+        if faults := [fault for error in self.refused.values() for fault in error.faults]:
+            raise _refusal(faults)
+
+
+def sort_specs(specs: Sequence[ConnectorSpec], worker: Mapping[str, str]) -> Sorted:
+    faults = {spec.name: _faults_of(spec, worker) for spec in specs}
+    ready = [Ready(spec, _resolved(spec)) for spec in specs if not faults[spec.name]]
+    return Sorted(ready, {name: _refusal(found) for name, found in faults.items() if found})
+
+
+def check_specs(specs: Sequence[ConnectorSpec], worker: Mapping[str, str]) -> Sequence[Ready]:
+    """All of them, or an error with all faults of all connectors."""
+    found = sort_specs(specs, worker)
+    found.check()
+    return found.ready
+
+
+def _refusal(faults: Sequence[Fault]) -> ConfigInvalid:
+    return ConfigInvalid(faults, "leave the option out, or run this connector on Connect")
 
 
 def _faults_of(spec: ConnectorSpec, worker: Mapping[str, str]) -> list[Fault]:
@@ -53,7 +71,7 @@ def _faults_of(spec: ConnectorSpec, worker: Mapping[str, str]) -> list[Fault]:
     try:
         config = _resolved(spec)
     except Invalid as error:
-        return [_fault(spec, "", error.what)]
+        return [_fault(spec, "", f"{error.what}; {error.hint}" if error.hint else error.what)]
     found = [*_task_faults(config), *check_options(CLASSES[spec.connector_class], config, worker)]
     return [_fault(spec, fault.where, fault.what) for fault in found]
 

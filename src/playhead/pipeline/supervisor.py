@@ -47,7 +47,8 @@ _PERMANENT = (WrongProtocol, Untrusted, AccessDenied)
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What a connector has done so far. `state` None: it is running. `waiting`: why it waits, and when the next try is.
-    `held`: why there are rows that it may not read yet, as of the last round. `underway`: what is not committed yet."""
+    `held`: why there are rows that it may not read yet, as of the last round. `underway`: what is not committed yet.
+    `is_refused`: it was not started, because of `error`."""
 
     name: str
     rows: int = 0
@@ -61,6 +62,7 @@ class Progress:
     error: PlayheadError | None = None
     held: str = ""
     underway: Underway = IDLE
+    is_refused: bool = False
 
 
 Report = Callable[[Progress], None]

@@ -107,7 +107,8 @@ def _settings(settings: Mapping[str, str], option: str, name: str, faults: list[
         try:
             content = Schema.from_json(content).text
         except Invalid as error:
-            faults.append(Fault(f"{option}.schema.content", None, error.what))
+            said = f"{error.what}; {error.hint}" if error.hint else error.what
+            faults.append(Fault(f"{option}.schema.content", None, said))
     return Converter(
         name,
         is_enabled,
