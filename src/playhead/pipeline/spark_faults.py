@@ -21,6 +21,8 @@ from playhead.errors import PlayheadError
 _MARK = "playhead-fault:"
 _MARKED = re.compile(re.escape(_MARK) + r"([A-Za-z0-9+/=]+):end")  # Java and Python escape none of these characters
 _RAISED = re.compile(r"playhead: ([^\n]*)")
+_STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}\s*$")  # what Spark adds to the message of each of its errors
+_CLASS = re.compile(r"^\[[A-Z_.]+\]\s*")  # and puts before it
 _CAUSE = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ([^\n]+)", re.MULTILINE)
 
 
@@ -55,10 +57,11 @@ def fault_in(text: str, doing: str) -> PlayheadError:
     if found := _MARKED.search(text):
         return _unmarked(json.loads(b64decode(found[1])))
     if raised := _RAISED.search(text):
-        return errors.Rejected(f"{doing}: {raised[1].strip()}")
+        return errors.Rejected(f"{doing}: {_STATE.sub('', raised[1]).strip()}")
     causes = _CAUSE.findall(text)
     cause = causes[-1] if causes else text.strip().split("\n")[0]
-    return TaskFailed(f"{doing}: {Scrub()(cause.strip())[:300]}")
+    cause = _STATE.sub("", _CLASS.sub("", cause.strip()))
+    return TaskFailed(f"{doing}: {Scrub()(cause)[:300]}")
 
 
 def _unmarked(fields: dict[str, str | None]) -> PlayheadError:

@@ -5,6 +5,7 @@ and offset of each record: of several records with the same key the last one cou
 Connect. A key with a tombstone is deleted first; then the records after its last tombstone are written.
 """
 
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -186,7 +187,8 @@ def refusing(table: TargetTableName) -> Iterator[None]:
 
 
 def refusal(error: DBAPIError, table: TargetTableName) -> PlayheadError:
-    """The error of a database that refused rows: the first line of its message, and the names of constraint and column."""
+    """The error of a database that refused rows: the first line of its message, and the names of constraint and column.
+    The column of a value that cannot be read is only in the context of COPY."""
     state = str(getattr(error.orig, "sqlstate", "") or "")
     name = str(getattr(error.orig, "sqlite_errorname", "") or "")
     doing = f"merging rows into {table}"
@@ -199,13 +201,19 @@ def refusal(error: DBAPIError, table: TargetTableName) -> PlayheadError:
         f"{word} {found}"
         for word, found in (
             ("constraint", getattr(diagnosis, "constraint_name", None)),
-            ("column", getattr(diagnosis, "column_name", None)),
+            ("column", getattr(diagnosis, "column_name", None) or _copied_column(diagnosis)),
         )
         if found and found not in message
     ]
-    detail = f"{message} ({', '.join([*named, state or name])})"
+    detail = f"{message} ({', '.join(named)})" if named else message
     hint = "nothing of its partition was committed; fix the records or the table, then run again"
     return kind(f"{doing}: {detail}", message=detail, hint=hint)
+
+
+def _copied_column(diagnosis: object) -> str | None:
+    """`COPY orders, line 1, column amount: "x"`."""
+    found = re.search(r"^COPY .*, column ([^:]+)", str(getattr(diagnosis, "context", None) or ""), re.MULTILINE)
+    return found[1] if found else None
 
 
 def _kind(state: str, name: str) -> type[Rejected] | None:

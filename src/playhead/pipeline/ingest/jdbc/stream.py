@@ -42,6 +42,7 @@ from playhead.pipeline.ingest.jdbc.horizon import (
 from playhead.pipeline.ingest.jdbc.options import BULK, INCREMENTING, JdbcOptions
 from playhead.pipeline.ingest.jdbc.view import Cursor, Relation, SqlView, find_cursor, refuse_nulls
 from playhead.pipeline.ingest.source import CURSOR_ID, CURSOR_TIME, Chunk, Last
+from playhead.pipeline.records.encode.faults import rows_named
 from playhead.pipeline.records.encode.record import make_record
 from playhead.pipeline.records.transforms.chain import Parts, apply_chain, columns_shown, route
 from playhead.pipeline.step import Left, LeftUnit
@@ -246,10 +247,11 @@ class JdbcStream:
         cursor = find_cursor(columns, incrementing, self.options.timestamp_columns, shown)
         if self.options.validate_non_null and self.relation.name is not None:
             refuse_nulls(cursor, shown)
-        record = make_record(
-            [column for column, _ in columns], self.options.record, self.relation.name or "", self.database.product
-        )
-        parts = apply_chain(self.options.record.transforms, Parts(self._first_topic, record.value))
+        with rows_named(cursor.row_words):
+            record = make_record(
+                [column for column, _ in columns], self.options.record, self.relation.name or "", self.database.product
+            )
+            parts = apply_chain(self.options.record.transforms, Parts(self._first_topic, record.value))
         return SqlView(self.database, self.flavour, self.relation, cursor, record, parts, self.options.query_suffix)
 
     @cached_property

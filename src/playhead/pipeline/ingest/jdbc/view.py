@@ -8,11 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
 from playhead.errors import Invalid, NotFound
 from playhead.pipeline.ingest.jdbc.database import JdbcDatabase
 from playhead.pipeline.ingest.jdbc.flavour import ID, INSTANT, TIME, Flavour
 from playhead.pipeline.ingest.source import Writings, write_parts
 from playhead.pipeline.records.encode.columns import SqlColumn
+from playhead.pipeline.records.encode.faults import rows_named
 from playhead.pipeline.records.encode.record import RowRecord
 from playhead.pipeline.records.transforms.chain import Parts
 
@@ -40,6 +44,15 @@ class Cursor:
 
     id: SqlColumn | None
     times: tuple[SqlColumn, ...]
+
+    @property
+    def row_words(self) -> Column | None:
+        """Names a row of a frame that has the cursor's columns, as `id=7`. None: rows have no cursor."""
+        named = [(self.id.name, ID)] if self.id is not None else []
+        named += [(", ".join(column.name for column in self.times), INSTANT)] if self.times else []
+        # concat_ws leaves out what is null.
+        words = [F.concat(F.lit(f"{shown}="), F.col(name).cast("string")) for shown, name in named]
+        return F.concat_ws(", ", *words) if words else None
 
 
 @dataclass(frozen=True)
@@ -82,7 +95,8 @@ class SqlView:
 
     @cached_property
     def writings(self) -> Writings:
-        return write_parts(self.parts, self.record.options)
+        with rows_named(self.cursor.row_words):
+            return write_parts(self.parts, self.record.options)
 
     def shown(self, condition: str) -> str:
         """A chunk's condition with the column names of the user."""
