@@ -137,7 +137,7 @@ def test_a_damaged_file_is_corrupt_for_every_command_and_stays_as_it_is(standalo
     ):
         more = store[:2]
         ran = playhead("offsets", *words, *more).exits(1)
-        assert "corrupt at byte" in ran.err
+        assert f"the offset file {file} is corrupt at byte" in ran.err
     assert file.read_bytes() == bytes_
 
 

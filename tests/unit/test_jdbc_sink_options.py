@@ -45,6 +45,14 @@ def test_the_defaults_are_the_connectors():
     )
 
 
+@pytest.mark.parametrize("option", [{"insert_mode": "Upsert", "pk_mode": "record_key"}, {"pk_mode": "Kafka"}])
+def test_words_in_mixed_case_are_refused_as_by_the_connectors(option):
+    (name,) = [name.replace("_", ".") for name, word in option.items() if word != word.lower()]
+    assert "must be one of" in faults(**option)[name]
+    in_capitals = {key: word.upper() for key, word in option.items()}
+    assert name not in faults(**in_capitals)
+
+
 def test_all_options_of_both_connectors_are_taken():
     given = {
         **PLAIN,

@@ -24,13 +24,18 @@ _LOAD_FACTOR = struct.pack(">f", 0.75)
 
 
 class CorruptFile(PlayheadError):
-    """`at`: the byte where the file is invalid."""
+    """`at`: the byte where the file is invalid. `name`: of the file, where it is known."""
 
-    def __init__(self, at: int, what: str) -> None:
+    def __init__(self, at: int, why: str, name: str = "") -> None:
         super().__init__(
-            f"the offset file is corrupt at byte {at}: {what}", "restore it from a backup; nothing was changed"
+            f"the offset file {name + ' ' if name else ''}is corrupt at byte {at}: {why}",
+            "restore it from a backup; nothing was changed",
         )
         self.at = at
+        self.why = why
+
+    def of(self, name: str) -> "CorruptFile":
+        return CorruptFile(self.at, self.why, name)
 
 
 class FileEntry(NamedTuple):

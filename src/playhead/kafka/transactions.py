@@ -215,6 +215,8 @@ class PlainProducer:
     ) -> None:
         waiting = self._producer.flush(self._deadline.remaining()) if kind is None else 0
         del self._producer
+        if kind is not None:
+            return  # the error of the block is the one that counts
         if self._undelivered:
             raise fault_of(self._undelivered[0], "producing")
         if waiting:

@@ -70,10 +70,13 @@ class OptionReading(ABC, Generic[T]):
     def names(self, name: str) -> tuple[str, ...]:
         return tuple(part.strip() for part in self.config.get(name, "").split(",") if part.strip())
 
-    def one_of(self, name: str, default: str, allowed: tuple[str, ...], *, any_case: bool = True) -> str:
+    def one_of(
+        self, name: str, default: str, allowed: tuple[str, ...], *, any_case: bool = True, one_case: bool = False
+    ) -> str:
+        """`one_case`: all letters in upper or all in lower case, as enumerators of the JDBC connectors are written."""
         value = self.text(name, default)
         for one in allowed:
-            if one == value or (any_case and one.lower() == value.lower()):
+            if one == value or (any_case and one.lower() == value.lower() and (not one_case or _is_one_case(value))):
                 return one
         self.fault(name, f"must be one of {', '.join(allowed)}" + (f", not {value!r}" if value else ""))
         return value
@@ -90,3 +93,7 @@ class OptionReading(ABC, Generic[T]):
             self.fault(name, f"must be a whole number {span}, not {text!r}")
             return default
         return int(text)
+
+
+def _is_one_case(word: str) -> bool:
+    return word in (word.lower(), word.upper())

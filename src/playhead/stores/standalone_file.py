@@ -100,7 +100,7 @@ class StandaloneFile:
 
     def _write(self, changes: Sequence[Change]) -> Outcomes:
         data = self._bytes()
-        entries = _Entries([] if data is None else decode_file(data))
+        entries = _Entries([] if data is None else self._decoded(data))
         before = entries.list()
         outcomes = []
         for own in changes_by_owner(changes).values():
@@ -114,11 +114,17 @@ class StandaloneFile:
         by_change = {id(outcome.change): outcome for outcome in outcomes}
         return Outcomes(by_change[id(change)] for change in changes)
 
+    def _decoded(self, data: bytes) -> list[FileEntry]:
+        try:
+            return decode_file(data)
+        except CorruptFile as error:
+            raise error.of(str(self.path)) from None
+
     def _read(self, owners: Collection[str] | None, *, removed: bool) -> Snapshot:
         data = self._bytes()
         if data is None:
             return Snapshot((), (f"{self.path} does not exist: this worker has stored no offset yet",))
-        entries = decode_file(data)
+        entries = self._decoded(data)
         keys = Counter(entry.key for entry in entries)
         decoded = decode_pairs(
             (RawPair(entry.key, entry.value, {}) for entry in entries),

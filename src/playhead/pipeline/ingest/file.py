@@ -268,11 +268,13 @@ def _line_end(file: BinaryIO, wanted: int, start: int, size: int) -> int:
         return start
     file.seek(wanted)
     offset = wanted
-    if wanted < size:
-        while block := file.read(BLOCK_BYTES):
-            if found := block.find(b"\n") + 1:
-                return min(offset + found, size)
-            offset += len(block)
+    while offset < size and (block := file.read(min(BLOCK_BYTES, size - offset))):
+        found = _END.search(block)
+        if found is not None and (found.end() < len(block) or found[0] != b"\r"):
+            return offset + found.end()
+        if found is not None and offset + len(block) < size:  # its \r may be half of a \r\n
+            return offset + len(block) + (file.read(1) == b"\n")
+        offset += len(block)
     return _last_end(file, start, size)
 
 

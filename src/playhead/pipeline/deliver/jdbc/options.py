@@ -276,12 +276,12 @@ class _Reading(OptionReading[JdbcSinkOptions]):
     def read(self) -> tuple[JdbcSinkOptions | None, list[Fault]]:
         self.check_names(KNOWN)
         target = self._target()
-        mode = self.one_of("insert.mode", INSERT, (INSERT, UPSERT, UPDATE, "multi"))
+        mode = self.one_of("insert.mode", INSERT, (INSERT, UPSERT, UPDATE, "multi"), one_case=True)
         for name, default in (("batch.size", 3000), ("max.retries", 10), ("retry.backoff.ms", 3000)):
             self.number(name, default, high=999_999_999)
         options = JdbcSinkOptions(
             insert_mode=INSERT if mode == "multi" else mode,
-            pk_mode=self.one_of("pk.mode", NONE, (NONE, KAFKA, RECORD_KEY, RECORD_VALUE)),
+            pk_mode=self.one_of("pk.mode", NONE, (NONE, KAFKA, RECORD_KEY, RECORD_VALUE), one_case=True),
             pk_fields=self.names("pk.fields"),
             fields=self.names("fields.whitelist"),
             table_format=self._format(),
