@@ -218,12 +218,16 @@ def test_a_broker_that_is_down_at_the_start_is_waited_for_and_a_run_until_caught
     try:
         with pytest.raises(PlayheadError, match=own_lab.bootstrap_servers) as raised:
             run_connectors(
-                named, [spec], RunOptions(seconds=2, give_up_seconds=3), lambda one: waits.append(one.waiting)
+                named,
+                [spec],
+                RunOptions(seconds=2, give_up_seconds=3),
+                lambda one: waits.append(one.waiting or f"({one.underway.doing})"),
             )
     finally:
         own_lab.start("broker-1")
     assert raised.value.exit_code == 3
-    assert len(waits) >= 2 and "next try in" in waits[0]
+    assert waits[:2] == ["(checking 1 connector(s))", "(asking brokers and workers)"]
+    assert len(waits) >= 4 and all("next try in" in one for one in waits[2:])
 
 
 def test_a_sink_keeps_its_seat_through_a_pause_that_is_longer_than_its_group_allows(running, own_lab, tmp_path):
