@@ -18,11 +18,13 @@ from playhead.cli.frame import (
     program,
     say,
     term_interrupts,
+    width_of,
     write,
 )
 from playhead.cli.writes import command_line
 from playhead.errors import Invalid, Unreachable
 from playhead.render import Column, Listing, clean
+from playhead.render.width import wrap_message
 
 if TYPE_CHECKING:
     from playhead.connectors.apply import AppliedConnectors
@@ -46,9 +48,9 @@ PLAN_COLUMNS = (
 OUTCOME_COLUMNS = (
     Column("name", "CONNECTOR"),
     Column("action", "ACTION"),
-    Column("result", "RESULT"),
     Column("state", "STATE"),
-    Column("detail", "DETAIL"),
+    Column("result", "RESULT"),
+    Column("detail", "DETAIL", remark=True),
 )
 FINDING_COLUMNS = (
     Column("name", "CONNECTOR"),
@@ -356,7 +358,9 @@ def show_plan(face: Face, found: "ConnectorsPlan", *, show_origin: bool = False)
     from playhead.connectors.plan.text import plan_text
 
     if face.form in ("table", "wide"):
-        write(clean(plan_text(found, show_origin=show_origin or face.form == "wide"), keep="\n"))
+        text = clean(plan_text(found, show_origin=show_origin or face.form == "wide"), keep="\n")
+        width = width_of(sys.stdout) if face.form == "table" else None
+        write(text if width is None else wrap_message(text, width))
     else:
         face.show(Listing(PLAN_COLUMNS, [row.to_row() for row in found.rows]))
     _say_notes(found.notes)

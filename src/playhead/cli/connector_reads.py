@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("name", "CONNECTOR"),
-    Column("type", "TYPE"),
-    Column("engine", "ENGINE"),
+    Column("type", "TYPE", hide=1),
+    Column("engine", "ENGINE", hide=2),
     Column("state", "STATE"),
     Column("tasks", "TASKS", right=True),
 )
@@ -25,11 +25,11 @@ WIDE_COLUMNS = (Column("connector_class", "CLASS", wide=True), Column("worker", 
 TASK_COLUMNS = (
     Column("id", "TASK", right=True),
     Column("state", "STATE"),
-    Column("worker", "WORKER"),
+    Column("worker", "WORKER", hide=1),
     Column("cause", "CAUSE"),
 )
 POSITION_COLUMNS = (
-    Column("position", "POSITION"),
+    Column("position", "POSITION", text=True),
     Column("partition", "PARTITION", wide=True),
     Column("offset", "OFFSET", wide=True),
     Column("lag", "LAG", right=True),

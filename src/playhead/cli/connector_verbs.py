@@ -20,14 +20,14 @@ WOULD_COLUMNS = (
     Column("name", "CONNECTOR"),
     Column("before", "STATE"),
     Column("does", "WOULD"),
-    Column("detail", "NOTE"),
+    Column("detail", "NOTE", remark=True),
 )
 DID_COLUMNS = (
     Column("name", "CONNECTOR"),
     Column("before", "BEFORE"),
     Column("after", "AFTER", show=lambda state: state or "-"),
     Column("result", "RESULT"),
-    Column("detail", "DETAIL"),
+    Column("detail", "DETAIL", remark=True),
 )
 LOGGER_COLUMNS = (Column("logger", "LOGGER"), Column("level", "LEVEL"), Column("modified", "MODIFIED"))
 LEVEL_COLUMNS = (

@@ -24,6 +24,7 @@ from playhead.errors import Invalid, PartFailed, PlayheadError
 from playhead.model import Deadline
 from playhead.render import Details, Listing, clean, render_pieces
 from playhead.render.listing import FORMATS
+from playhead.render.width import wrap_message
 
 if TYPE_CHECKING:
     from playhead.config.scrub import Scrub
@@ -126,7 +127,7 @@ class Face:
     def show(self, answer: Listing | Details) -> None:
         if isinstance(answer, Listing) and not answer.rows and self.form in ("table", "wide"):
             say(answer.empty)
-        for text in render_pieces(answer, self.form):
+        for text in render_pieces(answer, self.form, width_of(sys.stdout)):
             write(clean(text, keep="\n") if self.form == "csv" and sys.stdout.isatty() else text)
 
 
@@ -141,10 +142,25 @@ def write(text: str) -> None:
 def say(message: str, *, style: str | None = None) -> None:
     """Writes a message to stderr, coloured on a terminal unless NO_COLOR is set."""
     text = clean(message, keep="\n")
+    if (width := width_of(sys.stderr)) is not None:
+        text = wrap_message(text, width)
     if style and wants_color(sys.stderr):
         text = click.style(text, fg=style)
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def width_of(stream: Any) -> int | None:
+    """The columns of a terminal, COLUMNS before its own answer; None if `stream` is none: then nothing is cut or wrapped."""
+    if stream is None or not stream.isatty():
+        return None
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):  # a terminal that does not know, or a stream that only looks like one
+        return 80
 
 
 def program() -> str:

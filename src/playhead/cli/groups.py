@@ -26,9 +26,9 @@ RESET_COLUMNS = (
     Column("partition", "PARTITION", right=True),
     Column("before", "BEFORE", right=True),
     Column("after", "AFTER", right=True),
-    Column("log_start", "LOG-START", right=True),
+    Column("log_start", "LOG-START", right=True, hide=1),
     Column("log_end", "LOG-END", right=True),
-    Column("note", "NOTE"),
+    Column("note", "NOTE", remark=True),
 )
 
 
@@ -157,7 +157,7 @@ def _export(face: Face, planned: "ResetPlan", target: Path | None) -> None:
 
 def _show_reset(face: Face, planned: "ResetPlan", export: Path | None) -> None:
     if str(export) != "-":
-        face.show(Listing(RESET_COLUMNS, [asdict(row) for row in planned.rows], name="owner"))
+        face.show(Listing(RESET_COLUMNS, [asdict(row) for row in planned.rows], name="owner", names=("topic",)))
 
 
 @groups.command()

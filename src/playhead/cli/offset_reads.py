@@ -20,22 +20,22 @@ COLUMNS = (
     Column("owner", "OWNER"),
     Column("partition", "PARTITION"),
     Column("offset", "OFFSET"),
-    Column("kafka_partition", "KAFKA PARTITION", right=True),
+    Column("kafka_partition", "KAFKA PARTITION", right=True, hide=1),
     Column("kafka_offset", "KAFKA OFFSET", wide=True, right=True),
     Column("written", "WRITTEN", wide=True),
-    Column("notes", "NOTES", wide=True, show="; ".join),
+    Column("notes", "NOTES", wide=True, show="; ".join, remark=True),
 )
 SHOWN_COLUMNS = (
-    Column("position", "POSITION"),
+    Column("position", "POSITION", text=True),
     Column("partition", "PARTITION", wide=True),
     Column("offset", "OFFSET"),
     Column("lag", "LAG", right=True),
-    Column("notes", "NOTES", show="; ".join),
+    Column("notes", "NOTES", show=lambda notes: "; ".join(notes) or "-", remark=True),
 )
 JOURNAL_COLUMNS = (
     Column("id", "ID"),
     Column("started", "STARTED"),
-    Column("who", "WHO"),
+    Column("who", "WHO", hide=1),
     Column("owners", "OWNERS", show=", ".join),
     Column("outcome", "OUTCOME"),
     Column("store", "STORE", wide=True),
@@ -44,7 +44,7 @@ FINDING_COLUMNS = (
     Column("kind", "FINDING"),
     Column("owner", "OWNER"),
     Column("what", "WHAT"),
-    Column("mend", "MEND IT WITH"),
+    Column("mend", "MEND IT WITH", command=True),
 )
 
 
@@ -192,7 +192,7 @@ def doctor(face: Face, where: Where) -> None:
     diagnosis = diagnose(where.locator(face, line))
     line.clear()
     rows = [{"kind": f.kind, "owner": f.owner, "what": f.what, "mend": f.mend} for f in diagnosis.findings]
-    face.show(Listing(FINDING_COLUMNS, rows, name="kind", empty="nothing found"))
+    face.show(Listing(FINDING_COLUMNS, rows, name="kind", names=("owner",), empty="nothing found"))
     for note in diagnosis.notes:
         say(f"note: {note}")
     if rows:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 LIST_COLUMNS = (
     Column("pipeline", "PIPELINE"),
     Column("status", "STATE"),
-    Column("host", "HOST"),
-    Column("started", "SINCE"),
+    Column("host", "HOST", hide=2),
+    Column("started", "SINCE", hide=1),
     Column("rows", "ROWS", right=True),
     Column("stream", "STREAM"),
     Column("position", "POSITION"),
@@ -83,14 +83,14 @@ STOP_COLUMNS = (
     Column("pipeline", "PIPELINE"),
     Column("status", "STATE"),
     Column("does", "WOULD"),
-    Column("note", "NOTE"),
+    Column("note", "NOTE", remark=True),
 )
 STOPPED_COLUMNS = (
     Column("pipeline", "PIPELINE"),
     Column("before", "BEFORE"),
     Column("after", "AFTER"),
     Column("result", "RESULT"),
-    Column("detail", "DETAIL"),
+    Column("detail", "DETAIL", remark=True),
 )
 
 

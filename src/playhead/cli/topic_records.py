@@ -15,16 +15,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 import msgspec
 
-from playhead.cli.frame import Face, context_options, folded, pass_face, say, write
+from playhead.cli.frame import Face, context_options, folded, pass_face, say, width_of, write
 from playhead.cli.topics import opened, topic_names
 from playhead.errors import Invalid, PlayheadError
 from playhead.render import clean
 from playhead.render.clean import clean_json
 from playhead.render.topics import LONGEST, RECORD_COLUMNS, encoded, record_cells, time_of
+from playhead.render.width import pad, text_width, wrap
 
 if TYPE_CHECKING:
     from playhead.topics.records import Query, TopicRecord
 
+LEAST_ROOM = 20  # for a wrapped value
 FORMS = ("table", "wide", "json", "csv", "raw")
 CSV_FIELDS = ("partition", "offset", "timestamp", "key", "key_encoding", "value", "value_encoding", "headers")
 
@@ -262,9 +264,10 @@ class RawValues:
 
 
 class TableOutput:
-    """Columns are as wide as the first batch needs. A wider cell widens the rows after it."""
+    """Columns are as wide as the first batch needs. A wider cell widens the rows after it. On a terminal values are wrapped."""
 
     def __init__(self, *, wide: bool, widest_offset: int) -> None:
+        self._terminal = None if wide else width_of(sys.stdout)
         self._longest = None if wide else LONGEST
         self._widths = [len(column.title) for column in RECORD_COLUMNS]
         self._widths[1] = max(self._widths[1], len(str(widest_offset)))
@@ -274,7 +277,7 @@ class TableOutput:
     def put(self, batch: "Sequence[TopicRecord]") -> None:
         rows = [self._row(record) for record in batch]
         for index, column in enumerate(zip(*(row[:-1] for row in rows), strict=True)):
-            self._widths[index] = max(self._widths[index], *map(len, column))
+            self._widths[index] = max(self._widths[index], *map(text_width, column))
         if not self._begun:
             rows.insert(0, [column.title for column in RECORD_COLUMNS])
             self._begun = True
@@ -289,8 +292,16 @@ class TableOutput:
     def _line(self, row: Sequence[str]) -> str:
         partition, offset, *others, last = row
         first, second, *rest, _ = self._widths
-        padded = [partition.rjust(first), offset.rjust(second), *map(str.ljust, others, rest), last]
-        return "  ".join(padded).rstrip() + "\n"
+        start = "  ".join([partition.rjust(first), offset.rjust(second), *map(pad, others, rest), ""])
+        if self._terminal is None:
+            return (start + last).rstrip() + "\n"
+        room = self._terminal - text_width(start)
+        if room < LEAST_ROOM:
+            return "".join(f"{line}\n" for line in wrap(start + last, self._terminal))
+        lines = wrap(last, room)
+        return "".join(
+            f"{start if at == 0 else ' ' * text_width(start)}{line}".rstrip() + "\n" for at, line in enumerate(lines)
+        )
 
     def notes(self) -> list[str]:
         return ["long keys or values are truncated; -o wide shows them in full"] if self._truncated else []

@@ -32,16 +32,9 @@ PLAN_COLUMNS = (
     Column("partition", "PARTITION"),
     Column("before", "BEFORE"),
     Column("after", "AFTER", show=lambda offset: "(deleted)" if offset is None else plain(offset)),
-    Column("note", "NOTE"),
+    Column("note", "NOTE", remark=True),
 )
-OUTCOME_COLUMNS = (
-    Column("owner", "OWNER"),
-    Column("partition", "PARTITION"),
-    Column("before", "BEFORE"),
-    Column("after", "AFTER", show=lambda offset: "(deleted)" if offset is None else plain(offset)),
-    Column("result", "RESULT"),
-    Column("detail", "DETAIL"),
-)
+RESULT_COLUMNS = (Column("result", "RESULT"), Column("detail", "DETAIL", remark=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,17 +202,18 @@ def _is_found_again(uri: str, face: Face) -> bool:
 
 def plan_listing(changes: "Sequence[Change]", empty: str = "nothing to change: already as requested") -> Listing:
     rows = [_change_row(change) | {"note": change.note} for change in changes]
-    return Listing(PLAN_COLUMNS, rows, name="owner", empty=empty)
+    return Listing(PLAN_COLUMNS, rows, name="owner", empty=empty, blocks=True)
 
 
 def outcome_listing(outcomes: "Outcomes") -> Listing:
+    """The columns of the plan, in its order, and what became of each change."""
     rows = [
         _change_row(outcome.change)
-        | {"result": outcome.result.value, "detail": outcome.detail, "note": outcome.change.note}
+        | {"note": outcome.change.note, "result": outcome.result.value, "detail": outcome.detail}
         for outcome in outcomes
     ]
-    noted = any(row["note"] for row in rows)
-    return Listing((*OUTCOME_COLUMNS, PLAN_COLUMNS[-1]) if noted else OUTCOME_COLUMNS, rows, name="owner")
+    planned = PLAN_COLUMNS if any(row["note"] for row in rows) else PLAN_COLUMNS[:-1]
+    return Listing((*planned, *RESULT_COLUMNS), rows, name="owner", blocks=True)
 
 
 def _change_row(change: "Change") -> Row:

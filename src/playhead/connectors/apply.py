@@ -42,8 +42,8 @@ class ConnectorOutcome:
         return {
             "name": self.name,
             "action": self.action.value,
-            "result": self.result.value,
             "state": self.state,
+            "result": self.result.value,
             "detail": self.detail,
         }
 

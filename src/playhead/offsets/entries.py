@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 from playhead.errors import NotFound, PlayheadError, Unreachable
 from playhead.model.times import to_iso
@@ -40,9 +41,16 @@ def list_entries(locator: Locator, names: Sequence[str], *, history: bool = Fals
             parts = [*parts[:-1], *_with_what_workers_know(locator, others, parts[-1], taken)]
     entries = [entry for part in parts for entry in part.entries]
     if not history:
-        entries.sort(key=lambda entry: entry.position.owner)
+        entries.sort(key=_by_owner_and_partition)
     _check_names(locator, names, {entry.position.owner for entry in entries})
     return Snapshot(tuple(entries), tuple(n for part in parts for n in part.notes)), " and ".join(places)
+
+
+def _by_owner_and_partition(entry: Stored) -> tuple[str, list[tuple[int, Any]]]:
+    """Numbers by their value: partition 10 follows partition 9."""
+    fields = entry.position.partition.fields.values()
+    ranked = [(1, v) if isinstance(v, str) else (0, v) if isinstance(v, int | float) else (2, str(v)) for v in fields]
+    return entry.position.owner, ranked
 
 
 def _as_group(entry: Stored) -> Stored:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 LIST_COLUMNS = (
     Column("group", "GROUP"),
-    Column("type", "TYPE"),
+    Column("type", "TYPE", hide=1),
     Column("state", "STATE"),
     Column("members", "MEMBERS", right=True),
     Column("topics", "TOPICS", show=lambda topics: "-" if not topics else ", ".join(topics)),
@@ -22,16 +22,16 @@ SHOW_COLUMNS = (
     Column("topic", "TOPIC"),
     Column("partition", "PARTITION", right=True),
     Column("committed", "COMMITTED", right=True),
-    Column("log_start", "LOG-START", right=True),
+    Column("log_start", "LOG-START", right=True, hide=1),
     Column("log_end", "LOG-END", right=True),
     Column("lag", "LAG", right=True),
     Column("lag_seconds", "LAG-TIME", right=True, show=in_words),
-    Column("client_id", "CLIENT"),
-    Column("host", "HOST"),
+    Column("client_id", "CLIENT", hide=2),
+    Column("host", "HOST", hide=3),
     Column("member", "MEMBER", wide=True),
     Column("leader_epoch", "EPOCH", wide=True, right=True),
     Column("metadata", "METADATA", wide=True),
-    Column("note", "NOTE"),
+    Column("note", "NOTE", remark=True),
 )
 
 

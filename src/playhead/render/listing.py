@@ -14,6 +14,8 @@ from typing import Any, overload
 import msgspec
 
 from playhead.render.clean import UNSAFE, clean, clean_json
+from playhead.render.table import table_text
+from playhead.render.width import pad, text_width, wrap
 
 PIECE = 10_000
 FORMATS = ("table", "wide", "json", "yaml", "csv", "name")
@@ -42,11 +44,20 @@ def _json(value: object, indent: int = 0) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
+    """`wide`: only with `-o wide`. `right`: a number. `remark`: a sentence, printed once if it is the same in all rows.
+    `command`: for a shell, to be pasted. `text`: may be wrapped, although it is the first column. `hide`: on a narrow
+    terminal the column with the highest number goes first.
+    """
+
     key: str
     title: str
     wide: bool = False
     right: bool = False
     show: Callable[[Any], str] = plain
+    remark: bool = False
+    command: bool = False
+    text: bool = False
+    hide: int = 0
 
 
 class Rows(Sequence[Row]):
@@ -71,10 +82,16 @@ class Rows(Sequence[Row]):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
+    """`name`: the key that `-o name` prints. `names`: more columns whose values are names, to be kept whole. `blocks`: rows may
+    become blocks on a terminal that is too narrow for them.
+    """
+
     columns: Sequence[Column]
     rows: Sequence[Row]
     name: str = "name"
     empty: str = "nothing found"
+    names: Sequence[str] = ()
+    blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +102,10 @@ class Details:
     name: str = "name"
 
 
-def render_pieces(answer: Listing | Details, form: str) -> Iterator[str]:
+def render_pieces(answer: Listing | Details, form: str, width: int | None = None) -> Iterator[str]:
     """The text in pieces, so that the text of a long list is never in memory at once."""
     if form != "json" or not isinstance(answer, Listing) or not answer.rows:
-        yield render(answer, form)
+        yield render(answer, form, width)
         return
     before = "[\n"
     for start in range(0, len(answer.rows), PIECE):
@@ -98,8 +115,8 @@ def render_pieces(answer: Listing | Details, form: str) -> Iterator[str]:
     yield "\n]\n"
 
 
-def render(answer: Listing | Details, form: str) -> str:
-    """The whole text, ending in a line break unless it is empty."""
+def render(answer: Listing | Details, form: str, width: int | None = None) -> str:
+    """The whole text, ending in a line break unless it is empty. `width`: that of the terminal which shows a table."""
     match form:
         case "json":
             return _json(_data(answer), indent=2) + "\n"
@@ -110,7 +127,7 @@ def render(answer: Listing | Details, form: str) -> str:
         case "name":
             return _names(answer)
         case _:
-            return _text(answer, wide=form == "wide")
+            return _text(answer, wide=form == "wide", width=width)
 
 
 def _data(answer: Listing | Details) -> Any:
@@ -170,37 +187,27 @@ def _names(answer: Listing | Details) -> str:
     return "".join(f"{clean(str(row[answer.name]))}\n" for row in rows)
 
 
-def _text(answer: Listing | Details, *, wide: bool) -> str:
+def _text(answer: Listing | Details, *, wide: bool, width: int | None) -> str:
     if isinstance(answer, Details):
-        return _details(answer, wide=wide)
-    if not answer.rows:
-        return ""
-    columns = [column for column in answer.columns if wide or not column.wide]
-    cells = [[column.title for column in columns]]
-    cells += [[clean(column.show(row.get(column.key))) for column in columns] for row in answer.rows]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
-    lines = []
-    for line in cells:
-        padded = [
-            cell.rjust(width) if column.right else cell.ljust(width)
-            for cell, width, column in zip(line, widths, columns, strict=True)
-        ]
-        lines.append("  ".join(padded).rstrip())
-    return "\n".join(lines) + "\n"
+        return _details(answer, wide=wide, width=width)
+    return table_text(answer, wide=wide, width=width)
 
 
-def _lines(value: str, indent: int) -> str:
+def _lines(value: str, indent: int, width: int | None) -> str:
     """A text of several lines, e.g. a trace, indented; tabs become blanks."""
     lines = [clean(line) for line in value.rstrip("\n").expandtabs(4).split("\n")]
+    if width is not None:
+        lines = [part for line in lines for part in wrap(line, max(width - indent, 1))]
     return ("\n" + " " * indent).join(lines)
 
 
-def _details(answer: Details, *, wide: bool) -> str:
-    simple = {key: value for key, value in answer.fields.items() if not isinstance(value, Listing)}
-    width = max((len(clean(key)) for key in simple), default=0)
-    text = "".join(f"{clean(key).ljust(width)}  {_lines(plain(value), width + 2)}\n" for key, value in simple.items())
+def _details(answer: Details, *, wide: bool, width: int | None) -> str:
+    width = None if wide else width
+    simple = {clean(key): value for key, value in answer.fields.items() if not isinstance(value, Listing)}
+    label = max((text_width(key) for key in simple), default=0)
+    text = "".join(f"{pad(key, label)}  {_lines(plain(value), label + 2, width)}\n" for key, value in simple.items())
     for key, value in answer.fields.items():
         if isinstance(value, Listing) and value.rows:
-            table = _text(value, wide=wide)
-            text += f"\n{clean(key)}\n" + "".join(f"  {line}\n" for line in table.splitlines())
+            table = _text(value, wide=wide, width=None if width is None else width - 2)
+            text += f"\n{clean(key)}\n" + "".join(f"  {line}".rstrip() + "\n" for line in table.splitlines())
     return text

@@ -38,9 +38,9 @@ def _numbers(found: Sequence[int]) -> str:
 TOPIC_COLUMNS = (
     Column("name", "TOPIC"),
     Column("partitions", "PARTITIONS", right=True),
-    Column("replication_factor", "REPLICATION", right=True),
+    Column("replication_factor", "REPLICATION", right=True, hide=2),
     Column("state", "STATE"),
-    Column("offsets", "OFFSETS", right=True),
+    Column("offsets", "OFFSETS", right=True, hide=1),
     Column("size_bytes", "SIZE", right=True, show=size),
     Column("disk_bytes", "ON DISK", right=True, wide=True, show=size),
     Column("internal", "INTERNAL", wide=True),
@@ -74,9 +74,9 @@ PLAN_COLUMNS = (
     Column("what", "WHAT"),
     Column("before", "BEFORE"),
     Column("after", "AFTER", show=lambda after: "(deleted)" if after is None else plain(after)),
-    Column("note", "NOTE"),
+    Column("note", "NOTE", remark=True),
 )
-OUTCOME_COLUMNS = (*PLAN_COLUMNS[:4], Column("result", "RESULT"), Column("detail", "DETAIL"))
+RESULT_COLUMNS = (Column("result", "RESULT"), Column("detail", "DETAIL", remark=True))
 RECORD_COLUMNS = (
     Column("partition", "PARTITION", right=True),
     Column("offset", "OFFSET", right=True),
@@ -118,13 +118,13 @@ def _listed(columns: Sequence[Column], found: Sequence[Any] | None) -> Listing |
 
 def plan_listing(plan: "TopicPlan") -> Listing:
     rows = [asdict(change) for change in plan.changes]
-    return Listing(PLAN_COLUMNS, rows, name="topic", empty="nothing to change: already as requested")
+    return Listing(PLAN_COLUMNS, rows, name="topic", empty="nothing to change: already as requested", blocks=True)
 
 
 def outcome_listing(outcomes: "Sequence[TopicOutcome]") -> Listing:
     rows = [asdict(one.change) | {"result": one.result.value, "detail": one.detail} for one in outcomes]
-    noted = any(row["note"] for row in rows)
-    return Listing((*OUTCOME_COLUMNS, PLAN_COLUMNS[-1]) if noted else OUTCOME_COLUMNS, rows, name="topic")
+    planned = PLAN_COLUMNS if any(row["note"] for row in rows) else PLAN_COLUMNS[:-1]
+    return Listing((*planned, *RESULT_COLUMNS), rows, name="topic", blocks=True)
 
 
 def record_listing(records: "Sequence[TopicRecord]") -> Listing:
