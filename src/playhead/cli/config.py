@@ -10,7 +10,7 @@ from playhead.config import load_files, search_files, use_context
 from playhead.render import Column, Listing
 
 
-@click.group(cls=LazyGroup)
+@click.group(cls=LazyGroup, instead={"create": "contexts are written into playhead.toml; see docs/configuration.md"})
 def config() -> None:
     """Contexts and settings, and the origin of each value."""
 

@@ -27,7 +27,11 @@ COMMANDS = {
 }
 
 
-@click.group(cls=LazyGroup, lazy=COMMANDS)
+@click.group(
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    instead={"create": "write it to a file, then: playhead connectors apply -f FILE shows what would be created"},
+)
 def connectors() -> None:
     """Connectors: apply files, change states, watch.
 

@@ -31,39 +31,124 @@ if TYPE_CHECKING:
     from playhead.stores import Access
 
 F = TypeVar("F", bound=Callable[..., Any])
-ALIASES = {"describe": "show"}
+# Words that people try, and the reading verbs that they mean, the best first. None of these verbs changes anything.
+ALIASES = {
+    "describe": ("show", "view", "status"),
+    "show": ("view", "status"),
+    "get": ("show", "view", "status"),
+    "cat": ("records", "show", "view", "logs"),
+    "ls": ("list", "contexts", "status"),
+    "list": ("contexts", "status"),
+    "status": ("show", "view"),
+    "diff": ("plan",),
+}
+OF_ALL = ("get", "status")  # without a name they mean `list`
+READS = frozenset(
+    [
+        "contexts",
+        "diff",
+        "doctor",
+        "env",
+        "history",
+        "info",
+        "journal",
+        "list",
+        "logs",
+        "plan",
+        "plugins",
+        "records",
+        "show",
+        "status",
+        "validate",
+        "view",
+    ]
+)
+GLOBAL = "Global options: see playhead --help"
 READER_GONE = 141  # as a shell reports the end by SIGPIPE
 
 
-class LazyGroup(click.Group):
-    """Commands that are imported on first use: name -> (module:attribute, one line of help)."""
+class GlobalOption(click.Option):
+    """Accepted before and after the subcommand, and described once: in the help of the program."""
 
-    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]] | None = None, **kwargs: Any) -> None:
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        return super().get_help_record(ctx) if ctx.parent is None else None
+
+
+class LazyGroup(click.Group):
+    """Commands that are imported on first use: name -> (module:attribute, one line of help).
+
+    `instead`: words that people try for something that another command does -> that command. They are answered, never executed.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        lazy: Mapping[str, tuple[str, str]] | None = None,
+        instead: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.lazy = dict(lazy or {})
+        self.instead = dict(instead or {})
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*self.lazy, *super().list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        name = name if name in self.lazy or name in self.commands else ALIASES.get(name, name)
+        name = self._real(name)
         if name in self.lazy:
             module, _, attribute = self.lazy[name][0].partition(":")
-            command: click.Command = getattr(import_module(module), attribute)
-            return command
-        return super().get_command(ctx, name)
+            command: click.Command | None = getattr(import_module(module), attribute)
+        else:
+            command = super().get_command(ctx, name)
+        if command is not None and any(isinstance(param, GlobalOption) for param in command.params):
+            command.epilog = command.epilog or GLOBAL
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
+        name, *rest = args
+        if name in OF_ALL and not self._has(name) and self._has("list") and not self._names_one(ctx, rest):
+            return super().resolve_command(ctx, ["list", *rest])
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            from difflib import get_close_matches
+            ctx.fail(f"no such command {name!r}; {self._hint(ctx, name, rest)}")
+        return super().resolve_command(ctx, [self._real(name), *rest])
 
-            near = get_close_matches(name, self.list_commands(ctx), n=3)
-            hint = f"; did you mean {' or '.join(near)}?" if near else f"; see {ctx.command_path} --help"
-            ctx.fail(f"no such command {name!r}{hint}")
-        return super().resolve_command(ctx, args)
+    def _has(self, name: str) -> bool:
+        return name in self.lazy or name in self.commands
+
+    def _real(self, name: str) -> str:
+        if self._has(name):
+            return name
+        return next((one for one in ALIASES.get(name, ()) if self._has(one)), name)
+
+    def _names_one(self, ctx: click.Context, rest: list[str]) -> bool:
+        """Whether the words after `get` name something to show."""
+        show = self.get_command(ctx, "show")
+        if show is None:
+            return False
+        try:
+            found, _, _ = show.make_parser(ctx).parse_args(list(rest))
+        except click.UsageError:
+            return True
+        arguments = [param.name for param in show.params if isinstance(param, click.Argument)]
+        return any(isinstance(found.get(name), str | tuple) for name in arguments)
+
+    def _hint(self, ctx: click.Context, name: str, rest: list[str]) -> str:
+        """A suggestion never names a verb that changes something: it might be run as it is."""
+        from difflib import get_close_matches
+
+        if name in self.instead:
+            return self.instead[name]
+        if name in (*ALIASES, *READS) and rest and self._has(rest[0]):
+            return f"the noun comes first: {ctx.command_path} {rest[0]} {name}"
+        safe = [one for one in self.list_commands(ctx) if one in READS or one in self.nouns(ctx)]
+        near = get_close_matches(name, safe, n=3)
+        return f"did you mean {' or '.join(near)}?" if near else f"see {ctx.command_path} --help"
+
+    def nouns(self, ctx: click.Context) -> list[str]:
+        return [one for one in self.list_commands(ctx) if isinstance(self.get_command(ctx, one), click.Group)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = [(name, self._short_help(ctx, name)) for name in self.list_commands(ctx)]
@@ -223,7 +308,7 @@ def _complete_contexts(_ctx: click.Context, _param: click.Parameter, incomplete:
 
 
 def _option(*names: str, callback: Callable[..., None], **more: Any) -> Callable[[F], F]:
-    return click.option(*names, callback=callback, expose_value=False, **more)
+    return click.option(*names, cls=GlobalOption, callback=callback, expose_value=False, **more)
 
 
 FILE = click.Path(dir_okay=False)

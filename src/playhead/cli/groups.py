@@ -53,7 +53,13 @@ def _store(face: Face) -> "GroupsStore":
     return store
 
 
-@click.group(cls=LazyGroup)
+@click.group(
+    cls=LazyGroup,
+    instead={
+        "create": "playhead groups reset GROUP --topic TOPIC --to-earliest shows the group that would be created",
+        "diff": "playhead groups reset GROUP ... without --execute shows what would change",
+    },
+)
 def groups() -> None:
     """Consumer groups: lag, reset, delete."""
 

@@ -109,7 +109,7 @@ def _current() -> str | None:
         return None
 
 
-@click.group(cls=LazyGroup)
+@click.group(cls=LazyGroup, instead={"create": "a lab is created with: playhead lab up"})
 def lab() -> None:
     """A real Kafka, Connect worker and PostgreSQL on this machine.
 

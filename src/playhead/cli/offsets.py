@@ -34,7 +34,11 @@ COMMANDS = {
 }
 
 
-@click.group(cls=LazyGroup, lazy=COMMANDS)
+@click.group(
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    instead={"create": "playhead offsets set OWNER FIELD=VALUE --create shows the position that would be created"},
+)
 def offsets() -> None:
     """Positions of connectors, groups and queries: show, plan, move, verify and undo them.
 

@@ -109,7 +109,7 @@ _NAME = click.argument("name", shell_complete=run_names)
 _CLUSTER = click.option("--cluster", metavar="ID", help="The Kafka cluster, if several have a run of that name.")
 
 
-@click.group(cls=LazyGroup)
+@click.group(cls=LazyGroup, instead={"create": "a run is started with: playhead run FILE"})
 def runs() -> None:
     """Runs on Spark: list them, show details, stop or forget one."""
 

@@ -59,6 +59,7 @@ execute_option = click.option("--execute", is_flag=True, help="Execute the plan.
 @click.group(
     cls=LazyGroup,
     lazy={"records": ("playhead.cli.topic_records:records", "Print the records of a topic, or follow it.")},
+    instead={"diff": "playhead topics alter NAME ... without --execute shows what would change"},
 )
 def topics() -> None:
     """Topics: list, show, create, alter, delete, and their records."""
