@@ -18,7 +18,7 @@ are those of the command line: nothing is changed without `execute=True`. Result
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
@@ -329,14 +329,13 @@ def _edited(store: "GroupsStore", plan: "Plan", context: str | Context | None, *
 
 
 def moment_of(given: str | datetime | None) -> datetime | None:
-    """A time (2026-01-31T08:00:00, in UTC unless it has a zone) or a duration before now (PT1H30M)."""
-    from playhead.offsets.reset_options import parse_duration, parse_time
+    """A time (2026-01-31T08:00:00, in UTC unless it has a zone; milliseconds since 1970) or how long ago (1h, PT1H30M)."""
+    from playhead.model.times import parse_moment
 
     if given is None or isinstance(given, datetime):
         return given if given is None or given.tzinfo else given.replace(tzinfo=UTC)
-    if given.strip().upper().startswith("P"):
-        return datetime.now(UTC) - parse_duration(given)
-    return parse_time(given)
+    found = parse_moment(given)
+    return datetime.now(UTC) - found if isinstance(found, timedelta) else found
 
 
 @contextmanager

@@ -23,11 +23,12 @@ from playhead.kafka.groups import (
 from playhead.kafka.properties import ClientSettings
 from playhead.lab import LabOptions
 from playhead.model import Change, Map, Position, Result, TopicPartition
+from playhead.model.times import parse_time
 from playhead.offsets.apply import apply_plan, plan_undo
 from playhead.offsets.groups import plan_group_delete, show_group
 from playhead.offsets.journal import Journal
 from playhead.offsets.reset import plan_reset, reset_to_group
-from playhead.offsets.reset_options import Reset, ResetTo, Scope, Word, parse_scope, parse_time
+from playhead.offsets.reset_options import Reset, ResetTo, Scope, Word, parse_scope
 from playhead.stores import Access
 from playhead.stores.groups import GroupsStore
 from playhead.stores.open import open_store

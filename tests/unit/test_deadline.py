@@ -92,3 +92,23 @@ def test_a_deadline_shows_how_much_is_left(clock):
     deadline = Deadline(10)
     clock.now += 2.25
     assert repr(deadline) == "Deadline(7.8 of 10 s left)"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(30, "30 s"), (1.5, "1.5 s"), (0.01, "0.1 s"), (0, "0.1 s"), (7.421, "7.5 s"), (0.3, "0.3 s")],
+)
+def test_the_time_in_words_is_rounded_up_and_never_nothing(clock, seconds, words):
+    assert Deadline(seconds).words == words
+
+
+def test_a_step_that_got_the_rest_of_the_time_names_the_time_that_was_given(clock):
+    deadline = Deadline(30)
+    clock.now += 29.999
+    for step in (deadline.within(5), deadline.share(), deadline.within(5).within(3)):
+        assert step.remaining() == pytest.approx(0.001)
+        assert step.words == "30 s"
+    assert Deadline(30).within(5).words == "5 s"
+    clock.now += 1
+    with pytest.raises(TimedOut, match="reading did not finish within 30 s"):
+        deadline.within(5).check("reading")

@@ -8,12 +8,14 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from playhead.broker import moment_of
 from playhead.cli.main import root
 from playhead.errors import Invalid, Refused
 from playhead.kafka.partitions import Span
 from playhead.model import Position, TopicPartition
+from playhead.model.times import parse_duration, parse_moment, parse_time
 from playhead.offsets.reset import ResetLogs, ResetPlan, ResetRow, compute_rows, reset_to_file
-from playhead.offsets.reset_options import Reset, ResetTo, Scope, Word, parse_duration, parse_scope, parse_time
+from playhead.offsets.reset_options import Reset, ResetTo, Scope, Word, parse_reset, parse_scope
 from playhead.stores import Stored
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -153,6 +155,31 @@ def test_times_are_read_as_kafka_writes_them_and_in_plain_iso(text, found):
 
 
 @pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("1h", timedelta(hours=1)),
+        ("PT1H", timedelta(hours=1)),
+        ("1769846400000", datetime(2026, 1, 31, 8, tzinfo=UTC)),
+        ("2026-01-31T08:00", datetime(2026, 1, 31, 8, tzinfo=UTC)),
+    ],
+)
+def test_one_parser_reads_times_milliseconds_and_how_long_ago(text, found):
+    assert parse_moment(text) == found
+    assert parse_reset(Word.DATETIME, text).value == found
+    now = datetime.now(UTC)
+    wanted = now - found if isinstance(found, timedelta) else found
+    moment = moment_of(text)
+    assert moment is not None and abs((moment - wanted).total_seconds()) < 10
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "20260131", "1769846400", "17698464000000000", "1h ago", "-1h", "1"])
+def test_what_is_no_moment_is_a_sentence_with_every_form(text):
+    with pytest.raises(Invalid, match="is not a time") as error:
+        parse_moment(text)
+    assert all(form in (error.value.hint or "") for form in ("2026-01-31T08:00:00.000", "1h", "1769846400000"))
+
+
+@pytest.mark.parametrize(
     "text",
     ["", "yesterday", "2026-13-01T00:00:00.000", "2026-02-30", "08:00", "20260131", "2026-W05-6", "1769817600000"],
 )
@@ -170,15 +197,19 @@ def test_what_is_no_time_is_a_sentence_with_an_example(text):
         ("P2DT3H4M5S", timedelta(days=2, hours=3, minutes=4, seconds=5)),
         ("PT0.5S", timedelta(seconds=0.5)),
         ("pt10m", timedelta(minutes=10)),
+        ("1h", timedelta(hours=1)),
+        ("2D12h", timedelta(days=2, hours=12)),
+        ("1h30m0.5s", timedelta(hours=1, minutes=30, seconds=0.5)),
         ("P0DT0H0M0S", timedelta(0)),
     ],
 )
-def test_durations_are_iso(text, found):
+def test_durations_are_iso_or_short(text, found):
     assert parse_duration(text) == found
 
 
 @pytest.mark.parametrize(
-    "text", ["", "P", "PT", "1h", "P1W", "P1Y", "-PT1H", "PT1H30", "P99999999999D", "P" + "9" * 400 + "D"]
+    "text",
+    ["", "P", "PT", "1", "h", "1w", "30m1h", "P1W", "P1Y", "-PT1H", "PT1H30", "P99999999999D", "P" + "9" * 400 + "D"],
 )
 def test_what_is_no_duration_is_a_sentence(text):
     with pytest.raises(Invalid):
@@ -277,7 +308,7 @@ def test_the_plan_is_written_as_kafkas_csv():
         (["--to-offset", "9223372036854775808", "--topic", "t"], "is not an offset"),
         (["--to-offset", "five", "--topic", "t"], "'five' is not a valid integer"),
         (["--to-datetime", "yesterday", "--topic", "t"], "is not a time"),
-        (["--by-duration", "1h", "--topic", "t"], "is not a duration"),
+        (["--by-duration", "1w", "--topic", "t"], "is not a duration"),
         (["--to-latest", "--topic", "t", "--export", "-"], "export to a FILE"),
     ],
 )

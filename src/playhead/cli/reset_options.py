@@ -50,9 +50,13 @@ _WORDS = (
     click.option("--to-offset", type=int, metavar="N", help="To this offset, in every partition."),
     click.option("--shift-by", type=int, metavar="N", help="N records forward, or back if N is negative."),
     click.option(
-        "--to-datetime", metavar="TIME", help="To the first record at or after 2026-01-31T08:00:00.000; UTC or a zone."
+        "--to-datetime",
+        metavar="TIME",
+        help="To the first record at or after 2026-01-31T08:00:00.000 (UTC or a zone), milliseconds since 1970, or 1h ago as 1h.",
     ),
-    click.option("--by-duration", metavar="PnDTnHnMnS", help="To the first record at or after this long ago."),
+    click.option(
+        "--by-duration", metavar="TIME", help="To the first record at or after this long ago: 1h, 2d12h or PnDTnHnMnS."
+    ),
     click.option(
         "--from-file", type=FILE, metavar="FILE", help="To the offsets in FILE: Kafka's CSV, rpk's or Connect's format."
     ),

@@ -44,7 +44,11 @@ _RANGE = (
         "--from-offset", type=click.IntRange(min=0), metavar="N", help="Start at this offset, in every partition."
     ),
     click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="Stop before this offset."),
-    click.option("--from-time", metavar="T", help="Start at the first record at or after T."),
+    click.option(
+        "--from-time",
+        metavar="T",
+        help="Start at the first record at or after T: 2026-01-31T08:00, milliseconds since 1970, or 1h for an hour ago.",
+    ),
     click.option("--to-time", metavar="T", help="Stop before the first record at or after T."),
     click.option(
         "--last", type=click.IntRange(min=1), metavar="N", help="The newest N records of all partitions together."

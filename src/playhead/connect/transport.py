@@ -267,9 +267,7 @@ class Transport:
         # A server that sends its answer byte by byte is not recognised by its first one.
         slow = (FoundListener.HTTP, FoundListener.TLS, FoundListener.SILENT, FoundListener.UNKNOWN)
         if isinstance(error, httpx2.TimeoutException) and listener in slow:
-            return TimedOut(
-                f"{url} did not answer within {self.deadline.seconds:g} s", "give it more time with --timeout"
-            )
+            return TimedOut(f"{url} did not answer within {self.deadline.words}", "give it more time with --timeout")
         if listener in (FoundListener.HTTP, FoundListener.TLS):
             return Unreachable(f"{url} closed the connection: {Scrub(self._secrets)(_text(error))}")
         return Unreachable(

@@ -163,7 +163,7 @@ def diagnosis(settings: ClientSettings, errors: list[KafkaError], deadline: Dead
     seconds = min(2.0, max(0.2, deadline.remaining() / 3 / len(servers)))
     findings = [(server, identify(*_address(server), seconds)) for server in servers]
     server, listener = findings[0]
-    waited = f"no Kafka broker could be reached within {deadline.seconds:g} s"
+    waited = f"no Kafka broker could be reached within {deadline.words}"
     if listener is FoundListener.KAFKA and tls:
         return WrongProtocol(
             f"{server} speaks Kafka without TLS", "set security.protocol to PLAINTEXT or SASL_PLAINTEXT"

@@ -240,7 +240,7 @@ class _Reader:
         if self.waiting and deadline.passed:
             missing = ", ".join(f"{self.topic}-{p} before {end}" for p, end in sorted(self.waiting.items()))
             raise TimedOut(
-                f"reading {self.topic} did not finish within {deadline.seconds:g} s; missing: {missing}",
+                f"reading {self.topic} did not finish within {deadline.words}; missing: {missing}",
                 "give it more time with --timeout",
             )
         return kept

@@ -69,7 +69,7 @@ def _ask(admin: Admin, doing: str, question: "Callable[[KafkaAdminClient], T]", 
         try:
             return pool.submit(question, client).result(deadline.remaining())
         except TimeoutError:
-            raise TimedOut(f"{doing} was not answered within {deadline.seconds:g} s") from None
+            raise TimedOut(f"{doing} was not answered within {deadline.words}") from None
         except ValueError as error:  # a state or type that a newer broker has
             raise Rejected(f"{doing}: the answer was not understood ({error})") from None
         finally:

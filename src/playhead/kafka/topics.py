@@ -181,7 +181,7 @@ def answer(future: "Future[Any]", doing: str, deadline: Deadline) -> Any:
     try:
         return future.result(timeout=deadline.remaining() + 1.0)
     except FutureTimeout:
-        raise TimedOut(f"{doing} was not answered within {deadline.seconds:g} s") from None
+        raise TimedOut(f"{doing} was not answered within {deadline.words}") from None
 
 
 def seconds(deadline: Deadline) -> float:

@@ -126,7 +126,7 @@ class TransactionalProducer:
             raise transaction_fault(self._undelivered[0], self.transactional_id, "producing")
         if waiting:
             raise TimedOut(
-                f"{waiting} record(s) were not delivered within {self._deadline.seconds:g} s: nothing is committed"
+                f"{waiting} record(s) were not delivered within {self._deadline.words}: nothing is committed"
             )
 
     def commit(self) -> None:
@@ -220,7 +220,7 @@ class PlainProducer:
         if self._undelivered:
             raise fault_of(self._undelivered[0], "producing")
         if waiting:
-            raise OutcomeUnknown(f"{waiting} record(s) were not acknowledged within {self._deadline.seconds:g} s")
+            raise OutcomeUnknown(f"{waiting} record(s) were not acknowledged within {self._deadline.words}")
 
 
 _HARMLESS_ON_ABORT = frozenset({KafkaError._STATE, KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._FENCED})

@@ -341,7 +341,7 @@ class Lab:
             if part.name not in processes.find_processes(self.folder):
                 raise self._failure(part, "exited while starting")
             if deadline.passed:
-                raise self._failure(part, f"does not answer after {deadline.seconds:g} s: {missing}")
+                raise self._failure(part, f"does not answer after {deadline.words}: {missing}")
             return False
 
         deadline.wait_for(answered, f"starting {part.name}", every=0.2)

@@ -4,6 +4,7 @@ Created once per command from `--timeout` and passed down, so that retries, wait
 a clock that is set back does not make a command hang.
 """
 
+import math
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -14,10 +15,12 @@ T = TypeVar("T")
 
 
 class Deadline:
-    __slots__ = ("_end", "seconds")
+    __slots__ = ("_end", "_whole", "seconds")
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, whole: float | None = None) -> None:
+        """`whole`: the time that messages name. A step that got what was left of `--timeout` names the timeout, not the rest."""
         self.seconds = seconds
+        self._whole = seconds if whole is None else whole
         self._end = time.monotonic() + seconds
 
     def remaining(self) -> float:
@@ -28,13 +31,19 @@ class Deadline:
     def passed(self) -> bool:
         return self.remaining() == 0.0
 
+    @property
+    def words(self) -> str:
+        """The time that was given, for messages: rounded up, never `0 s`."""
+        return f"{max(1, math.ceil(round(self._whole * 10, 6))) / 10:g} s"
+
     def check(self, doing: str) -> None:
         if self.passed:
-            raise TimedOut(f"{doing} did not finish within {self.seconds:g} s", "give it more time with --timeout")
+            raise TimedOut(f"{doing} did not finish within {self.words}", "give it more time with --timeout")
 
     def within(self, seconds: float) -> "Deadline":
         """A shorter deadline for one step, never longer than this one."""
-        return Deadline(min(seconds, self.remaining()))
+        left = self.remaining()
+        return Deadline(seconds) if seconds < left else Deadline(left, self._whole)
 
     def leave(self, seconds: float) -> None:
         """At least so many seconds are left from now on: after a write the store is read back, even if the time is up."""
@@ -46,7 +55,7 @@ class Deadline:
 
     def share(self) -> "Deadline":
         """A part of the remaining time, for a server that may not answer. Enough is left for a fallback."""
-        return Deadline(min(self.remaining(), max(2.0, self.remaining() / 4)))
+        return self.within(max(2.0, self.remaining() / 4))
 
     def wait_for(self, condition: Callable[[], T | None], doing: str, every: float = 0.1) -> T:
         """Polls `condition` and returns its first truthy result. Raises `TimedOut` at the deadline."""

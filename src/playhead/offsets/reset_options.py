@@ -1,24 +1,19 @@
 """The options of `kafka-consumer-groups --reset-offsets` as values: the target position, and which partitions.
 
-Times are read as Kafka's tool reads them (`2026-01-31T08:00:00.000`, UTC without a zone) and in plain ISO, with or without
-milliseconds and zone. A duration is `PnDTnHnMnS`, back from now. Invalid values are refused here, before any server is queried.
+Invalid values are refused here, before any server is queried.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from playhead.errors import Invalid
 from playhead.model import TopicPartition
 from playhead.model.position import INT64_MAX
+from playhead.model.times import parse_duration, parse_moment
 
-_TIME = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d(:?\d\d)?)?)?", re.ASCII)
-_DURATION = re.compile(
-    r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?", re.ASCII | re.IGNORECASE
-)
-_LONGEST_SECONDS = 1000 * 366 * 24 * 3600.0
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -114,7 +109,7 @@ class Reset:
 def parse_reset(word: Word, value: str | int | None = None) -> ResetTo:
     """For the options that need no positions from a file or another group."""
     if word is Word.DATETIME:
-        return ResetTo(word, parse_time(str(value)))
+        return ResetTo(word, parse_moment(str(value)))
     if word is Word.DURATION:
         return ResetTo(word, parse_duration(str(value)))
     return ResetTo(word, value if isinstance(value, int) and not isinstance(value, bool) else None)
@@ -142,27 +137,3 @@ def _parse_topic(word: str) -> tuple[str, frozenset[int] | None]:
     if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
         raise Invalid(f"{word!r} does not name partitions", f"write them as numbers with commas between: {topic}:0,1")
     return topic, frozenset(map(int, parts))
-
-
-def parse_time(text: str) -> datetime:
-    try:
-        if not _TIME.fullmatch(text.strip()):
-            raise ValueError("not that form")
-        found = datetime.fromisoformat(text.strip())
-    except ValueError as error:
-        reason = "" if str(error) == "not that form" else f" ({error})"
-        raise Invalid(
-            f"{text!r} is not a time{reason}", "write it as 2026-01-31T08:00:00.000, in UTC or with a zone like +09:00"
-        ) from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def parse_duration(text: str) -> timedelta:
-    found = _DURATION.fullmatch(text.strip())
-    if not found or not any(found.groups()):
-        raise Invalid(f"{text!r} is not a duration", "write it as PnDTnHnMnS: P1D is a day, PT1H30M an hour and a half")
-    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-    if total > _LONGEST_SECONDS:
-        raise Invalid(f"{text!r} reaches back more than a thousand years")
-    return timedelta(seconds=total)
