@@ -19,12 +19,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from playhead.config import Context, context_for_code
-from playhead.errors import Invalid, NotFound
+from playhead.errors import Invalid
 from playhead.model import Deadline
 from playhead.render import Listing, clean, render
 from playhead.render.groups import group_details, group_listing
@@ -241,17 +240,8 @@ def show_groups(*patterns: str, lag: bool = False, context: str | Context | None
     from playhead.offsets.groups import list_group_rows
 
     store = _groups(context)
-    rows = list_group_rows(store, with_lag=lag)
-    for word in patterns:
-        if not any(_matches(row.group, word) for row in rows):
-            raise NotFound("group", word, [row.group for row in rows])
-    if patterns:
-        rows = [row for row in rows if any(_matches(row.group, word) for word in patterns)]
+    rows = list_group_rows(store, patterns, with_lag=lag)
     return Shown(rows, partial(group_listing, with_lag=lag), store.settings.notes)
-
-
-def _matches(group: str, word: str) -> bool:
-    return group == word or fnmatchcase(group, word)
 
 
 def show_group(name: str, *, context: str | Context | None = None) -> GroupDetails:

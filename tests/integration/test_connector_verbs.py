@@ -87,6 +87,35 @@ def test_a_failed_task_is_restarted_when_its_cause_is_gone_and_reported_when_it_
     assert "no part of it has failed" in run("restart", name, "--only-failed", "--execute").exits(0).out
 
 
+def test_one_task_is_restarted_and_connectors_are_listed_by_state(run, cast, new_topic, unique, tmp_path):
+    folder = tmp_path / "not-there"
+    config = {"file": str(folder / "out"), "topics": new_topic(2), "tasks.max": "2"}
+    name = cast.make(unique("sink"), SINK, config)
+    healthy = cast.make(unique("sink"), SINK, {"file": str(tmp_path / "out"), "topics": new_topic()})
+    cast.settles(name, "RUNNING", "FAILED", "FAILED")
+    cast.settles(healthy, "RUNNING", "RUNNING")
+    listed = run("list", "--state", "failed", "-o", "name").exits(0).out.split()
+    assert name in listed and healthy not in listed
+    listed = run("list", "--state", "Failed,paused", "--state", "running", "-o", "name").exits(0).out.split()
+    assert {name, healthy} <= set(listed)
+    assert "no connector is unassigned" in run("list", name, "--state", "unassigned").exits(0).err
+    unknown = run("list", "--state", "broken").exits(2).err
+    assert "'broken' is not a state" in unknown and "failed, finished" in unknown and "unassigned" in unknown
+
+    folder.mkdir()
+    dry = run("restart", name, "--task", "1").exits(0)
+    assert "restart task 1" in dry.out and "dry run" in dry.err
+    assert cast.states(name) == ["RUNNING", "FAILED", "FAILED"]
+    done = json.loads(run("restart", name, "--task", "1", "--execute", "-o", "json").exits(0).out)
+    assert [(row["does"], row["result"]) for row in done] == [("restart task 1", "changed")]
+    assert cast.states(name) == ["RUNNING", "FAILED", "RUNNING"]
+
+    assert "does not exist" in run("restart", name, "--task", "2", "--execute").exits(1).err
+    assert "for one connector, not for 2" in run("restart", name, healthy, "--task", "0", "--execute").exits(2).err
+    assert "exclude each other" in run("restart", name, "--task", "0", "--only-failed").exits(2).err
+    assert cast.states(name) == ["RUNNING", "FAILED", "RUNNING"]
+
+
 def test_a_failed_connector_does_not_pause_and_that_is_said(cast, unique, context):
     name = cast.make(
         unique("mock"), MOCK_SOURCE, {"mock_mode": "connector-failure", "delay_ms": "1500"}
@@ -123,7 +152,7 @@ def test_several_are_done_at_once_and_a_word_that_means_nothing_stops_all(run, c
         (name, "stopped", "changed") for name in names
     ]
     assert [cast.states(name) for name in names] == [["STOPPED"]] * 2
-    assert run("stop", f"{prefix}*", "--execute").exits(0).out.count("it is stopped already") == 2
+    assert run("stop", f"{prefix}*", "--execute").exits(0).out.splitlines()[-1] == "detail: it is stopped already"
     assert "not waited for" in run("resume", names[0], "--execute", "--no-wait").exits(0).out
     cast.settles(names[0], "RUNNING", "RUNNING")
     assert "exclude each other" in run("resume", names[0], "--wait", "1s", "--no-wait").exits(2).err

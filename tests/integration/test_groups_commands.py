@@ -8,7 +8,7 @@ from confluent_kafka import TopicPartition as RawPartition
 from integration.groups import described, fill, kafka_groups, make_share_group, member_of
 from playhead.kafka.groups import Committed, commit, list_committed_of
 from playhead.model import TopicPartition
-from playhead.offsets.reset_options import parse_time
+from playhead.model.times import parse_time
 
 START = "2026-01-01T00:00:00.000"
 
@@ -183,6 +183,10 @@ def test_groups_are_listed_with_type_state_topics_and_lag(lab, groups, make_grou
     [row] = [row for row in json.loads(groups("list", "--lag", "-o", "json").exits(0).out) if row["group"] == group]
     assert row == {"group": group, "type": "classic", "state": "empty", "members": 0, "topics": [topic], "lag": 100}
     assert group in groups("list", "-o", "name").exits(0).out.split()
+    assert groups("list", f"*{group[-8:]}", "-o", "name").exits(0).out.split() == [group]
+    assert groups("list", shared, group, "-o", "name").exits(0).out.split() == sorted([group, shared])
+    assert "group like 'nothing-*' does not exist" in groups("list", "nothing-*").exits(1).err
+    assert f"did you mean {group}" in groups("list", group + "x").exits(1).err
 
 
 def test_a_group_is_shown_with_its_lag_and_an_unknown_one_with_near_names(groups, make_group, topic):

@@ -51,22 +51,33 @@ PLUGIN_COLUMNS = (Column("class", "CLASS"), Column("type", "TYPE"), Column("vers
     is_flag=True,
     help="Include runs on Spark that finished more than a day ago or were forgotten.",
 )
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    metavar="STATE",
+    help="Only connectors that are, or have a task that is, in this state, like failed; repeatable, or with commas.",
+)
 @ledger_option
 @context_options
 @output_option
 @pass_face
-def list_(face: Face, patterns: tuple[str, ...], positions: bool, everything: bool) -> None:
+def list_(face: Face, patterns: tuple[str, ...], positions: bool, everything: bool, states: tuple[str, ...]) -> None:
     """List the connectors of the cluster, or those that match NAME: a name, or a quoted pattern like 'orders-*'.
 
     STATE includes the tasks: `running, 1 of 3 tasks failed` does not count as running. LAG is the number of records
     between a sink's commits and the ends of its topics; for a sink on Spark, its position is read from the ledger.
     """
     from playhead.connectors import list_connectors
+    from playhead.connectors.status import known_states, with_states
 
+    wanted = known_states(state for given in states for state in given.split(","))
     positions = positions or face.form in ("wide", "json", "yaml")
     found = list_connectors(face.context, face.deadline, patterns, positions=positions, everything=everything)
     columns = (*COLUMNS, *(PLACE_COLUMNS if positions else ()), *WIDE_COLUMNS)
-    face.show(Listing(columns, [asdict(row) for row in found], empty="the cluster has no connector"))
+    rows = with_states(found, wanted) if wanted else list(found)
+    empty = f"no connector is {' or '.join(sorted(wanted))}" if wanted else "the cluster has no connector"
+    face.show(Listing(columns, [asdict(row) for row in rows], empty=empty))
     for note in found.notes:
         say(f"note: {note}")
 

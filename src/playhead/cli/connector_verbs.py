@@ -107,24 +107,48 @@ def stop(face: Face, names: tuple[str, ...], doing: Doing) -> None:
 @click.command()
 @_NAMES
 @click.option("--only-failed", is_flag=True, help="Only the connectors and tasks that have failed.")
+@click.option(
+    "--task",
+    "tasks",
+    multiple=True,
+    type=click.IntRange(0),
+    metavar="N",
+    help="Only this task of one connector; repeatable.",
+)
 @doing_options
 @context_options
 @output_option
 @pass_face
-def restart(face: Face, names: tuple[str, ...], only_failed: bool, doing: Doing) -> None:
+def restart(face: Face, names: tuple[str, ...], only_failed: bool, tasks: tuple[int, ...], doing: Doing) -> None:
     """Restart connectors with all of their tasks, and wait until they run.
 
     A paused connector stays paused. A stopped one does not restart: use `resume`.
     """
-    _settle(face, "restart", names, doing, only_failed=only_failed)
+    if only_failed and tasks:
+        raise click.UsageError("--only-failed and --task exclude each other")
+    _settle(face, "restart", names, doing, only_failed=only_failed, tasks=tasks)
 
 
-def _settle(face: Face, verb: str, names: tuple[str, ...], doing: Doing, *, only_failed: bool = False) -> None:
+def _settle(
+    face: Face,
+    verb: str,
+    names: tuple[str, ...],
+    doing: Doing,
+    *,
+    only_failed: bool = False,
+    tasks: tuple[int, ...] = (),
+) -> None:
     from playhead.connectors.api import run_verb
     from playhead.connectors.lifecycle import Verb
 
     answers = run_verb(
-        Verb(verb), names, only_failed=only_failed, execute=doing.execute, wait=doing.wait, context=face.context
+        Verb(verb),
+        names,
+        only_failed=only_failed,
+        tasks=tasks,
+        execute=doing.execute,
+        wait=doing.wait,
+        context=face.context,
     )
     _show(face, answers)
 

@@ -65,16 +65,20 @@ def groups() -> None:
 
 
 @groups.command("list")
+@click.argument("patterns", nargs=-1, metavar="[PATTERN]...", shell_complete=group_names)
 @click.option("--lag", is_flag=True, help="Show the lag of each group; implied by -o wide.")
 @context_options
 @output_option
 @pass_face
-def list_(face: Face, lag: bool) -> None:
-    """List the groups of the cluster. Share and streams groups are listed, but other commands do not support them."""
+def list_(face: Face, patterns: tuple[str, ...], lag: bool) -> None:
+    """List groups: all, or by name or quoted pattern, like 'billing-*'.
+
+    Share and streams groups are listed, but other commands do not support them.
+    """
     from playhead.offsets.groups import list_group_rows
 
     lag = lag or face.form == "wide"
-    face.show(group_listing(list_group_rows(_store(face), with_lag=lag), with_lag=lag))
+    face.show(group_listing(list_group_rows(_store(face), patterns, with_lag=lag), with_lag=lag))
 
 
 @groups.command()

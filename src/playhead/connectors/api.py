@@ -21,7 +21,7 @@ from playhead.connectors.files import write_specs
 from playhead.connectors.files.nodes import Page
 from playhead.connectors.files.python_form import bodies_of, read_values
 from playhead.connectors.files.read import SpecsRead, cross_faults, notes_of, read_files
-from playhead.connectors.lifecycle import Done, Verb, Wait, Wish, apply_verb, exit_code_of, plan_verb
+from playhead.connectors.lifecycle import Done, Verb, Wait, Wish, apply_verb, exit_code_of, plan_task_restart, plan_verb
 from playhead.connectors.plan.check import Allowed, Severity
 from playhead.connectors.plan.make import check_connectors, plan_connectors
 from playhead.connectors.plan.model import IDLE, Action, ConnectorsPlan, Running
@@ -136,12 +136,17 @@ def stop(*patterns: str, execute: bool = False, wait: float | None = WAIT_SECOND
 def restart(
     *patterns: str,
     only_failed: bool = False,
+    tasks: Sequence[int] = (),
     execute: bool = False,
     wait: float | None = WAIT_SECONDS,
     context: Where = None,
 ) -> Answers:
-    """Restarts connectors and their tasks, or only what has failed, and waits `wait` seconds until all of it runs."""
-    return run_verb(Verb.RESTART, patterns, only_failed=only_failed, execute=execute, wait=wait, context=context)
+    """Restarts connectors and their tasks, only what has failed, or only some `tasks` of one connector, and waits `wait`
+    seconds until all of it runs.
+    """
+    return run_verb(
+        Verb.RESTART, patterns, only_failed=only_failed, tasks=tasks, execute=execute, wait=wait, context=context
+    )
 
 
 def run_verb(
@@ -149,14 +154,21 @@ def run_verb(
     patterns: Sequence[str],
     *,
     only_failed: bool = False,
+    tasks: Sequence[int] = (),
     execute: bool = False,
     wait: float | None = WAIT_SECONDS,
     context: Where = None,
 ) -> Answers:
+    if only_failed and tasks:
+        raise Invalid("some tasks and only the failed ones exclude each other")
     place, deadline = opened(context)
     _some(patterns)
     with open_rest(place, deadline) as rest:
-        wishes = plan_verb(rest, verb, patterns, only_failed=only_failed)
+        wishes = (
+            plan_task_restart(rest, patterns, tasks)
+            if tasks
+            else plan_verb(rest, verb, patterns, only_failed=only_failed)
+        )
         if not execute:
             return Answers(tuple(_would(wish) for wish in wishes), executed=False)
         done = apply_verb(rest, wishes, wait)

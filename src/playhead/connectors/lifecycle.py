@@ -17,7 +17,7 @@ from playhead.connect.stuck_stops import StuckStop
 from playhead.connectors.plan.check import PluginKeys
 from playhead.connectors.status import failed_traces, find_all, hidden, keys_for_traces, phrase
 from playhead.connectors.traces import cause_of
-from playhead.errors import NotFound, PlayheadError
+from playhead.errors import Invalid, NotFound, PlayheadError
 from playhead.model import Deadline, Result, result_of
 from playhead.model.connector import WantedState
 
@@ -138,7 +138,10 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A request for one connector. It is not sent if `refused` (impossible) or `idle` (already in effect)."""
+    """A request for one connector. It is not sent if `refused` (impossible) or `idle` (already in effect).
+
+    `tasks`: only these are restarted, not the connector.
+    """
 
     info: ConnectorInfo
     verb: Verb
@@ -148,6 +151,7 @@ class Wish:
     refused: bool = False
     idle: bool = False
     only_failed: bool = False
+    tasks: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -173,6 +177,23 @@ def exit_code_of(results: Sequence[Result]) -> int:
 def plan_verb(rest: Rest, verb: Verb, words: Sequence[str], *, only_failed: bool = False) -> list[Wish]:
     found = find_all(rest, words)
     return [_planned(verb, info, status, only_failed=only_failed) for info, status in found]
+
+
+def plan_task_restart(rest: Rest, words: Sequence[str], tasks: Collection[int]) -> list[Wish]:
+    """The restart of some tasks of one connector. Task numbers belong to a connector, so several connectors are refused."""
+    found = find_all(rest, words)
+    if len(found) != 1:
+        names = ", ".join(info.name for info, _ in found)
+        raise Invalid(f"--task is for one connector, not for {len(found)}: {names}", "name one connector")
+    [(info, status)] = found
+    numbers = tuple(sorted(set(tasks)))
+    known = [task.id for task in status.tasks] if status else []
+    if missing := [number for number in numbers if number not in known]:
+        has = f"it has {', '.join(map(str, known))}" if known else f"it is {phrase(status)} and has no tasks"
+        raise NotFound(f"task of {info.name}", str(missing[0]), (), has)
+    does = f"restart {', '.join(f'task {number}' for number in numbers)}"
+    paused = status is not None and status.connector.state == "PAUSED"
+    return [Wish(info, Verb.RESTART, phrase(status), does, "it stays paused" if paused else "", tasks=numbers)]
 
 
 def _planned(verb: Verb, info: ConnectorInfo, status: ConnectorStatus | None, *, only_failed: bool) -> Wish:
@@ -252,13 +273,20 @@ def _sent(rest: Rest, wish: Wish) -> Done | None:
         Verb.PAUSE: lambda: rest.pause(wish.name),
         Verb.RESUME: lambda: rest.resume(wish.name),
         Verb.STOP: lambda: rest.stop(wish.name),
-        Verb.RESTART: lambda: rest.restart(wish.name, only_failed=wish.only_failed),
+        Verb.RESTART: lambda: _restart(rest, wish),
     }
     try:
         send[wish.verb]()
     except PlayheadError as error:
         return Done(wish.name, wish.before, "", result_of(error), sentence(error))
     return None
+
+
+def _restart(rest: Rest, wish: Wish) -> None:
+    for task in wish.tasks:
+        rest.restart_task(wish.name, task)
+    if not wish.tasks:
+        rest.restart(wish.name, only_failed=wish.only_failed)
 
 
 def sentence(error: PlayheadError) -> str:
@@ -339,6 +367,9 @@ def _verdict(one: _Watched, *, last: bool) -> Done | None:
 def _took_effect(wish: Wish, status: ConnectorStatus) -> bool:
     if wish.verb is Verb.PAUSE:  # a failed task stays failed, and does not run either
         return status.connector.state == "PAUSED" and {t.state for t in status.tasks} <= {"PAUSED", "FAILED"}
+    if wish.tasks:
+        states = {task.state for task in status.tasks if task.id in wish.tasks}
+        return bool(states) and states <= {"RUNNING", "PAUSED"}
     if wish.verb is Verb.RESTART:
         # The requested state is unknown while the connector is FAILED: it may come back paused.
         return _is(status, "RUNNING") or _is(status, "PAUSED")

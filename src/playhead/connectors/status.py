@@ -3,8 +3,9 @@
 Reads only. Secrets are masked in configs, and in traces, which often quote them.
 """
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, overload
 
@@ -16,11 +17,16 @@ from playhead.connect.rest import Rest, open_rest
 from playhead.connectors.names import choose_names
 from playhead.connectors.plan.check import PluginKeys
 from playhead.connectors.traces import cause_first, cause_of
-from playhead.errors import NotFound, PlayheadError
+from playhead.errors import Invalid, NotFound, PlayheadError
 from playhead.model import Deadline, Engine
 from playhead.model.text_table import table
 
 Config = Mapping[str, str | None]
+# Of Connect, and of runs on Spark.
+STATES = (
+    *("failed", "finished", "held back", "paused", "restarting", "running", "silent"),
+    *("starting", "stopped", "stopping", "unassigned"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +195,19 @@ def list_connectors(
         places = find_places(context, rest, connectors, deadline)
         placed = [replace(row, lag=places.lags.get(row.name), position=places.words.get(row.name)) for row in rows]
         return ConnectorList(tuple(merged(placed, on_spark)), (*notes, *places.notes))
+
+
+def known_states(words: Iterable[str]) -> set[str]:
+    wanted = {word.strip().lower() for word in words}
+    if unknown := sorted(wanted - set(STATES)):
+        raise Invalid(f"{unknown[0]!r} is not a state of a connector or a task", f"give one of: {', '.join(STATES)}")
+    return wanted
+
+
+def with_states(rows: Iterable[ConnectorRow], states: Collection[str]) -> list[ConnectorRow]:
+    """Those whose connector, or any of whose tasks, is in one of the states: the phrase of a row names them all."""
+    wanted = re.compile(rf"\b(?:{'|'.join(map(re.escape, states))})\b")
+    return [row for row in rows if wanted.search(row.state)]
 
 
 def find_all(rest: Rest, words: Sequence[str] = ()) -> list[tuple[ConnectorInfo, ConnectorStatus | None]]:

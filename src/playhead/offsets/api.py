@@ -19,13 +19,14 @@ from playhead.connect.dialects import parse_literal
 from playhead.errors import Invalid, NotFound
 from playhead.model import Change, Deadline, Map, Outcomes, Plan
 from playhead.model.text_table import table
+from playhead.model.times import parse_duration, parse_moment
 from playhead.offsets.apply import FORCE_HINT, Permissions, plan_undo
 from playhead.offsets.entries import list_entries
 from playhead.offsets.journal import LAST, Journal
 from playhead.offsets.locate import GROUP, Location, Locator
 from playhead.offsets.plan import CREATE_HINT, Which, parse_partition, plan_copy, plan_delete, plan_reset_of, plan_set
 from playhead.offsets.reset import reset_to_file, reset_to_group
-from playhead.offsets.reset_options import Reset, ResetTo, Word, parse_duration, parse_scope, parse_time
+from playhead.offsets.reset_options import Reset, ResetTo, Word, parse_scope
 from playhead.offsets.show import show_owner
 from playhead.offsets.stop_restore import StoppedConnectors, apply_stopped, stopped
 from playhead.offsets.undo import check_store, find_newest
@@ -392,7 +393,7 @@ def _target(name: str, value: object) -> ResetTo:
     if isinstance(value, int) and not isinstance(value, bool):
         return ResetTo(Word.OFFSET, value)
     word = _ENDS.get(str(value))
-    return ResetTo(word) if word else ResetTo(Word.DATETIME, parse_time(str(value)))
+    return ResetTo(word) if word else ResetTo(Word.DATETIME, parse_moment(str(value)))
 
 
 # The one way from a plan to its outcomes

@@ -114,20 +114,34 @@ class ShownGroup:
     notes: tuple[str, ...] = ()
 
 
-def list_group_rows(store: GroupsStore, *, with_lag: bool = False) -> list[GroupRow]:
-    """All groups with positions, and the share and streams groups by name."""
+def list_group_rows(store: GroupsStore, words: Sequence[str] = (), *, with_lag: bool = False) -> list[GroupRow]:
+    """All groups with positions, and the share and streams groups by name; or those that match the words."""
     deadline = store.deadline
     with store.session() as admin:
         listed = list_groups(admin, deadline)
+        others = [g for g in list_other_groups(admin, deadline) if "share" in g.type or "streams" in g.type]
+        if words:
+            chosen = _matching(words, [group.name for group in (*listed, *others)])
+            listed, others = ([group for group in some if group.name in chosen] for some in (listed, others))
         names = [group.name for group in listed]
         described = describe_groups(admin, names, deadline)
         committed = list_committed_of(admin, names, deadline)
-        others = [g for g in list_other_groups(admin, deadline) if "share" in g.type or "streams" in g.type]
         partitions = {tp for commits in committed.values() for tp in commits}
         spans = _facts(admin, partitions, deadline).spans if with_lag else {}
     rows = [_group_row(g, described[g.name], committed[g.name], spans if with_lag else None) for g in listed]
     rows += [GroupRow(group.name, group.type, group.state, None, None) for group in others]
     return sorted(rows, key=lambda row: row.group)
+
+
+def _matching(words: Sequence[str], known: Sequence[str]) -> set[str]:
+    """A name that does not exist, or a pattern without a match, is `NotFound`."""
+    chosen: set[str] = set()
+    for word in words:
+        found = [name for name in known if name == word or fnmatchcase(name, word)]
+        if not found:
+            raise NotFound("group like" if _PATTERN & set(word) else "group", word, known)
+        chosen.update([word] if word in found else found)
+    return chosen
 
 
 def _group_row(
