@@ -24,6 +24,9 @@ _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION)
 _NOTHING_THERE = (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
+_BATCH_BYTES, _FETCH_BYTES = 64 * 1024, 16 * 1024 * 1024  # for one partition, and for all of a request
+
+
 class Span(NamedTuple):
     """`start`: the first offset that still exists. `end`: the next one to be written (high watermark)."""
 
@@ -84,6 +87,14 @@ def find_newest_times(
     return {tp: one.timestamp_ms if one.offset >= 0 else None for tp, one in found.items()}
 
 
+def find_first_times(
+    admin: Admin, partitions: Collection[TopicPartition], deadline: Deadline
+) -> dict[TopicPartition, int | None]:
+    """The time of the first record of each log, in milliseconds; None if no record has a time. No record is fetched."""
+    (found,) = _ask(admin, partitions, [OffsetSpec.for_timestamp(0)], deadline)
+    return {tp: one.timestamp_ms if one.offset >= 0 else None for tp, one in found.items()}
+
+
 def _ask(
     admin: Admin, partitions: Collection[TopicPartition], specs: Sequence[OffsetSpec], deadline: Deadline
 ) -> list[dict[TopicPartition, Found]]:
@@ -120,7 +131,8 @@ def find_times_at(
 ) -> dict[TopicPartition, int | None]:
     """The time, in milliseconds, of the first record at or after each offset; None if there is no record or it has no time.
 
-    The time is only in the record, so one batch of each partition is fetched.
+    The time is only in the record, so one batch of each partition is fetched. A broker sends the first batch of a response
+    whatever its size, the others only if they fit: with one byte for each, many partitions would need as many requests.
     """
     if not offsets:
         return {}
@@ -132,7 +144,7 @@ def find_times_at(
         queued_min_messages=1,
         fetch_queue_backoff_ms=10,
         fetch_wait_max_ms=10,
-        max_partition_fetch_bytes=1,  # a broker always sends at least one batch
+        max_partition_fetch_bytes=1 if len(offsets) == 1 else min(_BATCH_BYTES, _FETCH_BYTES // len(offsets) + 1),
     )
     try:
         with translated("reading the times of records"):

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from playhead.errors import PlayheadError
 from playhead.kafka.log_dirs import Replica, list_replicas
-from playhead.kafka.partitions import Span, find_newest_times, find_spans, find_times_at
+from playhead.kafka.partitions import Span, find_first_times, find_newest_times, find_spans
 from playhead.kafka.topic_configs import TopicSetting, TopicSettings, get_topic_settings
 from playhead.kafka.topics import Topic, get_topic
 from playhead.kafka.transactions_seen import note_hidden
@@ -120,9 +120,9 @@ def _rows(topic: Topic, spans: Mapping[TopicPartition, Span], min_isr: int | Non
 
 def _times(session: Session, spans: Mapping[TopicPartition, Span]) -> Times:
     """The oldest time of the first records of all partitions, and the newest time of all records."""
-    begins = {place: span.start for place, span in spans.items() if span.start < span.end}
-    newest = find_newest_times(session.admin, list(begins), session.deadline)
-    first = find_times_at(session.admin, begins, session.deadline)
+    filled = [place for place, span in spans.items() if span.start < span.end]
+    newest = find_newest_times(session.admin, filled, session.deadline)
+    first = find_first_times(session.admin, filled, session.deadline)
     return (
         to_time(min((ms for ms in first.values() if ms is not None), default=None)),
         to_time(max((ms for ms in newest.values() if ms is not None), default=None)),
