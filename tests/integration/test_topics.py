@@ -42,7 +42,7 @@ def described(text):
     return int(found.group(1)), int(found.group(2)), configs
 
 
-def test_a_topic_is_made_as_planned_and_only_with_execute(topics, kafka, unique):
+def test_a_topic_is_made_as_planned_and_only_with_execute(lab, topics, kafka, unique):
     name = unique("made")
     words = ["create", name, "--partitions", "3", "--replication-factor", "1", "--config", "retention.ms=60000"]
     ran = topics(*words).exits(0)
@@ -58,7 +58,9 @@ def test_a_topic_is_made_as_planned_and_only_with_execute(topics, kafka, unique)
     again = topics(*words, "--execute").exits(0)
     assert "nothing to change" in again.err and again.out == ""
     other = topics("create", name, "--partitions", "2", "--config", "retention.ms=5", "--execute").exits(1)
-    assert "partitions 3, not 2; retention.ms 60000, not 5" in other.err and f"topics alter {name}" in other.err
+    assert "partitions 3, not 2; retention.ms 60000, not 5" in other.err and other.err.rstrip().endswith(
+        f"playhead topics alter {name} --config retention.ms=5 --bootstrap-server {lab.bootstrap_servers}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import click
 import pytest
 
 from playhead import errors
-from playhead.cli.frame import debug_option, run_command
+from playhead.cli.frame import context_options, debug_option, pass_face, run_command
+from playhead.cli.ledgers import ledger_option
 from playhead.cli.main import COMMANDS, root
 
 PROGRAM = str(Path(sys.executable).parent / "playhead")
@@ -282,3 +283,48 @@ def test_a_trace_is_shown_line_by_line():
 
     text = render(Details({"name": "x", "trace": "Error\n\tat one\n\tat \x1btwo\n"}), "table")
     assert text.splitlines() == ["name   x", "trace  Error", "           at one", "           at \\x1btwo"]
+
+
+@pytest.mark.parametrize(
+    ("hint", "printed"),
+    [
+        ("playhead runs stop orders --execute", "playhead runs stop orders --execute {all} --ledger sqlite:///l.db"),
+        ("playhead connectors stop a, or add --stop", "playhead connectors stop a {all}, or add --stop"),
+        ("`playhead groups list` shows them", "`playhead groups list {all}` shows them"),
+        ("playhead topics show t -b other:1", "playhead topics show t -b other:1 -X client.id=me"),
+        ("`playhead offsets set` moves it", "`playhead offsets set` moves it"),
+        ("playhead offsets set a ...", "playhead offsets set a ..."),
+        ("`playhead lab up` starts one", "`playhead lab up` starts one"),
+        ("give it more time with --timeout", "give it more time with --timeout"),
+    ],
+)
+def test_the_command_of_a_hint_can_be_pasted_it_has_the_options_that_were_typed(
+    hint, printed, capsys, monkeypatch, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+
+    @click.command()
+    @context_options
+    @ledger_option
+    @pass_face
+    def failing(face):
+        assert face.context
+        raise errors.Refused("no", hint)
+
+    monkeypatch.setitem(root.commands, "failing", failing)
+    typed = [
+        "--bootstrap-server",
+        "h:1",
+        "-X",
+        "client.id=me",
+        "-X",
+        "sasl.password=canary",
+        "--ledger",
+        "sqlite:///l.db",
+    ]
+    monkeypatch.setattr(sys, "argv", ["playhead", "failing", *typed, "--timeout", "9s"])
+    with pytest.raises(SystemExit):
+        run_command(root, "playhead")
+    said = capsys.readouterr().err
+    assert said.splitlines()[-1].strip() == printed.format(all="--bootstrap-server h:1 -X client.id=me")
+    assert "canary" not in said

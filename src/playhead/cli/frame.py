@@ -6,6 +6,7 @@ stdout is for data, stderr for messages. A command gets a `Face` and calls `face
 
 import gc
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -20,11 +21,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 import click
 
 from playhead.config import Context, open_context
+from playhead.config.contexts import Level
 from playhead.errors import Invalid, PartFailed, PlayheadError
 from playhead.model import Deadline
 from playhead.render import Details, Listing, clean, render_pieces
 from playhead.render.listing import FORMATS
-from playhead.render.width import wrap_message
+from playhead.render.width import COMMAND, wrap_message
 
 if TYPE_CHECKING:
     from playhead.config.scrub import Scrub
@@ -170,6 +172,7 @@ class Face:
         self.flags: dict[str, str] = {}
         self.form = "table"
         self.debug = bool(os.environ.get("PLAYHEAD_DEBUG"))
+        self.root: click.Command | None = None
         self._context: Context | None = None
         self._deadline: Deadline | None = None
         self._access: Access | None = None
@@ -204,6 +207,43 @@ class Face:
         from playhead.config.scrub import Scrub, secrets_of
 
         return Scrub(secrets_of(self._context) if self._context else ())
+
+    @property
+    def typed(self) -> list[tuple[str, str]]:
+        """The options that select the servers of this command, as they were typed. A secret is never repeated."""
+        pairs = [("--context", self.context_name)] if self.context_name else []
+        for key, setting in (self._context.settings if self._context else {}).items():
+            if setting.level is Level.FLAG and key != "timeout" and setting.shown == setting.text:
+                value = f"{key.removeprefix('kafka.')}={setting.text}" if setting.origin == "-X" else setting.text
+                pairs.append((setting.origin, value))
+        return pairs
+
+    def completed(self, text: str) -> str:
+        """A hint whose commands can be pasted: they get the typed options that they take. A mere mention of a verb does not."""
+        return COMMAND.sub(lambda match: self._completed(match.group(0)), text)
+
+    def _completed(self, command: str) -> str:
+        quoted = command.startswith("`")
+        program_name, *words = command.strip("`").split()
+        if (
+            program_name != "playhead"
+            or len(words) < 2
+            or (len(words) == 2 and words[1] not in READS)
+            or words[-1].startswith("..")
+        ):
+            return command
+        takes = self._options_of(words)
+        more = [word for flag, value in self.typed if flag in takes for word in (flag, value)]
+        whole = " ".join([command.strip("`").rstrip(), *([shlex.join(more)] if more else [])])
+        return f"`{whole}`" if quoted else whole + command[len(command.rstrip()) :]
+
+    def _options_of(self, words: list[str]) -> set[str]:
+        """What this command takes and does not have yet, under any name."""
+        found: click.Command | None = self.root
+        for word in words[:2]:
+            found = found.get_command(click.Context(found), word) if isinstance(found, click.Group) else None
+        params = found.params if found else []
+        return {name for param in params if not set(param.opts) & set(words) for name in param.opts}
 
     def close(self) -> None:
         if self._access is not None:
@@ -409,6 +449,7 @@ pass_face = click.make_pass_decorator(Face, ensure=True)
 def run_command(command: click.Command, name: str) -> NoReturn:
     """Runs a command line and ends the process with its exit code."""
     face = Face()
+    face.root = command
     # A command creates many values and few cycles: by default the collector takes a third of the time.
     gc.set_threshold(200_000)
     stdout = sys.stdout
@@ -496,5 +537,5 @@ def _error(error: PlayheadError, face: Face) -> int:
             say(f"  | {line}")
     say(f"error: {face.scrub.without_known(error.what)}", style="red")
     if error.hint:
-        say(f"  {face.scrub.without_known(error.hint)}")
+        say(f"  {face.scrub.without_known(face.completed(error.hint))}")
     return error.exit_code

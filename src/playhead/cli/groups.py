@@ -134,7 +134,7 @@ def reset(face: Face, names: tuple[str, ...], words: ResetWords, export: Path | 
         found = find_groups(store, names)
         planned = plan_reset(store, found, words.reset(store, found), store.settings, face.deadline)
         _export(face, planned, export)
-        _warn_of_members(store, found, options)
+        _warn_of_members(face, store, found, options)
         carry_out(face, store, planned.plan, options, show=lambda: _show_reset(face, planned, export))
 
 
@@ -150,7 +150,7 @@ def _reset_to_ledger(
     groups, access = _store(face), face.access
     with groups.session():
         store, plan = plan_to_ledger(groups, names, words.scope, access, find_connectors(access))
-        _warn_of_members(store, list(store.sinks), options)
+        _warn_of_members(face, store, list(store.sinks), options)
         carry_out(face, store, plan, options)
 
 
@@ -186,13 +186,13 @@ def delete(face: Face, names: tuple[str, ...], topics: tuple[str, ...], options:
     store = _store(face)
     with store.session():
         found = find_groups(store, names, must_exist=True)
-        _warn_of_members(store, found, options)
+        _warn_of_members(face, store, found, options)
         carry_out(face, store, plan_group_delete(store, found, scope), options)
 
 
-def _warn_of_members(store: "Store", found: list[str], options: WriteOptions) -> None:
+def _warn_of_members(face: Face, store: "Store", found: list[str], options: WriteOptions) -> None:
     """In a dry run, reports why --execute would be refused."""
     if not options.execute:
         for refusal in store.guard(found):
-            hint = f"; {refusal.hint}" if refusal.hint else ""
+            hint = f"; {face.completed(refusal.hint)}" if refusal.hint else ""
             say(f"warning: {refusal.what}: --execute would be refused{hint}", style="yellow")

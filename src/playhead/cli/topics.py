@@ -190,7 +190,7 @@ def settle_topics(face: Face, session: "Session", plan: "TopicPlan", *, execute:
     if plan.is_empty or not execute:
         face.show(plan_listing(plan))
         if not plan.is_empty:
-            _say_dry(plan, force=force)
+            _say_dry(face, plan, force=force)
         return
     outcomes = apply_plan(session, plan, force=force)
     face.show(outcome_listing(outcomes.outcomes))
@@ -198,8 +198,11 @@ def settle_topics(face: Face, session: "Session", plan: "TopicPlan", *, execute:
         raise click.exceptions.Exit(outcomes.exit_code)
 
 
-def _say_dry(plan: "TopicPlan", *, force: bool) -> None:
+def _say_dry(face: Face, plan: "TopicPlan", *, force: bool) -> None:
     if not force:
         for objection in plan.objections:
-            say(f"warning: {objection.what}: --execute would be refused; {objection.hint}", style="yellow")
+            say(
+                f"warning: {objection.what}: --execute would be refused; {face.completed(objection.hint)}",
+                style="yellow",
+            )
     say(f"dry run: nothing was changed ({len(plan.changes)} planned); add --execute")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from playhead.cli.frame import Face, folded, program, say
-from playhead.config.contexts import Level
 from playhead.errors import PlayheadError
 from playhead.files import replace_file
 from playhead.render import Column, Listing, plain
@@ -125,7 +124,7 @@ def _carried_out(
 
     say(f"store: {plan.store}")
     for warning in plan.warnings:
-        say(f"warning: {warning}", style="yellow")
+        say(f"warning: {face.completed(warning)}", style="yellow")
     if options.save_plan is not None:
         replace_file(options.save_plan, plan.to_json())
         say(f"plan saved: {program()} offsets apply {shlex.quote(str(options.save_plan))}")
@@ -179,14 +178,8 @@ def undo_line(face: Face, entry: "JournalEntry") -> str:
 
 
 def command_line(face: Face, words: Sequence[str]) -> str:
-    """A command of this program in the context of this one, as it can be pasted: with its --context and its other flags."""
-    words = [*words, *(["--context", face.context_name] if face.context_name else [])]
-    for key, setting in face.context.settings.items():
-        if (
-            setting.level is Level.FLAG and key != "timeout" and setting.shown == setting.text
-        ):  # a secret is never repeated
-            value = f"{key.removeprefix('kafka.')}={setting.text}" if setting.origin == "-X" else setting.text
-            words += [setting.origin, value]
+    """A command of this program in the context of this one, as it can be pasted: with the options that were typed."""
+    words = [*words, *(word for pair in face.typed for word in pair)]
     return f"{program()} {shlex.join(words)}"
 
 

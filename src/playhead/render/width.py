@@ -14,7 +14,7 @@ CUT = "…"
 _ATOM = re.compile(r"[^\s,;/&|]*(?:[,;/&|]+|\s+|$)")
 _SHELL_WORD = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\]|['"\\])+""", re.DOTALL)
 _NOUNS = "completion|config|connectors|demo|groups|info|lab|offsets|runs?|topics"
-_COMMAND = re.compile(
+COMMAND = re.compile(
     rf"`[^`\n]+`|(?<!\S)(?:(?:\S*/|\S+ -m )?playhead (?:{_NOUNS})|curl|kcat|\S*kafka-[a-z-]+\.sh)(?:[^\n,;:.)]|[,;:.)](?! |$))*"
 )
 
@@ -128,7 +128,7 @@ def _message_lines(text: str, width: int, indent: str) -> Sequence[str]:
 
 def _parts(text: str) -> Iterator[tuple[str, bool]]:
     end = 0
-    for match in _COMMAND.finditer(text):
+    for match in COMMAND.finditer(text):
         yield text[end : match.start()], False
         yield match.group(0), True
         end = match.end()

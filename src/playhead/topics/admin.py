@@ -5,6 +5,7 @@ Refused: fewer partitions, which Kafka does not support. Refused unless forced: 
 itself (a worker does not start with a config topic of two partitions), deleting those, and deleting topics in use.
 """
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import lcm
@@ -72,6 +73,21 @@ def _create(session: Session, wanted: WantedTopic, *, validate_only: bool) -> No
     )
 
 
+def _how_to_alter(found: Topic, wanted: WantedTopic, settings: TopicSettings) -> str:
+    """The command as it can be run. What it cannot do is left out: fewer partitions, another replication factor."""
+    words: list[str] = []
+    if wanted.partitions is not None and wanted.partitions > len(found.partitions):
+        words += ["--partitions", str(wanted.partitions)]
+    for key, value in sorted(wanted.config.items()):
+        if key not in settings or settings[key].value != value:
+            words += ["--config", f"{key}={value}"]
+    if not words:
+        return (
+            f"fewer partitions and another replication factor need a new topic; see: playhead topics show {wanted.name}"
+        )
+    return f"change it with: playhead topics alter {shlex.join([wanted.name, *words])}"
+
+
 def _existing(session: Session, wanted: WantedTopic, found: Topic) -> TopicPlan:
     """Compares only what was requested. Other settings are not changed, only reported."""
     settings = get_topic_settings(session.admin, wanted.name, session.deadline)
@@ -85,7 +101,7 @@ def _existing(session: Session, wanted: WantedTopic, found: Topic) -> TopicPlan:
         if now != value:
             differing.append(f"{key} {'-' if now is None else now}, not {value}")
     if differing:
-        hint = f"change it with: playhead topics alter {wanted.name} ..."
+        hint = _how_to_alter(found, wanted, settings)
         raise AlreadyExists(f"topic {wanted.name!r} exists with other settings: {'; '.join(differing)}", hint=hint)
     more = [f"{s.name}={s.value}" for s in settings.values() if s.is_of_topic and s.name not in wanted.config]
     return TopicPlan(warnings=(f"{wanted.name} also has {', '.join(sorted(more))}",) if more else ())
