@@ -41,7 +41,7 @@ connectors:
     assert "dry run: nothing was changed" in dry.err
     assert cluster.config(name) is None
     done = playhead("connectors", "apply", *where, "--execute", "--settle", "400ms").exits(0)
-    assert [line.split()[-2:] for line in done.out.splitlines()[1:]] == [["changed", "running"]] * 2
+    assert [line.split()[-2:] for line in done.out.splitlines()[1:]] == [["running", "changed"]] * 2
     assert cluster.config(name) == {
         "name": name,
         "connector.class": SOURCE,
