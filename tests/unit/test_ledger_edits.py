@@ -4,15 +4,18 @@ from dataclasses import replace
 
 import pytest
 
+from playhead.config.contexts import open_context
 from playhead.errors import Unreachable
 
 pytest.importorskip("sqlalchemy")
 from playhead.ledger.model import ClosedRange, Host, Output, OutputKind, RangeClaim
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import open_ledger
-from playhead.model import Deadline, TopicPartition
+from playhead.model import Change, Deadline, Map, TopicPartition
 from playhead.model.ranges import Log, OffsetRange
-from playhead.offsets.sink_edits import warn_of_outputs
+from playhead.offsets.published import LEDGER_ID
+from playhead.offsets.sink_edits import warn_of_next_start, warn_of_outputs
+from playhead.stores import Access
 from playhead.stores.sink_ledger import SinkLedgerStore
 
 LOG = Log("orders", "id", 0)
@@ -27,6 +30,7 @@ def delivered(tmp_path):
     def deliver(output):
         with open_ledger(url, 10) as ledger:
             sinks, run = RangeLedger(ledger), ledger.claim("c1", "lake", Host.here(), {})
+            sinks.remember(run, LEDGER_ID, "our-ledger")
             sinks.adopt(run, {LOG: 0})
             claim = RangeClaim(OffsetRange(*LOG, 0, 10), True, "shape", 0)
             sinks.plan(run, [claim])
@@ -64,6 +68,14 @@ def test_an_unknown_topic_id_is_not_taken_for_the_same_topic(delivered):
 
     _, unknown = warn_of_outputs(replace(delivered(FILE), find_ids=fail), "lake", {PLACE: 0})
     assert unknown == "whether its topics were deleted and recreated is unknown: no broker answers"
+
+
+def test_whether_the_next_run_starts_is_unknown_if_no_broker_answers(delivered):
+    context = open_context(flags={"bootstrap-servers": "127.0.0.1:1"})
+    partition = Map({"kafka_topic": "orders", "kafka_partition": 0})
+    change = Change("lake", partition, Map({"kafka_offset": 10}), Map({"kafka_offset": 12}))
+    [warning] = warn_of_next_start(delivered(FILE), [change], Access(context, Deadline(3)))
+    assert warning.startswith("whether the next run of lake will start is not known: ")
 
 
 @pytest.mark.parametrize("after", [{PLACE: 10}, {PLACE: 20}, {}])

@@ -89,8 +89,10 @@ def list_spark_runs(
             with Access(context, deadline) as access:
                 rows, more = _with_lags(ledger, runs, rows, access)
                 return rows, [*notes, *more]
-    except MissingExtra:
-        return [], []  # without SQLAlchemy nothing was ever run on Spark from here
+    except MissingExtra as error:
+        if context.get("ledger") is None:
+            return [], []  # without SQLAlchemy nothing was ever run on Spark from here
+        return [], [f"the connectors on Spark are unknown: {error.what}; {error.hint}"]
     except PlayheadError as error:
         return [], [f"the connectors on Spark are unknown: {error.what}"]
 
@@ -98,22 +100,24 @@ def list_spark_runs(
 def _with_lags(
     ledger: "Ledger", runs: Sequence["Run"], rows: Sequence[ConnectorRow], access: Access
 ) -> tuple[list[ConnectorRow], list[str]]:
-    held: dict[str, dict[TopicPartition, int]] = {}
+    held: dict[tuple[str, str], dict[TopicPartition, int]] = {}
     notes: list[str] = []
     for run, row in zip(runs, rows, strict=True):
         try:
-            held[run.pipeline] = _held(ledger, run, access.deadline) if row.type == "sink" else {}
+            held[run.cluster, run.pipeline] = _held(ledger, run, access.deadline) if row.type == "sink" else {}
         except PlayheadError as error:
             notes.append(f"the lag of {run.pipeline} is not known: {error.what}")
-    places = {place for positions in held.values() for place in positions}
-    seen = find_ends(access, runs[0].cluster, places)
-    notes += [f"the lag of the connectors on Spark is not known: {seen.why}"] if seen.why else []
-    lags = {
-        name: sum(max(0, seen.spans[place].end - at) for place, at in positions.items() if place in seen.spans)
-        for name, positions in held.items()
-        if seen.spans.keys() & positions.keys()
-    }
-    return [replace(row, lag=lags.get(row.name)) for row in rows], notes
+    lags: dict[tuple[str, str], int] = {}
+    for cluster in sorted({cluster for cluster, _ in held}):
+        of_cluster = {key: positions for key, positions in held.items() if key[0] == cluster and positions}
+        seen = find_ends(access, cluster, {place for positions in of_cluster.values() for place in positions})
+        notes += [f"the lag of the connectors on Spark is not known: {seen.why}"] if seen.why and of_cluster else []
+        lags |= {
+            key: sum(max(0, seen.spans[place].end - at) for place, at in positions.items() if place in seen.spans)
+            for key, positions in of_cluster.items()
+            if seen.spans.keys() & positions.keys()
+        }
+    return [replace(row, lag=lags.get((run.cluster, run.pipeline))) for run, row in zip(runs, rows, strict=True)], notes
 
 
 def _held(ledger: "Ledger", run: "Run", deadline: Deadline) -> dict[TopicPartition, int]:

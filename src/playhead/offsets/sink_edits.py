@@ -92,7 +92,12 @@ def warn_of_next_start(store: "SinkLedgerStore", changes: Sequence[Change], acce
     warnings = []
     for owner, moved in after.items():
         warnings += warn_of_outputs(store, owner, moved)
-        if faults := find_surprises(store, owner, moved, access):
+        try:
+            faults = find_surprises(store, owner, moved, access)
+        except PlayheadError as error:
+            warnings.append(f"whether the next run of {owner} will start is not known: {error.what}")
+            continue
+        if faults:
             warnings.append(
                 f"the next run will not start until the group is reset to the ledger, with `playhead groups reset {owner}"
                 f" --to-ledger`: {faults[0]}" + (", ..." if len(faults) > 1 else "")

@@ -155,7 +155,7 @@ def _plan_widen(
     if wanted < now:
         raise Refused(
             f"{topic.name} has {now} partitions and cannot have {wanted}: Kafka cannot remove partitions",
-            "`playhead topics shrink` will copy it into fewer, positions included; it is not implemented yet",
+            "create a topic with fewer partitions, and move its producers and consumers there",
         )
     add_partitions(session.admin, topic.name, wanted, session.deadline, validate_only=True)
     internal = why_internal(topic.name, topics_of_connect(session.context))
