@@ -82,7 +82,7 @@ class PositionsAct:
 
     def expect(self, wanted: list[str]) -> None:
         """Compares with Kafka's own console consumer."""
-        seen = self.stage.consumed(TOPIC)
+        seen = self.stage.consumed(TOPIC, len(wanted))
         self.say(f"   kafka-console-consumer shows: {' '.join(seen)}")
         if seen != wanted:
             raise PlayheadError(f"the demo expected {' '.join(wanted)}")

@@ -86,7 +86,7 @@ class TablesAct:
 
     def expect(self, wanted: int) -> None:
         for table in TABLES:
-            lines = self.stage.consumed(f"demo_{table}")
+            lines = self.stage.consumed(f"demo_{table}", wanted)
             ids = Counter(msgspec.json.decode(line)["payload"]["id"] for line in lines)
             rows = self.lab.psql(f"SELECT count(*) FROM demo_{table}")  # noqa: S608
             once = sum(count == 1 for count in ids.values())
