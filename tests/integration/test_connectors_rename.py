@@ -50,7 +50,7 @@ def test_a_name_that_was_changed_in_the_file_is_recognised(cluster, there, playh
     assert f"playhead connectors rename {source.name} {new}" in planned.out
     pruned = playhead("connectors", "plan", "-f", file, *there, "--prune", "--scope", f"{source.name}*").exits(1)
     assert f"delete  {source.name}  running  renamed to {new} in the files" in pruned.out
-    other = cluster.file(replace(source, name=new, config={**source.config, "topic": "another"}))
+    other = cluster.file(replace(source, name=new, config={**source.config, "topic": cluster.topic(f"{new}-another")}))
     assert "under a new name" not in playhead("connectors", "plan", "-f", other, *there).exits(1).out
 
 

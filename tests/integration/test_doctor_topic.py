@@ -3,6 +3,7 @@
 The commands of the findings are run word for word by a shell, with Kafka's own tools on its path.
 """
 
+import shlex
 import shutil
 
 import pytest
@@ -302,7 +303,7 @@ def test_an_apply_that_was_cut_off_is_judged_by_what_the_store_holds(topic_uri, 
     produce(topic, b'["b",{"filename":"x"}]', b'{"position":5}')
     finding = only(doctor(uri), "unfinished-apply", "a, b")
     assert "a is at the old position; b is at the new position" in finding.what
-    assert finding.mend == f"playhead offsets undo {entry.id}"
+    assert finding.mend == f"playhead offsets undo {entry.id} --store {shlex.quote(uri)}"
     run(finding.mend, execute=True)
     after = doctor(uri)
     assert after.findings == () and any(entry.id in note for note in after.notes)

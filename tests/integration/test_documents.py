@@ -25,6 +25,8 @@ NOT_RUN = {
     ("lab",): "the lab of the reader's machine: test_lab_life",
     ("--store",): "a server or a file of the reader: test_stores_read",
     ("offsets", "undo"): "an id of the reader's journal: test_offset_edits",
+    ("connectors", "undo"): "an id of the reader's journal: test_connectors_undo",
+    ("connectors", "rename"): "a connector of the reader: test_connectors_rename",
     ("offsets", "reset", "orders_files"): "needs a sink: test_offset_edits_of_sinks",
     ("offsets", "apply", "plan.json", "--stop"): "needs the JDBC connector on the worker: test_offset_plans_saved",
 }
