@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.decode.decimals import to_text, unscaled_of_bytes
 from playhead.pipeline.records.decode.exact import Exact
-from playhead.pipeline.records.decode.octets import decode_base64, to_decimals
+from playhead.pipeline.records.octets import decode_base64, to_decimals
 from playhead.pipeline.records.schema import TIME, Schema
 
 _DAY_MILLIS = 86_400_000

@@ -1,21 +1,16 @@
-"""The text that Java's own `toString` makes of a value: what FileStreamSink writes.
+"""The lines that FileStreamSink writes: the text that Java's own `toString` makes of each value, see `records/javatext`.
 
-A struct is `Struct{a=1,b=x}` without its nulls, an array `[1, 2]`, a map `{b=2, a=1}` in the order of a HashMap, a date as
-`Thu Jan 01 00:00:00 UTC 1970`: of a worker whose time zone is UTC. Bytes have no text (Java writes an address), nor have numbers
-beyond 64 bits without a schema (Connect wraps them): such records are bad.
+A date is `Thu Jan 01 00:00:00 UTC 1970`: of a worker whose time zone is UTC. Bytes have no text, nor have numbers beyond 64 bits
+without a schema (Connect wraps them): such records are bad.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from decimal import Context, Decimal
-from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from playhead.connect.javajson import hash_map_order, java_double, java_float
+from playhead.connect.javajson import java_double
 from playhead.pipeline.deliver.sink import VALUE
 from playhead.pipeline.records.batch import Bad
 from playhead.pipeline.records.decode.columns import ColumnPart, Columns, Converted
@@ -24,13 +19,12 @@ from playhead.pipeline.records.decode.jsontext import Number, decode, settle
 from playhead.pipeline.records.decode.options import Converter
 from playhead.pipeline.records.decode.payloads import NONE, Payloads, read_payloads
 from playhead.pipeline.records.encode.options import JSON
-from playhead.pipeline.records.schema import Schema
+from playhead.pipeline.records.javatext import JavaText, map_text
 
 _SINGLE = "value"
 _LONG = range(-(1 << 63), 1 << 63)
 _FIRST_GREGORIAN_SECOND = -12_219_292_800
 _DATE = "%a %b %d %H:%M:%S UTC %Y"
-_DIGITS = Context(prec=1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,75 +77,19 @@ def _texts(part: ColumnPart) -> tuple[list[pa.Array], list[Bad]]:
 
     def fast(start: int, stop: int) -> bool:
         try:
-            texts.append(pc.fill_null(text_of(values.slice(start, stop - start), schema), "null"))
+            texts.append(pc.fill_null(_TEXT.of(values.slice(start, stop - start), schema), "null"))
         except Unfit:
             return False
         return True
 
     def slow(row: int) -> None:
         try:
-            texts.append(pc.fill_null(text_of(values.slice(row, 1), schema), "null"))
+            texts.append(pc.fill_null(_TEXT.of(values.slice(row, 1), schema), "null"))
         except Unfit as error:
             bad.append(Bad(row, str(error)))
 
     settle(len(values), fast, slow)
     return texts, bad
-
-
-def text_of(values: pa.Array, schema: Schema) -> pa.Array:
-    """Strings; null stays null. Raises Unfit if one of them has no text."""
-    if values.null_count == len(values):
-        return pa.nulls(len(values), pa.string())
-    if schema.is_struct:
-        return _structs(values, schema)
-    if schema.keys is not None and schema.items is not None:
-        return _maps(values, schema.keys, schema.items)
-    if schema.items is not None:
-        return _lists(values, schema.items)
-    if schema.is_decimal:
-        unit = Decimal((0, (1,), -schema.parameter("scale", 0)))
-        return _each(values, lambda value: str(Decimal(value).quantize(unit, context=_DIGITS)))
-    if pa.types.is_temporal(values.type):
-        return _dates(values)
-    if schema.type == "bytes":
-        raise Unfit("it has bytes, of which Java's text is an address in memory")
-    if schema.type in ("float", "double"):
-        return _each(values, _double if schema.type == "double" else lambda value: java_float(np.float32(value + 0.0)))
-    return values.cast(pa.string())
-
-
-def _each(values: pa.Array, text: Callable[..., str]) -> pa.Array:
-    return pa.array([None if value is None else text(value) for value in values.to_pylist()], pa.string())
-
-
-def _structs(values: pa.Array, schema: Schema) -> pa.Array:
-    if not schema.fields:
-        return _unless_null(values, pa.scalar("Struct{}"))
-    fields = [
-        pc.binary_join_element_wise(f"{name}=", text_of(pc.struct_field(values, [at]), inner), "")
-        for at, (name, inner) in enumerate(schema.fields)
-    ]
-    begun = pc.binary_join_element_wise("Struct{", *fields, ",", null_handling="skip")
-    inside = pc.replace_substring(begun, "Struct{,", "Struct{", max_replacements=1)
-    return _unless_null(values, pc.binary_join_element_wise(inside, "}", ""))
-
-
-def _lists(values: pa.Array, items: Schema) -> pa.Array:
-    ends = values.offsets.to_numpy()
-    told = pc.fill_null(text_of(values.values[int(ends[0]) : int(ends[-1])], items), "null")
-    inner = pa.ListArray.from_arrays(pa.array(ends - ends[0]), told)
-    return _unless_null(values, pc.binary_join_element_wise("[", pc.binary_join(inner, ", "), "]", ""))
-
-
-def _maps(values: pa.Array, keys: Schema, items: Schema) -> pa.Array:
-    if keys.type != "string":
-        raise Unfit(f"it has a map with keys of type {keys.type}, whose order is not known")
-    ends = values.offsets.to_numpy()
-    first, last = int(ends[0]), int(ends[-1])
-    names = values.keys[first:last].to_pylist()
-    told = pc.fill_null(text_of(values.items[first:last], items), "null").to_pylist()
-    texts = [_map_text(zip(names[start:end], told[start:end], strict=True)) for start, end in pairwise(ends - first)]
-    return _unless_null(values, pa.array(texts, pa.string()))
 
 
 def _dates(values: pa.Array) -> pa.Array:
@@ -165,8 +103,7 @@ def _dates(values: pa.Array) -> pa.Array:
     return pc.strftime(moments, format=_DATE)
 
 
-def _unless_null(values: pa.Array, texts: pa.Array) -> pa.Array:
-    return pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string()))
+_TEXT = JavaText(_dates, signed_zeros=False)
 
 
 # Without one, record by record: the order of a map depends on its keys
@@ -196,7 +133,7 @@ def _json_text(told: object) -> str:
     if isinstance(told, list):
         return "[" + ", ".join(map(_json_text, told)) + "]"
     if isinstance(told, dict):
-        return _map_text((whole_text(name, ""), _json_text(value)) for name, value in told.items())
+        return map_text((whole_text(name, ""), _json_text(value)) for name, value in told.items())
     return whole_text(told, "")
 
 
@@ -208,19 +145,4 @@ def _number_text(told: Number) -> str:
     made = float(told)
     if made in (float("inf"), float("-inf")):
         raise Unfit(f"{told[:40]} is beyond the range of a double")
-    return _double(made)
-
-
-def _double(value: float) -> str:
-    """Connect reads floats as BigDecimal, which has no -0.0."""
-    return java_double(value + 0.0)
-
-
-def _map_text(members: "Iterator[tuple[str, str]] | zip[tuple[str, str]]") -> str:
-    told = dict(members)
-    return "{" + ", ".join(f"{name}={told[name]}" for name in _order(tuple(told))) + "}"
-
-
-@lru_cache(maxsize=1024)
-def _order(names: tuple[str, ...]) -> list[str]:
-    return hash_map_order(names)
+    return java_double(made + 0.0)  # Connect reads floats as BigDecimal, which has no -0.0

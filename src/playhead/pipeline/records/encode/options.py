@@ -40,6 +40,7 @@ class Converter:
     name: str = JSON
     schemas_enable: bool = True
     decimal_format: str = "BASE64"
+    null_to_default: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ def _converter(option: str, config: Mapping[str, str], worker: Mapping[str, str]
         converter,
         _boolean(source, f"{option}.schemas.enable", default=True),
         _one_of(source, f"{option}.decimal.format", DECIMAL_FORMATS),
+        _boolean(source, f"{option}.replace.null.with.default", default=True),
     )
 
 
