@@ -3,7 +3,9 @@
 The connector misreads bit(8), which we refuse: the table here has no such column, and `without` takes it out of the samples.
 """
 
+import random
 import re
+from collections.abc import Iterator
 
 CREATE = [
     """CREATE TABLE types(id int PRIMARY KEY, n numeric, n102 numeric(10,2), n50 numeric(5,0), n200 numeric(20,0),
@@ -104,3 +106,29 @@ LADDER = (
     b'":"B4U=","nneg":12300.0}'
 )
 BERLIN = b'{"ts":1704161045123,"t":7445123,"tstz":1704157445123,"ttz":3845123,"d":19724}'
+
+
+# Wall times, for which Java is asked
+
+ZONES = [
+    "Europe/Berlin",
+    "America/New_York",
+    "Asia/Kolkata",
+    "Australia/Lord_Howe",
+    "America/Sao_Paulo",
+    "Europe/London",
+]
+
+
+def walls() -> Iterator[str]:
+    """Around changes of summer time, and anywhere from the year 1 on."""
+    dice = random.Random(7)
+    for month, day in ((3, 31), (10, 27), (3, 10), (11, 3), (4, 7), (10, 6)):
+        yield from (
+            f"2024-{month:02}-{day:02} {hour:02}:{minute:02}:00" for hour in range(5) for minute in (0, 15, 30, 59)
+        )
+    for _ in range(300):
+        year = dice.choice([dice.randint(1, 1899), dice.randint(1901, 2100), dice.randint(1970, 2030)])
+        yield f"{year:04}-{dice.randint(1, 12):02}-{dice.randint(1, 28):02} {dice.randint(0, 23):02}:{dice.randint(0, 59):02}:07"
+    yield from ("1582-10-04 23:59:59", "1582-10-15 00:00:00", "1500-02-28 12:00:00", "1500-03-01 00:00:00")
+    yield from ("1582-10-05 00:00:00", "1582-10-10 12:00:00", "1582-10-14 23:59:59", "1582-10-15 02:30:00")

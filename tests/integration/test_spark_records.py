@@ -12,7 +12,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from integration.record_oracle import Row, calendar_millis, calendar_texts, connect_texts, connect_values
-from integration.record_samples import BERLIN, BEST_FIT, CREATE, EXTREMES, LADDER, LADDER_SQL, NONE, SCHEMA, without
+from integration.record_samples import (
+    BERLIN,
+    BEST_FIT,
+    CREATE,
+    EXTREMES,
+    LADDER,
+    LADDER_SQL,
+    NONE,
+    SCHEMA,
+    ZONES,
+    walls,
+    without,
+)
 from playhead.lab import Lab
 from playhead.pipeline.ingest.source import VALUE
 from playhead.pipeline.records.encode.columns import SqlColumn
@@ -328,30 +340,6 @@ def _values(session: "SparkSession", rows: list[Row], options: RecordOptions) ->
     frame = session.createDataFrame(rows, FRAME)
     record = make_record(COLUMNS, options, "t", "PostgreSQL")
     return [value.encode() for value in _written(record, frame)]
-
-
-ZONES = [
-    "Europe/Berlin",
-    "America/New_York",
-    "Asia/Kolkata",
-    "Australia/Lord_Howe",
-    "America/Sao_Paulo",
-    "Europe/London",
-]
-
-
-def walls() -> Iterator[str]:
-    """Around changes of summer time, and anywhere from the year 1 on."""
-    dice = random.Random(7)
-    for month, day in ((3, 31), (10, 27), (3, 10), (11, 3), (4, 7), (10, 6)):
-        yield from (
-            f"2024-{month:02}-{day:02} {hour:02}:{minute:02}:00" for hour in range(5) for minute in (0, 15, 30, 59)
-        )
-    for _ in range(300):
-        year = dice.choice([dice.randint(1, 1899), dice.randint(1901, 2100), dice.randint(1970, 2030)])
-        yield f"{year:04}-{dice.randint(1, 12):02}-{dice.randint(1, 28):02} {dice.randint(0, 23):02}:{dice.randint(0, 59):02}:07"
-    yield from ("1582-10-04 23:59:59", "1582-10-15 00:00:00", "1500-02-28 12:00:00", "1500-03-01 00:00:00")
-    yield from ("1582-10-05 00:00:00", "1582-10-10 12:00:00", "1582-10-14 23:59:59", "1582-10-15 02:30:00")
 
 
 @pytest.mark.parametrize("zone", ["UTC", *ZONES])
