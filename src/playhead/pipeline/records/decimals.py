@@ -19,6 +19,7 @@ _NUMBER = r"^-?[0-9]+(\.[0-9]+)?$"
 _PLAIN = r"^-?(?:[1-9][0-9]*(?:\.[0-9]+)?|0\.0{0,5}[1-9][0-9]*)$"  # BigDecimal prints no exponent
 _LIMB = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
+_BLOCK = 8192  # rows whose limbs stay in the cache of a processor
 
 
 def decimal_octets(column: pa.Array, scale: int) -> pa.Array:
@@ -80,6 +81,14 @@ def _multiplied(values: np.ndarray, shifts: np.ndarray) -> pa.Array:
     """The base64 of values * 10**shifts."""
     most = 10 ** int(shifts.max(initial=0))
     count = (most.bit_length() + 64) // 32 + 1
+    parts = [
+        _limbs(values[start : start + _BLOCK], shifts[start : start + _BLOCK], count)
+        for start in range(0, len(values), _BLOCK)
+    ]
+    return encode_unscaled(np.hstack(parts)) if parts else pa.array([], pa.string())
+
+
+def _limbs(values: np.ndarray, shifts: np.ndarray, count: int) -> np.ndarray:
     limbs = np.zeros((count, len(values)), np.uint64)
     magnitudes = np.abs(values).astype(np.uint64)
     kinds = np.unique(shifts)
@@ -89,8 +98,7 @@ def _multiplied(values: np.ndarray, shifts: np.ndarray) -> pa.Array:
     negative = values < 0
     if negative.any():
         limbs[:, negative] = _negated(limbs[:, negative])
-    cells = np.ascontiguousarray(limbs[::-1].T.astype(">u4"))
-    return encode_unscaled(cells.view(np.uint8))
+    return limbs.astype(np.uint32)
 
 
 def _product(values: np.ndarray, factor: int, count: int) -> np.ndarray:

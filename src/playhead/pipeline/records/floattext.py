@@ -39,15 +39,18 @@ def float_texts(column: pa.Array) -> pa.Array:
 def _odd_texts(column: pa.Array) -> pa.Array:
     """Of numbers that have an exponent in Java, or are none."""
     values = column.to_numpy(zero_copy_only=False)
-    texts = column.cast(pa.string())
+    sizes = np.abs(values)
+    texts = pa.array(sizes).cast(pa.string())
     has_exponent = pc.match_substring(texts, "e")
     if pc.all(has_exponent).as_py():
         texts = _rewritten(texts)
     elif pc.any(has_exponent).as_py():
-        texts = pc.if_else(has_exponent, _rewritten(texts), _moved(texts, values))
+        texts = pc.if_else(has_exponent, _rewritten(texts), _moved(texts, sizes))
     else:
-        texts = _moved(texts, values)
-    is_rare = ~(np.isfinite(values) & (np.abs(values) >= _LEAST_USUAL[column.type]))
+        texts = _moved(texts, sizes)
+    if (values < 0).any():
+        texts = pc.binary_join_element_wise(_chosen(["", "-"], values < 0), texts, "")
+    is_rare = ~(np.isfinite(values) & (sizes >= _LEAST_USUAL[column.type]))
     if is_rare.any():  # one by one: no number, or one of the very smallest
         one: Callable[[Any], str] = (
             (lambda value: java_double(float(value))) if column.type == pa.float64() else java_float
@@ -58,17 +61,21 @@ def _odd_texts(column: pa.Array) -> pa.Array:
 
 def _rewritten(texts: pa.Array) -> pa.Array:
     """`1.5e+20` -> `1.5E20`, `1e-7` -> `1.0E-7`"""
-    upper = pc.replace_substring_regex(texts, r"e\+?", "E")
-    return pc.replace_substring_regex(upper, r"^(-?[0-9])E", r"\1.0E")
+    upper = pc.replace_substring(pc.replace_substring(texts, "e+", "E"), "e", "E")
+    has_point = pc.match_substring(upper, ".")
+    if pc.all(has_point).as_py():
+        return upper
+    return pc.if_else(has_point, upper, pc.replace_substring(upper, "E", ".0E"))
 
 
-def _moved(texts: pa.Array, values: np.ndarray) -> pa.Array:
+def _moved(texts: pa.Array, sizes: np.ndarray) -> pa.Array:
     """`12345678.9` -> `1.23456789E7`, `0.0001` -> `1.0E-4`"""
-    digits = pc.replace_substring_regex(texts, r"^(-?)(?:0\.0*)?([1-9])([0-9]*)\.?([0-9]*)$", r"\1\2.\3\4")
-    digits = pc.replace_substring_regex(pc.ascii_rtrim(digits, "0"), r"\.$", ".0")
-    powers = np.array([10.0**exponent for exponent in _EXPONENTS[1:]], values.dtype)
-    places = np.searchsorted(powers, np.abs(values), side="right")
-    return pc.binary_join_element_wise(digits, _chosen([f"E{exponent}" for exponent in _EXPONENTS], places), "")
+    digits = pc.ascii_trim(pc.replace_substring(texts, ".", ""), "0")
+    rest = pc.utf8_slice_codeunits(digits, 1)
+    rest = pc.if_else(pc.equal(rest, ""), "0", rest)
+    powers = np.array([10.0**exponent for exponent in _EXPONENTS[1:]], sizes.dtype)
+    exponents = _chosen([f"E{exponent}" for exponent in _EXPONENTS], np.searchsorted(powers, sizes, side="right"))
+    return pc.binary_join_element_wise(pc.utf8_slice_codeunits(digits, 0, 1), ".", rest, exponents, "")
 
 
 def _chosen(texts: list[str], places: np.ndarray) -> pa.Array:

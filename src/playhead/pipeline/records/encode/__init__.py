@@ -1,1 +1,1 @@
-"""Rows -> the bytes that Connect writes, as columns of Spark."""
+"""Rows -> the bytes that Connect writes: as columns of Spark, and over Arrow (`converters`)."""
