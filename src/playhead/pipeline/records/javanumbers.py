@@ -1,0 +1,105 @@
+"""Java's numbers: the texts that its parsers read, and what becomes of a number in a smaller type."""
+
+import math
+import re
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+
+_WHOLE = re.compile(r"[+-]?\d+")
+_FLOAT = re.compile(
+    r"(?P<sign>[+-]?)(?:(?P<name>NaN|Infinity)"
+    r"|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?"
+    r"|0[xX](?P<whole>[0-9a-fA-F]*)(?:\.(?P<part>[0-9a-fA-F]*))?[pP](?P<power>[+-]?[0-9]+)[fFdD]?)"
+)
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?")
+_BLANKS = "".join(map(chr, range(33)))
+_MOST_POWER = 20_000  # far beyond a double
+_BMP = 0xFFFF
+_LARGEST = np.finfo(np.float32).max
+_BEYOND = Fraction(2**128 - 2**103)  # the middle between the largest float and infinity
+
+
+def wrapped(number: int, bits: int) -> int:
+    """The lower bits, with their sign."""
+    return ((number + (1 << bits - 1)) & ((1 << bits) - 1)) - (1 << bits - 1)
+
+
+def whole_of(number: float, bits: int) -> int:
+    """`(int)` and `(long)` of a double: what is too large becomes the largest there is."""
+    if math.isnan(number):
+        return 0
+    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+    return high if number >= high else low if number <= low else int(number)
+
+
+def parse_whole(text: str, bits: int) -> int | None:
+    """`Long.parseLong` and its brothers: digits of any script, but of one UTF-16 unit each."""
+    if not _WHOLE.fullmatch(text) or any(ord(character) > _BMP for character in text):
+        return None
+    made = int(text)
+    return made if -(1 << bits - 1) <= made < 1 << bits - 1 else None
+
+
+def parse_double(text: str) -> float | None:
+    exact = _parsed(text)
+    return exact if exact is None or isinstance(exact, float) else nearest_double(exact)
+
+
+def parse_float(text: str) -> np.float32 | None:
+    exact = _parsed(text)
+    if exact is None or isinstance(exact, float):
+        return None if exact is None else np.float32(exact)
+    return nearest_float(exact)
+
+
+def _parsed(text: str) -> "float | Fraction | None":
+    """A float where that is exact: not a number, infinite, or a zero with its sign."""
+    found = _FLOAT.fullmatch(text.strip(_BLANKS))
+    if found is None:
+        return None
+    sign = -1 if found["sign"] == "-" else 1
+    if found["name"]:
+        return sign * float("nan" if found["name"] == "NaN" else "inf")
+    if found["number"] is not None:
+        number = Decimal(found["number"])
+        if abs(number.adjusted()) > _MOST_POWER and number:
+            return sign * (math.inf if number.adjusted() > 0 else 0.0)
+        exact = Fraction(number)
+    else:
+        whole, part = found["whole"], found["part"] or ""
+        if not whole + part:
+            return None
+        power = max(-_MOST_POWER, min(_MOST_POWER, int(found["power"])))
+        exact = Fraction(int(whole + part, 16)) * Fraction(2) ** (power - 4 * len(part))
+    return sign * exact if exact else sign * 0.0
+
+
+def nearest_double(exact: "Fraction | Decimal") -> float:
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+def nearest_float(exact: "Fraction | Decimal") -> np.float32:
+    """Rounded once: by way of a double, what is just beside the middle of two floats would be rounded twice."""
+    exact = Fraction(exact)
+    if exact < 0:
+        return -nearest_float(-exact)
+    double = nearest_double(exact)
+    with np.errstate(over="ignore", under="ignore"):
+        made = np.float32(double)
+        if math.isinf(double) or Fraction(double) == exact:
+            return made
+        if np.isinf(made):
+            return _LARGEST if exact < _BEYOND else made
+        other = np.nextafter(made, np.float32(np.inf if exact > Fraction(double) else -np.inf))
+        is_middle = not np.isinf(other) and 2 * Fraction(double) == Fraction(float(made)) + Fraction(float(other))
+        return other if is_middle else made
+
+
+def parse_decimal(text: str) -> Decimal | None:
+    """`new BigDecimal(text)`."""
+    return Decimal(text) if _DECIMAL.fullmatch(text) else None
