@@ -1,7 +1,9 @@
-"""Single message transforms: Kafka's own, as values. What they do to a record is in `chain`, with Spark; this part needs none.
+"""Single message transforms: Kafka's own, as values. What they do to a batch of records is in `apply`, over Arrow columns.
 
-A transform here stands for one of Kafka 4.3's `org.apache.kafka.connect.transforms` with the options that it was given. Its
-outcome is known when a stream is planned, apart from the values: the topic, the shape of key and value, and their schemas.
+A transform here stands for one of Kafka 4.3's `org.apache.kafka.connect.transforms` with the options that it was given.
+
+Sources still plan a `Chain` with Spark's columns, in `chain`: there the outcome is known when a stream is planned, apart from the
+values. What cannot be known then (headers, a filter, a default in place of a null) is only in `Stages`, for batches.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,11 +13,16 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True, slots=True)
 class ValueToKey:
     fields: tuple[str, ...]
+    nulls_take_default: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractField:
+    """`steps`: the names on the way to a nested field (`field.syntax.version` V2); empty: `field` is one name."""
+
     field: str
+    steps: tuple[str, ...] = ()
+    nulls_take_default: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,7 @@ class ReplaceField:
     include: frozenset[str] = frozenset()
     exclude: frozenset[str] = frozenset()
     renames: Mapping[str, str] = field(default_factory=dict)
+    nulls_take_default: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +50,23 @@ class Inserted:
 
 @dataclass(frozen=True, slots=True)
 class InsertField:
-    """The partition and the timestamp of a source record are not known yet: Kafka adds these fields with null."""
+    """The partition and the timestamp of a source record are not known yet: Kafka adds these fields with null.
+    It has no offset."""
 
     topic: Inserted | None = None
     partition: Inserted | None = None
     timestamp: Inserted | None = None
     static: Inserted | None = None
     static_value: str = ""
+    offset: Inserted | None = None
+    nulls_take_default: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class MaskField:
     fields: frozenset[str]
     replacement: str | None = None
+    nulls_take_default: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +75,14 @@ class Cast:
 
     fields: Mapping[str, str] = field(default_factory=dict)
     whole: str | None = None
+    nulls_take_default: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class SetSchemaMetadata:
     name: str | None = None
     version: int | None = None
+    nulls_take_default: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +92,13 @@ class Flatten:
 
 @dataclass(frozen=True, slots=True)
 class TimestampConverter:
-    """`field` empty: the whole key or value. `format` is Java's SimpleDateFormat, as far as Spark prints the same."""
+    """`field` empty: the whole key or value. `format` is Java's SimpleDateFormat."""
 
     field: str
     target: str
     format: str
     unit: str
+    nulls_take_default: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +108,63 @@ class RegexRouter:
 
 
 @dataclass(frozen=True, slots=True)
+class TimestampRouter:
+    topic_format: str = "${topic}-${timestamp}"
+    timestamp_format: str = "yyyyMMdd"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Drops what its predicate chooses."""
+
+
+@dataclass(frozen=True, slots=True)
+class InsertHeader:
+    """`literal` is read as Connect reads a header without a schema: `12` is an int8, `[1, 2]` an array."""
+
+    name: str
+    literal: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropHeaders:
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderFrom:
+    """`moves`: the fields are taken out of the key or value; else they are copied."""
+
+    fields: tuple[str, ...]
+    headers: tuple[str, ...]
+    moves: bool
+    nulls_take_default: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class TopicMatches:
     """The predicate TopicNameMatches, the only one that is known before a record is there."""
 
     pattern: str
-    negate: bool
+    negate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HasHeader:
+    """The predicate HasHeaderKey."""
+
+    name: str
+    negate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IsTombstone:
+    """The predicate RecordIsTombstone."""
+
+    negate: bool = False
+
+
+Predicate = TopicMatches | HasHeader | IsTombstone
 
 
 Change = (
@@ -126,6 +193,21 @@ class Transform:
 
 
 Chain = tuple[Transform, ...]
+
+BatchChange = Change | TimestampRouter | Filter | InsertHeader | DropHeaders | HeaderFrom
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A transform of batches, which may have any predicate."""
+
+    alias: str
+    change: BatchChange
+    on_key: bool = False
+    only_if: Predicate | None = None
+
+
+Stages = tuple[Stage, ...]
 
 
 def makes_keys(chain: Iterable[Transform]) -> bool:

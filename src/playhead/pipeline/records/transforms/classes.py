@@ -4,23 +4,30 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from playhead.errors import Fault
+from playhead.errors import Fault, Invalid
+from playhead.pipeline.records import javaregex, javatime
 from playhead.pipeline.records.encode import schema
 from playhead.pipeline.records.transforms import (
+    BatchChange,
     Cast,
-    Change,
+    DropHeaders,
     ExtractField,
+    Filter,
     Flatten,
+    HeaderFrom,
     HoistField,
     Inserted,
     InsertField,
+    InsertHeader,
     MaskField,
     RegexRouter,
     ReplaceField,
     SetSchemaMetadata,
     TimestampConverter,
+    TimestampRouter,
     ValueToKey,
 )
+from playhead.pipeline.records.transforms.paths import steps_of
 
 PACKAGE = "org.apache.kafka.connect.transforms."
 _HEADERS = "records here have no headers"
@@ -55,11 +62,13 @@ def split_list(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The options of one transform without their prefix; what is wrong with them is added to `faults`."""
+    """The options of one transform without their prefix; what is wrong with them is added to `faults`. `for_batches`: all that
+    Kafka has is honoured; else what Spark's columns can do."""
 
     prefix: str
     options: Mapping[str, str]
     faults: list[Fault] = field(repr=False)
+    for_batches: bool = False
 
     def fault(self, option: str, what: str) -> None:
         self.faults.append(Fault(self.prefix + option, None, what))
@@ -84,6 +93,29 @@ class Given:
             self.fault(option, f"must be true or false, not {text!r}")
         return text == "true"
 
+    def nulls_take_default(self) -> bool:
+        """No source has fields with a default, so that it makes no difference to Spark's columns."""
+        return self.flag(_DEFAULT, default=True) or not self.for_batches
+
+    def pattern(self, option: str) -> str:
+        """A regular expression of Java. The session's own JVM reads those of sources."""
+        text = self.text(option)
+        if self.for_batches and text:
+            self.check(option, lambda: javaregex.compile_pattern(text))
+        return text
+
+    def date_format(self, option: str, default: str) -> str:
+        text = self.options.get(option, default)
+        if text.strip():
+            self.check(option, lambda: javatime.DateFormat.of(text))
+        return text
+
+    def check(self, option: str, compile_it: Callable[[], object]) -> None:
+        try:
+            compile_it()
+        except Invalid as error:
+            self.fault(option, error.what)
+
     def one_of(self, option: str, known: tuple[str, ...], default: str | None = None) -> str:
         value = self.options.get(option, default)
         if value not in known:
@@ -103,62 +135,66 @@ class Given:
 class Class:
     """`is_sided`: there is one for keys and one for values. `gone`: options that Kafka had once."""
 
-    parse: Callable[[Given], Change | None]
+    parse: Callable[[Given], BatchChange | None]
     options: tuple[str, ...]
     is_sided: bool = True
     gone: Mapping[str, str] = field(default_factory=dict)
 
 
-_DEFAULT = "replace.null.with.default"  # no source here has fields with a default, so that it makes no difference
+_DEFAULT = "replace.null.with.default"
 
 
-def _value_to_key(given: Given) -> Change:
-    given.flag(_DEFAULT, default=True)
-    return ValueToKey(tuple(given.names("fields", needed=True)))
+def _value_to_key(given: Given) -> BatchChange:
+    return ValueToKey(tuple(given.names("fields", needed=True)), given.nulls_take_default())
 
 
-def _extract_field(given: Given) -> Change:
-    given.flag(_DEFAULT, default=True)
-    name = given.text("field")
+def _extract_field(given: Given) -> BatchChange | None:
+    name, nulls_take_default = given.text("field"), given.nulls_take_default()
     version = given.options.get("field.syntax.version", "V1").strip().upper()
     if version not in ("V1", "V2"):
         given.fault("field.syntax.version", "must be V1 or V2")
-    if version == "V2" and re.search(r"[.`]", name):
+    if version != "V2" or not re.search(r"[.`]", name):
+        return ExtractField(name, nulls_take_default=nulls_take_default)
+    if not given.for_batches:
         given.fault("field.syntax.version", "V2 is honoured for plain names only: rows have no nested fields")
-    return ExtractField(name)
+        return None
+    steps = steps_of(name)
+    if steps is None:
+        given.fault("field", "has a backtick without its pair; a backslash before a backtick escapes it")
+        return None
+    return ExtractField(name, steps, nulls_take_default)
 
 
-def _hoist_field(given: Given) -> Change:
+def _hoist_field(given: Given) -> BatchChange:
     return HoistField(given.text("field"))
 
 
-def _replace_field(given: Given) -> Change:
-    given.flag(_DEFAULT, default=True)
+def _replace_field(given: Given) -> BatchChange:
     renames = given.pairs("renames")
     if any(not new for _, new in renames):
         given.fault("renames", "must be pairs of an old and a new name, with a colon between them")
     for part in (0, 1):
         if len({pair[part] for pair in renames}) < len(renames):
             given.fault("renames", "names a field twice")
-    return ReplaceField(frozenset(given.names("include")), frozenset(given.names("exclude")), dict(renames))
+    include, exclude = frozenset(given.names("include")), frozenset(given.names("exclude"))
+    return ReplaceField(include, exclude, dict(renames), given.nulls_take_default())
 
 
-def _insert_field(given: Given) -> Change:
-    given.flag(_DEFAULT, default=True)
-    topic, partition, timestamp, static = (
-        _inserted(given, option) for option in ("topic.field", "partition.field", "timestamp.field", "static.field")
+def _insert_field(given: Given) -> BatchChange:
+    topic, partition, timestamp, static, offset = (
+        _inserted(given, f"{option}.field") for option in ("topic", "partition", "timestamp", "static", "offset")
     )
-    if not any((topic, partition, timestamp, static)):
+    if not any((topic, partition, timestamp, static, offset)):
         given.fault("type", "adds no field: name one in topic.field or static.field")
     for option, asked in (("partition.field", partition), ("timestamp.field", timestamp)):
-        if asked and not asked.optional:
+        if asked and not asked.optional and not given.for_batches:
             given.fault(option, "cannot be a required field: a source record has neither before it is produced")
-    if "offset.field" in given.options:
+    if offset and not given.for_batches:
         given.fault("offset.field", "is for sink connectors: a source record has no offset yet")
     value = given.options.get("static.value")
     if static and value is None:
         given.fault("static.value", "is missing")
-    return InsertField(topic, partition, timestamp, static, value or "")
+    return InsertField(topic, partition, timestamp, static, value or "", offset, given.nulls_take_default())
 
 
 def _inserted(given: Given, option: str) -> Inserted | None:
@@ -171,17 +207,15 @@ def _inserted(given: Given, option: str) -> Inserted | None:
     return Inserted(name, not text.endswith("!"))
 
 
-def _mask_field(given: Given) -> Change:
-    given.flag(_DEFAULT, default=True)
+def _mask_field(given: Given) -> BatchChange:
     replacement = given.options.get("replacement")
     if replacement == "":
         given.fault("replacement", "must not be empty")
-    return MaskField(frozenset(given.names("fields", needed=True)), replacement)
+    return MaskField(frozenset(given.names("fields", needed=True)), replacement, given.nulls_take_default())
 
 
-def _cast(given: Given) -> Change:
-    given.flag(_DEFAULT, default=True)
-    pairs = given.pairs("spec")
+def _cast(given: Given) -> BatchChange:
+    nulls_take_default, pairs = given.nulls_take_default(), given.pairs("spec")
     if not pairs:
         given.fault("spec", "is missing")
     whole = [name for name, kind in pairs if not kind]
@@ -193,11 +227,11 @@ def _cast(given: Given) -> Change:
             return Cast()
     if whole:
         return Cast(whole=TYPES[whole[0].strip().lower()])
-    return Cast({name.strip(): TYPES[kind.strip().lower()] for name, kind in pairs})
+    return Cast({name.strip(): TYPES[kind.strip().lower()] for name, kind in pairs}, None, nulls_take_default)
 
 
-def _set_schema_metadata(given: Given) -> Change | None:
-    given.flag(_DEFAULT, default=True)
+def _set_schema_metadata(given: Given) -> BatchChange | None:
+    nulls_take_default = given.nulls_take_default()
     name, version = given.options.get("schema.name"), given.options.get("schema.version")
     if name is None and version is None:
         given.fault("type", "sets nothing: name schema.name or schema.version")
@@ -206,27 +240,63 @@ def _set_schema_metadata(given: Given) -> Change | None:
     if version is not None and not re.fullmatch(r"[+-]?[0-9]{1,9}", version.strip()):
         given.fault("schema.version", f"must be a whole number, not {version!r}")
         return None
-    return SetSchemaMetadata(name, None if version is None else int(version))
+    if name == "" and given.for_batches:
+        given.fault("schema.name", "must not be empty")
+    return SetSchemaMetadata(name, None if version is None else int(version), nulls_take_default)
 
 
-def _flatten(given: Given) -> Change:
+def _flatten(given: Given) -> BatchChange:
     return Flatten(given.options.get("delimiter", "."))
 
 
-def _timestamp_converter(given: Given) -> Change:
-    given.flag(_DEFAULT, default=True)
+def _timestamp_converter(given: Given) -> BatchChange:
     target = given.one_of("target.type", _TARGETS)
-    pattern = given.options.get("format", "")
-    if target == "string" and not _FORMAT.fullmatch(pattern):
-        given.fault("format", "may have yyyy, MM, dd, HH, mm, ss, SSS, quoted words and signs; nothing else on Spark")
+    if given.for_batches:
+        pattern = given.date_format("format", "")
+        if target == "string" and not pattern.strip():
+            given.fault("format", "is missing")
+    else:
+        pattern = given.options.get("format", "")
+        if target == "string" and not _FORMAT.fullmatch(pattern):
+            what = "may have yyyy, MM, dd, HH, mm, ss, SSS, quoted words and signs; nothing else on Spark"
+            given.fault("format", what)
     unit = given.one_of("unix.precision", _UNITS, "milliseconds")
-    return TimestampConverter(given.options.get("field", ""), target, pattern, unit)
+    return TimestampConverter(given.options.get("field", ""), target, pattern, unit, given.nulls_take_default())
 
 
-def _regex_router(given: Given) -> Change:
+def _regex_router(given: Given) -> BatchChange:
     if "replacement" not in given.options:
         given.fault("replacement", "is missing")
-    return RegexRouter(given.text("regex"), given.options.get("replacement", ""))
+    return RegexRouter(given.pattern("regex"), given.options.get("replacement", ""))
+
+
+def _timestamp_router(given: Given) -> BatchChange:
+    default = TimestampRouter()
+    timestamps = given.date_format("timestamp.format", default.timestamp_format)
+    return TimestampRouter(given.options.get("topic.format", default.topic_format), timestamps)
+
+
+def _filter(given: Given) -> BatchChange:  # noqa: ARG001 (it has no options)
+    return Filter()
+
+
+def _insert_header(given: Given) -> BatchChange:
+    for option in ("header", "value.literal"):
+        if option not in given.options:
+            given.fault(option, "is missing")
+    return InsertHeader(given.options.get("header", ""), given.options.get("value.literal", ""))
+
+
+def _drop_headers(given: Given) -> BatchChange:
+    return DropHeaders(frozenset(given.names("headers", needed=True)))
+
+
+def _header_from(given: Given) -> BatchChange:
+    fields, headers = (tuple(split_list(given.text(option))) for option in ("fields", "headers"))
+    if len(fields) != len(headers):
+        given.fault("headers", "must be as many as fields")
+    moves = given.one_of("operation", ("move", "copy")) == "move"
+    return HeaderFrom(fields, headers, moves, given.nulls_take_default())
 
 
 _GONE = "was left out of Kafka 4, whose workers ignore it; use {}"
@@ -257,4 +327,12 @@ CLASSES = {
     "Flatten": Class(_flatten, ("delimiter",)),
     "TimestampConverter": Class(_timestamp_converter, ("field", "target.type", "format", "unix.precision", _DEFAULT)),
     "RegexRouter": Class(_regex_router, ("regex", "replacement"), is_sided=False),
+}
+# The ones that a source refuses.
+OF_BATCHES = CLASSES | {
+    "TimestampRouter": Class(_timestamp_router, ("topic.format", "timestamp.format"), is_sided=False),
+    "Filter": Class(_filter, (), is_sided=False),
+    "InsertHeader": Class(_insert_header, ("header", "value.literal"), is_sided=False),
+    "DropHeaders": Class(_drop_headers, ("headers",), is_sided=False),
+    "HeaderFrom": Class(_header_from, ("fields", "headers", "operation", _DEFAULT)),
 }

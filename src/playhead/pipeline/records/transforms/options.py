@@ -5,10 +5,23 @@ transform does not know would be silently ignored by a worker, so it is refused 
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import cast
 
 from playhead.errors import ConfigInvalid, Fault, near_names
-from playhead.pipeline.records.transforms import Chain, TopicMatches, Transform, makes_keys
-from playhead.pipeline.records.transforms.classes import CLASSES, PACKAGE, REFUSED, Given, split_list
+from playhead.pipeline.records.transforms import (
+    Chain,
+    Change,
+    HasHeader,
+    IsTombstone,
+    Predicate,
+    Stage,
+    Stages,
+    TopicMatches,
+    Transform,
+    ValueToKey,
+)
+from playhead.pipeline.records.transforms.classes import CLASSES, OF_BATCHES, PACKAGE, REFUSED, Given, split_list
 
 OF_TRANSFORMS = ("transforms", "predicates")  # with all that is below them
 _PREDICATES = f"{PACKAGE}predicates."
@@ -16,8 +29,21 @@ _OF_ALL = ("type", "predicate", "negate")
 _PARTITIONER = ("partitioner.class", "partitioner.ignore.keys")
 
 
+_BLANKS = "".join(map(chr, range(33)))
+_OF_PREDICATES = {"TopicNameMatches": ("pattern",), "HasHeaderKey": ("name",), "RecordIsTombstone": ()}
+
+
 def parse_transforms(config: Mapping[str, str]) -> Chain:
-    return _Reading(config).read()
+    """For Spark's columns: what only batches can do is refused."""
+    return tuple(
+        Transform(one.alias, cast("Change", one.change), one.on_key, cast("TopicMatches | None", one.only_if))
+        for one in _Reading(config, for_batches=False).read()
+    )
+
+
+def parse_stages(config: Mapping[str, str]) -> Stages:
+    """For batches: all that Kafka has."""
+    return _Reading(config, for_batches=True).read()
 
 
 def refused_partitioners(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:
@@ -34,20 +60,23 @@ def refused_partitioners(config: Mapping[str, str], worker: Mapping[str, str]) -
 class _Reading:
     """One pass over a config that keeps going after a fault."""
 
-    def __init__(self, config: Mapping[str, str]) -> None:
+    def __init__(self, config: Mapping[str, str], *, for_batches: bool) -> None:
         self._config = config
+        self._for_batches = for_batches
+        self._classes = OF_BATCHES if for_batches else CLASSES
         self._faults: list[Fault] = []
 
-    def read(self) -> Chain:
+    def read(self) -> Stages:
         predicates = {alias: self._predicate(alias) for alias in self._aliases("predicates")}
-        chain: list[Transform] = []
+        chain: list[Stage] = []
         for alias in self._aliases("transforms"):
-            transform = self._transform(alias, predicates)
-            if transform is not None:
-                if transform.on_key and not makes_keys(chain):
+            stage = self._stage(alias, predicates)
+            if stage is not None:
+                has_keys = self._for_batches or any(isinstance(one.change, ValueToKey) for one in chain)
+                if stage.on_key and not has_keys:
                     what = "changes the key, and there is none: put a ValueToKey before it"
                     self._fault(f"transforms.{alias}.type", what)
-                chain.append(transform)
+                chain.append(stage)
         if self._faults:
             raise ConfigInvalid(self._faults)
         return tuple(chain)
@@ -69,23 +98,23 @@ class _Reading:
                 self._fault(option, f"names {alias!r}, which has no {option}.{alias}.type")
         return typed
 
-    def _transform(self, alias: str, predicates: Mapping[str, str | None]) -> Transform | None:
+    def _stage(self, alias: str, predicates: Mapping[str, Predicate | None]) -> Stage | None:
         prefix = f"transforms.{alias}."
         name, on_key = _split_class(self._config[f"{prefix}type"].strip().removeprefix(PACKAGE))
-        known = CLASSES.get(name)
+        known = self._classes.get(name)
         if known is None or known.is_sided != (on_key is not None):
-            self._fault(f"{prefix}type", _unknown_class(self._config[f"{prefix}type"].strip(), name))
+            self._fault(f"{prefix}type", self._unknown_class(self._config[f"{prefix}type"].strip(), name))
             return None
-        given = Given(prefix, self._below(prefix), self._faults)
+        given = self._given(prefix)
         for option in given.options:
             if option not in (*known.options, *_OF_ALL):
                 what = known.gone.get(option) or f"is not an option of {name}; {near_names(option, known.options)}"
                 self._fault(prefix + option, what)
         before = len(self._faults)
         change, only_if = known.parse(given), self._only_if(given, predicates)
-        return None if change is None or len(self._faults) > before else Transform(alias, change, bool(on_key), only_if)
+        return None if change is None or len(self._faults) > before else Stage(alias, change, bool(on_key), only_if)
 
-    def _only_if(self, given: Given, predicates: Mapping[str, str | None]) -> TopicMatches | None:
+    def _only_if(self, given: Given, predicates: Mapping[str, Predicate | None]) -> Predicate | None:
         alias = given.options.get("predicate", "").strip()
         negate = given.flag("negate", default=False)
         if not alias:
@@ -95,21 +124,39 @@ class _Reading:
         if alias not in predicates:
             self._fault(f"{given.prefix}predicate", f"names {alias!r}, which 'predicates' does not")
             return None
-        pattern = predicates[alias]
-        return None if pattern is None else TopicMatches(pattern, negate)
+        predicate = predicates[alias]
+        return None if predicate is None else replace(predicate, negate=negate)
 
-    def _predicate(self, alias: str) -> str | None:
-        """The pattern of a TopicNameMatches."""
+    def _predicate(self, alias: str) -> Predicate | None:
         prefix = f"predicates.{alias}."
-        given = Given(prefix, self._below(prefix), self._faults)
+        given = self._given(prefix)
         class_name = given.options["type"].strip()
-        if class_name.removeprefix(_PREDICATES) != "TopicNameMatches":
-            self._fault(f"{prefix}type", f"the Spark engine has no predicate {class_name}; it knows TopicNameMatches")
+        name = class_name.removeprefix(_PREDICATES)
+        known = list(_OF_PREDICATES) if self._for_batches else ["TopicNameMatches"]
+        if name not in known:
+            what = f"the Spark engine has no predicate {class_name}; it knows {', '.join(known)}"
+            self._fault(f"{prefix}type", what)
             return None
         for option in given.options:
-            if option not in ("type", "pattern"):
-                self._fault(prefix + option, "is not an option of TopicNameMatches")
-        return given.text("pattern")
+            if option not in ("type", *_OF_PREDICATES[name]):
+                self._fault(prefix + option, f"is not an option of {name}")
+        if name == "TopicNameMatches":
+            return TopicMatches(given.pattern("pattern"))
+        return HasHeader(given.text("name")) if name == "HasHeaderKey" else IsTombstone()
+
+    def _given(self, prefix: str) -> Given:
+        options = self._below(prefix)
+        if self._for_batches:  # Kafka takes blanks off every option
+            options = {name: text.strip(_BLANKS) for name, text in options.items()}
+        return Given(prefix, options, self._faults, self._for_batches)
+
+    def _unknown_class(self, class_name: str, name: str) -> str:
+        if name in self._classes:
+            sides = f"{name}$Key or {name}$Value" if self._classes[name].is_sided else name
+            return f"{class_name} is no transform; it is {sides}"
+        if name in REFUSED:
+            return f"{name} is not honoured on Spark: {REFUSED[name]}"
+        return f"the Spark engine has no transform {class_name}; it knows {', '.join(sorted(self._classes))}"
 
     def _below(self, prefix: str) -> dict[str, str]:
         return {name[len(prefix) :]: value for name, value in self._config.items() if name.startswith(prefix)}
@@ -119,12 +166,3 @@ def _split_class(name: str) -> tuple[str, bool | None]:
     """`Cast$Key` -> Cast, on the key. Without a `$`: None."""
     bare, dollar, side = name.partition("$")
     return (bare, side == "Key") if dollar and side in ("Key", "Value") else (name, None)
-
-
-def _unknown_class(class_name: str, name: str) -> str:
-    if name in REFUSED:
-        return f"{name} is not honoured on Spark: {REFUSED[name]}"
-    if name in CLASSES:
-        sides = f"{name}$Key or {name}$Value" if CLASSES[name].is_sided else name
-        return f"{class_name} is no transform; it is {sides}"
-    return f"the Spark engine has no transform {class_name}; it knows {', '.join(sorted(CLASSES))}"
