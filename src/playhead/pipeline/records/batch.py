@@ -47,9 +47,16 @@ class Typed:
         return Typed(self.schema, self.column.take(pa.array(rows)))
 
 
+class Moment(NamedTuple):
+    """A `java.util.Date`, which a transform may give a record without a schema. JsonConverter cannot write one."""
+
+    millis: int
+
+
 @dataclass(frozen=True, slots=True)
 class Untyped:
-    """Values as Connect has them without a schema: None, bool, int (64 bits), float, str, bytes, lists and dicts of these."""
+    """Values as Connect has them without a schema: None, bool, int (64 bits), float, str, bytes, lists and dicts of these. What a
+    transform gave another class of Java is a `Moment`, or a numpy int8, int16, int32 or float32."""
 
     values: Sequence[object]
 
@@ -64,7 +71,8 @@ Values = Typed | Untyped
 
 
 class Header(NamedTuple):
-    """`schema` None: a value without one."""
+    """`schema` None: a value without one, as in Untyped. Under a schema: ints for dates and times, Decimals, dicts for structs,
+    lists, and lists of pairs for maps."""
 
     name: str
     schema: Schema | None

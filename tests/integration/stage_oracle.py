@@ -1,0 +1,385 @@
+"""Kafka as the oracle of transforms of batches: its own classes in a Java program, on records as a converter reads them.
+
+Both sides are written down in one form: the schema with its default, and the value with the Java class of every part of it.
+"""
+
+import base64
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from integration.java_oracle import run_java
+from playhead.pipeline.records.arrowtypes import arrow_type
+from playhead.pipeline.records.batch import TRANSFORMATION, Batch, Header, Moment, Typed, Untyped, Values
+from playhead.pipeline.records.schema import DATE, TIME, TIMESTAMP, Schema
+from playhead.pipeline.records.transforms.apply import apply_chain
+from playhead.pipeline.records.transforms.arrow.headers import plain_values
+from playhead.pipeline.records.transforms.arrow.values import default_array
+from playhead.pipeline.records.transforms.options import parse_stages
+
+SOURCE = r"""
+import java.math.*; import java.util.*; import com.fasterxml.jackson.databind.*; import com.fasterxml.jackson.databind.node.*;
+import java.nio.charset.StandardCharsets;
+import org.apache.kafka.common.record.*; import org.apache.kafka.common.record.TimestampType;
+import org.apache.kafka.connect.data.*; import org.apache.kafka.connect.header.*; import org.apache.kafka.connect.json.*;
+import org.apache.kafka.connect.sink.SinkRecord;
+import org.apache.kafka.connect.transforms.Transformation; import org.apache.kafka.connect.transforms.predicates.Predicate;
+
+public class Stages {
+  static final ObjectMapper MAPPER = new ObjectMapper();
+
+  static Map<String, String> below(Map<String, String> config, String prefix) {
+    Map<String, String> found = new HashMap<>();
+    config.forEach((k, v) -> { if (k.startsWith(prefix)) found.put(k.substring(prefix.length()), v); });
+    return found;
+  }
+
+  static ArrayNode tagged(String tag, JsonNode value) { return MAPPER.createArrayNode().add(tag).add(value); }
+  static ArrayNode tagged(String tag, String value) { return MAPPER.createArrayNode().add(tag).add(value); }
+
+  static JsonNode dump(Object value) {
+    if (value == null) return NullNode.instance;
+    if (value instanceof Boolean) return BooleanNode.valueOf((Boolean) value);
+    if (value instanceof Byte) return tagged("int8", value.toString());
+    if (value instanceof Short) return tagged("int16", value.toString());
+    if (value instanceof Integer) return tagged("int32", value.toString());
+    if (value instanceof Long) return tagged("int64", value.toString());
+    if (value instanceof Float) return tagged("float", "" + Float.floatToIntBits((Float) value));
+    if (value instanceof Double) return tagged("double", "" + Double.doubleToLongBits((Double) value));
+    if (value instanceof String) return tagged("string", (String) value);
+    if (value instanceof byte[]) return tagged("bytes", Base64.getEncoder().encodeToString((byte[]) value));
+    if (value instanceof BigDecimal) {
+      BigDecimal number = (BigDecimal) value;
+      return tagged("decimal", number.signum() == 0 ? "0" : number.stripTrailingZeros().toPlainString());
+    }
+    if (value instanceof java.util.Date) return tagged("date", "" + ((java.util.Date) value).getTime());
+    ArrayNode parts = MAPPER.createArrayNode();
+    if (value instanceof List) {
+      for (Object one : (List<?>) value) parts.add(dump(one));
+      return tagged("list", parts);
+    }
+    if (value instanceof Map) {
+      TreeMap<String, ArrayNode> sorted = new TreeMap<>();
+      ((Map<?, ?>) value).forEach((k, v) -> sorted.put(dump(k).toString(), MAPPER.createArrayNode().add(dump(k)).add(dump(v))));
+      sorted.values().forEach(parts::add);
+      return tagged("map", parts);
+    }
+    Struct struct = (Struct) value;
+    for (Field field : struct.schema().fields())
+      parts.add(MAPPER.createArrayNode().add(field.name()).add(dump(struct.getWithoutDefault(field.name()))));
+    return tagged("struct", parts);
+  }
+
+  static JsonNode dump(Schema schema) {
+    if (schema == null) return NullNode.instance;
+    ObjectNode out = MAPPER.createObjectNode();
+    out.put("type", schema.type().getName());
+    out.put("optional", schema.isOptional());
+    out.put("name", schema.name());
+    out.put("version", schema.version());
+    out.put("doc", schema.doc());
+    out.set("parameters", MAPPER.valueToTree(new TreeMap<>(schema.parameters() == null ? Map.of() : schema.parameters())));
+    out.set("default", dump(schema.defaultValue()));
+    if (schema.type() == Schema.Type.STRUCT) {
+      ArrayNode fields = out.putArray("fields");
+      for (Field field : schema.fields())
+        fields.add(MAPPER.createArrayNode().add(field.name()).add(dump(field.schema())));
+    }
+    if (schema.type() == Schema.Type.MAP) out.set("keys", dump(schema.keySchema()));
+    if (schema.type() == Schema.Type.MAP || schema.type() == Schema.Type.ARRAY) out.set("items", dump(schema.valueSchema()));
+    return out;
+  }
+
+  static JsonNode both(Schema schema, Object value) {
+    return MAPPER.createArrayNode().add(dump(schema)).add(dump(value));
+  }
+
+  static SchemaAndValue read(JsonConverter with, JsonConverter without, JsonNode given) {
+    JsonNode text = given.get("text");
+    byte[] bytes = text.isNull() ? null : text.asText().getBytes(StandardCharsets.UTF_8);
+    return (given.get("schemas").asBoolean() ? with : without).toConnectData("t", bytes);
+  }
+
+  @SuppressWarnings("unchecked")
+  static JsonNode run(JsonNode given, JsonConverter with, JsonConverter without) throws Exception {
+    Map<String, String> config = MAPPER.convertValue(given.get("config"), Map.class);
+    List<Transformation<SinkRecord>> chain = new ArrayList<>();
+    List<Predicate<SinkRecord>> conditions = new ArrayList<>();
+    List<Boolean> negated = new ArrayList<>();
+    ArrayNode out = MAPPER.createArrayNode();
+    try {
+      for (String alias : config.getOrDefault("transforms", "").split("\\s*,\\s*")) {
+        if (alias.isEmpty()) continue;
+        Map<String, String> own = below(config, "transforms." + alias + ".");
+        Transformation<SinkRecord> made =
+          (Transformation<SinkRecord>) Class.forName(own.remove("type")).getDeclaredConstructor().newInstance();
+        String predicate = own.remove("predicate");
+        negated.add("true".equals(own.remove("negate")));
+        made.configure(own);
+        chain.add(made);
+        if (predicate == null) { conditions.add(null); continue; }
+        Map<String, String> theirs = below(config, "predicates." + predicate + ".");
+        Predicate<SinkRecord> condition =
+          (Predicate<SinkRecord>) Class.forName(theirs.remove("type")).getDeclaredConstructor().newInstance();
+        condition.configure(theirs);
+        conditions.add(condition);
+      }
+    } catch (RuntimeException error) {
+      return MAPPER.createObjectNode().put("error", String.valueOf(error));
+    }
+    for (JsonNode one : given.get("records")) {
+      ObjectNode told = out.addObject();
+      SchemaAndValue key = read(with, without, one.get("key")), value = read(with, without, one.get("value"));
+      ConnectHeaders headers = new ConnectHeaders();
+      for (JsonNode header : one.get("headers")) {
+        SchemaAndValue its = read(with, without, header.get("value"));
+        headers.add(header.get("name").asText(), its);
+      }
+      Long timestamp = one.get("timestamp").isNull() ? null : one.get("timestamp").asLong();
+      SinkRecord record = new SinkRecord(one.get("topic").asText(), one.get("partition").asInt(), key.schema(), key.value(),
+        value.schema(), value.value(), one.get("offset").asLong(), timestamp, TimestampType.CREATE_TIME, headers);
+      try {
+        for (int i = 0; i < chain.size() && record != null; i++)
+          if (conditions.get(i) == null || conditions.get(i).test(record) != negated.get(i)) record = chain.get(i).apply(record);
+      } catch (RuntimeException error) {
+        told.put("error", String.valueOf(error));
+        continue;
+      }
+      if (record == null) { told.put("dropped", true); continue; }
+      told.put("topic", record.topic());
+      told.set("key", both(record.keySchema(), record.key()));
+      told.set("value", both(record.valueSchema(), record.value()));
+      ArrayNode listed = told.putArray("headers");
+      for (Header header : record.headers())
+        listed.add(MAPPER.createArrayNode().add(header.key()).add(both(header.schema(), header.value())));
+    }
+    return out;
+  }
+
+  static JsonConverter converter(boolean schemas) {
+    JsonConverter made = new JsonConverter();
+    made.configure(Map.of("schemas.enable", "" + schemas, "replace.null.with.default", "false"), false);
+    return made;
+  }
+
+  public static void main(String[] args) throws Exception {
+    TimeZone.setDefault(TimeZone.getTimeZone("UTC"));
+    Locale.setDefault(Locale.US);
+    JsonConverter with = converter(true), without = converter(false);
+    ArrayNode out = MAPPER.createArrayNode();
+    for (JsonNode one : MAPPER.readTree(System.in)) out.add(run(one, with, without));
+    System.out.write(MAPPER.writeValueAsBytes(out));
+    System.out.flush();
+  }
+}
+"""
+
+LOGICAL = (DATE, TIME, TIMESTAMP)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A chain and its records: keys and values each under one schema, or without one. `None` for a schema: none.
+
+    Values are as `Header` has them: counts for dates and times, Decimals, dicts for structs, pairs for maps."""
+
+    config: Mapping[str, str]
+    value_schema: Schema | None
+    values: Sequence[Any]
+    key_schema: Schema | None = None
+    keys: Sequence[Any] = ()
+    timestamps: Sequence[int | None] = ()
+    headers: Sequence[tuple[Header, ...]] | None = None
+    topic: str = "shop.orders"
+
+    def batch(self) -> Batch:
+        count = len(self.values)
+        timestamps = list(self.timestamps) or [1_700_000_000_000 + row for row in range(count)]
+        return Batch(
+            np.arange(count),
+            self.topic,
+            _values(self.key_schema, list(self.keys) or [None] * count),
+            _values(self.value_schema, self.values),
+            pa.array(timestamps, pa.int64()),
+            3,
+            np.arange(count) + 100,
+            self.headers,
+        )
+
+
+def _values(schema: Schema | None, values: Sequence[Any]) -> Values:
+    return Untyped(list(values)) if schema is None else Typed(schema, pa.array(values, arrow_type(schema)))
+
+
+def kafka(cases: Sequence[Case]) -> list[Any]:
+    """Of each case: what became of its records, or one error of its options."""
+    asked = json.dumps([_asked(case) for case in cases]).encode()
+    found: list[Any] = json.loads(run_java("Stages", SOURCE, given=asked))
+    return found
+
+
+def ours(case: Case) -> list[dict[str, Any]]:
+    made = apply_chain(parse_stages(case.config), case.batch())
+    out: list[dict[str, Any]] = [{} for _ in case.values]
+    for row in made.filtered:
+        out[row]["dropped"] = True
+    for bad in made.bad:
+        assert not out[bad.row] and bad.stage == TRANSFORMATION
+        out[bad.row]["error"] = bad.reason
+    for batch in made.batches:
+        assert list(batch.rows) == sorted(batch.rows)
+        keys, values = _dumped(batch.key), _dumped(batch.value)
+        for at, row in enumerate(batch.rows):
+            assert not out[row], (row, out[row])
+            out[row] |= {"topic": batch.topic, "key": keys[at], "value": values[at]}
+            listed = batch.headers[at] if batch.headers is not None else ()
+            out[row]["headers"] = [
+                [one.name, [dump_schema(one.schema), _dump(one.value, one.schema)]] for one in listed
+            ]
+    assert all(out)
+    return out
+
+
+def differences(case: Case, expected: Any) -> list[str]:
+    """One line for each record that ends otherwise than Kafka's."""
+    if isinstance(expected, dict):
+        return [f"Kafka refuses the options: {expected['error']}"]
+    found = []
+    for row, (mine, its) in enumerate(zip(ours(case), expected, strict=True)):
+        alike = "error" in mine and "error" in its
+        if not alike and mine != its:
+            found.append(f"row {row}: ours {json.dumps(mine)}\n   kafka {json.dumps(its)}\n   of {case.values[row]!r}")
+    return found
+
+
+def _asked(case: Case) -> dict[str, Any]:
+    batch = case.batch()
+    keys = list(case.keys) or [None] * len(case.values)
+    listed = case.headers or [()] * len(case.values)
+    return {
+        "config": case.config,
+        "records": [
+            {
+                "topic": case.topic,
+                "partition": 3,
+                "offset": int(batch.offsets[row]) if batch.offsets is not None else 0,
+                "timestamp": batch.timestamps[row].as_py(),
+                "key": _given(case.key_schema, keys[row]),
+                "value": _given(case.value_schema, value),
+                "headers": [{"name": one.name, "value": _given(one.schema, one.value)} for one in listed[row]],
+            }
+            for row, value in enumerate(case.values)
+        ],
+    }
+
+
+def _given(schema: Schema | None, value: Any) -> dict[str, Any]:
+    if schema is None:
+        return {"schemas": False, "text": None if value is None else json.dumps(value)}
+    return {"schemas": True, "text": json.dumps({"schema": json.loads(schema.text), "payload": payload(schema, value)})}
+
+
+def payload(schema: Schema, value: Any) -> Any:
+    """As JsonConverter writes it."""
+    if value is None:
+        return None
+    if schema.is_struct:
+        return {name: payload(inner, value[name]) for name, inner in schema.fields}
+    if schema.keys is not None and schema.items is not None:
+        if schema.is_string_map:
+            return {key: payload(schema.items, item) for key, item in value}
+        return [[payload(schema.keys, key), payload(schema.items, item)] for key, item in value]
+    if schema.items is not None:
+        return [payload(schema.items, item) for item in value]
+    if schema.is_decimal:
+        unscaled = int(value.scaleb(schema.parameter("scale", 0)))
+        value = unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
+    return base64.b64encode(value).decode() if schema.type == "bytes" else value
+
+
+def _dumped(values: Values) -> list[Any]:
+    if isinstance(values, Untyped):
+        return [[None, _dump(value, None)] for value in values.values]
+    assert values.column.type == arrow_type(values.schema), (values.column.type, values.schema)
+    schema = dump_schema(values.schema)
+    return [[schema, _dump(value, values.schema)] for value in plain_values(values.column, values.schema)]
+
+
+def dump_schema(schema: Schema | None) -> Any:
+    if schema is None:
+        return None
+    default = None
+    if schema.default is not None:
+        default = _dump(plain_values(default_array(schema), schema)[0], schema)
+    out: dict[str, Any] = {
+        "type": {"float": "float32", "double": "float64"}.get(schema.type, schema.type),
+        "optional": schema.optional,
+        "name": schema.name or None,
+        "version": schema.version,
+        "doc": schema.doc,
+        "parameters": dict(schema.parameters),
+        "default": default,
+    }
+    if schema.is_struct:
+        out["fields"] = [[name, dump_schema(inner)] for name, inner in schema.fields]
+    if schema.type == "map":
+        out["keys"] = dump_schema(schema.keys)
+    if schema.type in ("map", "array"):
+        out["items"] = dump_schema(schema.items)
+    return out
+
+
+def _dump(value: Any, schema: Schema | None) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if schema is None:
+        return _dump_untyped(value)
+    if schema.is_struct:
+        return ["struct", [[name, _dump(value[name], inner)] for name, inner in schema.fields]]
+    if schema.type == "map":
+        pairs = [[_dump(key, schema.keys), _dump(item, schema.items)] for key, item in value]
+        return ["map", sorted(pairs, key=lambda pair: _json(pair[0]))]
+    if schema.type == "array":
+        return ["list", [_dump(item, schema.items) for item in value]]
+    if schema.is_decimal:
+        return ["decimal", _digits(value)]
+    if schema.name in LOGICAL:
+        return ["date", str(value * (86_400_000 if schema.name == DATE else 1))]
+    return _scalar(schema.type, value)
+
+
+def _dump_untyped(value: Any) -> Any:
+    if isinstance(value, dict):
+        pairs = [[_dump(key, None), _dump(item, None)] for key, item in value.items()]
+        return ["map", sorted(pairs, key=lambda pair: _json(pair[0]))]
+    if isinstance(value, list):
+        return ["list", [_dump(item, None) for item in value]]
+    if isinstance(value, Moment):
+        return ["date", str(value.millis)]
+    if isinstance(value, Decimal):
+        return ["decimal", _digits(value)]
+    small = {np.int8: "int8", np.int16: "int16", np.int32: "int32", np.float32: "float"}
+    plain = {int: "int64", float: "double", str: "string", bytes: "bytes"}
+    return _scalar((small | plain)[type(value)], value)
+
+
+def _scalar(kind: str, value: Any) -> Any:
+    if kind == "float":
+        return [kind, str(int.from_bytes(struct.pack(">f", value), "big", signed=True))]
+    if kind == "double":
+        return [kind, str(int.from_bytes(struct.pack(">d", value), "big", signed=True))]
+    return [kind, base64.b64encode(value).decode() if kind == "bytes" else str(value)]
+
+
+def _digits(value: Decimal) -> str:
+    return f"{value.normalize():f}" if value else "0"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
