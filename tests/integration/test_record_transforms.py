@@ -8,7 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from integration.random_records import NAMES, free_values, schemas, structs, values
 from integration.stage_oracle import Case, differences, kafka
 from playhead.pipeline.records.batch import Header
 from playhead.pipeline.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
@@ -112,6 +115,12 @@ SHAPES: list[tuple[str, dict[str, str]]] = [
     ("ReplaceField", {"include": "r_i1,o_i4,q_s,q_st,a,b", "renames": "r_i1:id,q_s:o_i1,a:z", **FALSE}),
     ("ReplaceField", {"include": "q_i4,q_n,q_ts,q_ar,q_mp,q_y,q_b,q_d"}),
     ("ReplaceField", {"renames": "r_i1:r_i2"}),
+    ("ReplaceField", {"exclude": "r_i1", "renames": "r_i1:o_i2"}),
+    ("ReplaceField", {"exclude": "r_i1", "renames": "r_i1:o_i1"}),
+    ("ReplaceField", {"exclude": "o_st", "renames": "o_st:r_st"}),
+    ("ReplaceField", {"exclude": "o_ar", "renames": "o_ar:r_ar"}),
+    ("ReplaceField", {"exclude": "o_s", "renames": "o_s:q_mp"}),
+    ("ReplaceField", {"renames": "gone:r_s"}),
     ("ReplaceField", {"include": "nothing"}),
     (
         "InsertField",
@@ -202,14 +211,14 @@ def _parts(config: dict[str, str]) -> list[dict[str, str]]:
 
 
 def of_one_type(name: str, *, defaults: bool = True) -> tuple[Schema, list[dict[str, Any]]]:
-    schema, default, values = TYPES[name]
+    schema, default, given_values = TYPES[name]
     fields = [("r", schema), ("o", replace(schema, optional=True))]
     if defaults:
         fields.append(("q", replace(schema, optional=True, default=default)))
     rows = []
-    for at, value in enumerate(values):
-        given: dict[str, Any] = {"r": value, "o": None if at % 2 else value, "q": None if at % 3 == 0 else value}
-        rows.append({field: given[field] for field, _ in fields})
+    for at, value in enumerate(given_values):
+        row: dict[str, Any] = {"r": value, "o": None if at % 2 else value, "q": None if at % 3 == 0 else value}
+        rows.append({field: row[field] for field, _ in fields})
     return Schema("struct", fields=tuple(fields), **NAMED), rows
 
 
@@ -736,6 +745,38 @@ def random_case(dice: random.Random) -> Case:
 def test_random_chains_end_as_kafka_s_own():
     dice = random.Random(11)
     check([random_case(dice) for _ in range(400)])
+
+
+@st.composite
+def drawn_cases(draw: st.DrawFn) -> Case:
+    """Any schema, or none; up to four stages over its fields."""
+    dice = draw(st.randoms(use_true_random=False))
+    stages = [any_stage(dice, NAMES) for _ in range(draw(st.integers(1, 4)))]
+    config = chained(*({name: text for name, text in stage.items() if "predicate" not in name} for stage in stages))
+    config = {name: text for name, text in config.items() if not name.endswith(".negate")}
+    count = draw(st.integers(1, 3))
+
+    def side() -> tuple[Schema | None, list[Any]]:
+        schema = draw(st.none() | structs().map(lambda made: replace(made, optional=True)) | schemas())
+        drawn = free_values() if schema is None else values(schema)
+        return schema, [draw(drawn) for _ in range(count)]
+
+    (key_schema, keys), (value_schema, rows) = side(), side()
+    times = draw(st.lists(st.none() | st.integers(0, 2**42), min_size=count, max_size=count))
+    return Case(config, value_schema, rows, key_schema, keys, times)
+
+
+@given(st.lists(drawn_cases(), min_size=1, max_size=4))
+@settings(max_examples=25)
+def test_any_schema_through_any_chain_ends_as_with_kafka(cases):
+    check(cases)
+
+
+@pytest.mark.soak
+@given(st.lists(drawn_cases(), min_size=1, max_size=4))
+@settings(max_examples=4000, derandomize=False)
+def test_many_schemas_through_many_chains_end_as_with_kafka(cases):
+    check(cases)
 
 
 @pytest.mark.soak

@@ -90,13 +90,30 @@ def replace_field(change: ReplaceField, values: Typed) -> Made:
         if column.name not in change.exclude and (not change.include or column.name in change.include)
     ]
     schema = struct_schema(values.schema, [(name, column.schema) for name, column in kept])
-    # Kafka looks the value up by the old name: if two fields share the new one, it is that of the other field.
+    # Kafka looks the value up by the old name, also of a field that has that name by itself.
     old_names = {new: old for old, new in change.renames.items()}
-    sources = [get_field(columns, old_names.get(name, name)) for name, _ in kept]
-    for (name, column), source in zip(kept, sources, strict=True):
-        if replace(source.schema, optional=False, default=None) != replace(column.schema, optional=False, default=None):
-            raise Failed(f"it would put {source.name!r} into {name!r}, whose schema is that of {column.name!r}")
-    return copied(schema, sources, values.column)
+    bad: dict[int, str] = {}
+    sources = [_fitting(get_field(columns, old_names.get(name, name)), column, bad) for name, column in kept]
+    made = copied(schema, sources, values.column)
+    return Made(made.values, {**made.bad, **bad})
+
+
+def _fitting(source: Column, column: Column, bad: dict[int, str]) -> Column:
+    """The values of `source`, under the schema of `column`; bad where they are of another Java class."""
+    if source is column or _is_same_class(source.schema, column.schema):
+        return source
+    for row in np.flatnonzero(source.values.is_valid().to_numpy(zero_copy_only=False)):
+        bad[int(row)] = f"it would put {source.name!r} into {column.name!r}, whose schema is another"
+    return Column(column.name, column.schema, pa.nulls(len(source.values), arrow_type(column.schema)))
+
+
+def _is_same_class(one: Schema, other: Schema) -> bool:
+    if one.is_struct or other.is_struct:
+        return one == other
+    if one.type != other.type or arrow_type(one) != arrow_type(other):
+        return False
+    inner = [(one.keys, other.keys), (one.items, other.items)]
+    return all(mine is None or theirs is None or _is_same_class(mine, theirs) for mine, theirs in inner)
 
 
 def insert_field(change: InsertField, values: Typed, batch: Batch) -> Made:
