@@ -5,6 +5,7 @@ Both sides are written down in one form: the schema with its default, and the va
 
 import base64
 import json
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -180,6 +181,7 @@ public class Stages {
 }
 """
 
+_DOUBLE = re.compile(r"-?[0-9]+\.[0-9]+(E-?[0-9]+)?")
 LOGICAL = (DATE, TIME, TIMESTAMP)
 
 
@@ -253,9 +255,22 @@ def differences(case: Case, expected: Any) -> list[str]:
     found = []
     for row, (mine, its) in enumerate(zip(ours(case), expected, strict=True)):
         alike = "error" in mine and "error" in its
-        if not alike and mine != its:
+        if not alike and not _same(mine, its):
             found.append(f"row {row}: ours {json.dumps(mine)}\n   kafka {json.dumps(its)}\n   of {case.values[row]!r}")
     return found
+
+
+def _same(mine: Any, its: Any) -> bool:
+    """Java before 19 writes a digit more of some doubles than is needed to tell them from others."""
+    if isinstance(mine, dict) and isinstance(its, dict):
+        return mine.keys() == its.keys() and all(_same(mine[name], its[name]) for name in mine)
+    if isinstance(mine, list) and isinstance(its, list):
+        if mine[:1] == its[:1] == ["string"] and mine != its:
+            texts = (mine[1], its[1])
+            is_number = all(_DOUBLE.fullmatch(text) for text in texts)
+            return is_number and len(mine[1]) < len(its[1]) and float(mine[1]) == float(its[1])
+        return len(mine) == len(its) and all(map(_same, mine, its))
+    return bool(mine == its)
 
 
 def _asked(case: Case) -> dict[str, Any]:
