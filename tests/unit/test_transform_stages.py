@@ -261,3 +261,13 @@ def test_a_masked_decimal_has_the_scale_of_its_schema():
 
 def test_a_year_of_more_digits_than_a_moment_has_is_not_read():
     assert DateFormat.of("y").parse_one("2024022910") is None
+
+
+@pytest.mark.parametrize(("literal", "kind"), [("1e330030030", "bytes"), ("1e-330030030", "float"), ("1e18", "int64")])
+def test_a_number_beyond_all_proportion_takes_no_time(literal, kind):
+    batch = batch_of(typed([{"a": 1, "s": ""}]))
+    (made,) = apply_chain(parse_stages(one("InsertHeader", header="h", value__literal=literal)), batch).batches
+    assert made.headers is not None and made.headers[0][0].schema is not None
+    assert made.headers[0][0].schema.type == kind
+    (masked,) = apply_chain(parse_stages(one("MaskField$Value", fields="a", replacement="1e330030030")), batch).batches
+    assert isinstance(masked.value, Typed) and masked.value.column[0]["a"].as_py() == 0

@@ -76,6 +76,12 @@ def _parsed(text: str) -> "float | Fraction | None":
     return sign * exact if exact else sign * 0.0
 
 
+def low_bits(number: Decimal) -> int:
+    """The 64 lower bits of its whole part: `BigDecimal.longValue`. Those of a large power of ten are 0."""
+    exponent = int(number.as_tuple().exponent)
+    return 0 if exponent >= 64 or number.adjusted() < 0 else wrapped(int(number), 64)
+
+
 def nearest_double(exact: "Fraction | Decimal") -> float:
     try:
         return float(exact)
@@ -85,6 +91,8 @@ def nearest_double(exact: "Fraction | Decimal") -> float:
 
 def nearest_float(exact: "Fraction | Decimal") -> np.float32:
     """Rounded once: by way of a double, what is just beside the middle of two floats would be rounded twice."""
+    if isinstance(exact, Decimal) and abs(exact.adjusted()) > _MOST_POWER:  # a fraction of it would fill the memory
+        return np.float32(float(exact))
     exact = Fraction(exact)
     if exact < 0:
         return -nearest_float(-exact)

@@ -26,7 +26,7 @@ _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _CLASSES = {"int8": np.int8, "int16": np.int16, "int32": np.int32}  # Java's, where no schema tells them
 _LONG = range(-(1 << 63), 1 << 63)
 _BLANKS = "".join(map(chr, range(33)))
-_MOST_EXPONENT = 10_000
+_MOST_DIGITS, _MOST_EXPONENT = 20, 10_000
 Parsed = tuple[Schema | None, object]
 
 
@@ -42,19 +42,26 @@ def parse_literal(text: str) -> Parsed:
     return schema, _plain(schema, value)
 
 
+class _Pairs(dict[Any, tuple[Any, Any]]):
+    """A map: class and key -> key and item. To Python alone, `true` and 1 would be one key."""
+
+    def add(self, key: Any, item: Any) -> None:
+        self[type(key), key] = (key, item)
+
+
 def _plain(schema: Schema | None, value: Any) -> object:
-    if isinstance(value, Moment):
-        return value.millis // DAY_MILLIS if schema is not None and schema.name == DATE else value.millis
+    """What has no schema is as Untyped has it."""
     if isinstance(value, list):
         return [_plain(schema.items if schema else None, item) for item in value]
-    if isinstance(value, dict):
-        return [
-            (_plain(schema.keys if schema else None, key), _plain(schema.items if schema else None, item))
-            for key, item in value.items()
-        ]
-    if schema is not None and isinstance(value, np.generic):
-        return value.item()
-    return value
+    if isinstance(value, _Pairs):
+        if schema is None:
+            return {key: _plain(None, item) for key, item in value.values()}
+        return [(_plain(schema.keys, key), _plain(schema.items, item)) for key, item in value.values()]
+    if schema is None:
+        return value
+    if isinstance(value, Moment):
+        return value.millis // DAY_MILLIS if schema.name == DATE else value.millis
+    return value.item() if isinstance(value, np.generic) else value
 
 
 @dataclass(slots=True)
@@ -216,7 +223,7 @@ class _Literal:
         raise _Unlike
 
     def _map(self) -> Parsed:
-        tokens, found, keys, items = self.tokens, dict[Any, Any](), _Common(), _Common()
+        tokens, found, keys, items = self.tokens, _Pairs(), _Common(), _Common()
         while tokens.has_next():
             if tokens.consumes("}"):
                 return self._mapped(found, keys.schema, items.schema)
@@ -226,24 +233,24 @@ class _Literal:
             if key is None or not tokens.consumes(":"):
                 raise _Unlike
             schema, value = self.parse(is_embedded=True)
-            found[_hashable(key)] = value
+            found.add(_hashable(key), value)
             tokens.consumes(",")
             keys.add(key_schema)
             items.add(schema)
         raise _Unlike
 
     @staticmethod
-    def _mapped(found: dict[Any, Any], keys: Schema | None, items: Schema | None) -> Parsed:
+    def _mapped(found: _Pairs, keys: Schema | None, items: Schema | None) -> Parsed:
         if keys is None:
             return Schema("map"), found
-        if items is None:
-            return Schema("map", keys=keys), {_converted(keys, key): item for key, item in found.items()}
-        made = {_converted(keys, key): _converted(items, item) for key, item in found.items()}
+        made = _Pairs()
+        for key, item in found.values():
+            made.add(_converted(keys, key), item if items is None else _converted(items, item))
         return Schema("map", keys=keys, items=items), made
 
 
 def _hashable(key: object) -> object:
-    if isinstance(key, list | dict):
+    if isinstance(key, list | _Pairs):
         raise _Unlike
     return key
 
@@ -257,7 +264,12 @@ def _temporal(token: str) -> Parsed | None:
 
 def _number(number: Decimal) -> Parsed:
     exponent = int(number.as_tuple().exponent)
-    if abs(exponent) < _MOST_EXPONENT and number == number.to_integral_value() and int(number) in _LONG:
+    if (
+        number.adjusted() < _MOST_DIGITS
+        and exponent > -_MOST_EXPONENT
+        and number == number.to_integral_value()
+        and int(number) in _LONG
+    ):
         kind = next(name for name, bits in _BITS.items() if wrapped(int(number), bits) == int(number))
         return Schema(kind), _CLASSES[kind](int(number)) if kind in _CLASSES else int(number)
     as_float = nearest_float(number)

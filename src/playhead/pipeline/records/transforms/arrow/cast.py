@@ -8,7 +8,6 @@ import base64
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Context, Decimal
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from playhead.connect.javajson import java_double, java_float
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Typed
 from playhead.pipeline.records.javanumbers import (
+    low_bits,
     nearest_double,
     nearest_float,
     parse_double,
@@ -176,10 +176,8 @@ def _of_decimal(number: Decimal, target: str) -> object:
     if target == "float":
         return nearest_float(number)
     if target == "double":
-        return nearest_double(Fraction(number))
-    if target == "boolean":
-        return wrapped(int(number), 64) != 0
-    return wrapped(int(number), BITS[target])
+        return nearest_double(number)
+    return low_bits(number) != 0 if target == "boolean" else wrapped(low_bits(number), BITS[target])
 
 
 # From texts

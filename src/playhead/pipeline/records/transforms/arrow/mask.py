@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Moment, Typed
-from playhead.pipeline.records.javanumbers import nearest_double, parse_decimal, wrapped
+from playhead.pipeline.records.javanumbers import low_bits, nearest_double, parse_decimal, wrapped
 from playhead.pipeline.records.schema import Schema
 from playhead.pipeline.records.transforms import MaskField
 from playhead.pipeline.records.transforms.arrow.cast import BITS, FLOATS
@@ -24,7 +24,7 @@ from playhead.pipeline.records.transforms.arrow.values import (
 )
 
 _EMPTY: dict[str, Any] = {"boolean": False, **dict.fromkeys(BITS, 0), **dict.fromkeys(FLOATS, 0.0), "string": ""}
-_DIGITS = Context(prec=1_000)
+_DIGITS, _MOST_DIGITS = Context(prec=1_000), 500
 _CLASSES = {np.int8: "int8", np.int16: "int16", np.int32: "int32", np.float32: "float"}
 
 
@@ -72,7 +72,7 @@ def _decimal(schema: Schema, replacement: str | None) -> object:
     """With the scale of the schema: Kafka's own mask has the scale of the replacement, which no converter could write."""
     number = Decimal(0) if replacement is None else parse_decimal(replacement)
     scale, kind = schema.parameter("scale", 0), arrow_type(schema)
-    if number is not None:
+    if number is not None and number.adjusted() < _MOST_DIGITS:
         made = number.quantize(Decimal((0, (1,), -scale)), context=_DIGITS)
         fits = pa.types.is_string(kind) or len(made.as_tuple().digits) <= kind.precision
         if made == number and fits:
@@ -88,7 +88,7 @@ def _replacement(kind: str, text: str) -> object:
         raise Failed(f"is a {kind}, and the replacement {text!r} is none")
     if kind in FLOATS:
         return nearest_double(number) if kind == "double" else _narrowed(nearest_double(number))
-    return wrapped(int(number), BITS[kind])
+    return wrapped(low_bits(number), BITS[kind])
 
 
 def _narrowed(number: float) -> np.float32:
