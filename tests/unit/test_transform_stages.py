@@ -271,3 +271,10 @@ def test_a_number_beyond_all_proportion_takes_no_time(literal, kind):
     assert made.headers[0][0].schema.type == kind
     (masked,) = apply_chain(parse_stages(one("MaskField$Value", fields="a", replacement="1e330030030")), batch).batches
     assert isinstance(masked.value, Typed) and masked.value.column[0]["a"].as_py() == 0
+
+
+def test_a_replacement_of_too_many_digits_fits_no_decimal():
+    schema = Schema("struct", fields=(("a", Schema("bytes", name=DECIMAL, version=1, parameters=(("scale", "2"),))),))
+    config = one("MaskField$Value", fields="a", replacement="1e330030030")
+    made = apply_chain(parse_stages(config), batch_of(typed([{"a": Decimal("1.25")}], schema)))
+    assert "scale 2" in made.bad[0].reason
