@@ -33,7 +33,7 @@ from playhead.pipeline.records.encode.converters import encode
 from playhead.pipeline.records.encode.fields import POSTGRES, SqlField, SqlKind, find_field
 from playhead.pipeline.records.encode.options import STRING, Converter, RecordOptions
 from playhead.pipeline.records.from_sql import SqlRows
-from playhead.pipeline.records.java_times import counted_micros
+from playhead.pipeline.records.javacalendar import counted_micros
 
 pytest.importorskip("pyspark")
 

@@ -18,7 +18,7 @@ from playhead.pipeline.records.encode.converters import encode
 from playhead.pipeline.records.encode.fields import POSTGRES, SQLITE, find_field
 from playhead.pipeline.records.encode.options import Converter, RecordOptions
 from playhead.pipeline.records.from_sql import INFINITE_DAY, INFINITE_MICROS, SqlRows
-from playhead.pipeline.records.java_times import DAY_MICROS, counted_micros, instants_of, label_millis, shown_micros
+from playhead.pipeline.records.javacalendar import DAY_MICROS, counted_micros, instants_of, label_millis, shown_micros
 from playhead.pipeline.records.schema import DATE, TIMESTAMP
 
 OPTIONS = RecordOptions()

@@ -4,7 +4,7 @@ The columns are those of the select list of `encode/reads`: from PostgreSQL nume
 timestamps with microseconds. Drivers of other databases give numerics as decimals or numbers, and times as times.
 
 A value that Connect would cut or fail at ends the read with one sentence that names its column. Dates and timestamps are counted
-as Java's calendar counts them: see `java_times`. Whether a null is allowed is left to the converter, as in Connect.
+as Java's calendar counts them: see `javacalendar`. Whether a null is allowed is left to the converter, as in Connect.
 
 StringConverter writes what the connector's own objects print, `java.sql.Date`, `Time` and `Timestamp`, which have microseconds
 and a form of their own. With `printed` such columns are those texts, of a worker whose zone is UTC.
@@ -25,7 +25,7 @@ from playhead.pipeline.records.encode.fields import POSTGRES, SQLITE, SqlField, 
 from playhead.pipeline.records.encode.options import RecordOptions
 from playhead.pipeline.records.encode.schema import schema_of
 from playhead.pipeline.records.encode.zones import UTC
-from playhead.pipeline.records.java_times import (
+from playhead.pipeline.records.javacalendar import (
     DAY_MICROS,
     DAY_MILLIS,
     GREGORIAN_DAY,

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from playhead.pipeline.records.batch import Moment
+from playhead.pipeline.records.javacalendar import DAY_MILLIS
+from playhead.pipeline.records.javaformat import DateFormat
 from playhead.pipeline.records.javanumbers import nearest_double, nearest_float, parse_decimal, wrapped
-from playhead.pipeline.records.javatime import DAY_MILLIS, DateFormat
 from playhead.pipeline.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
 
 _STRING, _BOOLEAN = Schema("string"), Schema("boolean")

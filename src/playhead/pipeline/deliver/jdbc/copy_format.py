@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from playhead.pipeline.deliver.jdbc.options import Zones
-from playhead.pipeline.records.java_times import DAY_MILLIS, label_days, label_millis
+from playhead.pipeline.records.javacalendar import DAY_MILLIS, label_days, label_millis
 from playhead.sql.target_tables import TargetColumn
 
 _MOST_BYTES = 1 << 29  # of one array: its offsets have 31 bits

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from playhead.errors import Refused
 from playhead.pipeline.deliver.jdbc.copy_format import decimals_of
 from playhead.pipeline.deliver.jdbc.options import COORDINATES, KAFKA, RECORD_KEY, RECORD_VALUE, JdbcSinkOptions, Zones
-from playhead.pipeline.records.java_times import DAY_MILLIS, MODERN_MILLIS, has_no_label, label_days, local_days
+from playhead.pipeline.records.javacalendar import DAY_MILLIS, MODERN_MILLIS, has_no_label, label_days, local_days
 from playhead.pipeline.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
 from playhead.sql.target_tables import TargetColumn, TargetTableName
 

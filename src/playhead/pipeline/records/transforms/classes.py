@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from playhead.errors import Fault, Invalid
-from playhead.pipeline.records import javaregex, javatime
+from playhead.pipeline.records import javaformat, javaregex
 from playhead.pipeline.records.encode import schema
 from playhead.pipeline.records.transforms import (
     BatchChange,
@@ -107,7 +107,7 @@ class Given:
     def date_format(self, option: str, default: str) -> str:
         text = self.options.get(option, default)
         if text.strip():
-            self.check(option, lambda: javatime.DateFormat.of(text))
+            self.check(option, lambda: javaformat.DateFormat.of(text))
         return text
 
     def check(self, option: str, compile_it: Callable[[], object]) -> None:

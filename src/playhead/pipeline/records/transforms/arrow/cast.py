@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 from playhead.connect.javajson import java_double, java_float
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Typed
+from playhead.pipeline.records.javacalendar import DAY_MILLIS
+from playhead.pipeline.records.javaformat import DateFormat
 from playhead.pipeline.records.javanumbers import (
     low_bits,
     nearest_double,
@@ -27,7 +29,6 @@ from playhead.pipeline.records.javanumbers import (
     whole_of,
     wrapped,
 )
-from playhead.pipeline.records.javatime import DAY_MILLIS, DateFormat
 from playhead.pipeline.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
 from playhead.pipeline.records.transforms import Cast
 from playhead.pipeline.records.transforms.arrow.untyped import require_map

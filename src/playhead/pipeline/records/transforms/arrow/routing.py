@@ -7,8 +7,8 @@ import pyarrow.compute as pc
 
 from playhead.errors import Invalid
 from playhead.pipeline.records.batch import Batch, Typed
+from playhead.pipeline.records.javaformat import DateFormat
 from playhead.pipeline.records.javaregex import matches, replace_first
-from playhead.pipeline.records.javatime import DateFormat
 from playhead.pipeline.records.transforms import (
     HasHeader,
     IsTombstone,

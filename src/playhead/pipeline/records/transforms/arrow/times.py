@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Moment, Typed
-from playhead.pipeline.records.javatime import DAY_MILLIS, DateFormat
+from playhead.pipeline.records.javacalendar import DAY_MILLIS
+from playhead.pipeline.records.javaformat import DateFormat
 from playhead.pipeline.records.schema import DATE, TIME, TIMESTAMP, Schema
 from playhead.pipeline.records.transforms import TimestampConverter
 from playhead.pipeline.records.transforms.arrow.untyped import require_map

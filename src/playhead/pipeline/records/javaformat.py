@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from playhead.errors import Invalid
+from playhead.pipeline.records.javacalendar import DAY_MILLIS, GREGORIAN_DAY
 
-DAY_MILLIS = 86_400_000
-_FIRST_GREGORIAN_DAY = -141_427
 _LETTERS = "GyMLdkHmsSEDahKzZuX"
 _WEEKS = "wWFY"
 _MONTHS = [
@@ -42,11 +41,11 @@ _CUTOVER_YEAR = 1582
 def days_of(year: int, month: int, day: int) -> int:
     """As `GregorianCalendar` has it when it is lenient; `month` counts from 0 and may be any number, as may the day."""
     julian, gregorian = _days(year, month, gregorian=False) + day - 1, _days(year, month, gregorian=True) + day - 1
-    if year > _CUTOVER_YEAR and gregorian >= _FIRST_GREGORIAN_DAY:
+    if year > _CUTOVER_YEAR and gregorian >= GREGORIAN_DAY:
         return gregorian
     if year < _CUTOVER_YEAR:
         return julian
-    both = gregorian >= _FIRST_GREGORIAN_DAY and julian >= _FIRST_GREGORIAN_DAY
+    both = gregorian >= GREGORIAN_DAY and julian >= GREGORIAN_DAY
     return gregorian if both else julian
 
 
@@ -66,7 +65,7 @@ def _dates(days: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
     of_year = of_era - (365 * year + year // 4 - year // 100)
     year = year + era * 400
-    is_julian = days < _FIRST_GREGORIAN_DAY
+    is_julian = days < GREGORIAN_DAY
     if is_julian.any():
         shifted = days + 719_470
         era = shifted // 1461
