@@ -58,16 +58,18 @@ class _Bench(Runner):
 
     def lines(self) -> Iterator[str]:
         cold = self.ingest("cold")
-        noop, warm = [], []
+        noop, warm, unordered = [], [], []
         for number in range(WARM_ROUNDS):
             noop.append(self._noop())
             warm.append(self.ingest(f"warm{number}"))
+            unordered.append(self.ingest(f"unordered{number}", unordered=True))
         best, read = max(warm), max(noop)
         self.best = best
         yield f"JDBC read to noop, 2 partitions, fetchsize 10000: {read / 1e6:.2f} M rows/s (all: {millions(noop)})"
         yield f"playhead run, cold: {cold / 1e6:.2f} M rows/s"
         yield f"playhead run, warm: {best / 1e6:.2f} M rows/s (all: {millions(warm)})"
         yield f"bar: at least 0.25 of noop, aiming at 0.40; got {best / read:.2f}"
+        yield f"produced in turn: {best / max(unordered):.2f} of the rate of --unordered (all: {millions(unordered)})"
         eight = self._eight("bench", ROWS)
         yield f"bar: {TABLES} tables of {ROWS} rows at once not slower per row than one; got {eight / best:.2f} of its rate"
         little = max(self._eight("part", ROWS // TABLES) for _ in range(2))
@@ -88,9 +90,9 @@ class _Bench(Runner):
         frame.write.format("noop").mode("overwrite").save()
         return ROWS / (time.perf_counter() - started)
 
-    def ingest(self, name: str) -> float:
+    def ingest(self, name: str, *, unordered: bool = False) -> float:
         started = time.perf_counter()
-        rows = self._run(name)
+        rows = self._run(name, unordered=unordered)
         if rows < ROWS:
             raise SystemExit(f"{rows} rows, not {ROWS}")
         return rows / (time.perf_counter() - started)
@@ -139,8 +141,8 @@ class _Bench(Runner):
         self._run("cold")
         return time.perf_counter() - started
 
-    def _run(self, name: str) -> int:
-        return self.run([self._spec(name, "bench")])
+    def _run(self, name: str, *, unordered: bool = False) -> int:
+        return self.run([self._spec(name, "bench")], unordered=unordered)
 
     def _spec(self, name: str, table: str) -> ConnectorSpec:
         config = {

@@ -71,9 +71,10 @@ class Runner:
         self.ledger = ledger
         self.home = find_home(context, Deadline(30))
 
-    def run(self, specs: Sequence[ConnectorSpec], rows_per_chunk: int = 1_000_000) -> int:
+    def run(self, specs: Sequence[ConnectorSpec], rows_per_chunk: int = 1_000_000, *, unordered: bool = False) -> int:
         """The total number of rows. The first error ends the benchmark."""
-        run = SparkRun(self.context, self.home, self.ledger, self.spark, RunOptions(rows_per_chunk=rows_per_chunk))
+        options = RunOptions(rows_per_chunk=rows_per_chunk, unordered=unordered)
+        run = SparkRun(self.context, self.home, self.ledger, self.spark, options)
         done = run.run(check_specs(specs, self.home.worker)).connectors
         for one in done:
             if one.error:

@@ -284,7 +284,7 @@ def test_a_group_with_another_name_is_found_by_its_mark_or_taken_by_its_own_name
 
 def test_forgotten_positions_leave_commits_that_to_ledger_forgets_too(lab, do, sink, admin):
     planned = do("offsets", "delete", sink.name, "--all").exits(0)
-    assert f"`playhead groups reset {sink.name} --to-ledger`" in planned.err
+    assert f"`playhead groups reset {sink.name} --to-ledger" in planned.err
     do("offsets", "delete", sink.name, "--all", "--execute").exits(0)
     assert sink.ranges.positions(sink.claim.cluster, sink.name) == {}
     with pytest.raises(Refused, match="has no position for it any more"):

@@ -64,7 +64,7 @@ COMMANDS = {
     "connectors list": ("source", 0),
     "connectors list --positions": ("source", 0),
     "connectors show {source}": ("source", 0),
-    "connectors plan -f {file}": ("source", 1),
+    "connectors plan -f {file}": ("source", 2),
     "offsets list": ("source", 0),
     "offsets show {source}": ("source", 0),
     "offsets set {source} position=2": ("source", 0),
