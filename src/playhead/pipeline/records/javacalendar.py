@@ -8,6 +8,7 @@ Days count from 1970-01-01, milliseconds and microseconds from its midnight. A l
 count in the Gregorian calendar. A connector of a sink sends the label of an instant, one of a source makes an instant of a label.
 """
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -22,7 +23,7 @@ DAY_MICROS = DAY_MILLIS * 1000
 GREGORIAN_DAY = -141_427  # 1582-10-15
 GREGORIAN_MICROS = GREGORIAN_DAY * DAY_MICROS
 MODERN_MILLIS = (GREGORIAN_DAY + 1) * DAY_MILLIS  # from here on the calendars agree in every zone
-_JULIAN_BEGIN = -719_470  # 1 March of the year 0 in the Julian calendar
+JULIAN_BEGIN, GREGORIAN_BEGIN = -719_470, -719_468  # 1 March of the year 0 in each calendar
 _ZONES_BEGIN = -2_208_988_800_000  # 1900-01-01
 _STANDARD_OFFSETS = {"Africa/Windhoek": 3_600_000}  # for Java its time since 2017 is summer time without an end
 _RULES_ONLY = 2_145_916_800_000  # 2038-01-01: from here on the last rule of a zone holds, which Arrow does not know
@@ -30,10 +31,13 @@ _CYCLE = 146_097 * DAY_MILLIS  # 400 years: then all days of the week, and with 
 _CYCLE_BEGIN = 13_569_465_600_000  # 2400-01-01
 
 
+YearOf = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
 def label_days(days: np.ndarray, zone: str) -> np.ndarray:
     """Of dates, each the midnight of UTC. An empty zone is UTC."""
     shown = local_days(days * DAY_MILLIS, zone) if zone else days
-    made: np.ndarray = shown - _shifts(shown)
+    made: np.ndarray = shown - _shifts(shown, julian_year)
     return made
 
 
@@ -41,13 +45,13 @@ def label_millis(instants: np.ndarray, zone: str, *, keeps_zone: bool) -> np.nda
     """Of timestamps. `keeps_zone`: the column is a timestamptz, so the offset is sent along with the label."""
     offsets = _offsets(instants, zone) if zone else 0
     label = instants + offsets
-    made: np.ndarray = label - _shifts(label // DAY_MILLIS) * DAY_MILLIS - (offsets if keeps_zone else 0)
+    made: np.ndarray = label - _shifts(label // DAY_MILLIS, julian_year) * DAY_MILLIS - (offsets if keeps_zone else 0)
     return made
 
 
 def has_no_label(days: np.ndarray) -> np.ndarray:
     """Whether a day is a 29 February that only the Julian calendar has. `days` are those of the zone, before any shift."""
-    year, place = _julian(days)
+    year, place = julian_year(days)
     is_extra = ((year + 1) % 100 == 0) & ((year + 1) % 400 != 0)
     found: np.ndarray = (days < GREGORIAN_DAY) & (place == 365) & is_extra
     return found
@@ -58,17 +62,18 @@ def local_days(instants: np.ndarray, zone: str) -> np.ndarray:
     return found
 
 
-def _shifts(days: np.ndarray) -> np.ndarray:
+def _shifts(days: np.ndarray, year_of: YearOf) -> np.ndarray:
+    """Days between a label read as Julian and the same label read as Gregorian, for days before the change of calendars."""
     if not len(days) or days.min() >= GREGORIAN_DAY:
         return np.zeros(1, np.int64)
-    year, _place = _julian(days)
+    year, _place = year_of(days)
     made: np.ndarray = np.where(days < GREGORIAN_DAY, year // 100 - year // 400 - 2, 0)
     return made
 
 
-def _julian(days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def julian_year(days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The Julian year, which begins in March, and the day within it."""
-    count = days - _JULIAN_BEGIN
+    count = days - JULIAN_BEGIN
     year = (4 * count + 3) // 1461
     return year, count - 1461 * year // 4
 
@@ -147,13 +152,13 @@ def _standard_offset(zone: str) -> int:
 
 def counted_days(labels: np.ndarray) -> np.ndarray:
     """Of dates."""
-    made: np.ndarray = labels + _label_shifts(labels)
+    made: np.ndarray = labels + _shifts(labels, gregorian_year)
     return made
 
 
 def counted_micros(labels: np.ndarray, zone: str) -> np.ndarray:
     """Of timestamps, whose labels are shown by a clock in `zone`. An empty zone is UTC."""
-    made: np.ndarray = instants_of(labels, zone) + _label_shifts(labels // DAY_MICROS) * DAY_MICROS
+    made: np.ndarray = instants_of(labels, zone) + _shifts(labels // DAY_MICROS, gregorian_year) * DAY_MICROS
     return made
 
 
@@ -171,23 +176,14 @@ def shown_micros(instants: np.ndarray, zone: str) -> np.ndarray:
 
 def label_years(labels: np.ndarray) -> np.ndarray:
     """The years of days; 0 is 1 BC."""
-    year, place = _gregorian(labels)
+    year, place = gregorian_year(labels)
     made: np.ndarray = year + (place >= 306)
     return made
 
 
-def _label_shifts(labels: np.ndarray) -> np.ndarray:
-    """Days between a label read as Julian and the same label read as Gregorian."""
-    if not len(labels) or labels.min() >= GREGORIAN_DAY:
-        return np.zeros(1, np.int64)
-    year, _place = _gregorian(labels)
-    made: np.ndarray = np.where(labels < GREGORIAN_DAY, year // 100 - year // 400 - 2, 0)
-    return made
-
-
-def _gregorian(days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def gregorian_year(days: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The Gregorian year, which begins in March, and the day within it."""
-    count = days + 719_468  # 1 March of the year 0
+    count = days - GREGORIAN_BEGIN
     era = count // 146_097
     day = count - era * 146_097
     year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365

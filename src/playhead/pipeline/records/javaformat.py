@@ -16,7 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from playhead.errors import Invalid
-from playhead.pipeline.records.javacalendar import DAY_MILLIS, GREGORIAN_DAY
+from playhead.pipeline.records.javacalendar import (
+    DAY_MILLIS,
+    GREGORIAN_BEGIN,
+    GREGORIAN_DAY,
+    JULIAN_BEGIN,
+    gregorian_year,
+    julian_year,
+)
 
 _LETTERS = "GyMLdkHmsSEDahKzZuX"
 _WEEKS = "wWFY"
@@ -54,25 +61,16 @@ def _days(year: int, month: int, *, gregorian: bool) -> int:
     year, month = year + month // 12, month % 12
     year, shifted = (year, month - 2) if month >= 2 else (year - 1, month + 10)  # years begin in March
     days = 365 * year + year // 4 + (153 * shifted + 2) // 5
-    return days - year // 100 + year // 400 - 719_468 if gregorian else days - 719_470
+    return days - year // 100 + year // 400 + GREGORIAN_BEGIN if gregorian else days + JULIAN_BEGIN
 
 
 def _dates(days: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Years (0 is 1 BC), months from 1, days."""
-    shifted = days + 719_468
-    era = shifted // 146_097
-    of_era = shifted - era * 146_097
-    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year + year // 4 - year // 100)
-    year = year + era * 400
+    year, of_year = gregorian_year(days)
     is_julian = days < GREGORIAN_DAY
     if is_julian.any():
-        shifted = days + 719_470
-        era = shifted // 1461
-        of_era = shifted - era * 1461
-        julian = (of_era - of_era // 1460) // 365
-        of_year = np.where(is_julian, of_era - 365 * julian, of_year)
-        year = np.where(is_julian, julian + era * 4, year)
+        julian, of_julian = julian_year(days)
+        year, of_year = np.where(is_julian, julian, year), np.where(is_julian, of_julian, of_year)
     month = (5 * of_year + 2) // 153
     day = of_year - (153 * month + 2) // 5 + 1
     month = np.where(month < 10, month + 3, month - 9)
