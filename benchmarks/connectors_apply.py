@@ -7,14 +7,13 @@ or until the connector is gone; curl only sends. The settle time is 1 ms, so tha
 import json
 import shlex
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from connectors_plan import _timed
+from connectors_plan import timed, worker_lab
 
 from playhead.connect.rest import Rest
-from playhead.lab import Lab, LabOptions
+from playhead.lab import Lab
 from playhead.model import Deadline
 
 CONNECTORS = 50
@@ -22,13 +21,8 @@ PLUGIN = "FileStreamSource"
 
 
 def measure() -> Iterator[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        lab = Lab(Path(folder) / "lab")
-        lab.up(LabOptions(postgres=False))
-        try:
-            yield from _measured(lab, Path(folder))
-        finally:
-            lab.down()
+    with worker_lab() as (lab, folder):
+        yield from _measured(lab, folder)
 
 
 def _measured(lab: Lab, folder: Path) -> Iterator[str]:
@@ -36,14 +30,14 @@ def _measured(lab: Lab, folder: Path) -> Iterator[str]:
     url = lab.connect_urls[0]
     program = str(Path(sys.executable).parent / "playhead")
     where = ["--connect", url, "--timeout", "120s", "-o", "json", "--execute"]
-    _timed(_curl(url, bodies, names), folder, expected=0)  # warms the worker
+    timed(_curl(url, bodies, names), folder, expected=0)  # warms the worker
     _await_gone(url)
-    theirs = _timed(_curl(url, bodies, names), folder, expected=0)
+    theirs = timed(_curl(url, bodies, names), folder, expected=0)
     _await_gone(url)
-    created = _timed(
+    created = timed(
         [program, "connectors", "apply", "-f", str(manifest), *where, "--settle", "1ms", "--wait", "120s"], folder, 0
     )
-    deleted = _timed([program, "connectors", "delete", "lines-*", *where], folder, 0)
+    deleted = timed([program, "connectors", "delete", "lines-*", *where], folder, 0)
     yield f"curl under xargs -P 8: {theirs:.2f} s, {CONNECTORS} POSTs and {CONNECTORS} DELETEs"
     yield f"playhead connectors apply: {created:.2f} s until all {CONNECTORS} run"
     yield f"playhead connectors delete: {deleted:.2f} s until all {CONNECTORS} are gone"

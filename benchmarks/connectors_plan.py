@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from playhead.lab import Lab, LabOptions
@@ -22,11 +23,18 @@ PLUGIN = "FileStreamSource"
 
 
 def measure() -> Iterator[str]:
+    with worker_lab() as (lab, folder):
+        yield from _measured(lab, folder)
+
+
+@contextmanager
+def worker_lab() -> Iterator[tuple[Lab, Path]]:
+    """A lab with a broker and a worker, in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         lab = Lab(Path(folder) / "lab")
         lab.up(LabOptions(postgres=False))
         try:
-            yield from _measured(lab, Path(folder))
+            yield lab, Path(folder)
         finally:
             lab.down()
 
@@ -37,8 +45,8 @@ def _measured(lab: Lab, folder: Path) -> Iterator[str]:
     theirs: list[float] = []
     ours: list[float] = []
     for _ in range(ROUNDS + 1):
-        theirs.append(_timed(curl, folder, expected=0))
-        ours.append(_timed(playhead, folder, expected=1))  # no connector exists yet: the plan differs
+        theirs.append(timed(curl, folder, expected=0))
+        ours.append(timed(playhead, folder, expected=1))  # no connector exists yet: the plan differs
     peer, own = statistics.median(theirs[1:]), statistics.median(ours[1:])  # the first of each warms the worker
     yield f"curl under xargs -P 8: {peer:.3f} s (best {min(theirs):.3f} s), {CONNECTORS} validations, median of {ROUNDS}"
     yield f"playhead connectors plan: {own:.3f} s (best {min(ours):.3f} s), median of {ROUNDS}"
@@ -80,7 +88,7 @@ def _playhead(lab: Lab, manifest: Path) -> list[str]:
     return [program, "connectors", "plan", "-f", str(manifest), "--connect", lab.connect_urls[0], "-o", "json"]
 
 
-def _timed(command: list[str], folder: Path, expected: int) -> float:
+def timed(command: list[str], folder: Path, expected: int) -> float:
     environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": str(folder / "config")}
     started = time.perf_counter()
     done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment)

@@ -132,3 +132,14 @@ def walls() -> Iterator[str]:
         yield f"{year:04}-{dice.randint(1, 12):02}-{dice.randint(1, 28):02} {dice.randint(0, 23):02}:{dice.randint(0, 59):02}:07"
     yield from ("1582-10-04 23:59:59", "1582-10-15 00:00:00", "1500-02-28 12:00:00", "1500-03-01 00:00:00")
     yield from ("1582-10-05 00:00:00", "1582-10-10 12:00:00", "1582-10-14 23:59:59", "1582-10-15 02:30:00")
+
+
+# Of `timestamp.granularity`: what the connector wrote for ts.
+GRANULARITIES = [
+    ("micros_long", b"1704164645123456"),
+    ("nanos_long", b"1704164645123456000"),
+    ("micros_string", b'"1704164645123456"'),
+    ("nanos_string", b'"1704164645123456000"'),
+    ("micros_iso_datetime_string", b'"2024-01-02T03:04:05.123456"'),
+    ("nanos_iso_datetime_string", b'"2024-01-02T03:04:05.123456000"'),
+]

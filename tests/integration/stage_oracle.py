@@ -135,7 +135,7 @@ public class Stages {
       return MAPPER.createObjectNode().put("error", String.valueOf(error));
     }
     for (JsonNode one : given.get("records")) {
-      ObjectNode told = out.addObject();
+      ObjectNode answer = out.addObject();
       SchemaAndValue key = read(with, without, one.get("key")), value = read(with, without, one.get("value"));
       ConnectHeaders headers = new ConnectHeaders();
       for (JsonNode header : one.get("headers")) {
@@ -149,14 +149,14 @@ public class Stages {
         for (int i = 0; i < chain.size() && record != null; i++)
           if (conditions.get(i) == null || conditions.get(i).test(record) != negated.get(i)) record = chain.get(i).apply(record);
       } catch (RuntimeException error) {
-        told.put("error", String.valueOf(error));
+        answer.put("error", String.valueOf(error));
         continue;
       }
-      if (record == null) { told.put("dropped", true); continue; }
-      told.put("topic", record.topic());
-      told.set("key", both(record.keySchema(), record.key()));
-      told.set("value", both(record.valueSchema(), record.value()));
-      ArrayNode listed = told.putArray("headers");
+      if (record == null) { answer.put("dropped", true); continue; }
+      answer.put("topic", record.topic());
+      answer.set("key", both(record.keySchema(), record.key()));
+      answer.set("value", both(record.valueSchema(), record.value()));
+      ArrayNode listed = answer.putArray("headers");
       for (Header header : record.headers())
         listed.add(MAPPER.createArrayNode().add(header.key()).add(both(header.schema(), header.value())));
     }
@@ -261,7 +261,7 @@ def differences(case: Case, expected: Any) -> list[str]:
 
 
 def _same(mine: Any, its: Any) -> bool:
-    """Java before 19 writes a digit more of some doubles than is needed to tell them from others."""
+    """Java before 19 writes a digit more of some doubles than is needed to distinguish them from others."""
     if isinstance(mine, dict) and isinstance(its, dict):
         return mine.keys() == its.keys() and all(_same(mine[name], its[name]) for name in mine)
     if isinstance(mine, list) and isinstance(its, list):

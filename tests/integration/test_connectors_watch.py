@@ -263,7 +263,7 @@ def test_files_that_break_heal_come_and_go_are_reported_while_watching(watching,
     one, two = (folder / f"{name}.yaml" for name in names)
     one.write_text(texts[names[0]])
     watch = watching("-f", str(folder), "--interval", "300ms")
-    # The first event tells that the watch has read its files once.
+    # The first event shows that the watch has read its files once.
     cast.ask(path_of(names[0]) + "/pause", "PUT")
     watch.awaits("left-alone")
     two.write_text(texts[names[1]])

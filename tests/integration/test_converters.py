@@ -123,9 +123,9 @@ def with_defaults(draw: st.DrawFn, leaves: st.SearchStrategy[Schema]) -> Schema:
     value = draw(_values_of(schema))
     if schema.is_decimal:
         value = value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
-    told = base64.b64encode(value).decode() if isinstance(value, bytes) else value
+    text = base64.b64encode(value).decode() if isinstance(value, bytes) else value
     parts = (schema.type, schema.optional, schema.name, schema.version, schema.doc, schema.parameters)
-    return Schema(*parts, default=json.dumps(told, ensure_ascii=False))
+    return Schema(*parts, default=json.dumps(text, ensure_ascii=False))
 
 
 def schemas(leaves: st.SearchStrategy[Schema]) -> st.SearchStrategy[Schema]:

@@ -17,6 +17,7 @@ from integration.record_samples import (
     BEST_FIT,
     CREATE,
     EXTREMES,
+    GRANULARITIES,
     LADDER,
     LADDER_SQL,
     NONE,
@@ -137,17 +138,7 @@ def test_eager_double_is_what_the_connector_wrote(database):
     assert database.written("SELECT n3812 FROM types WHERE id = 1", options) == [b'{"n3812":3.141592653589}']
 
 
-@pytest.mark.parametrize(
-    ("granularity", "text"),
-    [
-        ("micros_long", b"1704164645123456"),
-        ("nanos_long", b"1704164645123456000"),
-        ("micros_string", b'"1704164645123456"'),
-        ("nanos_string", b'"1704164645123456000"'),
-        ("micros_iso_datetime_string", b'"2024-01-02T03:04:05.123456"'),
-        ("nanos_iso_datetime_string", b'"2024-01-02T03:04:05.123456000"'),
-    ],
-)
+@pytest.mark.parametrize(("granularity", "text"), GRANULARITIES)
 def test_granularities_are_what_the_connector_wrote(database, granularity, text):
     options = replace(PLAIN, timestamp_granularity=granularity)
     assert database.written("SELECT ts FROM types WHERE id = 1", options) == [b'{"ts":%s}' % text]

@@ -17,7 +17,7 @@ from playhead.config.trust import distrust
 from playhead.errors import ConfigInvalid, Invalid
 
 SOME_USER = 54321
-SHOP = '[contexts.shop]\nconnect = "http://foreign:8083"\nconnect-password = "${file:/root/secret}"\n'
+SHOP = '[contexts.shop]\nconnect = "http://foreign:8083"\nconnect-password = "${file:/etc/shop/secret}"\n'
 OWN = '[contexts.shop]\nconnect = "http://own:8083"\n'
 
 

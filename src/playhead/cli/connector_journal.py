@@ -8,7 +8,7 @@ from playhead.cli.complete import connector_names
 from playhead.cli.connector_files import OUTCOME_COLUMNS, Files, carry_out, file_options, show_plan, wait_options
 from playhead.cli.frame import Face, context_options, output_option, pass_face, say, term_interrupts
 from playhead.cli.offset_edits import pairs_of
-from playhead.cli.writes import command_line
+from playhead.cli.writes import command_line, show_journal
 from playhead.errors import Invalid
 from playhead.render import Column, Details, Listing
 
@@ -51,10 +51,7 @@ def journal(face: Face, record_id: str | None) -> None:
     book = Book.of_context(face.context)
     if record_id is None:
         records, faults = book.list()
-        rows = [_record_row(record) for record in records]
-        face.show(Listing(JOURNAL_COLUMNS, rows, name="id", empty=f"nothing was changed yet: {book.folder}"))
-        for fault in faults:
-            say(f"note: {fault}")
+        show_journal(face, JOURNAL_COLUMNS, [_record_row(record) for record in records], faults, book.folder)
         return
     record = book.get(record_id)
     entries = Listing(ENTRY_COLUMNS, [_entry_row(entry) for entry in record.entries])

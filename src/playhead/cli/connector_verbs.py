@@ -228,7 +228,7 @@ def _policy_options(command: F) -> F:
     return folded(command, options, "policy", fold)
 
 
-_TOLD: "dict[str, Callable[[Event], str]]" = {
+_EVENT_TEXTS: "dict[str, Callable[[Event], str]]" = {
     "json": lambda event: event.to_json(),
     "text": lambda event: clean(event.to_text()),
 }
@@ -259,8 +259,8 @@ def watch(face: Face, patterns: tuple[str, ...], files: Files, once: bool, form:
 
     cluster = RestCluster(face.context, patterns)
     wanted = wishes_of(files.paths, files.stdin(), cluster.watches, shared_topics=files.shared_topics)
-    tell = _TOLD[form]
-    keeper = Watch(cluster, policy, lambda event: write(tell(event) + "\n"), wanted if files.paths else None)
+    to_text = _EVENT_TEXTS[form]
+    keeper = Watch(cluster, policy, lambda event: write(to_text(event) + "\n"), wanted if files.paths else None)
     if once:
         raise click.exceptions.Exit(0 if keeper.check() else 1)
     if not policy.execute:

@@ -146,16 +146,13 @@ def show(face: Face, owner: str, where: Where) -> None:
 def journal(face: Face, entry_id: str | None) -> None:
     """List changes, newest first; with ID, show one apply with every outcome. The beginning of an ID is enough; `last` is the
     newest."""
-    from playhead.cli.writes import outcome_listing, plan_listing
+    from playhead.cli.writes import outcome_listing, plan_listing, show_journal
     from playhead.offsets.journal import Journal
 
     book = Journal.of_context(face.context)
     if entry_id is None:
         entries, faults = book.list()
-        rows = [_journal_row(entry) for entry in entries]
-        face.show(Listing(JOURNAL_COLUMNS, rows, name="id", empty=f"nothing was changed yet: {book.folder}"))
-        for fault in faults:
-            say(f"note: {fault}")
+        show_journal(face, JOURNAL_COLUMNS, [_journal_row(entry) for entry in entries], faults, book.folder)
         return
     entry = book.get(entry_id)
     changes = outcome_listing(entry.outcomes) if entry.outcomes is not None else plan_listing(entry.plan.changes)

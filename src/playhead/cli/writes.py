@@ -169,6 +169,15 @@ def _apply(
     return outcomes
 
 
+def show_journal(
+    face: Face, columns: Sequence[Column], rows: Sequence[dict[str, Any]], faults: Sequence[str], folder: Path
+) -> None:
+    """The list of a journal, of positions or of connectors. `faults`: records that cannot be read."""
+    face.show(Listing(columns, rows, name="id", empty=f"nothing was changed yet: {folder}"))
+    for fault in faults:
+        say(f"note: {fault}")
+
+
 def undo_line(face: Face, entry: "JournalEntry") -> str:
     """The command that undoes this apply, with the flags that name its store: it must work as printed."""
     words = ["offsets", "undo", entry.id]

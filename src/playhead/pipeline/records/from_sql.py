@@ -75,10 +75,10 @@ class SqlRows:
         return Typed(self.schema, pa.StructArray.from_arrays(made, names=names))
 
     def _schema(self, field: SqlField) -> Schema:
-        told = schema_of(field, self.options.timestamp_granularity)
+        found = schema_of(field, self.options.timestamp_granularity)
         if self._is_printed(field):
-            return Schema("string", told.optional)
-        return Schema(told.type, told.optional, told.name or "", told.version, parameters=told.parameters)
+            return Schema("string", found.optional)
+        return Schema(found.type, found.optional, found.name or "", found.version, parameters=found.parameters)
 
     def _is_printed(self, field: SqlField) -> bool:
         is_time = field.kind in (SqlKind.DATE, SqlKind.TIME) or (

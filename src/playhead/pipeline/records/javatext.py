@@ -59,8 +59,8 @@ class JavaText:
 
     def _lists(self, values: pa.Array, items: Schema) -> pa.Array:
         ends = values.offsets.to_numpy()
-        told = pc.fill_null(self.of(values.values[int(ends[0]) : int(ends[-1])], items), "null")
-        inner = pa.ListArray.from_arrays(pa.array(ends - ends[0]), told)
+        texts = pc.fill_null(self.of(values.values[int(ends[0]) : int(ends[-1])], items), "null")
+        inner = pa.ListArray.from_arrays(pa.array(ends - ends[0]), texts)
         return unless_null(values, pc.binary_join_element_wise("[", pc.binary_join(inner, ", "), "]", ""))
 
     def _maps(self, values: pa.Array, keys: Schema, items: Schema) -> pa.Array:
@@ -69,14 +69,14 @@ class JavaText:
         ends = values.offsets.to_numpy()
         first, last = int(ends[0]), int(ends[-1])
         names = values.keys[first:last].to_pylist()
-        told = pc.fill_null(self.of(values.items[first:last], items), "null").to_pylist()
-        pairs = ((zip(names[start:end], told[start:end], strict=True)) for start, end in pairwise(ends - first))
+        texts = pc.fill_null(self.of(values.items[first:last], items), "null").to_pylist()
+        pairs = ((zip(names[start:end], texts[start:end], strict=True)) for start, end in pairwise(ends - first))
         return unless_null(values, pa.array(map(map_text, pairs), pa.string()))
 
 
 def map_text(members: Iterable[tuple[str, str]]) -> str:
-    told = dict(members)
-    return "{" + ", ".join(f"{name}={told[name]}" for name in _order(tuple(told))) + "}"
+    texts = dict(members)
+    return "{" + ", ".join(f"{name}={texts[name]}" for name in _order(tuple(texts))) + "}"
 
 
 @lru_cache(maxsize=1024)

@@ -24,7 +24,7 @@ _TIMES = {
 }
 _WIDTHS = ("int8", "int16", "int32", "int64", "float", "double")  # of two of them the wider one holds both
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
-_CLASSES = {"int8": np.int8, "int16": np.int16, "int32": np.int32}  # Java's, where no schema tells them
+_CLASSES = {"int8": np.int8, "int16": np.int16, "int32": np.int32}  # Java's classes of values without a schema
 _LONG = range(-(1 << 63), 1 << 63)
 _BLANKS = "".join(map(chr, range(33)))
 _MOST_DIGITS, _MOST_EXPONENT = 20, 10_000

@@ -59,11 +59,11 @@ def _with_schemas(found: Converted) -> tuple[pa.Array, list[Bad]]:
     places[found.tombstones] = 0
     made = 1
     for part in found.parts:
-        told, unfit = _texts(part)
+        more, unfit = _texts(part)
         bad += [Bad(int(part.rows[one.row]), one.reason) for one in unfit]
         rows = np.delete(part.rows, [one.row for one in unfit])
         places[rows] = np.arange(made, made + len(rows))
-        texts += told
+        texts += more
         made += len(rows)
     return pa.concat_arrays(texts).take(pa.array(places, mask=places == NONE)), sorted(bad)
 
@@ -123,26 +123,26 @@ def _without_schema(payloads: Payloads) -> tuple[pa.Array, list[Bad]]:
     return pa.array(texts, pa.string()), sorted(bad)
 
 
-def _json_text(told: object) -> str:
-    if told is None:
+def _json_text(given: object) -> str:
+    if given is None:
         return "null"
-    if isinstance(told, bool):
-        return "true" if told else "false"
-    if isinstance(told, Number):
-        return _number_text(told)
-    if isinstance(told, list):
-        return "[" + ", ".join(map(_json_text, told)) + "]"
-    if isinstance(told, dict):
-        return map_text((whole_text(name, ""), _json_text(value)) for name, value in told.items())
-    return whole_text(told, "")
+    if isinstance(given, bool):
+        return "true" if given else "false"
+    if isinstance(given, Number):
+        return _number_text(given)
+    if isinstance(given, list):
+        return "[" + ", ".join(map(_json_text, given)) + "]"
+    if isinstance(given, dict):
+        return map_text((whole_text(name, ""), _json_text(value)) for name, value in given.items())
+    return whole_text(given, "")
 
 
-def _number_text(told: Number) -> str:
-    if told.lstrip("-").isdigit():
-        if (whole := int(told)) not in _LONG:
-            raise Unfit(f"{told[:40]} is beyond the 64 bits of a number without a schema")
+def _number_text(given: Number) -> str:
+    if given.lstrip("-").isdigit():
+        if (whole := int(given)) not in _LONG:
+            raise Unfit(f"{given[:40]} is beyond the 64 bits of a number without a schema")
         return str(whole)
-    made = float(told)
+    made = float(given)
     if made in (float("inf"), float("-inf")):
-        raise Unfit(f"{told[:40]} is beyond the range of a double")
+        raise Unfit(f"{given[:40]} is beyond the range of a double")
     return java_double(made + 0.0)  # Connect reads floats as BigDecimal, which has no -0.0

@@ -27,7 +27,6 @@ from playhead.pipeline.records.transforms import (
     TimestampRouter,
     ValueToKey,
 )
-from playhead.pipeline.records.transforms.paths import steps_of
 
 PACKAGE = "org.apache.kafka.connect.transforms."
 _HEADERS = "records here have no headers"
@@ -49,6 +48,8 @@ TYPES = {
     "boolean": "boolean",
     "string": "string",
 }
+# A name in backticks ends where a dot or nothing follows its backtick, unless a backslash is before it.
+_QUOTED = re.compile(r"`(?P<name>(?:[^`\\]|\\(?!`(?:\.|\Z))|\\`\.|`(?!\.|\Z))*)`(?:\.|\Z)", re.DOTALL)
 _UNITS = ("milliseconds", "seconds", "microseconds", "nanoseconds")
 _TARGETS = ("unix", "Timestamp", "Date", "Time", "string")
 # What SimpleDateFormat and Spark print alike: numbers of fixed width, quoted words, and signs.
@@ -158,11 +159,29 @@ def _extract_field(given: Given) -> BatchChange | None:
     if not given.for_batches:
         given.fault("field.syntax.version", "V2 is honoured for plain names only: rows have no nested fields")
         return None
-    steps = steps_of(name)
+    steps = _steps_of(name)
     if steps is None:
         given.fault("field", "has a backtick without its pair; a backslash before a backtick escapes it")
         return None
     return ExtractField(name, steps, nulls_take_default)
+
+
+def _steps_of(path: str) -> tuple[str, ...] | None:
+    """A path to a nested field, by `field.syntax.version` V2: `a.b`, or `` `a.b`.c ``. None: a backtick has no pair."""
+    steps: list[str] = []
+    at = 0
+    while at < len(path):
+        if path[at] != "`":
+            name, dot, _ = path[at:].partition(".")
+            steps.append(name)
+            at += len(name) + len(dot)
+            continue
+        found = _QUOTED.match(path, at)
+        if found is None:
+            return None
+        steps.append(found["name"].replace("\\`.", "`."))
+        at = found.end()
+    return (*steps, "") if path.endswith(".") else tuple(steps)
 
 
 def _hoist_field(given: Given) -> BatchChange:

@@ -143,7 +143,7 @@ def default_array(schema: Schema) -> pa.Array:
         raise Failed(f"a default of its schema cannot be used: {error}") from error
 
 
-def has_default(schema: Schema, told: object) -> Schema:
+def has_default(schema: Schema, default: object) -> Schema:
     """The schema with this default, as JSON has it; None for none."""
-    text = None if told is None else json.dumps(told, separators=(",", ":"), sort_keys=True)
+    text = None if default is None else json.dumps(default, separators=(",", ":"), sort_keys=True)
     return replace(schema, default=text)
