@@ -1,7 +1,5 @@
 """Each verb of the Python faces on real parts: planned, executed, undone. The worker and Kafka's own tools say what happened."""
 
-import json
-
 import pytest
 
 from contract.workers import MOCK_SOURCE, ask, path_of
@@ -65,7 +63,7 @@ def test_positions_are_listed_shown_and_copied(source, here, lab, unique):
     assert (shown.about["class"], shown.about["kind"]) == ("FileStreamSource", "source")
     other = unique("copied")
     assert offsets.copy(source.name, other, execute=True, **here).ok
-    assert any(json.loads(key)[0] == other for _, key, _ in dump(lab, "connect-offsets") if key)
+    assert any(key.startswith(f'["{other}",') for _, key, _ in dump(lab, "connect-offsets") if key)
 
 
 def test_groups_are_shown_reset_deleted_and_restored(lab, here, new_topic, unique, settings_of, deadline):
