@@ -455,7 +455,10 @@ def time_cases() -> Iterator[Case]:
         config = one("TimestampConverter$Key", options)
         yield Case(config, Schema("string"), ["v"] * (len(kept) + 1), whole, [*kept, None])
         optional = replace(schema, optional=True)
-        yield Case(one("TimestampConverter$Value", options | {"field": "r"}), optional, [*rows, None])
+        for field, form in itertools.product(("r", "q"), ("yyyy-MM-dd HH", "")):
+            if form or target != "string":
+                config = one("TimestampConverter$Value", options | {"field": field, "format": form})
+                yield Case(config, optional, [*rows, None])
     for target in ("unix", "Timestamp", "Date", "Time", "string"):
         for field in ("ts", "when", "a", "x", "gone", ""):
             options = {"field": field, "target.type": target, "format": "yyyy-MM-dd HH:mm:ss"}

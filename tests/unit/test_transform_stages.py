@@ -183,6 +183,18 @@ def test_a_null_keeps_its_schema_in_a_batch_of_its_own():
     ]
 
 
+def test_a_null_does_not_take_the_defaults_of_the_fields_that_it_has_not():
+    schema = Schema("struct", optional=True, fields=(("a", Schema("string", optional=True, default='"x"')),))
+    chain = parse_stages(one("TimestampConverter$Value", field="a", target__type="unix"))
+    made = apply_chain(chain, batch_of(typed([None, {"a": None}], schema)))
+    assert [(bad.row, bad.reason) for bad in made.bad] == [
+        (13, "transform 't': field 'a' is a text, and there is no format")
+    ]
+    (left,) = made.batches
+    assert isinstance(left.value, Typed)
+    assert left.rows.tolist() == [3] and left.value.column.to_pylist() == [None]
+
+
 def test_parts_that_are_alike_again_are_one_batch_in_the_order_of_the_rows():
     headers = [(Header("h", None, 1),), (), (Header("h", None, 2),), ()]
     batch = batch_of(typed([{"a": row, "s": "secret"} for row in range(4)]), headers=headers)

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Batch, Typed
@@ -26,13 +25,12 @@ from playhead.pipeline.records.transforms.arrow.values import (
     Made,
     columns_of,
     copied,
-    default_array,
-    filled,
     get_field,
     null_rows,
     put_together,
     require_struct,
     struct_schema,
+    with_default,
 )
 
 _STRING, _INT32, _INT64, _TIMESTAMP = (
@@ -59,19 +57,14 @@ def extract_field(change: ExtractField, values: Typed) -> Made:
     *path, last = change.steps or (change.field,)
     require_struct(values.schema)
     for name in path:
-        column = get_field(columns_of(values, nulls_take_default=False), name)
-        require_struct(column.schema)
-        values = Typed(column.schema, _inside(values, column, takes_default=True))
-    column = get_field(columns_of(values, nulls_take_default=False), last)
-    return Made(Typed(column.schema, _inside(values, column, takes_default=change.nulls_take_default)))
+        values = _field(values, name, takes_default=True)
+        require_struct(values.schema)
+    return Made(_field(values, last, takes_default=change.nulls_take_default))
 
 
-def _inside(whole: Typed, column: Column, *, takes_default: bool) -> pa.Array:
-    """A field, with its default where it is null itself, not where the whole is."""
-    if not takes_default or column.schema.default is None or not column.values.null_count:
-        return column.values
-    where = pc.and_(column.values.is_null(), whole.column.is_valid())
-    return filled(column.values, where, default_array(column.schema))
+def _field(values: Typed, name: str, *, takes_default: bool) -> Typed:
+    _, schema, column = get_field(columns_of(values, nulls_take_default=False), name)
+    return Typed(schema, with_default(column, schema, values.column) if takes_default else column)
 
 
 def hoist_field(change: HoistField, values: Typed) -> Made:
@@ -154,7 +147,7 @@ def flatten(change: Flatten, values: Typed) -> Made:
 def _flat(delimiter: str, prefix: str, values: Typed, *, is_optional: bool) -> Iterator[Column]:
     """A field inside of what is optional is optional."""
     require_struct(values.schema)
-    for name, schema, column in columns_of(values, nulls_take_default=False):
+    for name, schema, column in columns_of(values, nulls_take_default=True):
         whole = f"{prefix}{delimiter}{name}" if prefix else name
         optional = is_optional or schema.optional
         if schema.is_struct:
@@ -162,8 +155,7 @@ def _flat(delimiter: str, prefix: str, values: Typed, *, is_optional: bool) -> I
         elif schema.type == "map":
             raise Failed(f"it cannot flatten the map {whole!r}")
         else:
-            inside = _inside(values, Column(name, schema, column), takes_default=True)
-            yield Column(whole, replace(schema, optional=optional), inside)
+            yield Column(whole, replace(schema, optional=optional), column)
 
 
 def set_schema_metadata(change: SetSchemaMetadata, values: Typed) -> Made:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Typed
@@ -42,10 +43,10 @@ class Column(NamedTuple):
 
 
 def columns_of(values: Typed, *, nulls_take_default: bool) -> list[Column]:
-    """Of a struct. A field is null where the whole is null."""
+    """Of a struct. A field is null where the whole is null, also one with a default: Kafka does not look into a null."""
     fields = zip(values.schema.fields, values.column.flatten(), strict=True)
     return [
-        Column(name, inner, with_default(column, inner) if nulls_take_default else column)
+        Column(name, inner, with_default(column, inner, values.column) if nulls_take_default else column)
         for (name, inner), column in fields
     ]
 
@@ -122,10 +123,11 @@ def _misplaced(values: pa.Array, schema: Schema, *, takes_default: bool) -> np.n
     return found
 
 
-def with_default(values: pa.Array, schema: Schema) -> pa.Array:
-    if schema.default is None or not values.null_count:
+def with_default(values: pa.Array, schema: Schema, whole: pa.Array) -> pa.Array:
+    """A field of `whole`, with its default where it is null itself, not where the whole is."""
+    if schema.default is None or values.null_count == whole.null_count:
         return values
-    return filled(values, values.is_null(), default_array(schema))
+    return filled(values, pc.and_(values.is_null(), whole.is_valid()), default_array(schema))
 
 
 def filled(values: pa.Array, where: pa.Array, one: pa.Array) -> pa.Array:
