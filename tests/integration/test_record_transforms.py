@@ -183,6 +183,13 @@ def test_keys_are_made_of_values_as_kafka_does_it(options):
     check([Case(one("ValueToKey", options), Schema("string"), ["x"])])
 
 
+def test_a_map_whose_keys_are_optional_strings_is_an_object_too():
+    """The payload that Kafka's JsonConverter is given here is an object; it cannot read an array of pairs."""
+    maps = Schema("map", keys=Schema("string", optional=True), items=Schema("int32"))
+    schema, rows = Schema("struct", fields=(("m", maps),)), [{"m": [("a", 1)]}, {"m": []}]
+    check([Case(one("HoistField$Value", {"field": "h"}), schema, rows)])
+
+
 def test_a_null_left_in_a_required_field_fails_the_next_transform_that_copies_it():
     insert = one("InsertField$Value", {"timestamp.field": "at!"})
     schema, rows = Schema("struct", fields=(("a", Schema("int32")),)), [{"a": 1}, {"a": 2}]
@@ -685,6 +692,7 @@ def any_stage(dice: random.Random, names: list[str]) -> dict[str, str]:
     name, other, third = (dice.choice(names) for _ in range(3))
     side = dice.choice(["Value", "Value", "Key"])
     moved = dice.choice(["move", "copy"])
+    masked = "a" if name.endswith("_n") else name  # a masked decimal has another scale: see docs/records.md
     stages = [
         one(f"ReplaceField${side}", {"exclude": f"{name},{other}"} if name != other else {"exclude": name}),
         one(f"ReplaceField${side}", {"renames": f"{name}:{third}x"}),
@@ -692,7 +700,7 @@ def any_stage(dice: random.Random, names: list[str]) -> dict[str, str]:
         one(f"InsertField${side}", {"static.field": name, "static.value": "5", "offset.field": "off"}),
         one(f"Cast${side}", {"spec": f"{name}:{dice.choice(TARGETS)}"}),
         one(f"Cast${side}", {"spec": f"{name}:{dice.choice(TARGETS)},{name}y:string"}),
-        one(f"MaskField${side}", {"fields": name}),
+        one(f"MaskField${side}", {"fields": masked}),
         one(f"TimestampConverter${side}", {"field": name, "target.type": dice.choice(["unix", "Timestamp", "Time"])}),
         one(f"ExtractField${side}", {"field": name}),
         one(f"HoistField${side}", {"field": name}),

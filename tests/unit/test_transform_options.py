@@ -65,10 +65,11 @@ def test_a_chain_is_read_in_the_order_of_its_names():
         ),
         (one("Cast$Value", spec="a:INT8, b:float64"), Cast({"a": "int8", "b": "double"})),
         (one("Cast$Value", spec="string"), Cast(whole="string")),
+        (one("ValueToKey", fields="a,a"), ValueToKey(("a",))),
         (one("SetSchemaMetadata$Value", schema__version="3"), SetSchemaMetadata(None, 3)),
         (
             one("InsertField$Value", topic__field="t!", static__field="s?", static__value=" x "),
-            InsertField(topic=Inserted("t", optional=False), static=Inserted("s"), static_value=" x "),
+            InsertField(topic=Inserted("t", optional=False), static=Inserted("s"), static_value="x"),
         ),
         (one("ExtractField$Value", field="a", field__syntax__version="v2"), ExtractField("a")),
     ],
@@ -93,7 +94,7 @@ def test_options_are_read_as_kafka_reads_them(config, change):
         (one("../io.debezium.Unwrap"), "transforms.t.type", "has no transform"),
         (one("ValueToKey"), "transforms.t.fields", "is missing"),
         (one("ValueToKey", fields="a", field="b"), "transforms.t.field", "did you mean fields"),
-        (one("ValueToKey", fields="a,a"), "transforms.t.fields", "twice"),
+        (one("ValueToKey", fields="a,,b"), "transforms.t.fields", "empty entry"),
         (one("ExtractField$Key", field="a"), "transforms.t.type", "put a ValueToKey before it"),
         (
             one("ExtractField$Value", field="a.b", field__syntax__version="V2"),

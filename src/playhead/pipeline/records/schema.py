@@ -85,8 +85,8 @@ class Schema:
 
     @property
     def is_string_map(self) -> bool:
-        """JsonConverter writes such a map as an object, any other as an array of pairs."""
-        return self.type == "map" and self.keys is not None and self.keys.type == "string" and not self.keys.optional
+        """JsonConverter writes such a map as an object, also if its keys are optional, and any other as an array of pairs."""
+        return self.type == "map" and self.keys is not None and self.keys.type == "string"
 
     def parameter(self, name: str, otherwise: int) -> int:
         return int(dict(self.parameters).get(name, otherwise))

@@ -83,8 +83,8 @@ class Exact:
         return [self.value(item, items, f"{path}[{at}]") for at, item in enumerate(told)]
 
     def _map(self, told: object, keys: Schema, items: Schema, path: str) -> object:
-        """An object where keys are strings that are never null, else an array of pairs."""
-        if keys.type == "string" and not keys.optional:
+        """An object where keys are strings, else an array of pairs."""
+        if keys.type == "string":
             if not isinstance(told, dict):
                 raise Unfit(f"{_named(path)} is {_shown(told)}, not an object")
             pairs = list(told.items())

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from playhead.errors import Fault, Invalid
-from playhead.pipeline.records import javaformat, javaregex
+from playhead.pipeline.records import javaformat, javanumbers, javaregex
 from playhead.pipeline.records.encode import schema
 from playhead.pipeline.records.transforms import (
     BatchChange,
@@ -56,15 +56,21 @@ _TARGETS = ("unix", "Timestamp", "Date", "Time", "string")
 _FORMAT = re.compile(r"(?:yyyy|MM|dd|HH|mm|ss|SSS|'[^']+'|[^A-Za-z'\[\]{}#])+")
 
 
+BLANKS = "".join(map(chr, range(33)))  # what Java's `trim` takes off
+_COMMA = re.compile(r"\s*,\s*", re.ASCII)
+
+
 def split_list(text: str) -> list[str]:
-    """As Kafka reads a list."""
-    return re.split(r"\s*,\s*", text.strip()) if text.strip() else []
+    """As Kafka reads a list: the blanks around each entry are no part of it."""
+    trimmed = text.strip(BLANKS)
+    return _COMMA.split(trimmed) if trimmed else []
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The options of one transform without their prefix; what is wrong with them is added to `faults`. `for_batches`: all that
-    Kafka has is honoured; else what Spark's columns can do."""
+    """The options of one transform without their prefix, and without blanks around them, as Kafka reads every type of option.
+    What is wrong with them is added to `faults`. `for_batches`: all that Kafka has is honoured; else what Spark's columns can
+    do."""
 
     prefix: str
     options: Mapping[str, str]
@@ -76,20 +82,21 @@ class Given:
 
     def text(self, option: str) -> str:
         value = self.options.get(option)
-        if value is None or not value.strip():
+        if not value:
             self.fault(option, "is missing")
         return value or ""
 
     def names(self, option: str, *, needed: bool = False) -> list[str]:
+        """An entry that is there twice counts once, as for Kafka."""
         found = split_list(self.options.get(option, ""))
         if needed and not found:
             self.fault(option, "is missing")
-        if len(set(found)) < len(found) or "" in found:
-            self.fault(option, "has an empty entry, or the same one twice")
-        return found
+        if "" in found:
+            self.fault(option, "has an empty entry")
+        return list(dict.fromkeys(found))
 
     def flag(self, option: str, *, default: bool) -> bool:
-        text = self.options.get(option, str(default)).strip().lower()
+        text = self.options.get(option, str(default)).lower()
         if text not in ("true", "false"):
             self.fault(option, f"must be true or false, not {text!r}")
         return text == "true"
@@ -107,7 +114,7 @@ class Given:
 
     def date_format(self, option: str, default: str) -> str:
         text = self.options.get(option, default)
-        if text.strip():
+        if text:
             self.check(option, lambda: javaformat.DateFormat.of(text))
         return text
 
@@ -127,7 +134,7 @@ class Given:
         """`a:b,c:d`; one without a colon has an empty second part."""
         parted = [name.split(":") for name in self.names(option)]
         for parts in parted:
-            if len(parts) > 2 or not all(part.strip() for part in parts):
+            if len(parts) > 2 or not all(part.strip(BLANKS) for part in parts):
                 self.fault(option, f"{':'.join(parts)!r} is no pair")
         return [(parts[0], parts[1] if len(parts) == 2 else "") for parts in parted]
 
@@ -151,7 +158,7 @@ def _value_to_key(given: Given) -> BatchChange:
 
 def _extract_field(given: Given) -> BatchChange | None:
     name, nulls_take_default = given.text("field"), given.nulls_take_default()
-    version = given.options.get("field.syntax.version", "V1").strip().upper()
+    version = given.options.get("field.syntax.version", "V1").upper()
     if version not in ("V1", "V2"):
         given.fault("field.syntax.version", "must be V1 or V2")
     if version != "V2" or not re.search(r"[.`]", name):
@@ -238,15 +245,19 @@ def _cast(given: Given) -> BatchChange:
     if not pairs:
         given.fault("spec", "is missing")
     whole = [name for name, kind in pairs if not kind]
-    if whole and len(pairs) > 1:
+    if whole and len(split_list(given.options["spec"])) > 1:
         given.fault("spec", "casts the whole and parts of it at once")
     for name, kind in pairs:
-        if (kind or name).strip().lower() not in TYPES:
+        if _type(kind or name) is None:
             given.fault("spec", f"cannot cast to {(kind or name).strip()!r}; the types are {', '.join(TYPES)}")
             return Cast()
     if whole:
-        return Cast(whole=TYPES[whole[0].strip().lower()])
-    return Cast({name.strip(): TYPES[kind.strip().lower()] for name, kind in pairs}, None, nulls_take_default)
+        return Cast(whole=_type(whole[0]))
+    return Cast({name.strip(BLANKS): str(_type(kind)) for name, kind in pairs}, None, nulls_take_default)
+
+
+def _type(text: str) -> str | None:
+    return TYPES.get(text.strip(BLANKS).lower())
 
 
 def _set_schema_metadata(given: Given) -> BatchChange | None:
@@ -256,12 +267,13 @@ def _set_schema_metadata(given: Given) -> BatchChange | None:
         given.fault("type", "sets nothing: name schema.name or schema.version")
     if name is not None and name.startswith(schema.PACKAGE):
         given.fault("schema.name", "cannot be a name of Connect's own, which the converter would write in another way")
-    if version is not None and not re.fullmatch(r"[+-]?[0-9]{1,9}", version.strip()):
-        given.fault("schema.version", f"must be a whole number, not {version!r}")
+    number = None if version is None else javanumbers.parse_whole(version, 32)
+    if version is not None and number is None:
+        given.fault("schema.version", f"must be a whole number of 32 bits, not {version!r}")
         return None
     if name == "" and given.for_batches:
         given.fault("schema.name", "must not be empty")
-    return SetSchemaMetadata(name, None if version is None else int(version), nulls_take_default)
+    return SetSchemaMetadata(name, number, nulls_take_default)
 
 
 def _flatten(given: Given) -> BatchChange:
@@ -272,7 +284,7 @@ def _timestamp_converter(given: Given) -> BatchChange:
     target = given.one_of("target.type", _TARGETS)
     if given.for_batches:
         pattern = given.date_format("format", "")
-        if target == "string" and not pattern.strip():
+        if target == "string" and not pattern:
             given.fault("format", "is missing")
     else:
         pattern = given.options.get("format", "")

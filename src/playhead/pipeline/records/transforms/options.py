@@ -21,15 +21,20 @@ from playhead.pipeline.records.transforms import (
     Transform,
     ValueToKey,
 )
-from playhead.pipeline.records.transforms.classes import CLASSES, OF_BATCHES, PACKAGE, REFUSED, Given, split_list
+from playhead.pipeline.records.transforms.classes import (
+    BLANKS,
+    CLASSES,
+    OF_BATCHES,
+    PACKAGE,
+    REFUSED,
+    Given,
+    split_list,
+)
 
 OF_TRANSFORMS = ("transforms", "predicates")  # with all that is below them
 _PREDICATES = f"{PACKAGE}predicates."
 _OF_ALL = ("type", "predicate", "negate")
 _PARTITIONER = ("partitioner.class", "partitioner.ignore.keys")
-
-
-_BLANKS = "".join(map(chr, range(33)))
 _OF_PREDICATES = {"TopicNameMatches": ("pattern",), "HasHeaderKey": ("name",), "RecordIsTombstone": ()}
 
 
@@ -145,9 +150,7 @@ class _Reading:
         return HasHeader(given.text("name")) if name == "HasHeaderKey" else IsTombstone()
 
     def _given(self, prefix: str) -> Given:
-        options = self._below(prefix)
-        if self._for_batches:  # Kafka takes blanks off every option
-            options = {name: text.strip(_BLANKS) for name, text in options.items()}
+        options = {name: text.strip(BLANKS) for name, text in self._below(prefix).items()}
         return Given(prefix, options, self._faults, self._for_batches)
 
     def _unknown_class(self, class_name: str, name: str) -> str:
