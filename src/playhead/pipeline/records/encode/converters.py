@@ -12,9 +12,10 @@ import base64
 import math
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pyarrow as pa
 
-from playhead.connect.javajson import encode_string, java_double
+from playhead.connect.javajson import encode_string, java_double, java_float
 from playhead.errors import Invalid
 from playhead.pipeline.records.batch import VALUE_CONVERTER, Bad, Typed, Untyped, Values
 from playhead.pipeline.records.decode.exact import Unfit
@@ -153,8 +154,8 @@ def json_text(value: object) -> str:
             return encode_string(value)
         case bytes():
             return f'"{base64.b64encode(value).decode()}"'
-        case float() if not math.isfinite(value):
-            return f'"{java_double(value)}"'
+        case float() | np.float32() if not math.isfinite(value):
+            return f'"{java_double(float(value))}"'
         case _:
             return _plain_text(value)
 
@@ -188,8 +189,12 @@ def _plain_text(value: object) -> str:
             return "true" if value else "false"
         case int() if value in _LONG:
             return str(value)
+        case np.int8() | np.int16() | np.int32():  # these and float32 are what a cast leaves
+            return str(value)
+        case np.float32():
+            return java_float(value)
         case float():
-            return java_double(value)
+            return java_double(float(value))
         case _:
             raise Unfit(f"it has a value of type {_kind(value)}, which Connect does not have without a schema")
 
