@@ -311,7 +311,7 @@ def _same_number(mine: str, its: str) -> bool:
     if mine == its:
         return True
     with np.errstate(over="ignore"):
-        return len(mine) < len(its) and (float(mine) == float(its) or np.float32(mine) == np.float32(its))
+        return len(mine) <= len(its) and (float(mine) == float(its) or bool(np.float32(mine) == np.float32(its)))
 
 
 def _same(mine: Any, its: Any) -> bool:

@@ -50,6 +50,22 @@ def test_floats_and_doubles_are_printed_as_java_prints_them():
         assert dict(zip(printed, ours, strict=True)) == dict(zip(printed, printed, strict=True))
 
 
+@pytest.mark.parametrize(("doubles", "most_other"), [(True, 0.01), (False, 0.15)])
+def test_what_an_older_java_prints_otherwise_is_the_same_number_in_no_fewer_digits(doubles, most_other):
+    """Java 19 and newer print all of them as we do: see docs/records.md."""
+    dice, (form, size) = random.Random(3), (">d", 8) if doubles else (">f", 4)
+    made = [struct.unpack(form, dice.randbytes(size))[0] for _ in range(5000)]
+    numbers = [number for number in made if math.isfinite(number)]
+    kind = pa.float64() if doubles else pa.float32()
+    ours = float_texts(pa.array(numbers, kind)).to_pylist()
+    java = java_texts(numbers, doubles=doubles)
+    other = [(mine, its) for mine, its in zip(ours, java, strict=True) if mine != its]
+    assert len(other) < len(numbers) * most_other
+    assert all(len(mine) <= len(its) for mine, its in other)
+    for texts in (ours, java):
+        assert pa.array(texts).cast(kind).equals(pa.array(numbers, kind))
+
+
 # Random schemas, and values of them
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.text(

@@ -154,7 +154,7 @@ def json_text(value: object) -> str:
             return encode_string(value)
         case bytes():
             return f'"{base64.b64encode(value).decode()}"'
-        case float() | np.float32() if not math.isfinite(value):
+        case float() | np.floating() if not math.isfinite(value):
             return f'"{java_double(float(value))}"'
         case _:
             return _plain_text(value)
@@ -189,12 +189,12 @@ def _plain_text(value: object) -> str:
             return "true" if value else "false"
         case int() if value in _LONG:
             return str(value)
-        case np.int8() | np.int16() | np.int32():  # these and float32 are what a cast leaves
-            return str(value)
-        case np.float32():
-            return java_float(value)
         case float():
             return java_double(float(value))
+        case np.integer():  # a cast leaves these
+            return str(value)
+        case np.floating():
+            return java_float(np.float32(value))
         case _:
             raise Unfit(f"it has a value of type {_kind(value)}, which Connect does not have without a schema")
 
