@@ -33,7 +33,7 @@ def test_the_options_of_a_plain_connector_pass():
 def test_what_is_not_honoured_is_refused_by_name():
     assert faults(flush_size="3", transforms="a") == [
         "flush.size: is not an option of this connector that the Spark engine knows",
-        "transforms: is not honoured on Spark: the Spark engine has no transforms for sinks",
+        "transforms: names 'a', which has no transforms.a.type",
     ]
 
 

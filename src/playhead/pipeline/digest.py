@@ -47,6 +47,17 @@ class Tally(Digest):
         self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
         self.last_ms = last if self.last_ms is None else max(self.last_ms, last)
 
+    def merge(self, other: "Tally") -> None:
+        """Adds what another has counted."""
+        self.count += other.count
+        self.hash_xor ^= other.hash_xor
+        self.hash_sum = _wrapped(self.hash_sum + other.hash_sum)
+        self.rejected += other.rejected
+        times = [one for one in (self.first_ms, other.first_ms) if one is not None]
+        self.first_ms = min(times, default=None)
+        times = [one for one in (self.last_ms, other.last_ms) if one is not None]
+        self.last_ms = max(times, default=None)
+
     def add_rows(self, batch: pa.RecordBatch, rows: np.ndarray) -> None:
         """`rows`: of the batch, by their numbers or as a mask."""
         hashes = pc.fill_null(batch.column(HASH), 0).to_numpy(zero_copy_only=False)[rows]

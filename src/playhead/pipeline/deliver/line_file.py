@@ -8,35 +8,47 @@ partition and offset. Tasks write parts, and the driver appends them exactly onc
 
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+import numpy as np
 import pyarrow as pa
 
 from playhead.errors import Fault
 from playhead.files import sync_folder
 from playhead.ledger.model import ClosedRange, Done, Output, OutputKind, RangeClaim
 from playhead.ledger.ranges import swap_kept
+from playhead.pipeline.deliver.chain import PREFIXES, SinkChain, check_chain, find_chain
 from playhead.pipeline.deliver.growing_file import End, FilePart, GrowingFile, parts_folder, translated
 from playhead.pipeline.deliver.sink import OFFSET, Recall, Reject, RejectedRecord, Sink, SinkStep
 from playhead.pipeline.digest import Tally
 from playhead.pipeline.options import OF_EVERY, KnownOptions, OptionReading
-from playhead.pipeline.records.decode.javatext import JavaLines
+from playhead.pipeline.records.batch import TASK_PUT, Bad
+from playhead.pipeline.records.decode.javatext import JavaLines, value_texts
 from playhead.pipeline.records.decode.jsontext import join_lines
 from playhead.pipeline.records.decode.options import BYTES, Converter, check_converters, parse_converter
+from playhead.pipeline.records.transforms.apply import Transformed
+from playhead.pipeline.records.transforms.options import OF_TRANSFORMS
 
 if TYPE_CHECKING:
     from playhead.ledger.ranges import Also
 
 FILE = "file"
 KNOWN = KnownOptions(
-    OF_EVERY | {FILE, "topics", "topics.regex", "key.converter", "value.converter", "header.converter"},
-    ("key.converter.", "value.converter.", "header.converter.", "consumer.override.", "producer.override.", "errors."),
-    {"transforms": ("",), "predicates": ("",)},
-    dict.fromkeys(("transforms", "predicates"), "the Spark engine has no transforms for sinks"),
+    OF_EVERY | {FILE, "topics", "topics.regex", "key.converter", "value.converter", "header.converter", *OF_TRANSFORMS},
+    (
+        "key.converter.",
+        "value.converter.",
+        "header.converter.",
+        "consumer.override.",
+        "producer.override.",
+        "errors.",
+        *PREFIXES,
+    ),
+    {},
 )
 
 
@@ -44,6 +56,7 @@ KNOWN = KnownOptions(
 class LineFileOptions:
     path: Path
     converter: Converter
+    chain: SinkChain | None = None
 
 
 def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:
@@ -54,7 +67,7 @@ def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[
 def open_file_sink(config: Mapping[str, str], worker: Mapping[str, str]) -> Sink:
     """The file is not opened before the first step."""
     options = _Reading(config, worker).parsed()
-    return FileSink(options.path.resolve(), options.converter)
+    return FileSink(options.path.resolve(), options.converter, options.chain)
 
 
 class _Reading(OptionReading[LineFileOptions]):
@@ -65,26 +78,28 @@ class _Reading(OptionReading[LineFileOptions]):
             self.fault(FILE, "must be set: the stdout of Spark's executors is not shown")
         elif Path(path).is_dir():
             self.fault(FILE, f"{path} is a folder")
-        if found := check_converters(self.config, self.worker):
+        if found := [*check_converters(self.config, self.worker), *check_chain(self.config, self.worker)]:
             self.faults += found
             return None, self.faults
         converter = parse_converter(self.config, self.worker)
         if converter.name == BYTES:
             what = "FileStreamSink has no text for bytes: on a worker it would write their addresses in memory"
             self.fault("value.converter", what)
-        return LineFileOptions(Path(path), converter), self.faults
+        return LineFileOptions(Path(path), converter, find_chain(self.config, self.worker)), self.faults
 
 
 class FileSink:
-    def __init__(self, path: Path, converter: Converter) -> None:
+    def __init__(self, path: Path, converter: Converter, chain: SinkChain | None = None) -> None:
         self._target = GrowingFile(path)
         self._converter = converter
+        self._chain = chain
         self._recall: Recall | None = None
 
     @property
     def shape(self) -> str:
-        """Depends on file and converter: a claim that is open must not be finished in another file or with another converter."""
-        return sha256(f"file 2 {self._target.path} {self._converter}".encode()).hexdigest()
+        """Depends on file, converter and transforms: a claim that is open must not be finished with others."""
+        chain = f" {self._chain.digest}" if self._chain else ""
+        return sha256(f"file 2 {self._target.path} {self._converter}{chain}".encode()).hexdigest()
 
     @property
     def notes(self) -> Sequence[str]:
@@ -96,7 +111,11 @@ class FileSink:
 
     @property
     def has_keys(self) -> bool:
-        return False
+        return self._chain is not None and self._chain.has_keys
+
+    @property
+    def has_headers(self) -> bool:
+        return self._chain is not None and self._chain.has_headers
 
     @property
     def commits_in_tasks(self) -> bool:
@@ -110,7 +129,7 @@ class FileSink:
         self._target.examine(end)
         if is_first:
             self._target.tidy(end)
-        return LineWriter(str(self._target.path), JavaLines(self._converter))
+        return LineWriter(str(self._target.path), JavaLines(self._converter), self._chain)
 
     def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:  # noqa: ARG002  every claim is written completely
         return False
@@ -143,31 +162,57 @@ class LineWriter:
 
     path: str
     values: JavaLines
+    chain: SinkChain | None = None
 
     def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
-        folder, tally = parts_folder(Path(self.path)), Tally()
+        folder, tally, count = parts_folder(Path(self.path)), Tally(), 0
         draft = folder / f"{part_name(claim)}.{secrets.token_hex(4)}"
         try:
             with translated(folder):
                 file = draft.open("xb")
             with file:
                 for batch in batches:
-                    lines = self._lines_of(batch, tally, _rejecting(claim, batch, tally, reject))
+                    texts = self._lines_of(claim, batch, tally, reject)
+                    count += len(texts) - texts.null_count
                     with translated(folder):
-                        file.write(lines)
+                        file.write(join_lines(texts))
                 with translated(folder):
                     size = _publish(file, draft, folder / part_name(claim))
         finally:
             draft.unlink(missing_ok=True)
-        outputs = (Output(self.path, tally.count, size, OutputKind.FILE),) if size else ()
+        outputs = (Output(self.path, count, size, OutputKind.FILE),) if size else ()
         yield tally.closed(claim.range, outputs)
 
-    def _lines_of(self, batch: pa.RecordBatch, tally: Tally, bad: Callable[[int, str], None]) -> pa.Buffer:
-        texts, faults = self.values.lines(batch)
-        for fault in faults:
-            bad(fault.row, fault.reason)
-        tally.add_rows(batch, texts.is_valid().to_numpy(zero_copy_only=False))
-        return join_lines(texts.cast(pa.binary()))
+    def _lines_of(self, claim: RangeClaim, batch: pa.RecordBatch, tally: Tally, reject: Reject) -> pa.Array:
+        """Null for a record that has none."""
+        filtered = np.empty(0, np.int64)
+        if self.chain is None:
+            texts, faults = self.values.lines(batch)
+        else:
+            made = self.chain.apply(batch, claim.range.place)
+            texts, faults = _transformed(made, batch.num_rows)
+            filtered = made.filtered
+        for one in faults:
+            offset = batch.column(OFFSET)[one.row].as_py()
+            reject(RejectedRecord.of(claim.range, offset, one))
+            tally.rejected += 1
+        is_done = texts.is_valid().to_numpy(zero_copy_only=False)
+        is_done[filtered] = True
+        tally.add_rows(batch, is_done)
+        return texts.cast(pa.binary())
+
+
+def _transformed(made: Transformed, count: int) -> tuple[pa.Array, list[Bad]]:
+    """The texts of all rows: null for those that are bad or filtered."""
+    texts, bad = [pa.array([], pa.string())], list(made.bad)
+    places, at = np.full(count, -1), 0
+    for batch in made.batches:
+        kept, found, unfit = value_texts(batch.value)
+        bad += [Bad(int(batch.rows[one.row]), one.reason, TASK_PUT) for one in unfit]
+        places[batch.rows[kept]] = np.arange(at, at + len(kept))
+        at += len(kept)
+        texts.append(found)
+    return pa.concat_arrays(texts).take(pa.array(places, mask=places < 0)), sorted(bad)
 
 
 def part_name(claim: RangeClaim) -> str:
@@ -189,12 +234,3 @@ def _publish(file: BinaryIO, draft: Path, final: Path) -> int:
     draft.replace(final)
     sync_folder(final.parent)
     return file.tell()
-
-
-def _rejecting(claim: RangeClaim, batch: pa.RecordBatch, tally: Tally, reject: Reject) -> Callable[[int, str], None]:
-    def bad(row: int, reason: str) -> None:
-        offset = batch.column(OFFSET)[row].as_py()
-        reject(RejectedRecord(claim.range.topic, claim.range.partition, offset, reason))
-        tally.rejected += 1
-
-    return bad

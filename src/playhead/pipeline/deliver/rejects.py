@@ -22,8 +22,9 @@ from playhead.kafka.dead_letters import DeadLetters
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic, describe_topics
 from playhead.model import Deadline, TopicPartition
+from playhead.pipeline.deliver.chain import classes_of
 from playhead.pipeline.deliver.sink import RejectedRecord
-from playhead.pipeline.records.batch import KEY_CONVERTER, TASK_PUT
+from playhead.pipeline.records.batch import KEY_CONVERTER, TASK_PUT, TRANSFORMATION
 from playhead.pipeline.records.decode.options import parse_converter
 
 TOLERANCE, QUEUE = "errors.tolerance", "errors.deadletterqueue.topic.name"
@@ -75,6 +76,7 @@ def parse_rejects(
         logs_records=_word(config, LOGS_RECORDS, "false") == "true",
         converter=parse_converter(config, worker).name,
         key_converter=parse_converter(config, worker, "key").name,
+        transforms=classes_of(config),
         reading=revealed({**reading.common, **reading.consumer}),
         writing=revealed({**writing.common, **writing.producer}),
     )
@@ -94,6 +96,7 @@ class RejectPolicy:
     logs_records: bool = False
     converter: str = ""
     key_converter: str = ""
+    transforms: Mapping[str, str] = field(default_factory=dict)
     reading: Mapping[str, str] = field(default_factory=dict, repr=False)
     writing: Mapping[str, str] = field(default_factory=dict, repr=False)
     was_tried: bool = False
@@ -124,7 +127,7 @@ class RejectPolicy:
             "connector.name": self.connector,
             "task.id": "0",
             "stage": rejected.stage,
-            "class.name": self._class_of(rejected.stage),
+            "class.name": self._class_of(rejected),
             "exception.class.name": _exception_of(rejected.stage),
             "exception.message": rejected.reason,
             "exception.stacktrace": f"{_exception_of(rejected.stage)}: {rejected.reason}\n",
@@ -135,13 +138,15 @@ class RejectPolicy:
         """As Connect's LogReporter, with the reason in place of its stack trace."""
         record = f"topic='{rejected.topic}', partition={rejected.partition}, offset={rejected.offset}"
         where = f", where consumed record is {{{record}}}" if self.logs_records else ""
-        doing = f"Executing stage '{rejected.stage}' with class '{self._class_of(rejected.stage)}'{where}."
+        doing = f"Executing stage '{rejected.stage}' with class '{self._class_of(rejected)}'{where}."
         return (
             f"Error encountered in task {self.connector}-0. {doing} {_exception_of(rejected.stage)}: {rejected.reason}"
         )
 
-    def _class_of(self, stage: str) -> str:
-        return {KEY_CONVERTER: self.key_converter, TASK_PUT: TASK}.get(stage, self.converter)
+    def _class_of(self, rejected: RejectedRecord) -> str:
+        if rejected.stage == TRANSFORMATION:
+            return self.transforms.get(rejected.alias, "")
+        return {KEY_CONVERTER: self.key_converter, TASK_PUT: TASK}.get(rejected.stage, self.converter)
 
     def stop(self, rejected: RejectedRecord) -> PlayheadError:
         place = TopicPartition(rejected.topic, rejected.partition)

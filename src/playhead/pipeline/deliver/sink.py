@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from playhead.ledger.model import Claim, ClosedRange, Done, RangeClaim
-from playhead.pipeline.records.batch import VALUE_CONVERTER
+from playhead.model.ranges import OffsetRange
+from playhead.pipeline.records.batch import VALUE_CONVERTER, Bad
 
 if TYPE_CHECKING:
     from playhead.ledger.ranges import Also
 
 OFFSET, TIMESTAMP, KEY, VALUE, HASH = "offset", "timestamp", "key", "value", "hash"
-# What a task reads: one topic partition, ascending offsets, committed records only. `hash` is the xxhash64 of the value.
+HEADERS = "headers"
+# What a task reads: one topic partition, ascending offsets, committed records only. `hash` is the xxhash64 of the value. Sinks
+# that need the headers get them in a column of their own.
 RECORDS = pa.schema(
     [
         (OFFSET, pa.int64()),
@@ -32,7 +35,7 @@ RECORDS = pa.schema(
 @dataclass(frozen=True, slots=True)
 class RejectedRecord:
     """The coordinates of a record that does not fit, and the reason in one sentence. `is_late`: only the target refused it, so
-    that a first try of its step did not find it."""
+    that a first try of its step did not find it. `alias`: of the transform that failed."""
 
     topic: str
     partition: int
@@ -40,6 +43,11 @@ class RejectedRecord:
     reason: str
     stage: str = VALUE_CONVERTER
     is_late: bool = False
+    alias: str = ""
+
+    @classmethod
+    def of(cls, span: OffsetRange, offset: int, bad: Bad, *, is_late: bool = False) -> "RejectedRecord":
+        return cls(span.topic, span.partition, offset, bad.reason, bad.stage, is_late, bad.alias)
 
 
 # Raises if the run must stop. Otherwise the record is handled and must not be delivered.
@@ -108,6 +116,11 @@ class Sink(Protocol):
     @property
     def has_keys(self) -> bool:
         """Whether the keys of records are needed; else they are not read."""
+        ...
+
+    @property
+    def has_headers(self) -> bool:
+        """The same of their headers."""
         ...
 
     @property

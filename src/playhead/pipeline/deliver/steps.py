@@ -271,7 +271,7 @@ class Deliver:
         incarnations = {claim.range.topic: self._incarnation(claim.range.log) for claim in claims}
         step = SinkStep(self._recall, self._samples(claims), self._task_commit, is_careful, incarnations)
         writer = self._sink.writer(step)
-        reading = ReadOptions(self._delivery.properties, self._sink.has_keys)
+        reading = ReadOptions(self._delivery.properties, self._sink.has_keys, self._sink.has_headers)
         try:
             # Tasks that commit themselves report rejected records only if the table took the others.
             was_tried = is_careful and not self._sink.commits_in_tasks

@@ -22,7 +22,7 @@ from pyspark.sql.functions import col, when, xxhash64
 from playhead.errors import PlayheadError, Refused
 from playhead.ledger.model import ClosedRange, Done, RangeClaim
 from playhead.pipeline.deliver.rejects import RejectPolicy
-from playhead.pipeline.deliver.sink import HASH, KEY, OFFSET, RECORDS, TIMESTAMP, VALUE, Writer
+from playhead.pipeline.deliver.sink import HASH, HEADERS, KEY, OFFSET, RECORDS, TIMESTAMP, VALUE, Writer
 from playhead.pipeline.spark_faults import marked, spark_translated
 
 CLAIM = "claim"
@@ -66,10 +66,11 @@ class DeliverTask:
 
 
 def _records(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """In the schema of the writers. Keys that were not read are null."""
+    """In the schema of the writers. Keys that were not read are null; headers are there if they were read."""
     if KEY not in batch.schema.names:
         batch = batch.append_column(KEY, pa.nulls(batch.num_rows, pa.binary()))
-    return batch.select(RECORDS.names)
+    headers = [HEADERS] if HEADERS in batch.schema.names else []
+    return batch.select([*RECORDS.names, *headers])
 
 
 def closed_of(text: str) -> Sequence[ClosedRange]:
@@ -106,10 +107,12 @@ _NUMBERS = 100_000  # more partitions than a topic can have
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """`properties`: of the consumers, under Java's names, with their secrets. `has_keys`: the records' keys are needed."""
+    """`properties`: of the consumers, under Java's names, with their secrets. `has_keys`, `has_headers`: the records'
+    keys and headers are needed."""
 
     properties: Mapping[str, str] = field(repr=False)
     has_keys: bool = True
+    has_headers: bool = False
 
 
 def deliver(
@@ -145,6 +148,9 @@ def read_claims(
     for at, topic in enumerate(topics[1:], 1):
         number = when(col("topic") == topic, col("partition") + _NUMBERS * at).otherwise(number)
     columns = [col(OFFSET), col(TIMESTAMP), *([col(KEY)] if reading.has_keys else []), col(VALUE)]
+    if reading.has_headers:
+        reader = reader.option("includeHeaders", "true")
+        columns.append(col(HEADERS))
     return reader.load().select(*columns, xxhash64(VALUE).alias(HASH), number.alias(CLAIM))
 
 

@@ -17,20 +17,22 @@ import pyarrow as pa
 from playhead.pipeline.records.schema import Schema
 
 # Where a record fails: the names of Connect's stages.
-KEY_CONVERTER, VALUE_CONVERTER, TRANSFORMATION, TASK_PUT = (
+KEY_CONVERTER, VALUE_CONVERTER, HEADER_CONVERTER, TRANSFORMATION, TASK_PUT = (
     "KEY_CONVERTER",
     "VALUE_CONVERTER",
+    "HEADER_CONVERTER",
     "TRANSFORMATION",
     "TASK_PUT",
 )
 
 
 class Bad(NamedTuple):
-    """`row` counts from 0 in the batch."""
+    """`row` counts from 0 in the batch. `alias`: of the transform that failed."""
 
     row: int
     reason: str
     stage: str = VALUE_CONVERTER
+    alias: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,14 @@ _FIRST_LOOK = 256
 
 @dataclass(frozen=True, slots=True)
 class CutRows:
-    """Adjacent records of one schema. The codes of paths are the same for all rows of a topic partition."""
+    """Adjacent records of one schema. `codes` of files and `paths` are the same for all rows of a topic partition. They differ
+    where transforms make several topics of one: each has its own files, and the same paths."""
 
     offsets: Numbers
     codes: Codes
     times: Numbers | None
     schema: str
+    paths: Codes | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -55,13 +57,14 @@ class Cutter:
 
     def _rotation(self, rows: CutRows, times: Numbers, at: int, limit: int) -> int:
         base = self._base_ms if self.count else int(times[at])
-        code = self._code if self.count else int(rows.codes[at])
+        paths = rows.codes if rows.paths is None else rows.paths
+        code = self._code if self.count else int(paths[at])
         step, start = _FIRST_LOOK, at
         while start < limit:  # in growing steps: cuts may be close together
             end = min(limit, start + step)
             ends = times[start:end] - base >= self.options.rotate_ms
             if self.options.rotates_on_change:
-                ends |= rows.codes[start:end] != code
+                ends |= paths[start:end] != code
             found = _first(ends, start, end)
             if found < end:
                 return found
@@ -73,7 +76,7 @@ class Cutter:
         if not self.count and rows.times is not None:
             self._base_ms = int(rows.times[at])
         self.count += stop - at
-        self._code = int(rows.codes[stop - 1])
+        self._code = int((rows.codes if rows.paths is None else rows.paths)[stop - 1])
         for code in codes:
             self._schemas.setdefault(code, rows.schema)
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -150,23 +151,30 @@ class ParquetEncoder:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`rows`: the row number of each record in its batch, ascending. `field` reads one field of all of them, None if missing."""
+    """`rows`: the row number of each record in its batch, ascending. `field` reads one field of all of them, None if missing.
+    `topics`: the index of each record's topic in `Contents.targets`; None: all are of the topic that was read."""
 
     rows: Numbers
     content: Content
     schema: str
     field: Callable[[str], pa.Array | None]
+    topics: "npt.NDArray[np.int32] | None" = None
 
     def kept(self, keep: Flags) -> "Piece":
         """Only some of them. `field` is no longer valid."""
-        return Piece(self.rows[keep], self.content.filter(pa.array(keep)), self.schema, self.field)
+        topics = None if self.topics is None else self.topics[keep]
+        return Piece(self.rows[keep], self.content.filter(pa.array(keep)), self.schema, self.field, topics)
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
+    """`filtered`: rows that a transform dropped, ascending. `targets`: the topics of the records, where transforms give them."""
+
     pieces: Sequence[Piece]
     tombstones: Flags
     bad: Sequence[Bad]
+    filtered: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
+    targets: Sequence[str] = ()
 
 
 class Converting(Protocol):

@@ -14,10 +14,12 @@ from posixpath import normpath
 from urllib.parse import unquote, urlsplit
 
 from playhead.errors import Fault, Invalid
+from playhead.pipeline.deliver.chain import PREFIXES, check_chain, check_routes
 from playhead.pipeline.deliver.files.joda import open_zone, parse_pattern
 from playhead.pipeline.options import OF_EVERY, KnownOptions, OptionReading
 from playhead.pipeline.records.decode.options import BYTES as BYTES_CONVERTER
 from playhead.pipeline.records.decode.options import Converter, check_converters, parse_converter
+from playhead.pipeline.records.transforms.options import OF_TRANSFORMS
 
 HONOURED = frozenset(
     [
@@ -53,8 +55,15 @@ HONOURED = frozenset(
     ]
 )
 # The run reads these: topics, converters, handling of bad records.
-OF_RUN = frozenset(["topics", "topics.regex", "key.converter", "value.converter"])
-OF_RUN_PREFIXES = ("key.converter.", "value.converter.", "consumer.override.", "producer.override.", "errors.")
+OF_RUN = frozenset(["topics", "topics.regex", "key.converter", "value.converter", *OF_TRANSFORMS])
+OF_RUN_PREFIXES = (
+    "key.converter.",
+    "value.converter.",
+    "consumer.override.",
+    "producer.override.",
+    "errors.",
+    *PREFIXES,
+)
 HARMLESS = OF_EVERY | frozenset(
     [
         "retry.backoff.ms",
@@ -94,8 +103,6 @@ ONLY = {
     "aws.access.key.id": ("",),
     "aws.secret.access.key": ("",),
     "json.decimal.format": ("BASE64",),
-    "transforms": ("",),
-    "predicates": ("",),
 }
 _CREDENTIALS = "credentials come from the usual AWS environment (AWS_ACCESS_KEY_ID, AWS_PROFILE, ...)"
 REASONS = {
@@ -104,8 +111,6 @@ REASONS = {
     "s3.credentials.provider.class": _CREDENTIALS,
     "aws.access.key.id": _CREDENTIALS,
     "aws.secret.access.key": _CREDENTIALS,
-    "transforms": "the Spark engine has no transforms yet",
-    "predicates": "the Spark engine has no transforms yet",
 }
 KNOWN = KnownOptions(HONOURED | OF_RUN | HARMLESS, (*OF_RUN_PREFIXES, *HARMLESS_PREFIXES), ONLY, REASONS)
 
@@ -204,8 +209,9 @@ class FileSinkOptions:
     store: StoreOptions
     nulls: str = FAIL
 
-    def shape(self, converter: Converter) -> str:
-        """A digest of all options that shape paths and bytes: two runs with the same shape write the same files."""
+    def shape(self, converter: Converter, chain: str = "") -> str:
+        """A digest of all options that shape paths and bytes: two runs with the same shape write the same files. `chain`: the
+        digest of the transforms, if there are any."""
         shaped = {
             "version": 2,
             "converter": asdict(converter),
@@ -216,6 +222,8 @@ class FileSinkOptions:
             "place": [self.store.folder, self.store.endpoint, self.store.bucket],
             "nulls": self.nulls,
         }
+        if chain:
+            shaped["chain"] = chain
         return hashlib.sha256(json.dumps(shaped, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -255,6 +263,8 @@ class _Reading(OptionReading[FileSinkOptions]):
             self.faults += found
         elif options.format.kind == BYTES and parse_converter(self.config, self.worker).name != BYTES_CONVERTER:
             self.fault("format.class", f"ByteArrayFormat needs value.converter={BYTES_CONVERTER}")
+        self.faults += check_chain(self.config, self.worker)
+        self.faults += check_routes(self.config)
 
     def _class(self, name: str, default: str, classes: Mapping[str, str]) -> str:
         value = self.text(name, default)

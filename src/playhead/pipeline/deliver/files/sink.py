@@ -8,16 +8,18 @@ import pyarrow as pa
 
 from playhead.errors import Refused
 from playhead.ledger.model import ClosedRange, Done, RangeClaim, learnt_key
+from playhead.pipeline.deliver.chain import find_chain, same_names
 from playhead.pipeline.deliver.files.folder import FolderStorage
 from playhead.pipeline.deliver.files.format import AsBytes, AsColumns, AsLines, Converting
 from playhead.pipeline.deliver.files.joda import DAY_MS, open_zone
 from playhead.pipeline.deliver.files.options import BYTES, PARQUET, CutOptions, FileSinkOptions, parse_options
 from playhead.pipeline.deliver.files.s3 import S3Storage
 from playhead.pipeline.deliver.files.storage import Storage
+from playhead.pipeline.deliver.files.transformed import Chained
 from playhead.pipeline.deliver.files.writer import FileWriter
 from playhead.pipeline.deliver.sink import Reject, Samples, SinkStep, Writer
 from playhead.pipeline.records.decode.columns import Columns
-from playhead.pipeline.records.decode.inference import find_empty, infer_schema
+from playhead.pipeline.records.decode.inference import find_empty, infer_from, infer_schema
 from playhead.pipeline.records.decode.lines import JsonLines
 from playhead.pipeline.records.decode.options import Converter, parse_converter
 from playhead.pipeline.records.encode.options import JSON
@@ -57,7 +59,9 @@ def open_file_writer(
 ) -> FileWriter:
     """`schema`: for Parquet of values without one: given by the user, or inferred once and kept in the ledger."""
     options, converter = parse_options(config, worker), parse_converter(config, worker)
-    return FileWriter(options, storage_of(options), _converting(options, converter, schema), incarnations or {})
+    chain = find_chain(config, worker)
+    converting = Chained(chain, options.format.kind, schema) if chain else _converting(options, converter, schema)
+    return FileWriter(options, storage_of(options), converting, incarnations or {})
 
 
 def storage_of(options: FileSinkOptions) -> Storage:
@@ -92,7 +96,8 @@ class FilesSink:
         self._worker = worker
         self._options = parse_options(config, worker)
         self._converter = parse_converter(config, worker)
-        self.shape = self._options.shape(self._converter)
+        self._chain = find_chain(config, worker)
+        self.shape = self._options.shape(self._converter, self._chain.digest if self._chain else "")
         self.notes = [BY_CLOCK] if self._options.is_by_clock else []
 
     @property
@@ -104,17 +109,32 @@ class FilesSink:
 
     @property
     def has_keys(self) -> bool:
-        return False
+        return self._chain is not None and self._chain.has_keys
+
+    @property
+    def has_headers(self) -> bool:
+        return self._chain is not None and self._chain.has_headers
 
     @property
     def commits_in_tasks(self) -> bool:
         return False
 
     def writer(self, step: SinkStep) -> Writer:
+        self._check_routes(step)
         has_schema = self._converter.schemas_enable or self._converter.schema_text or self._converter.name != JSON
         if self._options.format.kind != PARQUET or has_schema:
             return open_file_writer(self._config, self._worker, incarnations=step.incarnations)
         return ByTopic({topic: self._with_schema(topic, step) for topic in step.samples})
+
+    def _check_routes(self, step: SinkStep) -> None:
+        """The ledger keeps which topic a target is made of: files of two topics would have the same names."""
+        if self._chain is None:
+            return
+        for topic in step.samples:
+            for target in sorted(self._chain.targets(topic)):
+                owner = step.recall(f"topic of {target}", partial(str, topic))
+                if owner != topic:
+                    raise Refused(same_names(owner, topic, target))
 
     def _with_schema(self, topic: str, step: SinkStep) -> Writer:
         try:
@@ -127,7 +147,8 @@ class FilesSink:
         sample = samples[topic]()
         if not sample.num_rows:
             raise _NothingToInfer
-        schema = infer_schema(sample, self._converter)
+        chain = self._chain
+        schema = infer_schema(sample, self._converter) if chain is None else infer_from(chain.objects(sample, topic))
         if schema is None:
             raise Refused(
                 f"no columns can be inferred for {topic}: none of its first records is a JSON object with members",

@@ -26,6 +26,7 @@ from playhead.pipeline.deliver.files.joda import Numbers
 from playhead.pipeline.deliver.files.options import FAIL, PARQUET, FileSinkOptions, NameOptions
 from playhead.pipeline.deliver.files.partition import Codes, Partitioner, Placed, Records, open_partitioner
 from playhead.pipeline.deliver.files.storage import DraftFile, OpenStorage, Storage, allow_many_files, hint_for
+from playhead.pipeline.deliver.files.transformed import Chained
 from playhead.pipeline.deliver.sink import HASH, OFFSET, TIMESTAMP, VALUE, Reject, RejectedRecord
 from playhead.pipeline.digest import Tally
 from playhead.pipeline.records.batch import Bad
@@ -86,10 +87,12 @@ def _range(item: ClosedRange) -> dict[str, object]:
 
 @dataclass(slots=True)
 class _Open(Tally):
-    """`waiting`: records to reject once the range is sure to be closed."""
+    """`waiting`: records to reject once the range is sure to be closed. `before`: records that a transform dropped before the
+    first that is delivered."""
 
     files: "Sequence[Future[Output]]" = ()
     waiting: list[RejectedRecord] = field(default_factory=list)
+    before: Tally = field(default_factory=Tally)
 
 
 class Closing(NamedTuple):
@@ -137,6 +140,12 @@ class Ranges:
     def add(self, hashes: Numbers, record_ms: Numbers) -> None:
         self._open.add(hashes, record_ms)
 
+    def drop(self, hashes: Numbers, record_ms: Numbers) -> None:
+        """Records that a transform dropped: they are done, and nothing is written."""
+        if len(hashes):
+            tally = self._held or (self._open.before if self._first is None else self._open)
+            tally.add(hashes, record_ms)
+
     def cut(self, files: "Sequence[Future[Output]]") -> None:
         self._open.files = files
         self._held, self._open, self._first = self._open, _Open(), None
@@ -147,11 +156,12 @@ class Ranges:
             yield self._ended(self._held or self._open, self._claim.range.end)
         elif self._first > self._start:
             before = [item for item in self._open.waiting if item.offset < self._first]
-            yield self._ended(_Open(rejected=len(before), waiting=before), self._first)
+            yield self._ended(_Open(rejected=len(before), waiting=before, before=self._open.before), self._first)
 
     def _ended(self, tally: _Open, end: int) -> Closing:
         for item in tally.waiting:
             self._reject(item)
+        tally.merge(tally.before)
         span: OffsetRange = replace(self._claim.range, start=self._start, end=end)
         self._start = end
         return Closing(tally.closed(span), tally.files)
@@ -171,7 +181,7 @@ class FileWriter:
 
     options: FileSinkOptions
     place: Storage
-    converting: Converting
+    converting: Converting | Chained
     incarnations: Mapping[str, int] = field(default_factory=dict)
 
     def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
@@ -231,8 +241,8 @@ class _Task:
     _files: dict[int, _File] = field(default_factory=dict)
     _flight: deque[tuple[_File, Future[Output]]] = field(default_factory=deque)
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(PUBLISHERS))
-    _codes: dict[str, int] = field(default_factory=dict)  # of paths, the same in all batches
-    _paths: list[str] = field(default_factory=list)
+    _codes: dict[tuple[str, str], int] = field(default_factory=dict)  # of topics and paths, the same in all batches
+    _files_of: list[tuple[str, str]] = field(default_factory=list)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Closing]:
         options = self.writer.options
@@ -242,15 +252,22 @@ class _Task:
             if not batch.num_rows:
                 continue
             columns = _Batch.of(batch)
-            pieces, bad = self._placed(columns, self.writer.converting.convert(batch), partitioner)
+            contents = self._converted(batch)
+            pieces, bad = self._placed(columns, contents, partitioner)
             rejected = iter(sorted(self._rejected(columns, bad), key=lambda item: item.offset))
-            waiting = _Waiting(rejected, self.ranges)
+            waiting = _Waiting(rejected, self.ranges, columns, contents.filtered)
             for piece, rows in pieces:
                 yield from self._piece(cutter, columns, piece, rows, waiting)
             waiting.before(None)
         if cutter.count and self.claim.closes:
             self._cut(cutter)
         yield from self.ranges.finish()
+
+    def _converted(self, batch: pa.RecordBatch) -> Contents:
+        converting = self.writer.converting
+        if isinstance(converting, Chained):
+            return converting.convert(batch, self.claim.range.place)
+        return converting.convert(batch)
 
     def discard(self) -> None:
         self._pool.shutdown(cancel_futures=True)
@@ -298,7 +315,7 @@ class _Task:
 
     def _append(self, code: int, offset: int, content: Content, weights: Numbers) -> None:
         if code not in self._files:
-            name = self._name(self._paths[code], offset)
+            name = self._name(*self._files_of[code], offset)
             with _translated(name):
                 draft = self.store.draft(name)
             schema = content.schema if self.writer.options.format.kind == PARQUET else None
@@ -308,10 +325,10 @@ class _Task:
             file.encoder.write(content, weights)
         file.count += len(weights)
 
-    def _name(self, path: str, offset: int) -> str:
+    def _name(self, topic: str, path: str, offset: int) -> str:
         names, span = self.writer.options.names, self.claim.range
-        file = names.file_delim.join([span.topic, str(span.partition), f"{offset:0{names.pad}d}"])
-        folder = [names.topics_dir, span.topic, path] if names.topics_dir else [span.topic, path]
+        file = names.file_delim.join([topic, str(span.partition), f"{offset:0{names.pad}d}"])
+        folder = [names.topics_dir, topic, path] if names.topics_dir else [topic, path]
         mark = _mark(self.writer.incarnations.get(span.topic, 1))
         return names.folder_delim.join([*folder, file + mark + self.writer.options.format.extension])
 
@@ -350,21 +367,31 @@ class _Task:
                 times = None if placed.times is None else placed.times[keep]
                 piece, placed = piece.kept(keep), replace(placed, codes=placed.codes[keep], times=times)
             if len(piece.rows):
-                codes = self._common(placed)
-                pieces.append((piece, CutRows(columns.offsets[piece.rows], codes, placed.times, piece.schema)))
+                paths = self._common(self.claim.range.topic, placed)
+                codes = paths if piece.topics is None else self._routed(contents.targets, piece.topics, placed)
+                rows = CutRows(columns.offsets[piece.rows], codes, placed.times, piece.schema, paths)
+                pieces.append((piece, rows))
         return pieces, bad
 
-    def _common(self, placed: Placed) -> Codes:
+    def _common(self, topic: str, placed: Placed) -> Codes:
         for path in placed.paths:
-            if path not in self._codes:
-                self._codes[path] = len(self._paths)
-                self._paths.append(path)
-        return np.array([self._codes[path] for path in placed.paths], np.int32)[placed.codes]
+            if (topic, path) not in self._codes:
+                self._codes[topic, path] = len(self._files_of)
+                self._files_of.append((topic, path))
+        return np.array([self._codes[topic, path] for path in placed.paths], np.int32)[placed.codes]
+
+    def _routed(self, targets: Sequence[str], topics: Codes, placed: Placed) -> Codes:
+        """The same for records of several topics."""
+        codes = np.empty(len(topics), np.int32)
+        for at in np.unique(topics):
+            is_of = topics == at
+            codes[is_of] = self._common(targets[at], replace(placed, codes=placed.codes[is_of]))
+        return codes
 
     def _rejected(self, columns: _Batch, bad: Sequence[Bad]) -> Iterator[RejectedRecord]:
         span = self.claim.range
         for item in bad:
-            yield RejectedRecord(span.topic, span.partition, int(columns.offsets[item.row]), item.reason)
+            yield RejectedRecord.of(span, int(columns.offsets[item.row]), item)
 
 
 @contextmanager
@@ -376,12 +403,19 @@ def _translated(name: str) -> Iterator[None]:
 
 
 class _Waiting:
-    """The rejected records of a batch, reported in offset order with the delivered ones."""
+    """The rejected and the dropped records of a batch, reported in offset order with the delivered ones."""
 
-    def __init__(self, rejected: Iterator[RejectedRecord], ranges: Ranges) -> None:
+    def __init__(self, rejected: Iterator[RejectedRecord], ranges: Ranges, columns: _Batch, filtered: Numbers) -> None:
         self._rejected = list(rejected)[::-1]
         self._ranges = ranges
+        self._columns = columns
+        self._filtered = filtered
 
     def before(self, offset: int | None) -> None:
+        if len(self._filtered):
+            places = self._columns.offsets[self._filtered]
+            count = len(places) if offset is None else int(np.searchsorted(places, offset))
+            rows, self._filtered = self._filtered[:count], self._filtered[count:]
+            self._ranges.drop(self._columns.hashes[rows], self._columns.record_ms[rows])
         while self._rejected and (offset is None or self._rejected[-1].offset < offset):
             self._ranges.reject(self._rejected.pop())

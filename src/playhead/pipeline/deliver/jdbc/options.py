@@ -14,11 +14,14 @@ from dataclasses import asdict, dataclass, field
 from urllib.parse import quote, unquote, urlencode
 
 from playhead.errors import Fault, Invalid
+from playhead.pipeline.deliver.chain import PREFIXES, check_chain
 from playhead.pipeline.jdbc_url import refused_url
 from playhead.pipeline.options import OF_EVERY, KnownOptions, OptionReading
 from playhead.pipeline.records.decode.options import Converter, check_converters, parse_converter
 from playhead.pipeline.records.encode.options import JSON
 from playhead.pipeline.records.encode.zones import UTC, parse_zone
+from playhead.pipeline.records.transforms import HoistField, ValueToKey
+from playhead.pipeline.records.transforms.options import OF_TRANSFORMS, parse_stages
 
 HONOURED = frozenset(
     [
@@ -59,9 +62,10 @@ OF_RUN = frozenset(
         "errors.log.include.messages",
         "errors.retry.timeout",
         "errors.retry.delay.max.ms",
+        *OF_TRANSFORMS,
     ]
 )
-OF_RUN_PREFIXES = ("key.converter.", "value.converter.", "consumer.override.", "producer.override.")
+OF_RUN_PREFIXES = ("key.converter.", "value.converter.", "consumer.override.", "producer.override.", *PREFIXES)
 # Each partition of a step is one transaction, whatever the size of a batch, and a failed step is planned again.
 HARMLESS = OF_EVERY | frozenset(
     [
@@ -76,8 +80,6 @@ HARMLESS_PREFIXES = ("header.converter.",)
 # Options that are allowed only with the value that means "off" or the default.
 ONLY = {
     "auto.evolve": ("false",),
-    "transforms": ("",),
-    "predicates": ("",),
     "timestamp.fields.list": ("",),
     "topics.to.tables.mapping": ("",),
     "handle.tombstone": ("false",),
@@ -85,8 +87,6 @@ ONLY = {
 }
 REASONS = {
     "auto.evolve": "a missing column stops the run; add it yourself, then run again",
-    "transforms": "the Spark engine has no transforms for sinks",
-    "predicates": "the Spark engine has no transforms for sinks",
 }
 KNOWN = KnownOptions(HONOURED | OF_RUN | HARMLESS, (*OF_RUN_PREFIXES, *HARMLESS_PREFIXES, "connection."), ONLY, REASONS)
 
@@ -255,11 +255,14 @@ class JdbcSinkOptions:
         """Rows are only inserted, so they need not be merged first."""
         return self.insert_mode == INSERT and not self.deletes
 
-    def shape(self, *converters: Converter) -> str:
-        """A digest of all options that shape rows: two runs with the same shape write the same rows."""
+    def shape(self, *converters: Converter, chain: str = "") -> str:
+        """A digest of all options that shape rows: two runs with the same shape write the same rows. `chain`: the digest of the
+        transforms, if there are any."""
         shaped = {"version": 1, **asdict(self), "converters": [asdict(one) for one in converters]}
         if not self.plain_dates:
             del shaped["plain_dates"]  # digests from before this option stay valid
+        if chain:
+            shaped["chain"] = chain
         return hashlib.sha256(json.dumps(shaped, sort_keys=True).encode()).hexdigest()
 
 
@@ -359,15 +362,16 @@ class _Reading(OptionReading[JdbcSinkOptions]):
             self.fault("pk.fields", "names a field twice")
 
     def _converters(self, options: JdbcSinkOptions) -> None:
-        faults = check_converters(self.config, self.worker)
+        faults = [*check_converters(self.config, self.worker), *check_chain(self.config, self.worker)]
         self.faults += faults
         if faults:
             return
-        sides = ("value", "key") if options.pk_mode == RECORD_KEY else ("value",)
+        changes = {type(stage.change) for stage in parse_stages(self.config)}
+        sides = ("value", "key") if options.pk_mode == RECORD_KEY and ValueToKey not in changes else ("value",)
         for side in sides:
             converter = parse_converter(self.config, self.worker, side)
             what = _schemaless(converter, side)
-            if what:
+            if what and not (converter.name != JSON and HoistField in changes):  # it makes a struct of a string
                 self.fault(f"{side}.converter", what)
 
 

@@ -3,7 +3,7 @@
 Tombstones keep their order among the rows. Records that do not fit are reported one by one.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from playhead.errors import RowsRefused
 from playhead.ledger.model import ClosedRange, Output, OutputKind, RangeClaim
+from playhead.model import TopicPartition
+from playhead.pipeline.deliver.chain import SinkChain
 from playhead.pipeline.deliver.jdbc.layout import (
     OF_KAFKA,
     OF_KEY,
@@ -33,7 +35,7 @@ from playhead.pipeline.deliver.jdbc.tables import Fitted, TargetTables, name_of
 from playhead.pipeline.deliver.sink import KEY, OFFSET, Reject, RejectedRecord
 from playhead.pipeline.digest import Tally
 from playhead.pipeline.records.arrowtypes import arrow_type
-from playhead.pipeline.records.batch import KEY_CONVERTER, TASK_PUT, Bad
+from playhead.pipeline.records.batch import KEY_CONVERTER, TASK_PUT, Bad, Batch, Typed, Untyped, Values
 from playhead.pipeline.records.decode.columns import ColumnPart, Columns, Converted
 from playhead.pipeline.records.decode.options import Converter
 from playhead.pipeline.records.schema import Schema
@@ -80,6 +82,14 @@ class _Side:
         return column.take(pa.array(self.places, mask=self.places == _NONE))
 
 
+class Sorted(NamedTuple):
+    """Runs in order, by the topic that names their table. `done`: rows that a transform dropped."""
+
+    runs: Mapping[str, Sequence[RowRun]]
+    bad: list[Bad]
+    done: np.ndarray
+
+
 @dataclass(frozen=True, slots=True)
 class Sorting:
     """Converts the records of a sink and groups them by schema."""
@@ -87,21 +97,42 @@ class Sorting:
     options: JdbcSinkOptions
     value: Converter
     key: Converter
+    chain: SinkChain | None = None
 
-    def sort(self, batch: pa.RecordBatch) -> tuple[list[RowRun], list[Bad]]:
-        """In order. No record is in two runs."""
-        values = Columns(self.value).convert(batch)
+    def sort(self, batch: pa.RecordBatch, place: TopicPartition) -> Sorted:
+        """No record is in two runs."""
+        if self.chain is None:
+            runs, bad = self._sort(Columns(self.value).convert(batch), self._keys(batch), batch.num_rows)
+            return Sorted({place.topic: runs}, sorted(bad), np.empty(0, np.int64))
+        made = self.chain.apply(batch, place)
+        bad, sorted_runs = list(made.bad), {}
+        by_topic: dict[str, list[Batch]] = {}
+        for one in made.batches:
+            by_topic.setdefault(one.topic, []).append(one)
+        for topic, batches in by_topic.items():
+            values = _converted([(one.rows, one.value) for one in batches], batch.num_rows, Columns(self.value))
+            keys = None
+            if self.options.pk_mode == RECORD_KEY:
+                columns = Columns(self.key, single=self._single)
+                keys = _converted([(one.rows, one.key) for one in batches], batch.num_rows, columns)
+            sorted_runs[topic], more = self._sort(values, keys, batch.num_rows, TASK_PUT)
+            bad += more
+        return Sorted(sorted_runs, sorted(bad), made.filtered)
+
+    def _sort(
+        self, values: Converted, keys: Converted | None, count: int, stage: str = KEY_CONVERTER
+    ) -> tuple[list[RowRun], list[Bad]]:
+        """`stage`: where keys are rejected that do not fit."""
         bad = list(values.bad)
-        which, places = _lookup(values, batch.num_rows)
+        which, places = _lookup(values, count)
         deleted = values.tombstones & self.options.deletes
         if not self.options.deletes:
             bad += [Bad(int(row), "its value is null", TASK_PUT) for row in np.flatnonzero(values.tombstones)]
         fit = (which != _NONE) | deleted
-        keys = self._keys(batch)
-        key_which, key_places = _lookup(keys, batch.num_rows) if keys else (np.zeros_like(which), which)
+        key_which, key_places = _lookup(keys, count) if keys else (np.zeros_like(which), which)
         if keys:
             known = {one.row for one in bad}
-            bad += [one for one in _bad_keys(keys) if one.row not in known]
+            bad += [one for one in _bad_keys(keys, stage) if one.row not in known]
             fit &= key_which != _NONE
         groups = _filled(which, fit)
         runs = []
@@ -110,20 +141,50 @@ class Sorting:
             value = None if group == _NONE else _Side(values.parts[group], np.where(deleted[rows], _NONE, places[rows]))
             key = _Side(keys.parts[int(key_which[rows[0]])], key_places[rows]) if keys else None
             runs.append(RowRun(rows, deleted[rows], key, value))
-        return runs, sorted(bad)
+        return runs, bad
 
     def _keys(self, batch: pa.RecordBatch) -> Converted | None:
         if self.options.pk_mode != RECORD_KEY:
             return None
-        single = self.options.pk_fields[0] if len(self.options.pk_fields) == 1 else ""
-        return Columns(self.key, column=KEY, single=single).convert(batch)
+        return Columns(self.key, column=KEY, single=self._single).convert(batch)
+
+    @property
+    def _single(self) -> str:
+        """The column of a key that is no struct."""
+        return self.options.pk_fields[0] if len(self.options.pk_fields) == 1 else ""
 
 
-def _bad_keys(keys: Converted) -> Iterator[Bad]:
+def _converted(parts: Sequence[tuple[np.ndarray, Values]], count: int, columns: Columns) -> Converted:
+    """Keys or values of one topic as transforms have left them."""
+    made: list[ColumnPart] = []
+    tombstones, bad = np.zeros(count, bool), []
+    for rows, values in parts:
+        if isinstance(values, Untyped):
+            is_null = np.array([value is None for value in values.values], bool)
+            bad += [Bad(int(row), "it has no schema, and so no columns", TASK_PUT) for row in rows[~is_null]]
+        else:
+            is_null = values.column.is_null().to_numpy(zero_copy_only=False)
+            present = np.flatnonzero(~is_null)
+            if reason := columns.refusal(values.schema):
+                bad += [Bad(int(row), reason, TASK_PUT) for row in rows[present]]
+            elif len(present):
+                made.append(_column_part(rows[present], values.take(present), columns.single))
+        tombstones[rows[is_null]] = True
+    return Converted(made, tombstones, sorted(bad))
+
+
+def _column_part(rows: np.ndarray, values: Typed, single: str) -> ColumnPart:
+    schema, column = values.schema, values.column
+    arrays = column.flatten() if schema.fields else [column]
+    names = [name for name, _ in schema.fields] if schema.fields else [single]
+    return ColumnPart(rows, pa.RecordBatch.from_arrays(arrays, names), schema)
+
+
+def _bad_keys(keys: Converted, stage: str) -> Iterator[Bad]:
     for row in np.flatnonzero(keys.tombstones).tolist():
         yield Bad(row, "its key is null, which pk.mode=record_key does not allow", TASK_PUT)
     for one in keys.bad:
-        yield Bad(one.row, f"its key does not fit: {one.reason}", KEY_CONVERTER)
+        yield Bad(one.row, f"its key does not fit: {one.reason}", stage)
 
 
 def _lookup(converted: Converted, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -207,11 +268,13 @@ class Load(Protocol):
 class RowMaker:
     claim: RangeClaim
     sorting: Sorting
-    tables: TargetTables
+    target: TargetDatabase
     load: Load
     reject: Reject
-    _fitted: Fitted | None = None
-    _schema: Schema | None = None  # of the last value, for tombstones that have none
+    _tables: dict[str, TargetTables] = field(default_factory=dict)  # by topic
+    _counts: dict[str, int] = field(default_factory=dict)  # by table
+    _loaded: MergeLayout | None = None
+    _schemas: dict[str, Schema | None] = field(default_factory=dict)  # of a topic's last value, for tombstones
     _tally: Tally = field(default_factory=Tally)
     _late: set[int] = field(default_factory=set)  # rows of the batch that the table refused
 
@@ -223,41 +286,59 @@ class RowMaker:
         if not batch.num_rows:
             return
         self._late.clear()
-        runs, bad = self.sorting.sort(batch)
-        delivered = []
-        for run in runs:
-            kept, unfit = self._run(run, batch)
-            delivered.append(kept)
-            bad += unfit
+        found = self.sorting.sort(batch, self.claim.range.place)
+        delivered, bad = [found.done], found.bad
+        for topic, runs in found.runs.items():
+            tables = self._tables_of(topic)
+            for run in runs:
+                kept, unfit = self._run(tables, topic, run, batch)
+                delivered.append(kept)
+                bad += unfit
+                self._counts[str(tables.name)] = self._counts.get(str(tables.name), 0) + len(kept)
         self._reject(batch, bad)
-        self._tally.add_rows(batch, np.concatenate(delivered) if delivered else np.empty(0, np.int64))
+        self._tally.add_rows(batch, np.concatenate(delivered))
 
     def closed(self) -> ClosedRange:
-        count = self._tally.count
-        table = Output(str(self.tables.name), count, self.load.size, OutputKind.TABLE)
-        return self._tally.closed(self.claim.range, (table,) if count else ())
+        """The size is known of all tables together, and stands with the first."""
+        counts = [(name, count) for name, count in self._counts.items() if count]
+        sizes = [self.load.size, *[0] * len(counts)]
+        tables = (
+            Output(name, count, size, OutputKind.TABLE) for (name, count), size in zip(counts, sizes, strict=False)
+        )
+        return self._tally.closed(self.claim.range, tuple(tables))
+
+    def _tables_of(self, topic: str) -> TargetTables:
+        if topic not in self._tables:
+            name = name_of(topic, self.options, self.target)
+            self._tables[topic] = TargetTables(name, self.options, self.target)
+        return self._tables[topic]
 
     def _reject(self, batch: pa.RecordBatch, bad: list[Bad]) -> None:
         span = self.claim.range
         for one in sorted(bad):
             self._tally.rejected += 1
             offset = batch.column(OFFSET)[one.row].as_py()
-            self.reject(
-                RejectedRecord(span.topic, span.partition, offset, one.reason, one.stage, one.row in self._late)
-            )
+            self.reject(RejectedRecord.of(span, offset, one, is_late=one.row in self._late))
 
-    def _run(self, run: RowRun, batch: pa.RecordBatch) -> tuple[np.ndarray, list[Bad]]:
+    def _run(
+        self, tables: TargetTables, topic: str, run: RowRun, batch: pa.RecordBatch
+    ) -> tuple[np.ndarray, list[Bad]]:
         """The rows that were loaded or not needed, and those that do not fit."""
-        schema = run.value_schema or self._schema
+        schema = run.value_schema or self._schemas.get(topic)
         try:
             layout = find_layout(self.options, run.key_schema, schema)
-            fitted = self.tables.fit(layout, deletes_only=schema is None)
+            fitted = tables.fit(layout, deletes_only=schema is None)
         except UnfitRecord as error:
-            return self._deletions(run, batch, str(error))
-        self._schema = schema
+            bad = [Bad(int(row), str(error), TASK_PUT) for row in run.rows]
+            if run.deleted.all() or not run.deleted.any():  # the keys do not fit, or there are no tombstones
+                return run.rows[:0], bad
+            # The tombstones among them need only their keys.
+            kept, more = self._run(tables, topic, run.deletions(), batch)
+            return kept, [one for one, is_deleted in zip(bad, run.deleted, strict=True) if not is_deleted] + more
+        self._schemas[topic] = schema
         if fitted is None:
             return run.rows, []
-        columns = [self._stored(one, target, run, batch) for one, target in fitted.pairs]
+        columns = [self._stored(one, target, topic, run, batch) for one, target in fitted.pairs]
         bad = _misfits(fitted, columns, run, self.options.zones)
         keep = np.ones(len(run.rows), bool)
         if bad:
@@ -265,44 +346,36 @@ class RowMaker:
             columns = [column.filter(pa.array(keep)) for column in columns]
         rows = run.rows[keep]
         if len(rows):
-            refused = self._add(fitted, columns, batch.column(OFFSET).to_numpy()[rows], run.deleted[keep])
+            self._begin(fitted.layout(tables.name))
+            offsets = batch.column(OFFSET).to_numpy()[rows]
+            refused = self.load.add(
+                fitted, columns, Coordinates(self.claim.range.partition, offsets, run.deleted[keep])
+            )
             bad += [Bad(int(rows[one.row]), one.reason, TASK_PUT) for one in refused]
             self._late |= {int(rows[one.row]) for one in refused}
             rows = np.delete(rows, [one.row for one in refused])
         return rows, bad
 
-    def _deletions(self, run: RowRun, batch: pa.RecordBatch, reason: str) -> tuple[np.ndarray, list[Bad]]:
-        """For records whose schema does not fit: loads the tombstones among them, which need only their keys."""
-        bad = [Bad(int(row), reason, TASK_PUT) for row in run.rows]
-        if run.deleted.all() or not run.deleted.any():  # the keys do not fit, or there are no tombstones
-            return run.rows[:0], bad
-        kept, more = self._run(run.deletions(), batch)
-        return kept, [one for one, is_deleted in zip(bad, run.deleted, strict=True) if not is_deleted] + more
+    def _stored(self, one: RowField, target: TargetColumn, topic: str, run: RowRun, batch: pa.RecordBatch) -> pa.Array:
+        column = self._column(one, topic, run, batch)
+        return column if self.target.product == SQLITE else as_stored(column, target)
 
-    def _stored(self, one: RowField, target: TargetColumn, run: RowRun, batch: pa.RecordBatch) -> pa.Array:
-        column = self._column(one, run, batch)
-        return column if self.tables.target.product == SQLITE else as_stored(column, target)
-
-    def _column(self, one: RowField, run: RowRun, batch: pa.RecordBatch) -> pa.Array:
+    def _column(self, one: RowField, topic: str, run: RowRun, batch: pa.RecordBatch) -> pa.Array:
         if one.source == OF_KAFKA:
             place = (self.options.pk_fields or COORDINATES).index(one.name)
             if place == 2:
                 return batch.column(OFFSET).take(pa.array(run.rows))
-            span = self.claim.range
-            value = pa.scalar(span.topic) if place == 0 else pa.scalar(span.partition, pa.int32())
+            value = pa.scalar(topic) if place == 0 else pa.scalar(self.claim.range.partition, pa.int32())
             return pa.repeat(value, len(run.rows))
         side = run.key if one.source == OF_KEY else run.value
         if side is None:  # the batch has tombstones only
             return pa.nulls(len(run.rows), arrow_type(one.schema))
         return side.column(one.name)
 
-    def _add(
-        self, fitted: Fitted, columns: list[pa.Array], offsets: np.ndarray, deleted: np.ndarray
-    ) -> Sequence[RefusedRows]:
-        if fitted != self._fitted:
-            self._fitted = fitted
-            self.load.begin(fitted.layout(self.tables.name))
-        return self.load.add(fitted, columns, Coordinates(self.claim.range.partition, offsets, deleted))
+    def _begin(self, layout: MergeLayout) -> None:
+        if layout != self._loaded:
+            self._loaded = layout
+            self.load.begin(layout)
 
 
 def make_rows(
@@ -314,8 +387,7 @@ def make_rows(
     reject: Reject,
 ) -> ClosedRange:
     """Loads all records of a claim, and returns the closed range."""
-    tables = TargetTables(name_of(claim.range.topic, sorting.options, target), sorting.options, target)
-    maker = RowMaker(claim, sorting, tables, load, reject)
+    maker = RowMaker(claim, sorting, target, load, reject)
     for batch in batches:
         maker.take(batch)
     return maker.closed()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from playhead.errors import ConfigInvalid
 from playhead.ledger.model import Done, RangeClaim
+from playhead.pipeline.deliver.chain import find_chain
 from playhead.pipeline.deliver.jdbc.options import (
     RECORD_KEY,
     SQLITE,
@@ -35,7 +36,8 @@ class JdbcSink:
 
     @property
     def shape(self) -> str:
-        return self._options.shape(self._sorting.value, self._sorting.key)
+        chain = self._sorting.chain
+        return self._options.shape(self._sorting.value, self._sorting.key, chain=chain.digest if chain else "")
 
     @property
     def notes(self) -> Sequence[str]:
@@ -50,7 +52,12 @@ class JdbcSink:
 
     @property
     def has_keys(self) -> bool:
-        return self._options.pk_mode == RECORD_KEY
+        chain = self._sorting.chain
+        return self._options.pk_mode == RECORD_KEY or (chain is not None and chain.has_keys)
+
+    @property
+    def has_headers(self) -> bool:
+        return self._sorting.chain is not None and self._sorting.chain.has_headers
 
     @property
     def commits_in_tasks(self) -> bool:
@@ -83,9 +90,11 @@ def open_jdbc_sink(config: Mapping[str, str], worker: Mapping[str, str]) -> Jdbc
     options = parse_options(config, worker)
     value, key = (parse_converter(config, worker, side) for side in ("value", "key"))
     target = find_target(config)
+    chain = find_chain(config, worker, needs_keys=options.pk_mode == RECORD_KEY)
     for topic in filter(None, (part.strip() for part in config.get("topics", "").split(","))):
-        name_of(topic, options, target)  # refuses an invalid table name before anything runs
-    sorting = Sorting(options, value, key)
+        for name in chain.targets(topic) if chain else (topic,):
+            name_of(name, options, target)  # refuses an invalid table name before anything runs
+    sorting = Sorting(options, value, key, chain)
     if target.product != SQLITE:
         return JdbcSink(sorting, target)
     from playhead.pipeline.deliver.jdbc.sqlite import SqliteSink  # it is a JdbcSink, too

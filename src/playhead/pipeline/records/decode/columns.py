@@ -65,21 +65,23 @@ class Columns:
         parts, bad = [], list(payloads.bad)
         for rows, own in _runs(payloads):
             texts = payloads.texts if len(rows) == len(payloads.texts) else payloads.texts.take(pa.array(rows))
-            schema = own or self._given()
-            reason = self._refusal(schema)
+            schema = own or self.stated()
+            reason = self.refusal(schema)
             if schema is None or reason:
                 bad += [Bad(int(row), reason) for row in rows]
                 continue
-            columns, unfit = self._read(texts, schema)
+            columns, unfit = self.read(texts, schema)
             bad += [Bad(int(rows[one.row]), one.reason) for one in unfit]
             if columns.num_rows:
                 parts.append(ColumnPart(np.delete(rows, [one.row for one in unfit]), columns, schema))
         return Converted(parts, payloads.tombstones, sorted(bad))
 
-    def _given(self) -> Schema | None:
+    def stated(self) -> Schema | None:
+        """The schema of payloads that carry none."""
         return Schema.from_json(self.converter.schema_text) if self.converter.schema_text else self.given
 
-    def _refusal(self, schema: Schema | None) -> str:
+    def refusal(self, schema: Schema | None) -> str:
+        """Why values of this schema have no columns here; empty if they have."""
         if schema is None:
             return "it has no schema, and none is given"
         if not schema.is_struct and not self.single:
@@ -92,7 +94,8 @@ class Columns:
             return f"its schema cannot be used: {error}"
         return ""
 
-    def _read(self, texts: pa.Array, schema: Schema) -> tuple[pa.RecordBatch, list[Bad]]:
+    def read(self, texts: pa.Array, schema: Schema) -> tuple[pa.RecordBatch, list[Bad]]:
+        """Bad rows are left out of the columns."""
         if not schema.fields:
             start, end = f"{{{json.dumps(self.single)}:".encode(), b"}"
             binary = [pa.scalar(part, pa.binary()) for part in (start, end, b"")]
@@ -106,7 +109,7 @@ class Columns:
         schema = Schema("bytes" if self.converter.name == BYTES else "string", optional=True)
         tombstones = values.is_null().to_numpy(zero_copy_only=False)
         rows = np.flatnonzero(~tombstones)
-        if reason := self._refusal(schema):
+        if reason := self.refusal(schema):
             return Converted([], tombstones, [Bad(int(row), reason) for row in rows])
         present = values.drop_null()
         bad: list[Bad] = []

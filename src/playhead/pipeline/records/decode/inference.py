@@ -7,9 +7,13 @@ an empty object has no columns. It is not left out: no record that has it would 
 would notice. Its name is reported to the caller instead.
 """
 
+from collections.abc import Iterable
+
+import numpy as np
 import pyarrow as pa
 
 from playhead.pipeline.deliver.sink import VALUE
+from playhead.pipeline.records.batch import Moment
 from playhead.pipeline.records.decode.jsontext import DECODER, Number
 from playhead.pipeline.records.decode.options import Converter
 from playhead.pipeline.records.decode.payloads import read_payloads
@@ -23,10 +27,14 @@ _EMPTY = Schema("struct", optional=True)
 def infer_schema(batch: pa.RecordBatch, converter: Converter, column: str = VALUE) -> Schema | None:
     """None if no value is an object with members. Call it once, keep `to_json()` in the ledger, give it to `Columns`; but check
     with `find_empty` first."""
-    found = _NULL
     texts = read_payloads(batch.column(column), converter).texts.drop_null().slice(0, _MOST_RECORDS)
-    for text in texts.to_pylist():
-        told = DECODER.decode(text.decode())
+    return infer_from(DECODER.decode(text.decode()) for text in texts.to_pylist())
+
+
+def infer_from(values: Iterable[object]) -> Schema | None:
+    """The same of values that are read already."""
+    found = _NULL
+    for told in values:
         if isinstance(told, dict):
             found = _wider(found, _schema_of(told))
     if not found.fields:
@@ -55,9 +63,13 @@ def _schema_of(told: object) -> Schema:
         for item in told:
             items = _wider(items, _schema_of(item))
         return Schema("array", optional=True, items=items)
+    if isinstance(told, bool):
+        return Schema("boolean", optional=True)
     if isinstance(told, Number):
         return Schema("int64" if told.removeprefix("-").isdecimal() else "double", optional=True)
-    return Schema("boolean" if isinstance(told, bool) else "string", optional=True)
+    if isinstance(told, int | np.integer | Moment):
+        return Schema("int64", optional=True)
+    return Schema("double" if isinstance(told, float | np.floating) else "string", optional=True)
 
 
 def _wider(one: Schema, other: Schema) -> Schema:

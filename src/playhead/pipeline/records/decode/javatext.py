@@ -10,16 +10,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from playhead.connect.javajson import java_double
+from playhead.connect.javajson import java_double, java_float
 from playhead.pipeline.deliver.sink import VALUE
-from playhead.pipeline.records.batch import Bad
+from playhead.pipeline.records.batch import Bad, Moment, Typed, Values
 from playhead.pipeline.records.decode.columns import ColumnPart, Columns, Converted
 from playhead.pipeline.records.decode.exact import Unfit, whole_text
 from playhead.pipeline.records.decode.jsontext import Number, decode, settle
 from playhead.pipeline.records.decode.options import Converter
 from playhead.pipeline.records.decode.payloads import NONE, Payloads, read_payloads
+from playhead.pipeline.records.encode.converters import java_text
 from playhead.pipeline.records.encode.options import JSON
 from playhead.pipeline.records.javatext import JavaText, map_text
+from playhead.pipeline.records.schema import Schema
 
 _SINGLE = "value"
 _LONG = range(-(1 << 63), 1 << 63)
@@ -50,6 +52,23 @@ class JavaLines:
         return pc.if_else(pa.array(is_bare), bare, texts), sorted(bad + bad_ones)
 
 
+def value_texts(values: Values) -> tuple[np.ndarray, pa.Array, list[Bad]]:
+    """Of values that transforms have left: the places of those that have a text, and their texts."""
+    if isinstance(values, Typed):
+        pieces, bad = _column_texts(values.column, values.schema)
+        texts = pa.concat_arrays(pieces) if pieces else pa.array([], pa.string())
+    else:
+        made: list[str | None] = []
+        bad = []
+        for row, value in enumerate(values.values):
+            try:
+                made.append(_value_text(value))
+            except Unfit as error:
+                bad.append(Bad(row, str(error)))
+        texts = pa.array(made, pa.string())
+    return np.delete(np.arange(len(values)), [one.row for one in bad]), texts, bad
+
+
 # Under a schema, by columns
 
 
@@ -69,9 +88,12 @@ def _with_schemas(found: Converted) -> tuple[pa.Array, list[Bad]]:
 
 
 def _texts(part: ColumnPart) -> tuple[list[pa.Array], list[Bad]]:
-    """Those of the rows that have one, in pieces, and why the others have none."""
     columns, schema = part.columns, part.schema
-    values = columns.to_struct_array() if schema.fields else columns.column(0)
+    return _column_texts(columns.to_struct_array() if schema.fields else columns.column(0), schema)
+
+
+def _column_texts(values: pa.Array, schema: Schema) -> tuple[list[pa.Array], list[Bad]]:
+    """Those of the rows that have one, in pieces, and why the others have none."""
     texts: list[pa.Array] = []
     bad: list[Bad] = []
 
@@ -135,6 +157,21 @@ def _json_text(given: object) -> str:
     if isinstance(given, dict):
         return map_text((whole_text(name, ""), _json_text(value)) for name, value in given.items())
     return whole_text(given, "")
+
+
+def _value_text(value: object) -> str:
+    """Of a value without a schema, whose Java class a transform may have changed."""
+    match value:
+        case dict():
+            return map_text((name, _value_text(one)) for name, one in value.items())
+        case list():
+            return "[" + ", ".join(map(_value_text, value)) + "]"
+        case Moment():
+            return str(_dates(pa.array([value.millis], pa.timestamp("ms", tz="UTC")))[0].as_py())
+        case np.generic():
+            return java_float(value) if isinstance(value, np.float32) else str(value)
+        case _:
+            return java_text(value)
 
 
 def _number_text(given: Number) -> str:

@@ -24,12 +24,14 @@ NONE = -1
 
 @dataclass(slots=True)
 class Payloads:
-    """`texts`: one a row, null for a tombstone or a bad row. `which`: for each row its index in `schemas`, or NONE."""
+    """`texts`: one a row, null for a tombstone or a bad row. `which`: for each row its index in `schemas`, or NONE. `nulls`: the
+    same for rows that are null under a schema, which have no text."""
 
     texts: pa.Array
     which: np.ndarray
     schemas: list[Schema | None]
     bad: list[Bad] = field(default_factory=list)
+    nulls: dict[int, int] = field(default_factory=dict)
 
     @property
     def tombstones(self) -> np.ndarray:
@@ -75,7 +77,8 @@ def read_payloads(values: pa.Array, converter: Converter) -> Payloads:
     which = np.full(len(values), NONE)
     which[present] = made.which
     texts = made.texts.take(pa.array(places, mask=places == NONE))
-    return Payloads(texts, which, made.schemas, [Bad(int(present[bad.row]), bad.reason) for bad in made.bad])
+    bad = [Bad(int(present[one.row]), one.reason) for one in made.bad]
+    return Payloads(texts, which, made.schemas, bad, {int(present[row]): at for row, at in made.nulls.items()})
 
 
 def _read_present(values: pa.Array, converter: Converter) -> Payloads:
@@ -131,9 +134,11 @@ def _settle_nulls(made: Payloads, *, null_to_default: bool) -> None:
         if schema is not None and schema.default is not None and null_to_default:
             replaced[row] = schema.default.encode()
             continue
-        made.which[row] = NONE
-        if schema is not None and not schema.optional:
+        if schema is not None and schema.optional:
+            made.nulls[row] = int(made.which[row])
+        elif schema is not None:
             made.bad.append(Bad(row, "its payload is null, which its schema does not allow"))
+        made.which[row] = NONE
     made.texts = _replace(made.texts, replaced)
     made.bad.sort()
 

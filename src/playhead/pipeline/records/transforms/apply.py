@@ -64,7 +64,7 @@ def apply_chain(chain: Stages, batch: Batch) -> Transformed:
                 made: list[Batch] = []
             else:
                 made = _applied(stage, chosen, bad) if len(chosen) else []
-            after += _merged([*made, *([others] if len(others) else [])])
+            after += merged([*made, *([others] if len(others) else [])])
         live = after
     rows = np.sort(np.concatenate(filtered)) if filtered else np.empty(0, np.int64)
     return Transformed(live, rows, sorted(bad))
@@ -75,7 +75,8 @@ def _applied(stage: Stage, batch: Batch, bad: list[Bad]) -> list[Batch]:
 
     def fail(faults: Iterable[tuple[int, str]], batch: Batch) -> None:
         bad.extend(
-            Bad(int(batch.rows[row]), f"transform {stage.alias!r}: {why}", TRANSFORMATION) for row, why in faults
+            Bad(int(batch.rows[row]), f"transform {stage.alias!r}: {why}", TRANSFORMATION, stage.alias)
+            for row, why in faults
         )
 
     try:
@@ -217,7 +218,7 @@ def _header_from(change: HeaderFrom, batch: Batch, fail: _Fail, *, on_key: bool)
 # Parts that have become alike are one batch again, so that a predicate does not leave many small ones
 
 
-def _merged(parts: list[Batch]) -> list[Batch]:
+def merged(parts: list[Batch]) -> list[Batch]:
     alike: dict[object, list[Batch]] = {}
     for part in parts:
         alike.setdefault((part.topic, part.partition, _schema(part.key), _schema(part.value)), []).append(part)
