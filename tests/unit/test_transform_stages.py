@@ -167,7 +167,9 @@ def test_bad_and_filtered_records_are_named_by_the_rows_of_the_batch():
     )
     made = apply_chain(chain, batch)
     assert made.filtered.tolist() == [23]
-    assert made.bad == [Bad(13, "transform 'cast': field 's' holds the text 'x', which is no int32", TRANSFORMATION, "cast")]
+    assert made.bad == [
+        Bad(13, "transform 'cast': field 's' holds the text 'x', which is no int32", TRANSFORMATION, "cast")
+    ]
     (left,) = made.batches
     assert left.rows.tolist() == [3, 33]
     assert isinstance(left.value, Typed) and left.value.column.to_pylist() == [{"a": 1, "s": 7}, {"a": 3, "s": None}]
