@@ -13,13 +13,14 @@ import pytest
 
 from playhead.lab import Lab
 from playhead.model import Map
+from playhead.pipeline.ingest.encoding import Records
 from playhead.pipeline.ingest.jdbc.options import parse_options
 from playhead.pipeline.ingest.jdbc.source import JdbcSource
 from playhead.pipeline.ingest.jdbc.stream import JdbcStep, JdbcStream, StreamOptions
 from playhead.pipeline.ingest.source import Last
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Config = Mapping[str, str]
 BULK = {"mode": "bulk"}
@@ -89,17 +90,26 @@ class Shop:
 
     def read(self, step: JdbcStep) -> list[list[dict[str, Any]]]:
         """The values of each chunk, in the order in which they come, with their cursor beside them."""
-        frame = step.read(self.spark)
-        assert frame.columns == ["value", "hash", "key", "cursor_id", "cursor_time"]
+        frame, records = step.read(self.spark), step.records
         assert frame.rdd.getNumPartitions() == len(step.chunks)
-        chunks = frame.rdd.glom().collect()
+        chunks = [self._chunk(frame, records, number) for number in range(len(step.chunks))]
         step.close()
-        for row in (row for chunk in chunks for row in chunk):
-            assert row.key is None
-        return [
-            [{**json.loads(row.value), "_id": row.cursor_id, "_time": row.cursor_time} for row in chunk]
-            for chunk in chunks
-        ]
+        return chunks
+
+    def _chunk(self, frame: "DataFrame", records: Records, number: int) -> list[dict[str, Any]]:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        batches = iter(frame.where(F.spark_partition_id() == number).toArrow().to_batches())
+        rows = []
+        for raw in batches if records.read is None else records.read(batches):
+            if not raw.num_rows:
+                continue
+            made = records.encode(raw)
+            assert made.keys is None and made.last == records.encode.last(raw, raw.num_rows - 1)
+            for at, value in enumerate(made.values):
+                cursor = records.encode.last(raw, at)
+                rows.append({**json.loads(value or b""), "_id": cursor.id, "_time": cursor.time_micros})
+        return rows
 
     def drain(
         self, stream: JdbcStream, slots: int = 2, rows: int = 10, position: Map | None = None, most: int = 100

@@ -310,7 +310,7 @@ def test_a_table_that_goes_away_between_plan_and_read_is_not_found(shop: Shop):
     assert step is not None
     shop.sql("DROP TABLE orders")
     with pytest.raises(NotFound, match="orders"):
-        step.read(shop.spark)
+        shop.read(step)
 
 
 def test_no_snapshot_is_left_behind(shop: Shop):

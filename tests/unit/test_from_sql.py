@@ -17,7 +17,8 @@ from playhead.pipeline.records.encode.columns import SqlColumn
 from playhead.pipeline.records.encode.converters import encode
 from playhead.pipeline.records.encode.fields import POSTGRES, SQLITE, find_field
 from playhead.pipeline.records.encode.options import Converter, RecordOptions
-from playhead.pipeline.records.from_sql import INFINITE_DAY, INFINITE_MICROS, SqlRows
+from playhead.pipeline.records.encode.reads import INFINITE_DAY, INFINITE_MICROS, INFINITE_TIME
+from playhead.pipeline.records.from_sql import SqlRows
 from playhead.pipeline.records.javacalendar import DAY_MICROS, counted_micros, instants_of, label_millis, shown_micros
 from playhead.pipeline.records.schema import DATE, TIMESTAMP
 
@@ -182,8 +183,7 @@ def test_finer_granularities_are_numbers_or_texts():
         assert written(STAMP, moment, replace(OPTIONS, timestamp_granularity=granularity)) == [text]
 
 
-def test_the_marks_of_infinite_values_are_those_of_the_select_list():
-    pytest.importorskip("pyspark")
-    from playhead.pipeline.records.encode import times
-
-    assert (times.INFINITE_DAY, times.INFINITE_MILLIS * 1000) == (INFINITE_DAY, INFINITE_MICROS)
+def test_the_mark_of_an_infinite_timestamp_is_the_one_of_the_select_list():
+    days = (pa.scalar("2000-01-01").cast(pa.date32()).cast(pa.int32()).as_py(), 720 * 146_097)  # 720 * 400 years later
+    assert INFINITE_TIME == "290000-01-01 00:00:00"
+    assert sum(days) * DAY_MICROS == INFINITE_MICROS

@@ -6,9 +6,9 @@ pytest.importorskip("pyspark")
 
 from playhead.errors import Invalid
 from playhead.pipeline.records.encode.columns import SqlColumn
+from playhead.pipeline.records.encode.json_columns import JsonColumns
 from playhead.pipeline.records.encode.options import STRING, Converter, RecordOptions
 from playhead.pipeline.records.encode.record import RowRecord, make_record
-from playhead.pipeline.records.encode.schema import encode_schema
 
 LADDER = (
     '{"type":"struct","fields":[{"type":"int32","optional":false,"field":"id"},{"type":"int8","optional":true,"field":"n10"},'
@@ -24,7 +24,7 @@ LADDER = (
 
 
 def schema_json(record: RowRecord) -> str:
-    return encode_schema(record.value.schema)
+    return JsonColumns().schema_text(record.rows.schema)
 
 
 def numeric(name: str, precision: int, scale: int) -> SqlColumn:

@@ -13,7 +13,10 @@ import pyarrow as pa
 from playhead.errors import Busy, Refused
 from playhead.kafka.log import LogRecord
 from playhead.model import Deadline
+from playhead.pipeline.digest import Digest
+from playhead.pipeline.ingest.encoding import Encoded
 from playhead.pipeline.ingest.position_log import _is_newer
+from playhead.pipeline.ingest.source import Last
 from playhead.pipeline.ingest.task import HeldBatches
 from playhead.pipeline.spark_faults import fault_in, marked
 from playhead.pipeline.task_link import (
@@ -88,7 +91,10 @@ def test_they_produce_in_their_order_and_none_before_all_have_fenced():
 
 @pytest.mark.parametrize("most", [0, 300, 10**9])
 def test_batches_that_wait_come_out_as_they_came_in(most):
-    batches = [pa.record_batch({"value": [f"{number}" * 9, None], "n": [number, -number]}) for number in range(9)]
+    batches = [
+        Encoded([b"%d" % number * 9, None], pa.array([b"k", None]), None, Digest(2, number, -number), Last(number), 100)
+        for number in range(9)
+    ]
     with closing(HeldBatches(most)) as held:
         for batch in batches:
             held.add(batch)

@@ -3,6 +3,7 @@
 import pytest
 
 from playhead.errors import ConfigInvalid, Invalid
+from playhead.pipeline.ingest.record_options import parse_source_records
 from playhead.pipeline.records.encode.options import JSON, STRING, Converter, parse_record_options
 from playhead.pipeline.records.transforms import (
     Cast,
@@ -12,11 +13,11 @@ from playhead.pipeline.records.transforms import (
     RegexRouter,
     ReplaceField,
     SetSchemaMetadata,
+    Stage,
     TopicMatches,
-    Transform,
     ValueToKey,
 )
-from playhead.pipeline.records.transforms.options import parse_transforms, refused_partitioners
+from playhead.pipeline.records.transforms.options import parse_stages, refused_partitioners
 
 KAFKA = "org.apache.kafka.connect.transforms."
 
@@ -29,12 +30,12 @@ def one(type_: str, **options: str) -> dict[str, str]:
 
 def faults_of(config: dict[str, str]) -> dict[str, str]:
     with pytest.raises(ConfigInvalid) as caught:
-        parse_transforms(config)
+        parse_source_records({"value.converter": JSON, "key.converter": JSON, **config}, {})
     return {fault.where: fault.what for fault in caught.value.faults}
 
 
 def test_no_transforms_are_an_empty_chain():
-    assert parse_transforms({"transforms": " ", "name": "x"}) == ()
+    assert parse_stages({"transforms": " ", "name": "x"}) == ()
 
 
 def test_a_chain_is_read_in_the_order_of_its_names():
@@ -49,10 +50,10 @@ def test_a_chain_is_read_in_the_order_of_its_names():
         "transforms.route.regex": "(.*)",
         "transforms.route.replacement": "",
     }
-    assert parse_transforms(config) == (
-        Transform("make", ValueToKey(("a", "b"))),
-        Transform("take", ExtractField("a"), on_key=True),
-        Transform("route", RegexRouter("(.*)", "")),
+    assert parse_stages(config) == (
+        Stage("make", ValueToKey(("a", "b"))),
+        Stage("take", ExtractField("a", nulls_take_default=False), on_key=True),
+        Stage("route", RegexRouter("(.*)", "")),
     )
 
 
@@ -75,7 +76,7 @@ def test_a_chain_is_read_in_the_order_of_its_names():
     ],
 )
 def test_options_are_read_as_kafka_reads_them(config, change):
-    (transform,) = parse_transforms(config)
+    (transform,) = parse_stages(config)
     assert transform.change == change
 
 
@@ -85,9 +86,12 @@ def test_options_are_read_as_kafka_reads_them(config, change):
         ({"transforms": "t"}, "transforms", "has no transforms.t.type"),
         ({"transforms": "t,t", "transforms.t.type": "Flatten$Value"}, "transforms", "twice"),
         ({"transforms.x.type": "Flatten$Value"}, "transforms.x.type", "belongs to nothing"),
-        (one("Filter"), "transforms.t.type", "Filter is not honoured"),
-        (one("InsertHeader", header="h"), "transforms.t.type", "no headers"),
-        (one("DropHeaders", headers="h"), "transforms.t.type", "no headers"),
+        (one("InsertHeader", header="h"), "transforms.t.value.literal", "is missing"),
+        (
+            {**one("InsertHeader", header="h", value__literal="1"), "header.converter": JSON},
+            "header.converter",
+            "SimpleHeaderConverter",
+        ),
         (one("TimestampRouter"), "transforms.t.type", "no timestamp"),
         (one("Cast", spec="int8"), "transforms.t.type", "Cast$Key or Cast$Value"),
         (one("ValueToKey$Key", fields="a"), "transforms.t.type", "ValueToKey"),
@@ -95,11 +99,10 @@ def test_options_are_read_as_kafka_reads_them(config, change):
         (one("ValueToKey"), "transforms.t.fields", "is missing"),
         (one("ValueToKey", fields="a", field="b"), "transforms.t.field", "did you mean fields"),
         (one("ValueToKey", fields="a,,b"), "transforms.t.fields", "empty entry"),
-        (one("ExtractField$Key", field="a"), "transforms.t.type", "put a ValueToKey before it"),
         (
-            one("ExtractField$Value", field="a.b", field__syntax__version="V2"),
-            "transforms.t.field.syntax.version",
-            "V2",
+            one("ExtractField$Value", field="`a.b", field__syntax__version="V2"),
+            "transforms.t.field",
+            "backtick",
         ),
         (one("ReplaceField$Value", whitelist="a"), "transforms.t.whitelist", "use include"),
         (one("ReplaceField$Value", blacklist="a"), "transforms.t.blacklist", "use exclude"),
@@ -126,14 +129,23 @@ def test_options_are_read_as_kafka_reads_them(config, change):
         ),
         (one("RegexRouter", regex="x"), "transforms.t.replacement", "is missing"),
         (one("TimestampConverter$Value", target__type="text"), "transforms.t.target.type", "must be one of"),
-        (one("TimestampConverter$Value", target__type="string", format="EEE d MMM"), "transforms.t.format", "yyyy"),
+        (one("TimestampConverter$Value", target__type="string"), "transforms.t.format", "is missing"),
         (one("Flatten$Value", predicate="p"), "transforms.t.predicate", "'predicates' does not"),
         (one("Flatten$Value", negate="true"), "transforms.t.negate", "without a predicate"),
         ({"predicates": "p"}, "predicates", "has no predicates.p.type"),
         (
-            {"predicates": "p", "predicates.p.type": KAFKA + "predicates.HasHeaderKey"},
+            {"predicates": "p", "predicates.p.type": KAFKA + "predicates.Odd"},
             "predicates.p.type",
             "knows TopicNameMatches",
+        ),
+        (
+            {
+                **one("RegexRouter", regex="x", replacement="y", predicate="p"),
+                "predicates": "p",
+                "predicates.p.type": KAFKA + "predicates.RecordIsTombstone",
+            },
+            "transforms.t.predicate",
+            "the topic must be known before",
         ),
     ],
 )
@@ -145,7 +157,7 @@ def test_all_faults_are_reported_at_once():
     config = {
         "transforms": "a,b",
         "transforms.a.type": KAFKA + "ValueToKey",
-        "transforms.b.type": KAFKA + "Filter",
+        "transforms.b.type": KAFKA + "TimestampRouters",
         "transforms.c.type": "x",
     }
     assert set(faults_of(config)) == {"transforms.a.fields", "transforms.b.type", "transforms.c.type"}
@@ -157,12 +169,12 @@ def test_a_predicate_on_the_topic_is_known():
         "predicates.p.type": KAFKA + "predicates.TopicNameMatches",
         "predicates.p.pattern": "a.*",
     }
-    (transform,) = parse_transforms(config)
+    (transform,) = parse_stages(config)
     assert transform.only_if == TopicMatches("a.*", negate=True)
 
 
 def test_the_converter_of_keys_counts_once_a_transform_makes_keys():
-    chain = parse_transforms(one("ValueToKey", fields="a"))
+    chain = parse_stages(one("ValueToKey", fields="a"))
     worker = {"value.converter": JSON, "key.converter": JSON, "key.converter.schemas.enable": "false"}
     assert parse_record_options({}, worker).key is None
     assert parse_record_options({}, worker, chain).key == Converter(JSON, schemas_enable=False)

@@ -21,6 +21,7 @@ TRANSACTION_SECONDS = 300
 _QUEUE_MESSAGES = 200_000
 
 Keyed = tuple[bytes | None, bytes | None, int]  # value, key, partition
+RecordHeaders = list[tuple[str, bytes | None]]
 
 
 class BulkProducer(TransactionalProducer):
@@ -38,9 +39,19 @@ class BulkProducer(TransactionalProducer):
                 self.abort()
         super().__exit__(kind, error, trace)
 
-    def send_keyed(self, topic: str, records: Iterable[Keyed], marks: Sequence[int]) -> None:
+    def send_keyed(
+        self, topic: str, records: Iterable[Keyed], marks: Sequence[int], headers: Sequence[RecordHeaders] | None = None
+    ) -> None:
         """Sends each record to its partition, in order. `marks`: the indexes of the first and the last record of each partition,
-        in order. The last record of all is always one of them."""
+        in order. The last record of all is always one of them. `headers`: those of each record."""
+        if headers is not None:
+            marked = set(marks)
+            for at, ((value, key, partition), its) in enumerate(zip(records, headers, strict=True)):
+                if at in marked:
+                    self._marked(topic, partition, value, key, its)
+                else:
+                    self._queue(topic, key, value, partition, self._delivered, headers=its)
+            return
         produce = self._producer.produce
         left, at = iter(records), 0
         for mark in marks:
@@ -59,7 +70,9 @@ class BulkProducer(TransactionalProducer):
             records = zip(values, repeat(None), repeat(partition), strict=False)
             self.send_keyed(topic, records, sorted({0, len(values) - 1}))
 
-    def _marked(self, topic: str, partition: int, value: bytes | None, key: bytes | None) -> None:
+    def _marked(
+        self, topic: str, partition: int, value: bytes | None, key: bytes | None, headers: RecordHeaders | None = None
+    ) -> None:
         """Sends a record and adds its offset to `ranges`."""
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -69,7 +82,7 @@ class BulkProducer(TransactionalProducer):
                 first, last = self.ranges.get(partition, (offset, offset))
                 self.ranges[partition] = (min(first, offset), max(last, offset))
 
-        self._queue(topic, key, value, partition, delivered)
+        self._queue(topic, key, value, partition, delivered, **({} if headers is None else {"headers": headers}))
 
 
 _TUNED: dict[str, str | int | bool] = {"linger_ms": 50, "batch_size": 1_000_000, "compression_type": "lz4"}

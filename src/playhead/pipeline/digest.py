@@ -29,6 +29,11 @@ class Digest:
         self.hash_xor ^= int(np.bitwise_xor.reduce(hashes))
         self.hash_sum = _wrapped(self.hash_sum + int(hashes.sum(dtype=np.int64)))
 
+    def add_digest(self, other: "Digest") -> None:
+        self.count += other.count
+        self.hash_xor ^= other.hash_xor
+        self.hash_sum = _wrapped(self.hash_sum + other.hash_sum)
+
 
 def _wrapped(number: int) -> int:
     """As a signed 64-bit number, with overflow as in Java and SQL."""

@@ -139,7 +139,7 @@ def refused_url(url: str) -> list[str]:
             faults.append("must name a file: SQLite's :resource: would fetch it from elsewhere")
         if not path.partition("?")[0] or ":memory:" in path or "mode=memory" in path:
             faults.append("must name a file: every reader would have its own database in memory")
-    return faults + [f"property {name}: {what}" for name, what in refused_properties(url, _properties(url)).items()]
+    return faults + [f"property {name}: {what}" for name, what in refused_properties(url, url_properties(url)).items()]
 
 
 def refused_properties(url: str, properties: Mapping[str, str]) -> dict[str, str]:
@@ -149,7 +149,7 @@ def refused_properties(url: str, properties: Mapping[str, str]) -> dict[str, str
         return {name: "can run code or access files here" for name in properties if name.lower() in _DANGEROUS} | {
             name: "must be in connection.url: Spark would pass it on in lower case"
             for name in properties
-            if not takes_url_properties(url) and name != name.lower() and name not in _properties(url)
+            if not takes_url_properties(url) and name != name.lower() and name not in url_properties(url)
         }
     return {name: "is not an allowed property" for name in properties if name.lower() not in allowed}
 
@@ -164,7 +164,7 @@ def takes_url_properties(url: str) -> bool:
 
 def with_properties(url: str, properties: Mapping[str, str]) -> str:
     """The URL with these properties, except those that it sets itself."""
-    own = _properties(url)
+    own = url_properties(url)
     missing = {name: value for name, value in properties.items() if name not in own}
     return url + ("&" if "?" in url else "?") + urlencode(missing, quote_via=quote) if missing else url
 
@@ -174,7 +174,7 @@ def _product(url: str) -> str:
     return parts[1].lower() if len(parts) > 1 else ""
 
 
-def _properties(url: str) -> dict[str, str]:
+def url_properties(url: str) -> dict[str, str]:
     """Properties in the URL: after `?`, separated by `&`; other drivers separate them by `;` too."""
     head, _, tail = url.partition("?")
     parts = tail.split("&")

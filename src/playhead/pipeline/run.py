@@ -29,7 +29,7 @@ from playhead.pipeline.ingest.source import Source
 from playhead.pipeline.ingest.steps import Ingest, IngestOptions, SourceConnection
 from playhead.pipeline.ingest.topic_creation import parse_topic_creation
 from playhead.pipeline.records.transforms import makes_keys
-from playhead.pipeline.records.transforms.options import parse_transforms
+from playhead.pipeline.records.transforms.options import parse_stages
 from playhead.pipeline.slots import Slots
 from playhead.pipeline.spark import SparkOptions, cancel_jobs, count_slots, find_loss, new_log, spark_session
 from playhead.pipeline.spec import TASKS, Ready, sort_specs
@@ -152,7 +152,7 @@ def _with_retries(request: Callable[[], T], pace: Pace, report: Report) -> T:
 
 
 def _check_order(one: Ready, options: RunOptions) -> None:
-    if options.unordered and not one.kind.is_sink and makes_keys(parse_transforms(one.config)):
+    if options.unordered and not one.kind.is_sink and makes_keys(parse_stages(one.config)):
         raise Refused(
             f"{one.name} creates keys, and --unordered loses the order of the records of a key",
             "leave --unordered out, or run this connector by itself",

@@ -10,35 +10,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
 from playhead.errors import ConfigInvalid, Fault, NotFound, Refused
 from playhead.model import Map
+from playhead.pipeline.ingest.encoding import RecordEncoder, Records
 from playhead.pipeline.ingest.producer_options import OVERRIDE, check_producer
-from playhead.pipeline.ingest.source import (
-    CURSOR_ID,
-    CURSOR_TIME,
-    Chunk,
-    Last,
-    PlannedStep,
-    Source,
-    Writings,
-    write_parts,
-)
+from playhead.pipeline.ingest.record_options import parse_source_records
+from playhead.pipeline.ingest.source import CURSOR_ID, Chunk, Last, PlannedStep, Source
 from playhead.pipeline.ingest.topic_creation import PREFIX as TOPIC_CREATION
 from playhead.pipeline.ingest.topic_creation import check_topic_creation
 from playhead.pipeline.options import OF_EVERY, KnownOptions, OptionReading
-from playhead.pipeline.records.encode.nodes import Made
-from playhead.pipeline.records.encode.options import RecordOptions, parse_record_options
-from playhead.pipeline.records.encode.schema import Schema
-from playhead.pipeline.records.transforms import Chain, InsertField, makes_keys
-from playhead.pipeline.records.transforms.chain import Parts, apply_chain, route
-from playhead.pipeline.records.transforms.options import OF_TRANSFORMS, parse_transforms, refused_partitioners
-from playhead.pipeline.spark_faults import marked
+from playhead.pipeline.records.batch import Typed
+from playhead.pipeline.records.encode.options import RecordOptions
+from playhead.pipeline.records.schema import Schema
+from playhead.pipeline.records.transforms import InsertField
+from playhead.pipeline.records.transforms.on_sources import route
+from playhead.pipeline.records.transforms.options import OF_TRANSFORMS
 from playhead.pipeline.step import Left, LeftUnit
 
 BLOCK_BYTES = 4 * 1024 * 1024
@@ -84,30 +75,21 @@ class _Reading(OptionReading[FileSourceOptions]):
                 self.fault(name, "must be set: there is no stdin on Spark")
         self.faults += check_topic_creation(self.config)
         self.faults += check_producer(self.config, self.worker)
-        record = self._record(self._transforms())
+        record = self._record()
         if record is None:
             return None, self.faults
         return FileSourceOptions(Path(self.config.get("file", "")), self.config.get("topic", ""), record), self.faults
 
-    def _transforms(self) -> Chain:
+    def _record(self) -> RecordOptions | None:
         try:
-            chain = parse_transforms(self.config)
-        except ConfigInvalid as error:
-            self.faults += error.faults
-            return ()
-        if makes_keys(chain):
-            self.faults += refused_partitioners(self.config, self.worker)
-        for one in chain:
-            if isinstance(one.change, InsertField) and one.change.timestamp:
-                self.fault(f"transforms.{one.alias}.timestamp.field", "would be the time at which the line is read")
-        return chain
-
-    def _record(self, chain: Chain) -> RecordOptions | None:
-        try:
-            return parse_record_options(self.config, self.worker, chain)
+            record = parse_source_records(self.config, self.worker)
         except ConfigInvalid as error:
             self.faults += error.faults
             return None
+        for one in record.transforms:
+            if isinstance(one.change, InsertField) and one.change.timestamp:
+                self.fault(f"transforms.{one.alias}.timestamp.field", "would be the time at which the line is read")
+        return record
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +124,10 @@ class FileLines:
 
     def find_ahead(self, value: bytes, position: Map) -> str | None:  # noqa: ARG002  a line does not contain its position
         return None
+
+    @property
+    def encoder(self) -> RecordEncoder:
+        return RecordEncoder(TextLines(), self.options, self.first_topic, "position")
 
     @property
     def position_of(self) -> "ToFilePosition":
@@ -183,11 +169,11 @@ class FileStep:
     horizon: str = ""
 
     def read(self, spark: SparkSession) -> DataFrame:
-        reader = ReadLines(str(self.lines.path), self.bounds)
-        lines = spark.range(0, len(self.chunks), 1, len(self.chunks)).mapInArrow(
-            cast(Any, reader), f"line string, {CURSOR_ID} bigint"
-        )
-        return writings_of(self.lines).of(lines, F.col(CURSOR_ID), F.lit(None).cast("bigint").alias(CURSOR_TIME))
+        return spark.range(0, len(self.chunks), 1, len(self.chunks))
+
+    @property
+    def records(self) -> Records:
+        return Records(self.lines.encoder, ReadLines(str(self.lines.path), self.bounds))
 
     def close(self) -> None:
         return
@@ -218,7 +204,7 @@ class ReadLines:
             while file.tell() < end:
                 read = file.read(min(BLOCK_BYTES, end - file.tell()))
                 if not read:
-                    raise marked(Refused(f"{self.path} became shorter while it was read"))
+                    raise Refused(f"{self.path} became shorter while it was read")
                 block = rest + read
                 is_last = file.tell() >= end
                 # A \r at the end of a block may be half of a \r\n: it is read with the next block.
@@ -237,10 +223,22 @@ def _lines_batch(found: Sequence[tuple[bytes, bytes]], at: int) -> pa.RecordBatc
     return pa.RecordBatch.from_arrays([texts, pa.array(ends, pa.int64())], names=["line", CURSOR_ID])
 
 
-def writings_of(lines: FileLines) -> Writings:
+@dataclass(frozen=True, slots=True)
+class TextLines:
     """In Connect a line is a string without a key."""
-    parts = Parts(lines.first_topic, Made(Schema("string"), F.col("line")))
-    return write_parts(apply_chain(lines.options.transforms, parts), lines.options)
+
+    @property
+    def names(self) -> Sequence[str]:
+        return ("line",)
+
+    def read(self, columns: Mapping[str, pa.Array]) -> Typed:
+        return Typed(Schema("string"), columns["line"])
+
+    def texts(self, columns: Mapping[str, pa.Array]) -> Mapping[str, pa.Array]:  # noqa: ARG002  a line has no times
+        return {}
+
+    def as_texts(self) -> "TextLines":
+        return self
 
 
 def _start_of(position: Map | None) -> int:

@@ -8,23 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-
 from playhead.model import Map
-from playhead.pipeline.records.encode.options import RecordOptions
-from playhead.pipeline.records.encode.record import record_hash
-from playhead.pipeline.records.encode.writing import Writing, write_all, write_node
-from playhead.pipeline.records.transforms.chain import Parts
 from playhead.pipeline.step import Left
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from playhead.pipeline.ingest.encoding import Records
 
-VALUE, HASH, KEY, CURSOR_ID, CURSOR_TIME = "value", "hash", "key", "cursor_id", "cursor_time"
-# A step's frame: the record's value (null for a tombstone), its xxhash64, its key (mostly null), and the cursor of the row if the
-# mode has one: the incrementing column as bigint, the timestamp as microseconds since the epoch.
+# The columns of a batch of rows behind those of the record: the cursor of the row if the mode has one, which is the incrementing
+# column as a whole number, and the timestamp as an instant or as microseconds since the epoch.
+CURSOR_ID, CURSOR_TIME = "playhead_id", "playhead_instant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +59,12 @@ class PlannedStep(Protocol):
         ...
 
     def read(self, spark: "SparkSession") -> "DataFrame":
-        """One partition per chunk, in the order of the chunks, with the columns named above, sorted by cursor."""
+        """One partition per chunk, in their order: the rows sorted by cursor, or its number if the task reads the rows."""
+        ...
+
+    @property
+    def records(self) -> "Records":
+        """What the tasks make of the frame."""
         ...
 
     def close(self) -> None: ...
@@ -117,23 +116,3 @@ class Source(Protocol):
     def streams(self) -> Sequence[Stream]: ...
 
     def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Writings:
-    value: Writing
-    key: Writing | None
-
-    def of(self, frame: DataFrame, *others: Column) -> DataFrame:
-        """Value, its hash and the key, then `others`."""
-        written = write_all(frame, [self.value, self.key] if self.key else [self.value], *others)
-        rest = [name for name in written.columns if name not in (VALUE, KEY)]
-        key = F.col(KEY) if self.key else F.lit(None).cast("string").alias(KEY)
-        return written.select(VALUE, record_hash(F.col(VALUE)).alias(HASH), key, *rest)
-
-
-def write_parts(parts: Parts, options: RecordOptions) -> Writings:
-    value = write_node(parts.value, options.value, VALUE)
-    if parts.key is None or options.key is None:
-        return Writings(value, None)
-    return Writings(value, write_node(parts.key, options.key, KEY))

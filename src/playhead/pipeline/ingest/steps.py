@@ -279,7 +279,7 @@ class Ingest:
     def _record(self, stream: Stream, done: Ingested) -> StepReport:
         chunks, start = [], done.start
         for receipt in done.receipts:
-            if receipt.count:
+            if receipt.count or receipt.position is not None:  # a chunk whose rows were all dropped moves the position
                 chunks.append(_row(stream, receipt, start))
                 start = receipt.position
         problem = None
@@ -395,6 +395,8 @@ class IngestStep:
             time.monotonic_ns() % partitions,
             PositionRecord(connection.log.topic, self._position.key, self._position.kafka_partition, position_of),
             STEP_SECONDS,
+            self._step.records,
+            self._doing,
             self._in_turn,
         )
 

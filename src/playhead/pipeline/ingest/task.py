@@ -12,6 +12,7 @@ and a second attempt of the stage finds that the position moved.
 """
 
 import json
+import pickle
 import tempfile
 import time
 from collections import deque
@@ -35,7 +36,8 @@ from playhead.ledger.model import CHUNK_HEADER
 from playhead.model import Deadline, Map
 from playhead.pipeline.digest import Digest
 from playhead.pipeline.ingest.chunk_note import encode_note
-from playhead.pipeline.ingest.source import CURSOR_ID, CURSOR_TIME, HASH, KEY, VALUE, Last
+from playhead.pipeline.ingest.encoding import Encoded, Records
+from playhead.pipeline.ingest.source import Last
 from playhead.pipeline.spark_faults import marked
 from playhead.pipeline.task_link import (
     COMMITTED,
@@ -81,7 +83,7 @@ class PositionRecord:
 @dataclass(frozen=True, slots=True)
 class ChunkTask:
     """Sent to the executors. `plain`: the client settings with their secrets. They leave the driver only here. `in_turn`: False
-    lets the tasks of a step produce side by side."""
+    lets the tasks of a step produce side by side. `doing` begins what is said about rows."""
 
     plain: Mapping[str, Mapping[str, str]] = field(repr=False)
     transactional_ids: Sequence[str]
@@ -92,6 +94,8 @@ class ChunkTask:
     first_partition: int
     commit: PositionRecord
     seconds: float
+    records: Records
+    doing: str
     in_turn: bool = True
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -125,33 +129,43 @@ class ChunkTask:
     def _produced(
         self, producer: BulkProducer, number: int, driver: TaskConnection, batches: Iterator[pa.RecordBatch]
     ) -> "Totals":
-        """Begins the transaction with the first row: a chunk without rows writes nothing."""
+        """Begins the transaction with the first row: a chunk without rows writes nothing. Rows that a transform dropped are rows:
+        the position moves past them."""
         totals = Totals()
-        for at, batch in enumerate(in_turn(batches, driver) if self.in_turn else batches):
-            if not batch.num_rows:
-                continue
-            if not totals.count:
+        encoded = self._encoded(batches)
+        for at, batch in enumerate(in_turn(encoded, driver) if self.in_turn else encoded):
+            if not totals.has_rows:
                 producer.begin(Deadline(self.seconds))
-            partition = (self.first_partition + number + at) % self.topic_partitions
-            self._send(producer, partition, batch)
+            if batch.values:
+                self._send(producer, (self.first_partition + number + at) % self.topic_partitions, batch)
             totals.add(batch)
             driver.tell(f"{ROWS} {totals.count}")
         if totals.count:
             producer.flush()
         return totals
 
-    def _send(self, producer: BulkProducer, partition: int, batch: pa.RecordBatch) -> None:
+    def _encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Encoded]:
+        try:
+            yield from self.records(batches)
+        except PlayheadError as error:
+            error.what = f"{self.doing}: {error.what}"
+            raise
+
+    def _send(self, producer: BulkProducer, partition: int, batch: Encoded) -> None:
         """Records with a key go to the partition that Connect's producer would choose, the others of a batch to one partition."""
-        values, keys = _bytes(batch, VALUE) or [None] * batch.num_rows, _bytes(batch, KEY)
-        if keys is None:
-            producer.send(self.topic, partition, values)
+        if batch.keys is None and batch.headers is None:
+            producer.send(self.topic, partition, batch.values)
             return
-        partitions = partitions_of_column(batch.column(KEY), self.topic_partitions, partition)
-        records = zip(values, keys, partitions.tolist(), strict=True)
-        producer.send_keyed(self.topic, records, _first_and_last(partitions))
+        keys: list[bytes | None] = [None] * len(batch.values)
+        partitions = np.full(len(keys), partition)
+        if batch.keys is not None and batch.keys.null_count < len(batch.keys):
+            keys = batch.keys.to_pylist()
+            partitions = partitions_of_column(batch.keys, self.topic_partitions, partition)
+        records = zip(batch.values, keys, partitions.tolist(), strict=True)
+        producer.send_keyed(self.topic, records, _first_and_last(partitions), batch.headers)
 
     def _committed(self, producer: BulkProducer, totals: "Totals", where: str) -> Map | None:
-        if not totals.count:
+        if totals.last is None:
             return None
         position = self.commit.position_of(totals.last) if self.commit.position_of else None
         value = None if position is None else encode_value(position)
@@ -167,7 +181,7 @@ class ChunkTask:
         return position
 
 
-def in_turn(batches: Iterator[pa.RecordBatch], driver: TaskConnection) -> Iterator[pa.RecordBatch]:
+def in_turn(batches: Iterator[Encoded], driver: TaskConnection) -> Iterator[Encoded]:
     """The same batches, from the moment on at which this task may produce. Until then they are read and held."""
     driver.tell(TURN)
     with closing(HeldBatches()) as held:
@@ -188,27 +202,27 @@ class HeldBatches:
 
     def __init__(self, most_bytes: int = HELD_BYTES) -> None:
         self._left = most_bytes
-        self._held: deque[pa.RecordBatch] = deque()
+        self._held: deque[Encoded] = deque()
         self._file: IO[bytes] | None = None
-        self._writer: pa.ipc.RecordBatchStreamWriter | None = None
+        self._in_file = 0
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: Encoded) -> None:
         if self._left > 0:
             self._left -= batch.nbytes
             self._held.append(batch)
             return
-        if self._writer is None:
+        if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="playhead-held-")  # noqa: SIM115  (closed by close)
-            self._writer = pa.ipc.new_stream(self._file, batch.schema)
-        self._writer.write_batch(batch)
+        pickle.dump(batch, self._file, pickle.HIGHEST_PROTOCOL)
+        self._in_file += 1
 
-    def taken(self) -> Iterator[pa.RecordBatch]:
+    def taken(self) -> Iterator[Encoded]:
         while self._held:
             yield self._held.popleft()
-        if self._writer is not None and self._file is not None:
-            self._writer.close()
+        if self._file is not None:
             self._file.seek(0)
-            yield from pa.ipc.open_stream(self._file)
+            for _ in range(self._in_file):
+                yield pickle.load(self._file)  # noqa: S301  (written by this object)
 
     def close(self) -> None:
         if self._file is not None:
@@ -217,12 +231,17 @@ class HeldBatches:
 
 @dataclass(slots=True)
 class Totals(Digest):
-    last: Last = field(default_factory=Last)
+    """`last`: of the rows that were read. None: there were none."""
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        self.add_hashes(batch.column(HASH).to_numpy(zero_copy_only=False))
-        end = batch.num_rows - 1
-        self.last = Last(batch.column(CURSOR_ID)[end].as_py(), batch.column(CURSOR_TIME)[end].as_py())
+    last: Last | None = None
+
+    @property
+    def has_rows(self) -> bool:
+        return self.last is not None
+
+    def add(self, batch: Encoded) -> None:
+        self.add_digest(batch.digest)
+        self.last = batch.last
 
     def receipt(
         self, number: int, ranges: Mapping[int, tuple[int, int]], position: Map | None, produced: float, waited: float
@@ -245,12 +264,3 @@ def _first_and_last(partitions: npt.NDArray[np.int64]) -> list[int]:
 
 def _as_json(ranges: Mapping[int, tuple[int, int]]) -> str:
     return json.dumps({str(partition): list(span) for partition, span in sorted(ranges.items())})
-
-
-def _bytes(batch: pa.RecordBatch, name: str) -> list[bytes | None] | None:
-    """A column as bytes; None when all its values are null."""
-    column = batch.column(name)
-    if column.null_count == len(column):
-        return None
-    binary: list[bytes | None] = column.cast(pa.binary()).to_pylist()
-    return binary

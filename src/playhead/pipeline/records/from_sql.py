@@ -10,8 +10,8 @@ StringConverter writes what the connector's own objects print, `java.sql.Date`, 
 and a form of their own. With `printed` such columns are those texts, of a worker whose zone is UTC.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import numpy as np
@@ -23,7 +23,7 @@ from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Typed
 from playhead.pipeline.records.encode.fields import POSTGRES, SQLITE, SqlField, SqlKind, Types
 from playhead.pipeline.records.encode.options import RecordOptions
-from playhead.pipeline.records.encode.schema import schema_of
+from playhead.pipeline.records.encode.reads import INFINITE_DAY, INFINITE_MICROS
 from playhead.pipeline.records.encode.zones import UTC
 from playhead.pipeline.records.javacalendar import (
     DAY_MICROS,
@@ -36,15 +36,14 @@ from playhead.pipeline.records.javacalendar import (
     label_years,
     shown_micros,
 )
-from playhead.pipeline.records.schema import Schema
+from playhead.pipeline.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
 
-INFINITE_DAY = 2**31 - 1  # what a read gives in place of an infinite date
-INFINITE_MICROS = 9_089_348_860_800_000_000  # ... and of an infinite timestamp: 290000-01-01
 _GAP_DAYS = (
     10  # 1582-10-05 to 14 are no labels of Java's calendar, which reads them as Julian and prints them as Gregorian
 )
 _MOST_MICROS_AS_NANOS = (2**63 - 1) // 1000
 _CONNECT_LOGICAL = "connect_logical"
+_NAMES = {SqlKind.DECIMAL: DECIMAL, SqlKind.DATE: DATE, SqlKind.TIME: TIME, SqlKind.TIMESTAMP: TIMESTAMP}
 _NO_NUMBER = r"^-?(NaN|Infinity)$"
 _TIME = r"^(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:\.(?P<f>\d+))?(?: (?P<o>-?\d+))?$"
 _HINT = "use timestamp.granularity=connect_logical"
@@ -68,6 +67,28 @@ class SqlRows:
             "struct", name=self.schema_name, fields=tuple((one.name, self._schema(one)) for one in self.fields)
         )
 
+    @property
+    def names(self) -> Sequence[str]:
+        return [field.name for field in self.fields]
+
+    def as_texts(self) -> "SqlRows":
+        """The same rows with dates and times as their texts."""
+        return replace(self, printed=True)
+
+    def texts(self, columns: Mapping[str, pa.Array]) -> Mapping[str, pa.Array]:
+        """The texts of the columns that are dates and times."""
+        printed = self.as_texts()
+        return {
+            field.name: printed._column(columns[field.name], field)
+            for field in self.fields
+            if printed._is_printed(field)
+        }
+
+    def sample(self, given: Mapping[str, int]) -> pa.RecordBatch:
+        """One row as it could have been read: `given` are whole numbers or milliseconds, all others zeros."""
+        made = [_sample(field, given.get(field.name, 0)) for field in self.fields]
+        return pa.RecordBatch.from_arrays(made, names=list(self.names))
+
     def read(self, columns: Mapping[str, pa.Array] | pa.RecordBatch) -> Typed:
         """Raises Rejected for a value that must not be written."""
         made = [self._column(columns[field.name], field) for field in self.fields]
@@ -75,10 +96,9 @@ class SqlRows:
         return Typed(self.schema, pa.StructArray.from_arrays(made, names=names))
 
     def _schema(self, field: SqlField) -> Schema:
-        found = schema_of(field, self.options.timestamp_granularity)
         if self._is_printed(field):
-            return Schema("string", found.optional)
-        return Schema(found.type, found.optional, found.name or "", found.version, parameters=found.parameters)
+            return Schema("string", field.column.nullable)
+        return schema_of(field, self.options.timestamp_granularity)
 
     def _is_printed(self, field: SqlField) -> bool:
         is_time = field.kind in (SqlKind.DATE, SqlKind.TIME) or (
@@ -130,6 +150,37 @@ class SqlRows:
             if self.product == SQLITE and field.column.jdbc_type == Types.INTEGER:
                 raise fault(field.name, "holds an integer of more than 32 bits, which Connect would cut") from None
             raise fault(field.name, f"holds a value that is no {field.type}, which Connect would cut") from None
+
+
+def schema_of(field: SqlField, granularity: str) -> Schema:
+    """What the JDBC source says about a column."""
+    optional = field.column.nullable
+    if field.kind not in _NAMES or (field.kind is SqlKind.TIMESTAMP and granularity != _CONNECT_LOGICAL):
+        return Schema(field.type, optional)
+    parameters: tuple[tuple[str, str], ...] = ()
+    if field.kind is SqlKind.DECIMAL:
+        parameters = (("scale", str(field.scale)), ("connect.decimal.precision", str(field.column.precision)))
+    return Schema(field.type, optional, _NAMES[field.kind], 1, parameters=parameters)
+
+
+def _sample(field: SqlField, number: int) -> pa.Array:
+    match field.kind:
+        case SqlKind.TIMESTAMP:
+            return pa.array([number * 1000], pa.timestamp("us"))
+        case SqlKind.TIME:
+            return pa.array(["00:00:00"])
+        case SqlKind.DATE | SqlKind.INTEGER if not field.is_numeric:
+            return pa.array([number])
+        case SqlKind.BYTES:
+            return pa.array([b""])
+        case SqlKind.STRING:
+            return pa.array([str(number)])
+        case SqlKind.BOOLEAN:
+            return pa.array([False])
+        case _ if field.is_numeric:
+            return pa.array([str(number)])
+        case _:
+            return pa.array([float(number)])
 
 
 def fault(column: str, what: str) -> Rejected:

@@ -15,8 +15,8 @@ from typing import Any
 from playhead.errors import Invalid
 
 PRIMITIVES = ("int8", "int16", "int32", "int64", "float", "double", "boolean", "string", "bytes")
-_PACKAGE = "org.apache.kafka.connect.data."
-DECIMAL, DATE, TIME, TIMESTAMP = (_PACKAGE + name for name in ("Decimal", "Date", "Time", "Timestamp"))
+PACKAGE = "org.apache.kafka.connect.data."
+DECIMAL, DATE, TIME, TIMESTAMP = (PACKAGE + name for name in ("Decimal", "Date", "Time", "Timestamp"))
 _LOGICAL = {DECIMAL: "bytes", DATE: "int32", TIME: "int32", TIMESTAMP: "int64"}
 _INTEGER = re.compile(r"-?[0-9]{1,9}")
 _MEMBERS = frozenset(

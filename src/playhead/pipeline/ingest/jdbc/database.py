@@ -13,23 +13,15 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from playhead.config.scrub import Scrub
-from playhead.errors import (
-    AccessDenied,
-    Busy,
-    Invalid,
-    NotFound,
-    PlayheadError,
-    Rejected,
-    TimedOut,
-    Unreachable,
-)
+from playhead.errors import Invalid, NotFound, PlayheadError, Unreachable
+from playhead.pipeline.ingest.jdbc.libpq import find_conninfo
 from playhead.pipeline.ingest.jdbc.options import DEFAULT_ISOLATION, Connection
+from playhead.pipeline.ingest.jdbc.sql_states import STATEMENT_SECONDS, fault_of_state
 from playhead.pipeline.jdbc_url import takes_url_properties, with_properties
 from playhead.pipeline.records.encode.columns import SqlColumn
 
 Row = tuple[str | None, ...]
 APPLICATION = "playhead"  # application_name of our sessions, so that they do not wait for each other
-STATEMENT_SECONDS = 600
 _SQLITE = "jdbc:sqlite:"
 _REPEATABLE_READ, _SERIALIZABLE = 4, 8  # java.sql.Connection
 
@@ -43,6 +35,7 @@ class JdbcDatabase:
         self._isolation = isolation
         self._open: Any = None
         self._facts: tuple[str, str, str, str | None] | None = None
+        self._is_postgres: bool | None = None
 
     @property
     def product(self) -> str:
@@ -155,17 +148,31 @@ class JdbcDatabase:
             properties["driver"] = settings.driver
         return properties
 
-    def reader_begin(self, snapshot: str | None) -> str | None:
+    def reader_begin(self, snapshot: str | None) -> tuple[str, ...]:
         """What PostgreSQL gets before a chunk is read: the level of `transaction.isolation.mode`, or a stricter one if a shared
         snapshot needs it."""
         if not self.is_postgres_url:
-            return None
-        begin, level = f"SET application_name = '{APPLICATION}'", self._isolation.replace("_", " ")
+            return ()
+        begin, level = [f"SET application_name = '{APPLICATION}'"], self._isolation.replace("_", " ")
         if snapshot is not None and level != "SERIALIZABLE":
             level = "REPEATABLE READ"
         if level != DEFAULT_ISOLATION:
-            begin += f"; SET TRANSACTION ISOLATION LEVEL {level}"
-        return begin if snapshot is None else f"{begin}; SET TRANSACTION SNAPSHOT '{snapshot}'"
+            begin.append(f"SET TRANSACTION ISOLATION LEVEL {level}")
+        return (*begin, *([] if snapshot is None else [f"SET TRANSACTION SNAPSHOT '{snapshot}'"]))
+
+    def find_conninfo(self) -> str | None:
+        """For tasks that read PostgreSQL by libpq. None: Spark's JDBC reader reads it, because a setting cannot be translated, or
+        because the server only speaks like PostgreSQL."""
+        if not self.is_postgres_url:
+            return None
+        if self._is_postgres is None:
+            version = self.scalar("SELECT version()") or ""
+            self._is_postgres = version.startswith("PostgreSQL ") and "Redshift" not in version
+        return find_conninfo(self._settings) if self._is_postgres else None
+
+    @property
+    def password(self) -> str:
+        return self._settings.password.reveal() if self._settings.password else ""
 
     @property
     def url(self) -> str:
@@ -265,21 +272,7 @@ def _fault_of(error: Py4JJavaError, what: str, settings: Connection) -> Playhead
     state = (cause.getSQLState() or "") if "java.sql.SQLException" in lineage else ""
     if "No suitable driver" in message or "ClassNotFound" in lineage:
         return Invalid("no JDBC driver accepts this connection.url", "name the driver's jar with --jar")
-    if state == "3D000":
-        return NotFound("database", _named(message))
-    if state in ("42P01", "3F000"):
-        return NotFound("table", _named(message))
-    if state.startswith("28") or state == "42501":
-        return AccessDenied(
-            f"{what}: {message}", "check connection.user, connection.password and the user's permissions"
-        )
-    if state == "57014":
-        return TimedOut(f"{what} took more than {STATEMENT_SECONDS} s in the database")
-    if state.startswith(("40", "53")) or state == "55P03":
-        return Busy(f"{what}: {message}", message=message)
-    if state.startswith(("08", "57P")):
-        return Unreachable(f"{what}: {message}", "check connection.url and whether the database is up")
-    return Rejected(f"{what}: {message}", message=message)
+    return fault_of_state(state, message, what)
 
 
 def _check_file(url: str) -> None:
@@ -303,9 +296,3 @@ def _sentence(cause: Any, settings: Connection) -> str:
     """The first line of the message, without the URL and the password."""
     text = str(cause.getMessage() or cause.getClass().getSimpleName()).partition("\n")[0].strip()
     return Scrub([settings.url, settings.password.reveal() if settings.password else ""])(text)
-
-
-def _named(message: str) -> str:
-    """`relation "public.x" does not exist` -> `public.x`."""
-    parts = message.split('"')
-    return parts[1] if len(parts) > 2 else message

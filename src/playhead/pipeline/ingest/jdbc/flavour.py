@@ -10,10 +10,11 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfoNotFoundError
 
 from playhead.errors import Invalid
+from playhead.pipeline.ingest.source import CURSOR_ID, CURSOR_TIME
 from playhead.pipeline.records.encode.columns import SqlColumn
 from playhead.pipeline.records.encode.zones import is_fixed, zone_of
 
-ID, TIME, INSTANT = "playhead_id", "playhead_time", "playhead_instant"
+ID, TIME, INSTANT = CURSOR_ID, "playhead_time", CURSOR_TIME
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMESTAMP, _TIMESTAMP_TZ = 93, 2014  # java.sql.Types
 _PLAIN = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_$"

@@ -15,13 +15,14 @@ from playhead.model.position import INT64_MAX
 from playhead.model.secret import Secret
 from playhead.pipeline.ingest.jdbc.mappings import ColumnMapping, parse_mappings
 from playhead.pipeline.ingest.producer_options import NO_EFFECT, OVERRIDE, check_producer, unused_overrides
+from playhead.pipeline.ingest.record_options import parse_source_records
 from playhead.pipeline.ingest.topic_creation import PREFIX as TOPIC_CREATION
 from playhead.pipeline.ingest.topic_creation import check_topic_creation
 from playhead.pipeline.jdbc_url import refused_properties, refused_url
 from playhead.pipeline.options import OF_EVERY, KnownOptions, OptionReading
-from playhead.pipeline.records.encode.options import RecordOptions, parse_record_options
-from playhead.pipeline.records.transforms import makes_keys
-from playhead.pipeline.records.transforms.options import OF_TRANSFORMS, parse_transforms, refused_partitioners
+from playhead.pipeline.records.encode.header_text import SIMPLE
+from playhead.pipeline.records.encode.options import RecordOptions
+from playhead.pipeline.records.transforms.options import OF_TRANSFORMS
 
 HONOURED = frozenset(
     [
@@ -96,14 +97,14 @@ PREFIXES = ("key.converter.", "value.converter.", "header.converter.", TOPIC_CRE
 DRIVER = "connection."  # an option with this prefix that the connector does not know is a property of the JDBC driver
 # Options that are accepted only with the value that means "off" or "default".
 ONLY = {
-    "header.converter": ("org.apache.kafka.connect.storage.SimpleHeaderConverter",),
+    "header.converter": (SIMPLE,),
     "errors.tolerance": ("none",),
     "errors.retry.timeout": ("0",),
     "errors.retry.delay.max.ms": ("60000",),
     "jdbc.credentials.provider.class": ("io.confluent.connect.jdbc.util.DefaultJdbcCredentialsProvider",),
 }
 REASONS = {
-    "header.converter": "records here have no headers",
+    "header.converter": "headers are written as SimpleHeaderConverter writes them",
     "errors.tolerance": "a row that cannot be converted stops the run; it is never skipped",
     "errors.retry.timeout": "a failed step is planned again; a single record is not retried",
     "errors.retry.delay.max.ms": "a failed step is planned again; a single record is not retried",
@@ -305,10 +306,7 @@ class _Reading(OptionReading[JdbcOptions]):
         return None
 
     def _record(self) -> RecordOptions | None:
-        transforms = self._tried("transforms", lambda: parse_transforms(self.config)) or ()
-        if makes_keys(transforms):
-            self.faults += refused_partitioners(self.config, self.worker)
-        return self._tried("", lambda: parse_record_options(self.config, self.worker, transforms))
+        return self._tried("", lambda: parse_source_records(self.config, self.worker))
 
     def _below(self, prefix: str) -> dict[str, str]:
         return {name[len(prefix) :]: value for name, value in self.config.items() if name.startswith(prefix)}

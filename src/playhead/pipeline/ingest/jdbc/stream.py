@@ -10,11 +10,10 @@ from functools import cached_property
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import LongType
 
-from playhead.errors import Invalid, Refused, Rejected
+from playhead.errors import Invalid, PlayheadError, Refused, Rejected
 from playhead.model import Map
+from playhead.pipeline.ingest.encoding import RecordEncoder, Records
 from playhead.pipeline.ingest.jdbc.chunks import (
     MOST_ROWS,
     ChunkPace,
@@ -40,11 +39,12 @@ from playhead.pipeline.ingest.jdbc.horizon import (
     waiting_words,
 )
 from playhead.pipeline.ingest.jdbc.options import BULK, INCREMENTING, JdbcOptions
+from playhead.pipeline.ingest.jdbc.postgres import PostgresChunks
 from playhead.pipeline.ingest.jdbc.view import Cursor, Relation, SqlView, find_cursor, refuse_nulls
-from playhead.pipeline.ingest.source import CURSOR_ID, CURSOR_TIME, Chunk, Last
-from playhead.pipeline.records.encode.faults import rows_named
+from playhead.pipeline.ingest.source import Chunk, Last
 from playhead.pipeline.records.encode.record import make_record
-from playhead.pipeline.records.transforms.chain import Parts, apply_chain, columns_shown, route
+from playhead.pipeline.records.from_sql import SqlRows
+from playhead.pipeline.records.transforms.on_sources import route
 from playhead.pipeline.step import Left, LeftUnit
 
 MICROS_PER_MS, MICROS_PER_SECOND, NANOS_PER_MICRO = 1000, 1_000_000, 1000
@@ -110,6 +110,7 @@ class JdbcStep:
     """No chunks: open transactions block all rows; `horizon` names them."""
 
     view: SqlView
+    encoder: RecordEncoder
     conditions: Sequence[str]
     horizon: str
     reaches_end: bool
@@ -123,15 +124,25 @@ class JdbcStep:
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The order of a chunk is part of its SQL: Spark copies a predicate after WHERE unchanged and must not add its own."""
+        if self.records.read is not None:
+            return spark.range(0, len(self.conditions), 1, len(self.conditions))
         database = self.view.database
         with database.told(f"reading {self.view.relation.shown}"):
-            frame = spark.read.jdbc(
+            return spark.read.jdbc(
                 database.reader_url,
                 self.view.rows,
                 predicates=[self.view.ending(condition) for condition in self.conditions],
                 properties={**self._reading(), **database.reader_properties()},
             )
-        return self._as_records(frame)
+
+    @property
+    def records(self) -> Records:
+        database = self.view.database
+        conninfo = database.find_conninfo()
+        if conninfo is None:
+            return Records(self.encoder)
+        queries = tuple(self.view.query(condition) for condition in self.conditions)
+        return Records(self.encoder, PostgresChunks(conninfo, database.password, self._begin, queries))
 
     def close(self) -> None:
         if self.snapshot is not None:
@@ -144,18 +155,13 @@ class JdbcStep:
         properties = {"fetchsize": str(self.fetch_rows), "pushDownPredicate": "false"}
         if own:
             properties["customSchema"] = ", ".join(own)
-        begin = self.view.database.reader_begin(self.snapshot.name if self.snapshot is not None else None)
-        if begin is not None:
-            properties["sessionInitStatement"] = begin
+        if self._begin:
+            properties["sessionInitStatement"] = "; ".join(self._begin)
         return properties
 
-    def _as_records(self, frame: DataFrame) -> DataFrame:
-        cursor, nothing = self.view.cursor, F.lit(None).cast(LongType())
-        number = F.col(ID) if cursor.id is not None else nothing
-        instant = F.col(INSTANT) if isinstance(self.view.flavour, Sqlite) else F.unix_micros(F.col(INSTANT))
-        return self.view.writings.of(
-            frame, number.alias(CURSOR_ID), (instant if cursor.times else nothing).alias(CURSOR_TIME)
-        )
+    @property
+    def _begin(self) -> tuple[str, ...]:
+        return self.view.database.reader_begin(self.snapshot.name if self.snapshot is not None else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,9 +229,14 @@ class JdbcStream:
         if len(options.timestamp_columns) == 1 and options.record.timestamp_granularity == "connect_logical":
             columns["timestamp"] = options.timestamp_columns[0]
         if options.record.transforms:
-            shown = columns_shown(self.view.parts.value)
-            columns = {field: shown[column] for field, column in columns.items() if column in shown}
+            columns = {field: self._shown[column] for field, column in columns.items() if column in self._shown}
         return find_ahead(value, position, columns)
+
+    @cached_property
+    def _shown(self) -> Mapping[str, str]:
+        view = self.view
+        cursor = [column.name for column in (view.cursor.id, *view.cursor.times) if column is not None]
+        return columns_shown(self.encoder, view.record.rows, cursor)
 
     @property
     def position_of(self) -> ToJdbcPosition:
@@ -247,12 +258,16 @@ class JdbcStream:
         cursor = find_cursor(columns, incrementing, self.options.timestamp_columns, shown)
         if self.options.validate_non_null and self.relation.name is not None:
             refuse_nulls(cursor, shown)
-        with rows_named(cursor.row_words):
-            record = make_record(
-                [column for column, _ in columns], self.options.record, self.relation.name or "", self.database.product
-            )
-            parts = apply_chain(self.options.record.transforms, Parts(self._first_topic, record.value))
-        return SqlView(self.database, self.flavour, self.relation, cursor, record, parts, self.options.query_suffix)
+        record = make_record(
+            [column for column, _ in columns], self.options.record, self.relation.name or "", self.database.product
+        )
+        return SqlView(self.database, self.flavour, self.relation, cursor, record, self.options.query_suffix)
+
+    @property
+    def encoder(self) -> RecordEncoder:
+        view = self.view
+        id_name = None if view.cursor.id is None else view.cursor.id.name
+        return RecordEncoder(view.record.rows, self.options.record, self._first_topic, id_name, view.cursor.time_name)
 
     @cached_property
     def protection(self) -> Protection:
@@ -401,7 +416,7 @@ class JdbcStream:
         if cut is None:
             return self._step(["1 = 1"], words, reaches_end=True, snapshot=snapshot)
         view, conditions = cut
-        return JdbcStep(view, conditions, self._with_left_out(words), True, self._fetch_rows, snapshot)
+        return JdbcStep(view, self.encoder, conditions, self._with_left_out(words), True, self._fetch_rows, snapshot)
 
     def _cut_bulk(self, ask: JdbcDatabase, view: SqlView, slots: int, rows: int) -> tuple[SqlView, list[str]] | None:
         """Cuts by ranges of the primary key, if that is one integer column and there is more than one chunk."""
@@ -414,7 +429,7 @@ class JdbcStream:
             cursor = find_cursor(columns, key[0], (), table.shown)
         except Invalid:
             return None
-        view = SqlView(view.database, view.flavour, table, Cursor(cursor.id, ()), view.record, view.parts)
+        view = SqlView(view.database, view.flavour, table, Cursor(cursor.id, ()), view.record)
         low, high = (
             ask.whole(f"SELECT {which}({view.id}) FROM {view.cursors}")  # noqa: S608
             for which in ("min", "max")
@@ -446,11 +461,33 @@ class JdbcStream:
         left: Left | None = None,
     ) -> JdbcStep:
         words = self._with_left_out(horizon)
-        return JdbcStep(self.view, conditions, words, reaches_end, self._fetch_rows, snapshot, left)
+        return JdbcStep(self.view, self.encoder, conditions, words, reaches_end, self._fetch_rows, snapshot, left)
 
     def _with_left_out(self, words: str) -> str:
         left_out = ", ".join(self.view.record.left_out)
         return f"{words}; columns left out, as in Connect: {left_out}" if left_out else words
+
+
+def columns_shown(encoder: RecordEncoder, rows: SqlRows, columns: Sequence[str]) -> dict[str, str]:
+    """Column -> the field of the JSON value that holds it as it was read, whatever the transforms did: seen by two rows that
+    differ in that column only. A chain that cannot write such rows shows none."""
+    return {column: name for column in columns if (name := _field_shown(encoder, rows, column)) is not None}
+
+
+def _field_shown(encoder: RecordEncoder, rows: SqlRows, column: str) -> str | None:
+    seen: list[dict[str, object]] = []
+    for number in (7, 11):
+        try:
+            (value,) = encoder(rows.sample({column: number})).values
+            record = msgspec.json.decode(value or b"null")
+        except (PlayheadError, ValueError, msgspec.MsgspecError):
+            return None
+        row = record.get("payload", record) if isinstance(record, dict) else None
+        if not isinstance(row, dict):
+            return None
+        seen.append(row)
+    first, second = seen
+    return next((name for name in first if first[name] == 7 and second.get(name) == 11), None)
 
 
 def _integer_of(position: Map | None, name: str, default: int) -> int:

@@ -8,17 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
-
 from playhead.errors import Invalid, NotFound
 from playhead.pipeline.ingest.jdbc.database import JdbcDatabase
 from playhead.pipeline.ingest.jdbc.flavour import ID, INSTANT, TIME, Flavour
-from playhead.pipeline.ingest.source import Writings, write_parts
 from playhead.pipeline.records.encode.columns import SqlColumn
-from playhead.pipeline.records.encode.faults import rows_named
 from playhead.pipeline.records.encode.record import RowRecord
-from playhead.pipeline.records.transforms.chain import Parts
 
 _NUMERIC, _DECIMAL = 2, 3  # java.sql.Types
 _WHOLE = frozenset((-6, 5, 4, -5))  # TINYINT, SMALLINT, INTEGER, BIGINT
@@ -46,13 +40,8 @@ class Cursor:
     times: tuple[SqlColumn, ...]
 
     @property
-    def row_words(self) -> Column | None:
-        """Names a row of a frame that has the cursor's columns, as `id=7`. None: rows have no cursor."""
-        named = [(self.id.name, ID)] if self.id is not None else []
-        named += [(", ".join(column.name for column in self.times), INSTANT)] if self.times else []
-        # concat_ws leaves out what is null.
-        words = [F.concat(F.lit(f"{shown}="), F.col(name).cast("string")) for shown, name in named]
-        return F.concat_ws(", ", *words) if words else None
+    def time_name(self) -> str | None:
+        return ", ".join(column.name for column in self.times) or None
 
 
 @dataclass(frozen=True)
@@ -62,7 +51,6 @@ class SqlView:
     relation: Relation
     cursor: Cursor
     record: RowRecord
-    parts: Parts
     suffix: str = ""
 
     @cached_property
@@ -90,13 +78,15 @@ class SqlView:
 
     @cached_property
     def rows(self) -> str:
-        """The query for Spark: the record's columns and the cursor."""
+        """What is read: the record's columns and the cursor."""
         return self._from([*self.record.reads(self.flavour.quote), *self._cursor_columns()])
 
-    @cached_property
-    def writings(self) -> Writings:
-        with rows_named(self.cursor.row_words):
-            return write_parts(self.parts, self.record.options)
+    def query(self, condition: str) -> str:
+        """PostgreSQL: all that a task reads of a chunk. The cursor is outside, where its form does not matter to an index."""
+        columns = [self.flavour.quote(field.name) for field in self.record.fields]
+        columns += [f"{self.id}::bigint AS {self.id}"] * (self.cursor.id is not None)
+        columns += [self.instant] * bool(self.cursor.times)
+        return f"SELECT {', '.join(columns)} FROM {self.rows} WHERE {self.ending(condition)}"  # noqa: S608
 
     def shown(self, condition: str) -> str:
         """A chunk's condition with the column names of the user."""

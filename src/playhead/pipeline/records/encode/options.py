@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from playhead.errors import ConfigInvalid, Fault, Invalid, near_names
 from playhead.pipeline.records.encode.zones import UTC, parse_zone
-from playhead.pipeline.records.transforms import Chain, makes_keys
+from playhead.pipeline.records.transforms import Stages, makes_keys
 
 T = TypeVar("T")
 
@@ -52,10 +52,12 @@ class RecordOptions:
     db_timezone: str = "UTC"
     value: Converter = Converter()
     key: Converter | None = None
-    transforms: Chain = ()
+    transforms: Stages = ()
 
 
-def parse_record_options(config: Mapping[str, str], worker: Mapping[str, str], transforms: Chain = ()) -> RecordOptions:
+def parse_record_options(
+    config: Mapping[str, str], worker: Mapping[str, str], transforms: Stages = ()
+) -> RecordOptions:
     """The options of a connector's config, with what it leaves to its worker's properties. Raises ConfigInvalid with a fault for
     every option that is wrong."""
     reading = _Reading()

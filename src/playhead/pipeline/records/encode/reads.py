@@ -1,20 +1,20 @@
-"""How a column is queried, so that it arrives in Spark as the form our expressions start from, and what it is there.
+"""How a column is queried, so that it arrives as a column of Arrow in the form that `from_sql` starts from.
 
-PostgreSQL gives numerics as text (Spark's decimals end at 38 digits), dates as a number of days, and infinite dates and
-timestamps, which Spark's reader would turn into the years 1 and 9999, as values of their own. SQLite has values of any type in
-any column, and its driver cuts integers and dates: they are read as expressions, which Spark reads as numerics.
+PostgreSQL gives numerics as text (Arrow's decimals end at 76 digits, Spark's at 38), dates as a number of days, infinite dates
+and timestamps as values of their own, and as text what neither ADBC nor Spark's reader has a type for. SQLite has values of any
+type in any column, and its driver cuts integers and dates: they are read as expressions, which Spark reads as numerics.
 """
 
 from collections.abc import Callable
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
-
-from playhead.pipeline.records.encode.faults import fault
 from playhead.pipeline.records.encode.fields import POSTGRES, SQLITE, SqlField, SqlKind, Types
-from playhead.pipeline.records.encode.times import INFINITE_DAY, INFINITE_MILLIS, INFINITE_TIME
 
 Quote = Callable[[str], str]
+INFINITE_DAY = 2**31 - 1  # what a read gives in place of an infinite date
+INFINITE_TIME = "290000-01-01 00:00:00"  # ... and of an infinite timestamp: no clock gets there
+INFINITE_MICROS = 9_089_348_860_800_000_000  # the same instant
+# The strings of PostgreSQL that are texts as they are; ::text would cut the blanks of bpchar.
+_PLAIN_TEXTS = ("text", "varchar", "bpchar", "name", "")
 
 
 def read_text(field: SqlField, quote: Quote, product: str) -> str:
@@ -27,8 +27,11 @@ def read_text(field: SqlField, quote: Quote, product: str) -> str:
 
 def _postgres(field: SqlField, name: str) -> str:
     type_name = field.column.type_name.lower()
-    if field.is_numeric or field.column.jdbc_type in (Types.OTHER, Types.SQLXML):
+    is_odd_text = field.kind is SqlKind.STRING and type_name not in _PLAIN_TEXTS  # enums, "char", json, uuid, xml
+    if field.is_numeric or is_odd_text or type_name == "bit":
         return f"{name}::text"
+    if type_name == "oid":
+        return f"{name}::bigint"
     if type_name == "money":
         return f"{name}::numeric::float8"
     if field.kind is SqlKind.DATE:
@@ -51,7 +54,7 @@ def _sqlite(field: SqlField, name: str) -> str:
         return _sqlite_time(name, f"CAST(floor({name} / 86400000.0) AS INTEGER)", days, INFINITE_DAY)
     if is_sqlite_datetime(field):
         millis = f"CAST(strftime('%s', {name}) AS INTEGER) * 1000 + CAST(substr(strftime('%f', {name}), 4) AS INTEGER)"
-        return _sqlite_time(name, name, millis, INFINITE_MILLIS)
+        return _sqlite_time(name, name, millis, INFINITE_MICROS // 1000)
     return name
 
 
@@ -62,41 +65,3 @@ def _sqlite_time(name: str, of_integer: str, of_text: str, unreadable: int) -> s
 
 def is_sqlite_datetime(field: SqlField) -> bool:
     return field.kind is SqlKind.TIMESTAMP and field.column.type_name.upper() == "DATETIME"
-
-
-def read_column(field: SqlField, product: str) -> Column:
-    """The column of the frame: numerics and times of day as text, dates as days since the epoch, the rest as its own type."""
-    column = F.col("`" + field.name.replace("`", "``") + "`")
-    if product == POSTGRES:
-        return column
-    if field.is_numeric:
-        return _exact_text(column, field)
-    if product == SQLITE and field.column.jdbc_type == Types.INTEGER:
-        return _in_range(column, field)
-    if product == SQLITE and is_sqlite_datetime(field):
-        return F.timestamp_millis(column.cast("bigint"))
-    if field.kind is SqlKind.DATE:
-        return column.cast("int") if product == SQLITE else F.unix_date(column.cast("date"))
-    if field.kind is SqlKind.TIME:
-        return F.date_format(column, "HH:mm:ss.SSSSSS")
-    return column
-
-
-def _exact_text(column: Column, field: SqlField) -> Column:
-    """With the field's own scale; Spark's reader may have given the column a finer one.
-
-    Decimals are checked as text: to compare two of them Spark rounds the finer one first.
-    """
-    text = column.cast("string")
-    decimals = F.length(F.rtrim(text, F.lit("0"))) - F.instr(text, ".")
-    too_fine = fault(field.name, f"holds a number with more than {field.scale} decimals, which Connect cannot write")
-    scaled = column.cast(f"decimal(38,{field.scale})").cast("string")
-    return F.when((F.instr(text, ".") > 0) & (decimals > field.scale), too_fine).otherwise(scaled)
-
-
-def _in_range(column: Column, field: SqlField) -> Column:
-    """SQLite's integers have 64 bits whatever their column says; the driver would cut them to the field's 32."""
-    if field.type != "int32":
-        return column
-    too_large = fault(field.name, "holds an integer of more than 32 bits, which Connect would cut")
-    return F.when((column < -(2**31)) | (column >= 2**31), too_large).otherwise(column)

@@ -1,38 +1,35 @@
-"""A row of a table -> the value of its record, byte for byte what Connect's JDBC source and its converter write.
+"""A row of a table -> its fields in Connect's records, and how they are read.
 
-Everything is an expression of Spark over the columns that `reads` asks for: rows never pass through Python. What Connect would
-cut, misread or fail at is refused: by the column's type here, before anything is read, or by a value in a task (`faults`).
+What Connect would cut, misread or fail at is refused: by the column's type here, before anything is read, or by a value in a task
+(`from_sql`).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import functions as F  # noqa: N812
-
 from playhead.errors import Invalid
 from playhead.pipeline.records.encode.columns import SqlColumn
+from playhead.pipeline.records.encode.converters import check_schema
 from playhead.pipeline.records.encode.fields import SqlField, find_field
-from playhead.pipeline.records.encode.nodes import Read, Struct
-from playhead.pipeline.records.encode.options import JSON, RecordOptions
+from playhead.pipeline.records.encode.options import RecordOptions
 from playhead.pipeline.records.encode.reads import Quote, read_text
-from playhead.pipeline.records.encode.schema import schema_of
-from playhead.pipeline.records.encode.writing import check_text
+from playhead.pipeline.records.from_sql import SqlRows
 
 
 @dataclass(frozen=True, slots=True)
 class RowRecord:
-    """`left_out` names the columns that Connect has no mapping for; `value` is the row before any transform."""
+    """`left_out` names the columns that Connect has no mapping for; `rows` makes the values of records, before any transform."""
 
-    fields: tuple[SqlField, ...]
+    rows: SqlRows
     left_out: tuple[str, ...]
-    value: Struct
-    options: RecordOptions
-    product: str
+
+    @property
+    def fields(self) -> tuple[SqlField, ...]:
+        return self.rows.fields
 
     def reads(self, quote: Quote) -> tuple[str, ...]:
         """The select list, one entry a field; `quote` is the database's own quoting of an identifier."""
-        return tuple(read_text(field, quote, self.product) for field in self.fields)
+        return tuple(read_text(field, quote, self.rows.product) for field in self.fields)
 
 
 def make_record(columns: Sequence[SqlColumn], options: RecordOptions, schema_name: str, product: str) -> RowRecord:
@@ -45,17 +42,10 @@ def make_record(columns: Sequence[SqlColumn], options: RecordOptions, schema_nam
         raise Invalid(
             "none of the columns has a form that Connect can write", "select at least one column of a plain type"
         )
-    granularity = options.timestamp_granularity
-    row = ((field.name, Read(field, schema_of(field, granularity), options, product)) for field in fields)
-    value = Struct(tuple(row), schema_name or None)
-    if options.value.name != JSON and not options.transforms:
-        check_text(value)
-    return RowRecord(fields, left_out, value, options, product)
-
-
-def record_hash(value: SparkColumn) -> SparkColumn:
-    """xxhash64 of the value's UTF-8 bytes, the hash of the ledger and the audit."""
-    return F.xxhash64(value)
+    rows = SqlRows(fields, options, schema_name, product)
+    if not options.transforms:
+        check_schema(rows.as_texts().schema, options.value)
+    return RowRecord(rows, left_out)
 
 
 def _check_names(columns: Sequence[SqlColumn]) -> None:

@@ -1,9 +1,6 @@
 """Single message transforms: Kafka's own, as values. What they do to a batch of records is in `apply`, over Arrow columns.
 
 A transform here stands for one of Kafka 4.3's `org.apache.kafka.connect.transforms` with the options that it was given.
-
-Sources still plan a `Chain` with Spark's columns, in `chain`: there the outcome is known when a stream is planned, apart from the
-values. What cannot be known then (headers, a filter, a default in place of a null) is only in `Stages`, for batches.
 """
 
 from collections.abc import Iterable, Mapping
@@ -64,9 +61,12 @@ class InsertField:
 
 @dataclass(frozen=True, slots=True)
 class MaskField:
+    """`of_jdbc`: times are objects of java.sql, which Kafka's mask does not know, and decimals keep the scale of their column."""
+
     fields: frozenset[str]
     replacement: str | None = None
     nulls_take_default: bool = True
+    of_jdbc: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,30 +179,20 @@ Change = (
     | Flatten
     | TimestampConverter
     | RegexRouter
+    | TimestampRouter
+    | Filter
+    | InsertHeader
+    | DropHeaders
+    | HeaderFrom
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Transform:
+class Stage:
     """`alias` is its name in `transforms`; `on_key` is what the class name's `$Key` says."""
 
     alias: str
     change: Change
-    on_key: bool = False
-    only_if: TopicMatches | None = None
-
-
-Chain = tuple[Transform, ...]
-
-BatchChange = Change | TimestampRouter | Filter | InsertHeader | DropHeaders | HeaderFrom
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A transform of batches, which may have any predicate."""
-
-    alias: str
-    change: BatchChange
     on_key: bool = False
     only_if: Predicate | None = None
 
@@ -210,5 +200,13 @@ class Stage:
 Stages = tuple[Stage, ...]
 
 
-def makes_keys(chain: Iterable[Transform]) -> bool:
-    return any(isinstance(transform.change, ValueToKey) for transform in chain)
+def makes_keys(stages: Iterable[Stage]) -> bool:
+    """Of records that have none."""
+    return any(
+        isinstance(stage.change, ValueToKey) or (stage.on_key and isinstance(stage.change, HoistField))
+        for stage in stages
+    )
+
+
+def makes_headers(stages: Iterable[Stage]) -> bool:
+    return any(isinstance(stage.change, (InsertHeader, HeaderFrom)) for stage in stages)

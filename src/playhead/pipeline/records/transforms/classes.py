@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from playhead.errors import Fault, Invalid
-from playhead.pipeline.records import javaformat, javanumbers, javaregex
-from playhead.pipeline.records.encode import schema
+from playhead.pipeline.records import javaformat, javanumbers, javaregex, schema
 from playhead.pipeline.records.transforms import (
-    BatchChange,
     Cast,
+    Change,
     DropHeaders,
     ExtractField,
     Filter,
@@ -29,14 +28,6 @@ from playhead.pipeline.records.transforms import (
 )
 
 PACKAGE = "org.apache.kafka.connect.transforms."
-_HEADERS = "records here have no headers"
-REFUSED = {
-    "DropHeaders": _HEADERS,
-    "InsertHeader": _HEADERS,
-    "HeaderFrom": _HEADERS,
-    "Filter": "every row that is read becomes a record, so that none can be missed; select rows with a query",
-    "TimestampRouter": "records have no timestamp before they are produced",
-}
 # Of a cast, and in JsonConverter's words.
 TYPES = {
     "int8": "int8",
@@ -52,8 +43,6 @@ TYPES = {
 _QUOTED = re.compile(r"`(?P<name>(?:[^`\\]|\\(?!`(?:\.|\Z))|\\`\.|`(?!\.|\Z))*)`(?:\.|\Z)", re.DOTALL)
 _UNITS = ("milliseconds", "seconds", "microseconds", "nanoseconds")
 _TARGETS = ("unix", "Timestamp", "Date", "Time", "string")
-# What SimpleDateFormat and Spark print alike: numbers of fixed width, quoted words, and signs.
-_FORMAT = re.compile(r"(?:yyyy|MM|dd|HH|mm|ss|SSS|'[^']+'|[^A-Za-z'\[\]{}#])+")
 
 
 BLANKS = "".join(map(chr, range(33)))  # what Java's `trim` takes off
@@ -69,13 +58,11 @@ def split_list(text: str) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class Given:
     """The options of one transform without their prefix, and without blanks around them, as Kafka reads every type of option.
-    What is wrong with them is added to `faults`. `for_batches`: all that Kafka has is honoured; else what Spark's columns can
-    do."""
+    What is wrong with them is added to `faults`."""
 
     prefix: str
     options: Mapping[str, str]
     faults: list[Fault] = field(repr=False)
-    for_batches: bool = False
 
     def fault(self, option: str, what: str) -> None:
         self.faults.append(Fault(self.prefix + option, None, what))
@@ -102,13 +89,12 @@ class Given:
         return text == "true"
 
     def nulls_take_default(self) -> bool:
-        """No source has fields with a default, so that it makes no difference to Spark's columns."""
-        return self.flag(_DEFAULT, default=True) or not self.for_batches
+        return self.flag(_DEFAULT, default=True)
 
     def pattern(self, option: str) -> str:
-        """A regular expression of Java. The session's own JVM reads those of sources."""
+        """A regular expression of Java."""
         text = self.text(option)
-        if self.for_batches and text:
+        if text:
             self.check(option, lambda: javaregex.compile_pattern(text))
         return text
 
@@ -143,7 +129,7 @@ class Given:
 class Class:
     """`is_sided`: there is one for keys and one for values. `gone`: options that Kafka had once."""
 
-    parse: Callable[[Given], BatchChange | None]
+    parse: Callable[[Given], Change | None]
     options: tuple[str, ...]
     is_sided: bool = True
     gone: Mapping[str, str] = field(default_factory=dict)
@@ -152,20 +138,17 @@ class Class:
 _DEFAULT = "replace.null.with.default"
 
 
-def _value_to_key(given: Given) -> BatchChange:
+def _value_to_key(given: Given) -> Change:
     return ValueToKey(tuple(given.names("fields", needed=True)), given.nulls_take_default())
 
 
-def _extract_field(given: Given) -> BatchChange | None:
+def _extract_field(given: Given) -> Change | None:
     name, nulls_take_default = given.text("field"), given.nulls_take_default()
     version = given.options.get("field.syntax.version", "V1").upper()
     if version not in ("V1", "V2"):
         given.fault("field.syntax.version", "must be V1 or V2")
     if version != "V2" or not re.search(r"[.`]", name):
         return ExtractField(name, nulls_take_default=nulls_take_default)
-    if not given.for_batches:
-        given.fault("field.syntax.version", "V2 is honoured for plain names only: rows have no nested fields")
-        return None
     steps = _steps_of(name)
     if steps is None:
         given.fault("field", "has a backtick without its pair; a backslash before a backtick escapes it")
@@ -191,11 +174,11 @@ def _steps_of(path: str) -> tuple[str, ...] | None:
     return (*steps, "") if path.endswith(".") else tuple(steps)
 
 
-def _hoist_field(given: Given) -> BatchChange:
+def _hoist_field(given: Given) -> Change:
     return HoistField(given.text("field"))
 
 
-def _replace_field(given: Given) -> BatchChange:
+def _replace_field(given: Given) -> Change:
     renames = given.pairs("renames")
     if any(not new for _, new in renames):
         given.fault("renames", "must be pairs of an old and a new name, with a colon between them")
@@ -206,17 +189,12 @@ def _replace_field(given: Given) -> BatchChange:
     return ReplaceField(include, exclude, dict(renames), given.nulls_take_default())
 
 
-def _insert_field(given: Given) -> BatchChange:
+def _insert_field(given: Given) -> Change:
     topic, partition, timestamp, static, offset = (
         _inserted(given, f"{option}.field") for option in ("topic", "partition", "timestamp", "static", "offset")
     )
     if not any((topic, partition, timestamp, static, offset)):
         given.fault("type", "adds no field: name one in topic.field or static.field")
-    for option, asked in (("partition.field", partition), ("timestamp.field", timestamp)):
-        if asked and not asked.optional and not given.for_batches:
-            given.fault(option, "cannot be a required field: a source record has neither before it is produced")
-    if offset and not given.for_batches:
-        given.fault("offset.field", "is for sink connectors: a source record has no offset yet")
     value = given.options.get("static.value")
     if static and value is None:
         given.fault("static.value", "is missing")
@@ -233,14 +211,14 @@ def _inserted(given: Given, option: str) -> Inserted | None:
     return Inserted(name, not text.endswith("!"))
 
 
-def _mask_field(given: Given) -> BatchChange:
+def _mask_field(given: Given) -> Change:
     replacement = given.options.get("replacement")
     if replacement == "":
         given.fault("replacement", "must not be empty")
     return MaskField(frozenset(given.names("fields", needed=True)), replacement, given.nulls_take_default())
 
 
-def _cast(given: Given) -> BatchChange:
+def _cast(given: Given) -> Change:
     nulls_take_default, pairs = given.nulls_take_default(), given.pairs("spec")
     if not pairs:
         given.fault("spec", "is missing")
@@ -260,7 +238,7 @@ def _type(text: str) -> str | None:
     return TYPES.get(text.strip(BLANKS).lower())
 
 
-def _set_schema_metadata(given: Given) -> BatchChange | None:
+def _set_schema_metadata(given: Given) -> Change | None:
     nulls_take_default = given.nulls_take_default()
     name, version = given.options.get("schema.name"), given.options.get("schema.version")
     if name is None and version is None:
@@ -271,58 +249,52 @@ def _set_schema_metadata(given: Given) -> BatchChange | None:
     if version is not None and number is None:
         given.fault("schema.version", f"must be a whole number of 32 bits, not {version!r}")
         return None
-    if name == "" and given.for_batches:
+    if name == "":
         given.fault("schema.name", "must not be empty")
     return SetSchemaMetadata(name, number, nulls_take_default)
 
 
-def _flatten(given: Given) -> BatchChange:
+def _flatten(given: Given) -> Change:
     return Flatten(given.options.get("delimiter", "."))
 
 
-def _timestamp_converter(given: Given) -> BatchChange:
+def _timestamp_converter(given: Given) -> Change:
     target = given.one_of("target.type", _TARGETS)
-    if given.for_batches:
-        pattern = given.date_format("format", "")
-        if target == "string" and not pattern:
-            given.fault("format", "is missing")
-    else:
-        pattern = given.options.get("format", "")
-        if target == "string" and not _FORMAT.fullmatch(pattern):
-            what = "may have yyyy, MM, dd, HH, mm, ss, SSS, quoted words and signs; nothing else on Spark"
-            given.fault("format", what)
+    pattern = given.date_format("format", "")
+    if target == "string" and not pattern:
+        given.fault("format", "is missing")
     unit = given.one_of("unix.precision", _UNITS, "milliseconds")
     return TimestampConverter(given.options.get("field", ""), target, pattern, unit, given.nulls_take_default())
 
 
-def _regex_router(given: Given) -> BatchChange:
+def _regex_router(given: Given) -> Change:
     if "replacement" not in given.options:
         given.fault("replacement", "is missing")
     return RegexRouter(given.pattern("regex"), given.options.get("replacement", ""))
 
 
-def _timestamp_router(given: Given) -> BatchChange:
+def _timestamp_router(given: Given) -> Change:
     default = TimestampRouter()
     timestamps = given.date_format("timestamp.format", default.timestamp_format)
     return TimestampRouter(given.options.get("topic.format", default.topic_format), timestamps)
 
 
-def _filter(given: Given) -> BatchChange:  # noqa: ARG001 (it has no options)
+def _filter(given: Given) -> Change:  # noqa: ARG001 (it has no options)
     return Filter()
 
 
-def _insert_header(given: Given) -> BatchChange:
+def _insert_header(given: Given) -> Change:
     for option in ("header", "value.literal"):
         if option not in given.options:
             given.fault(option, "is missing")
     return InsertHeader(given.options.get("header", ""), given.options.get("value.literal", ""))
 
 
-def _drop_headers(given: Given) -> BatchChange:
+def _drop_headers(given: Given) -> Change:
     return DropHeaders(frozenset(given.names("headers", needed=True)))
 
 
-def _header_from(given: Given) -> BatchChange:
+def _header_from(given: Given) -> Change:
     fields, headers = (tuple(split_list(given.text(option))) for option in ("fields", "headers"))
     if len(fields) != len(headers):
         given.fault("headers", "must be as many as fields")
@@ -358,9 +330,6 @@ CLASSES = {
     "Flatten": Class(_flatten, ("delimiter",)),
     "TimestampConverter": Class(_timestamp_converter, ("field", "target.type", "format", "unix.precision", _DEFAULT)),
     "RegexRouter": Class(_regex_router, ("regex", "replacement"), is_sided=False),
-}
-# The ones that a source refuses.
-OF_BATCHES = CLASSES | {
     "TimestampRouter": Class(_timestamp_router, ("topic.format", "timestamp.format"), is_sided=False),
     "Filter": Class(_filter, (), is_sided=False),
     "InsertHeader": Class(_insert_header, ("header", "value.literal"), is_sided=False),

@@ -6,30 +6,17 @@ transform does not know would be silently ignored by a worker, so it is refused 
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import cast
 
 from playhead.errors import ConfigInvalid, Fault, near_names
 from playhead.pipeline.records.transforms import (
-    Chain,
-    Change,
     HasHeader,
     IsTombstone,
     Predicate,
     Stage,
     Stages,
     TopicMatches,
-    Transform,
-    ValueToKey,
 )
-from playhead.pipeline.records.transforms.classes import (
-    BLANKS,
-    CLASSES,
-    OF_BATCHES,
-    PACKAGE,
-    REFUSED,
-    Given,
-    split_list,
-)
+from playhead.pipeline.records.transforms.classes import BLANKS, CLASSES, PACKAGE, Given, split_list
 
 OF_TRANSFORMS = ("transforms", "predicates")  # with all that is below them
 _PREDICATES = f"{PACKAGE}predicates."
@@ -38,17 +25,8 @@ _PARTITIONER = ("partitioner.class", "partitioner.ignore.keys")
 _OF_PREDICATES = {"TopicNameMatches": ("pattern",), "HasHeaderKey": ("name",), "RecordIsTombstone": ()}
 
 
-def parse_transforms(config: Mapping[str, str]) -> Chain:
-    """For Spark's columns: what only batches can do is refused."""
-    return tuple(
-        Transform(one.alias, cast("Change", one.change), one.on_key, cast("TopicMatches | None", one.only_if))
-        for one in _Reading(config, for_batches=False).read()
-    )
-
-
 def parse_stages(config: Mapping[str, str]) -> Stages:
-    """For batches: all that Kafka has."""
-    return _Reading(config, for_batches=True).read()
+    return _Reading(config).read()
 
 
 def refused_partitioners(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:
@@ -65,10 +43,8 @@ def refused_partitioners(config: Mapping[str, str], worker: Mapping[str, str]) -
 class _Reading:
     """One pass over a config that keeps going after a fault."""
 
-    def __init__(self, config: Mapping[str, str], *, for_batches: bool) -> None:
+    def __init__(self, config: Mapping[str, str]) -> None:
         self._config = config
-        self._for_batches = for_batches
-        self._classes = OF_BATCHES if for_batches else CLASSES
         self._faults: list[Fault] = []
 
     def read(self) -> Stages:
@@ -77,10 +53,6 @@ class _Reading:
         for alias in self._aliases("transforms"):
             stage = self._stage(alias, predicates)
             if stage is not None:
-                has_keys = self._for_batches or any(isinstance(one.change, ValueToKey) for one in chain)
-                if stage.on_key and not has_keys:
-                    what = "changes the key, and there is none: put a ValueToKey before it"
-                    self._fault(f"transforms.{alias}.type", what)
                 chain.append(stage)
         if self._faults:
             raise ConfigInvalid(self._faults)
@@ -106,7 +78,7 @@ class _Reading:
     def _stage(self, alias: str, predicates: Mapping[str, Predicate | None]) -> Stage | None:
         prefix = f"transforms.{alias}."
         name, on_key = _split_class(self._config[f"{prefix}type"].strip().removeprefix(PACKAGE))
-        known = self._classes.get(name)
+        known = CLASSES.get(name)
         if known is None or known.is_sided != (on_key is not None):
             self._fault(f"{prefix}type", self._unknown_class(self._config[f"{prefix}type"].strip(), name))
             return None
@@ -137,9 +109,8 @@ class _Reading:
         given = self._given(prefix)
         class_name = given.options["type"].strip()
         name = class_name.removeprefix(_PREDICATES)
-        known = list(_OF_PREDICATES) if self._for_batches else ["TopicNameMatches"]
-        if name not in known:
-            what = f"the Spark engine has no predicate {class_name}; it knows {', '.join(known)}"
+        if name not in _OF_PREDICATES:
+            what = f"the Spark engine has no predicate {class_name}; it knows {', '.join(_OF_PREDICATES)}"
             self._fault(f"{prefix}type", what)
             return None
         for option in given.options:
@@ -151,15 +122,13 @@ class _Reading:
 
     def _given(self, prefix: str) -> Given:
         options = {name: text.strip(BLANKS) for name, text in self._below(prefix).items()}
-        return Given(prefix, options, self._faults, self._for_batches)
+        return Given(prefix, options, self._faults)
 
     def _unknown_class(self, class_name: str, name: str) -> str:
-        if name in self._classes:
-            sides = f"{name}$Key or {name}$Value" if self._classes[name].is_sided else name
+        if name in CLASSES:
+            sides = f"{name}$Key or {name}$Value" if CLASSES[name].is_sided else name
             return f"{class_name} is no transform; it is {sides}"
-        if name in REFUSED:
-            return f"{name} is not honoured on Spark: {REFUSED[name]}"
-        return f"the Spark engine has no transform {class_name}; it knows {', '.join(sorted(self._classes))}"
+        return f"the Spark engine has no transform {class_name}; it knows {', '.join(sorted(CLASSES))}"
 
     def _below(self, prefix: str) -> dict[str, str]:
         return {name[len(prefix) :]: value for name, value in self._config.items() if name.startswith(prefix)}

@@ -32,7 +32,7 @@ def mask(change: MaskField, values: Typed) -> Made:
     require_struct(values.schema)
     bad: dict[int, str] = {}
     columns = [
-        _masked(column, change.replacement, bad) if column.name in change.fields else column
+        _masked(column, change, bad) if column.name in change.fields else column
         for column in columns_of(values, nulls_take_default=change.nulls_take_default)
     ]
     made = copied(values.schema, columns, values.column)
@@ -41,17 +41,27 @@ def mask(change: MaskField, values: Typed) -> Made:
     return Made(made.values, {**made.bad, **bad, **nulls})
 
 
-def _masked(column: Column, replacement: str | None, bad: dict[int, str]) -> Column:
+def _masked(column: Column, change: MaskField, bad: dict[int, str]) -> Column:
     is_given = column.values.is_valid()
     if column.values.null_count == len(column.values):
         return column
     try:
-        one = pa.array([_mask_of(column.schema, replacement)], arrow_type(column.schema))
+        if change.of_jdbc:
+            _check_jdbc(column.schema, change.replacement)
+        one = pa.array([_mask_of(column.schema, change.replacement)], arrow_type(column.schema))
     except Failed as error:
         for row in np.flatnonzero(is_given.to_numpy(zero_copy_only=False)):
             bad.setdefault(int(row), f"field {column.name!r} {error}")
         return column
     return column._replace(values=filled(column.values, is_given, one))
+
+
+def _check_jdbc(schema: Schema, replacement: str | None) -> None:
+    if pa.types.is_temporal(arrow_type(schema)):
+        raise Failed(f"is a {schema.name} of the JDBC source, which cannot be masked")
+    number = Decimal(0) if replacement is None else parse_decimal(replacement)
+    if schema.is_decimal and number is not None and -int(number.as_tuple().exponent) != schema.parameter("scale", 0):
+        raise Failed("is a decimal of another scale than its mask, which no converter can write")
 
 
 def _mask_of(schema: Schema, replacement: str | None) -> object:
