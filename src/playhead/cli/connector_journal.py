@@ -1,5 +1,6 @@
 """`playhead connectors journal`, `undo` and `rename`: what was changed, the way back, and a change that must keep a position."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -7,6 +8,7 @@ import click
 from playhead.cli.complete import connector_names
 from playhead.cli.connector_files import OUTCOME_COLUMNS, Files, carry_out, file_options, show_plan, wait_options
 from playhead.cli.frame import Face, context_options, output_option, pass_face, say, term_interrupts
+from playhead.cli.ledgers import ledger_option
 from playhead.cli.offset_edits import pairs_of
 from playhead.cli.writes import command_line, show_journal
 from playhead.errors import Invalid
@@ -98,6 +100,7 @@ def _entry_row(entry: "ApplyEntry") -> dict[str, Any]:
 @click.option("--force", is_flag=True, help="Overwrite what something else has changed since.")
 @click.option("--execute", is_flag=True, help="Execute the plan. Without it nothing is changed.")
 @wait_options
+@ledger_option
 @context_options
 @output_option
 @pass_face
@@ -119,10 +122,13 @@ def undo(
     The journal keeps no literal secrets. One that is gone must be given again: by -f and the file of the connector, or by --set.
     An undo is a plan like any other: it is shown, recorded in the journal, and can be undone.
     """
-    from playhead.connectors.undo import Given, get_record, plan_undo
+    from playhead.connectors.undo import HANDOVER, Given, get_record, plan_undo
 
     record = get_record(face.context, record_id, face.deadline)
     say(f"undoing {record.id} ({record.what}) of {record.started:%Y-%m-%d %H:%M:%SZ} by {record.who}")
+    if record.what.startswith(HANDOVER):
+        _undo_handover(face, record, files, wait, execute=execute)
+        return
     given = Given(pairs_of(secrets), files.read() if files.paths else ())
     plan = plan_undo(face.context, record, face.deadline, given, force=force)
     if not execute or plan.is_empty:
@@ -133,6 +139,19 @@ def undo(
     for note in plan.notes:
         say(f"note: {note}")
     carry_out(face, plan, wait)
+
+
+def _undo_handover(face: Face, record: "ApplyRecord", files: Files, wait: "Wait", *, execute: bool) -> None:
+    """The other way; with the files of the hand-over, unless others are given."""
+    from playhead.cli.handover import settle
+    from playhead.handover.apply import plan_back
+    from playhead.handover.model import HandoverOptions
+
+    paths = files.paths or tuple(path for path in record.files if path != "-")
+    specs = replace(files, paths=paths).read() if paths else ()
+    options = HandoverOptions(wait=wait)
+    plan = plan_back(face.context, record, specs, options, face.deadline)
+    settle(face, plan, options, execute=execute, again=command_line(face, ["connectors", "undo", record.id]))
 
 
 @click.command()

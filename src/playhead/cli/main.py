@@ -16,6 +16,7 @@ COMMANDS = {
     "groups": ("playhead.cli.groups:groups", "Consumer groups: lag, reset, delete."),
     "runs": ("playhead.cli.runs:runs", "Runs on Spark: list them, show details, stop or forget one."),
     "run": ("playhead.cli.run:run", "Run connector files on Spark, exactly once."),
+    "handover": ("playhead.cli.handover:handover", "Give connectors to Spark or to Connect, with their positions."),
     "config": ("playhead.cli.config:config", "Contexts and settings, and the origin of each value."),
     "info": ("playhead.cli.info:info", "Versions of this client, the brokers and the workers."),
     "completion": ("playhead.cli.completion:completion", "Completion script for bash, zsh or fish."),

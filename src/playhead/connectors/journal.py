@@ -44,7 +44,8 @@ class Half(msgspec.Struct, frozen=True):
 
 class ApplyEntry(msgspec.Struct, frozen=True):
     """One connector. `result` None: interrupted. `masked`: keys before the change whose literal secret is not kept here; `lost`:
-    those of them whose secret the connector no longer has after the change. `deletes_offsets`: its offsets were to be deleted."""
+    those of them whose secret the connector no longer has after the change. `deletes_offsets`: its offsets were to be deleted.
+    `steps`: what a hand-over has done so far."""
 
     name: str
     action: str
@@ -56,6 +57,7 @@ class ApplyEntry(msgspec.Struct, frozen=True):
     masked: list[str] = []
     lost: list[str] = []
     deletes_offsets: bool = False
+    steps: list[str] = []
 
     @property
     def may_have_changed(self) -> bool:
@@ -63,7 +65,7 @@ class ApplyEntry(msgspec.Struct, frozen=True):
 
 
 class ApplyRecord(msgspec.Struct, frozen=True):
-    """`what`: the command: apply, delete, undo ID, rename."""
+    """`what`: the command: apply, delete, undo ID, rename, handover to ENGINE. `files`: those that a hand-over edits."""
 
     playhead_connectors: int
     id: str
@@ -76,6 +78,7 @@ class ApplyRecord(msgspec.Struct, frozen=True):
     finished: datetime | None = None
     what: str = "apply"
     salt: str = ""
+    files: list[str] = []
 
     @property
     def may_have_changed(self) -> bool:
@@ -128,6 +131,16 @@ class Recording:
             self.record = msgspec.structs.replace(self.record, entries=entries)
             self.book.save(self.record, is_new=True)
 
+    def save_step(self, name: str, step: str) -> None:
+        """One step of a hand-over is done."""
+        with self._lock:
+            entries = [
+                msgspec.structs.replace(one, steps=[*one.steps, step]) if one.name == name else one
+                for one in self.record.entries
+            ]
+            self.record = msgspec.structs.replace(self.record, entries=entries)
+            self.book.save(self.record, is_new=True)
+
     def finish(self, results: Mapping[str, tuple[str, str]]) -> str:
         """`results`: name -> result and detail. Returns why they could not be written; empty if they are on disk."""
         with self._lock:
@@ -154,15 +167,19 @@ class Book:
     def path(self, record: ApplyRecord) -> Path:
         return self.folder / f"{record.id}.json"
 
-    def begin(self, plan: ConnectorsPlan, seen: Mapping[str, Seen], what: str = "apply") -> Recording:
+    def begin(
+        self, plan: ConnectorsPlan, seen: Mapping[str, Seen], what: str = "apply", files: Sequence[str] = ()
+    ) -> Recording:
         """The record is on disk when this returns. Nothing may be sent before. `seen`: of the connectors that are deleted."""
         salt = os.urandom(16)
         rows = [row for row in plan.rows if row.action not in IDLE]
         with ThreadPoolExecutor(4, "hash") as pool:  # a slow hash takes 50 ms
             entries = list(pool.map(lambda row: _entry(row, seen.get(row.name, Seen()), salt), rows))
-        return self._begun(plan.cluster, entries, what, salt)
+        return self._begun(plan.cluster, entries, what, salt, files)
 
-    def _begun(self, cluster: ClusterState, entries: Iterable[ApplyEntry], what: str, salt: bytes) -> Recording:
+    def _begun(
+        self, cluster: ClusterState, entries: Iterable[ApplyEntry], what: str, salt: bytes, files: Sequence[str]
+    ) -> Recording:
         started = datetime.now(UTC)
         record = ApplyRecord(
             RECORD_VERSION,
@@ -176,6 +193,7 @@ class Book:
             None,
             what,
             salt.hex(),
+            list(files),
         )
         self.save(record, is_new=True)
         return Recording(self, record)

@@ -25,6 +25,7 @@ from playhead.model.connector import Origin, WantedState
 
 FORCE_HINT = "add --force to overwrite it"
 RENAME = "rename"
+HANDOVER = "handover to "  # and the engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,12 @@ def plan_undo(
             for action in (Action.DELETE, Action.CREATE)
         )
         raise Refused(f"{record.id} renamed {old}", f"rename it back: playhead connectors rename {new} {old}")
+    if record.what.startswith(HANDOVER):
+        back = "connect" if record.what.endswith("spark") else "spark"
+        raise Refused(
+            f"{record.id} was a {record.what}",
+            f"playhead handover {' '.join(entry.name for entry in record.entries)} --to {back}",
+        )
     names = {entry.name for entry in record.entries if entry.may_have_changed}
     with open_rest(context, deadline) as rest:
         cluster_id = rest.worker().kafka_cluster_id or ""

@@ -19,11 +19,13 @@ from pathlib import Path
 from typing import Protocol
 
 from playhead.config import Context
+from playhead.config.ledger import may_hold_something
 from playhead.config.secrets import SecretKeys
 from playhead.connect.answers import ConnectorStatus
 from playhead.connect.rest import Rest, open_rest
 from playhead.connectors.plan.check import PluginKeys
 from playhead.connectors.plan.model import KeyChange, KeyChangeKind, diff_config, normalised
+from playhead.connectors.spark_runs import find_owners
 from playhead.connectors.status import find_all, hidden, keys_for_traces, phrase
 from playhead.connectors.traces import Verdict, cause_of, find_verdict
 from playhead.errors import AccessDenied, Busy, Invalid, NotFound, PlayheadError, Unreachable, Untrusted
@@ -103,11 +105,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A connector as it was found. `status` None: it has none yet."""
+    """A connector as it was found. `status` None: it has none yet. `owner`: the engine that a hand-over gave it to."""
 
     status: ConnectorStatus | None
     config: Mapping[str, str | None] = field(default_factory=dict)
     keys: SecretKeys = field(default_factory=SecretKeys)
+    owner: Engine | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +319,10 @@ class Watch:
         """True when it is as wanted."""
         history = self._histories.setdefault(name, _History())
         spec = self._specs.get(name) if self._specs is not None else None
-        if spec is not None and spec.engine is Engine.SPARK:
-            return self._check_spark(name, history, seen)
+        owner = seen.owner if seen is not None else None
+        if (owner or (spec.engine if spec is not None else None)) is Engine.SPARK:
+            why = "engine: spark" if spec is not None and spec.engine is Engine.SPARK else "it was handed over to Spark"
+            return self._check_spark(name, history, seen, why)
         if seen is None:
             history.drift = None
             return self._report_once(name, history, EventKind.MISSING, "it is in the files, but not in the cluster")
@@ -356,12 +361,12 @@ class Watch:
             return False
         return self._check_running(name, history, seen.status)
 
-    def _check_spark(self, name: str, history: _History, seen: Seen | None) -> bool:
+    def _check_spark(self, name: str, history: _History, seen: Seen | None, why: str) -> bool:
         state = seen.status.connector.state if seen and seen.status else None
         if state in (None, "STOPPED"):
-            return not self._report_once(name, history, EventKind.LEFT_ALONE, "engine: spark")
+            return not self._report_once(name, history, EventKind.LEFT_ALONE, why)
         return self._report_once(
-            name, history, EventKind.DIFFERS, f"engine: spark, but in Connect it is {state.lower() if state else ''}"
+            name, history, EventKind.DIFFERS, f"{why}, but in Connect it is {state.lower() if state else ''}"
         )
 
     def _check_resting(self, name: str, history: _History, state: str, wish: WantedState | None) -> bool:
@@ -497,7 +502,15 @@ class RestCluster:
             found = [(info, status) for info, status in find_all(rest) if self.watches(info.name)]
             plugins = PluginKeys(rest)
             keys = {info.name: keys_for_traces(plugins, info, status) for info, status in found}
-        return Look({info.name: Seen(status, info.config, keys[info.name]) for info, status in found}, silent)
+            owners = self._owners(rest)
+        seen = {info.name: Seen(status, info.config, keys[info.name], owners.get(info.name)) for info, status in found}
+        return Look(seen, silent)
+
+    def _owners(self, rest: Rest) -> Mapping[str, Engine]:
+        """A ledger that cannot be read is no reason to restart nothing: what Spark owns is stopped here, and stays so."""
+        if not may_hold_something(self.context):
+            return {}
+        return find_owners(self.context, rest.worker().kafka_cluster_id, Deadline(self._probe_seconds))[0]
 
     def _silent(self) -> dict[str, str]:
         """Of several workers those that do not answer. Empty if none answers: then the look itself fails, with the reason."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from playhead.errors import Fenced, Refused
-from playhead.model import Map
+from playhead.model import Engine, Map
 from playhead.model.host import user_name
 from playhead.model.ranges import Log, OffsetRange
 from playhead.model.times import in_words
@@ -27,6 +27,7 @@ CONFIG = "config"  # the same: the connector's config as JSON, without secrets. 
 CHUNK_HEADER = "playhead.chunk"  # the header of every position record that a run on Spark writes
 
 FORGOTTEN = "forgotten"  # the same: the user who asked to list this run no more
+OWNER = "owner"  # the same: the engine that a hand-over gave the pipeline to; kept by later runs
 OLD_SECONDS = 24 * 3600.0  # a finished run is no longer listed among the connectors after this time
 
 
@@ -117,15 +118,22 @@ class Run:
         return None if self.is_alive else self.settings.get(FORGOTTEN)
 
     @property
+    def owner(self) -> Engine | None:
+        """The engine that a hand-over gave the pipeline to; None if there was no hand-over."""
+        found = self.settings.get(OWNER)
+        return None if found is None else Engine(found)
+
+    @property
     def is_past(self) -> bool:
-        """Finished for more than a day. One that failed or was stopped stays until it runs again or is forgotten."""
-        return self.state is RunState.FINISHED and self.silent_seconds > OLD_SECONDS
+        """Finished for more than a day. One that failed or was stopped stays until it runs again or is forgotten, and so does
+        one that was handed over to Spark."""
+        return self.state is RunState.FINISHED and self.silent_seconds > OLD_SECONDS and self.owner is None
 
     @property
     def words(self) -> str:
         """The state for people. `running` is shown only with a recent heartbeat."""
         if not self.is_running:
-            return self.state.value
+            return "handed over" if self.owner is Engine.CONNECT else self.state.value
         words = "stopping" if self.stop else "running"
         if self.is_silent:
             words = f"silent for {in_words(int(self.silent_seconds))}" + (", stop requested" if self.stop else "")
@@ -175,6 +183,16 @@ class RunTakenOver(Fenced):
         else:
             what = f"{claim.pipeline}: run {by.epoch} by {by.host} took over from run {claim.epoch}"
         Refused.__init__(self, what, "nothing more of this run is recorded; `playhead runs show` shows the current run")
+
+
+class HandedOver(Refused):
+    """The pipeline belongs to Connect since a hand-over: a run on Spark would be a second owner."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(
+            f"{run.pipeline} belongs to Connect: {run.detail or 'it was handed over'}",
+            f"playhead handover {run.pipeline} --to spark --execute",
+        )
 
 
 def config_setting(config: Mapping[str, str]) -> dict[str, str]:

@@ -40,14 +40,14 @@ _OVERWRITTEN = "superseded, and a claim that was given up may have overwritten i
 
 
 def move_positions(
-    connection: Connection, cluster: str, pipeline: str, moves: Sequence[SinkMove], who: Host
+    connection: Connection, cluster: str, pipeline: str, moves: Sequence[SinkMove], who: Host, why: str = ""
 ) -> list[SinkMoved]:
     """Locks the run's row first, like every writer of positions."""
     epoch = _take_epoch(connection, cluster, pipeline, who)
     logs = [move.log for move in moves]
     positions = rows.load_positions(connection, cluster, pipeline, logs, lock=True)
     claims = rows.load_claims(connection, cluster, pipeline, logs)
-    hand = Hand(connection, cluster, pipeline, epoch, f"{who.user}@{who.name}")
+    hand = Hand(connection, cluster, pipeline, epoch, f"{who.user}@{who.name}", why)
     done = []
     for move in moves:
         position, opened = positions.get(move.log.place), claims.get(move.log.place)
@@ -101,13 +101,15 @@ def _take_epoch(connection: Connection, cluster: str, pipeline: str, who: Host) 
 
 @dataclass(frozen=True, slots=True)
 class Hand:
-    """Sets positions of one pipeline and updates its ranges. `by`: the name of the writer."""
+    """Sets positions of one pipeline and updates its ranges. `by`: the name of the writer. `why`: the note of ranges that are
+    not delivered from here; empty: they are skipped."""
 
     connection: Connection
     cluster: str
     pipeline: str
     epoch: int
     by: str
+    why: str = ""
 
     def adopt(self, starts: Mapping[Log, int]) -> None:
         """For logs without a position. Usually the ledger has no ranges of them, and one statement is enough for all."""
@@ -154,7 +156,7 @@ class Hand:
         restored = self._restore(log, chosen, end)
         skipped = tuple(RangeSet([whole]) - RangeSet(OffsetRange(*log, old.start, old.end) for old in chosen))
         for one in skipped:
-            self._skip(one, position.generation, f"skipped by {self.by}")
+            self._skip(one, position.generation, self.why or f"skipped by {self.by}")
         self._set(log, generation=position.generation + (opened is not None), next_offset=end)
         return restored, skipped
 

@@ -8,7 +8,7 @@ machine's). Settings and details are stored unchanged: they must not contain sec
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
@@ -23,8 +23,10 @@ from playhead.ledger.chunks import add_chunk, load_chunks, load_last_chunk, load
 from playhead.ledger.model import (
     CONFIG,
     FORGOTTEN,
+    OWNER,
     ChunkRow,
     Claim,
+    HandedOver,
     Host,
     RecordedChunk,
     Run,
@@ -34,7 +36,7 @@ from playhead.ledger.model import (
     config_setting,
 )
 from playhead.ledger.tables import RUNS, insert_into, map_of, storable, to_json
-from playhead.model import Map
+from playhead.model import Engine, Map
 from playhead.sql.address import DEFAULT_TABLE, Address, parse_address
 from playhead.sql.database import Database
 from playhead.sql.faults import translated
@@ -84,9 +86,13 @@ class Ledger:
     # What a run writes
 
     def claim(self, cluster: str, pipeline: str, who: Host, settings: Mapping[str, str]) -> Claim:
-        """Takes over the pipeline with a new, higher epoch."""
+        """Takes over the pipeline with a new, higher epoch. Refused if a hand-over gave it to Connect."""
 
         def act(connection: Connection) -> Claim:
+            found = self._find(connection, cluster, pipeline)
+            if found is not None and found.owner is Engine.CONNECT:
+                raise HandedOver(found)
+            owned = {} if found is None or found.owner is None else {OWNER: found.owner.value}
             at = moment(connection)
             values = {
                 "host": who.name,
@@ -98,7 +104,7 @@ class Ledger:
                 "detail": "",
                 "stop_requested_by": None,
                 "stop_requested_at": None,
-                "settings": to_json(dict(settings)),
+                "settings": to_json({**settings, **owned}),
                 "records": 0,
             }
             first = {"cluster": cluster, "pipeline": pipeline, "epoch": 1, "transactional_ids": 0}
@@ -197,6 +203,59 @@ class Ledger:
 
         return self.write(act)
 
+    def hand_over(
+        self, seen: Run | None, at: Claim, to: Engine, who: Host, settings: Mapping[str, str], detail: str
+    ) -> Claim:
+        """Records which engine the pipeline belongs to from now on, and fences its last run: the epoch grows.
+
+        `seen`: that run, which must have ended or be dead; None if there was none. Refused if another run began since. `at` names
+        cluster and pipeline; its epoch is not used. `settings` replace those of the run.
+        """
+
+        def act(connection: Connection) -> Claim:
+            found = self._find(connection, at.cluster, at.pipeline)
+            epoch = 0 if found is None else found.epoch
+            if found is not None and found.owner is to and found.host == who and found.detail == detail:
+                return Claim(at.cluster, at.pipeline, epoch)  # the answer to the first try was lost
+            if epoch != (0 if seen is None else seen.epoch):
+                raise Refused(f"run {epoch} of {at.pipeline} began meanwhile", "give the same command again")
+            now_is = moment(connection)
+            kept = {} if found is None or not found.config else config_setting(found.config)
+            old = {} if found is None else {k: v for k, v in found.settings.items() if k != FORGOTTEN}
+            values = {
+                "epoch": epoch + 1,
+                "host": who.name,
+                "pid": who.pid,
+                "username": who.user,
+                "heartbeat": now_is,
+                "state": RunState.STOPPED.value,
+                "detail": storable(detail),
+                "stop_requested_by": None,
+                "stop_requested_at": None,
+                "settings": to_json({**old, **kept, **settings, OWNER: to.value}),
+            }
+            if found is None:
+                first = {"cluster": at.cluster, "pipeline": at.pipeline, "started": now_is, "records": 0}
+                connection.execute(insert_into(connection, RUNS).values(**first, **values, transactional_ids=0))
+            else:
+                self.update_run(connection, found, **values)
+            return Claim(at.cluster, at.pipeline, epoch + 1)
+
+        return self.write(act)
+
+    def take_back(self, cluster: str, pipelines: Collection[str]) -> None:
+        """Forgets that these belong to Connect: for `playhead run --force`."""
+
+        def act(connection: Connection) -> None:
+            for pipeline in pipelines:
+                run = self._find(connection, cluster, pipeline)
+                if run is not None and run.owner is Engine.CONNECT:
+                    kept = config_setting(run.config) if run.config else {}
+                    settings = {key: value for key, value in run.settings.items() if key != OWNER}
+                    self.update_run(connection, run, settings=to_json({**settings, **kept}))
+
+        self.write(act)
+
     # Reading
 
     def list_runs(self) -> list[Run]:
@@ -278,6 +337,11 @@ class Ledger:
         self.update_run(connection, run, **values)
 
     # Inside
+
+    def _find(self, connection: Connection, cluster: str, pipeline: str) -> Run | None:
+        """The row of the newest run, locked until the transaction ends."""
+        row = connection.execute(select(RUNS).where(run_at(cluster, pipeline)).with_for_update()).first()
+        return None if row is None else run_of(row, now(connection))
 
     def _get(self, connection: Connection, cluster: str, pipeline: str, *, lock: bool = False) -> Run:
         wanted = select(RUNS).where(run_at(cluster, pipeline))

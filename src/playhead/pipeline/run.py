@@ -14,10 +14,10 @@ from playhead.config.scrub import scrub_of
 from playhead.config.secrets import SecretKeys, masked_config
 from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.kafka.properties import client_properties
-from playhead.ledger.model import RANGES_AT, RunState, config_setting
+from playhead.ledger.model import RANGES_AT, HandedOver, RunState, config_setting
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import Ledger, open_context_ledger
-from playhead.model import ConnectorSpec, Deadline
+from playhead.model import ConnectorSpec, Deadline, Engine
 from playhead.pipeline.classes import ConnectorKind, needs_local_files, notes_of, open_sink, target_ledger_url
 from playhead.pipeline.connect_home import ConnectHome, check_not_in_connect, find_home, find_worker, finds_with_catalog
 from playhead.pipeline.deliver.group import group_settings
@@ -97,6 +97,8 @@ def run_connectors(
             )
         log = new_log()
         starting.says(f"starting Spark, {options.spark.master}")
+        if options.force:
+            ledger.take_back(home.cluster_id, [one.name for one in ready])
         with spark_session(replace(options.spark, log=log)) as spark:
             starting.says("Spark has started")
             end = SparkRun(context, home, ledger, spark, options).run(ready, report)
@@ -127,16 +129,28 @@ def _checked_home(
 ) -> tuple[ConnectHome, dict[str, PlayheadError]]:
     """The home, and by name why a connector must not run. During an outage nothing is known: it is raised."""
     home = find_home(context, Deadline(options.seconds))
-    refused: dict[str, PlayheadError] = {}
+    refused: dict[str, PlayheadError] = {} if options.force else _handed_over(context, home, ready, options)
     for one in ready:
+        if one.name in refused:
+            continue
         try:
             _check_order(one, options)
-            _check_place(one, home, options)
+            check_place(one, home, is_local=options.spark.is_local, master=options.spark.master)
             if not options.force:
                 check_not_in_connect(context, one.spec, home, Deadline(options.seconds))
         except (Invalid, Refused) as error:
             refused[one.name] = error
     return home, refused
+
+
+def _handed_over(
+    context: Context, home: ConnectHome, ready: Sequence[Ready], options: RunOptions
+) -> dict[str, PlayheadError]:
+    """The connectors that a hand-over gave to Connect. The claim refuses them too; here it is known before Spark starts."""
+    with open_context_ledger(context, options.seconds) as ledger:
+        runs = {run.pipeline: run for run in ledger.list_runs() if run.cluster == home.cluster_id}
+    named = [runs[one.name] for one in ready if one.name in runs]
+    return {run.pipeline: HandedOver(run) for run in named if run.owner is Engine.CONNECT}
 
 
 def _with_retries(request: Callable[[], T], pace: Pace, report: Report) -> T:
@@ -159,7 +173,7 @@ def _check_order(one: Ready, options: RunOptions) -> None:
         )
 
 
-def _check_place(one: Ready, home: ConnectHome, options: RunOptions) -> None:
+def check_place(one: Ready, home: ConnectHome, *, is_local: bool = True, master: str = "") -> None:
     """Refuses brokers other than the worker's, and local files without a local master."""
     if one.kind.is_sink:
         brokers = group_settings(one.name, one.config, home.worker, home.settings).client.bootstrap
@@ -169,11 +183,11 @@ def _check_place(one: Ready, home: ConnectHome, options: RunOptions) -> None:
         reason = "positions and records of a run are one transaction, so they must be on one cluster"
     if brokers != home.settings.bootstrap:
         raise Refused(f"{one.name} uses other brokers ({brokers}) than its worker's", reason)
-    if needs_local_files(one.kind, one.config) and not options.spark.is_local:
+    if needs_local_files(one.kind, one.config) and not is_local:
         verb = "writes" if one.kind.is_sink else "reads"
         raise Refused(
             f"{one.name} {verb} files of this machine",
-            f"{options.spark.master} does not have them: use a local master",
+            f"{master} does not have them: use a local master",
         )
 
 

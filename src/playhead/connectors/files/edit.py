@@ -201,6 +201,25 @@ def edit_yaml(page: Page, text: str, edits: Sequence[YamlEdit], new: Sequence[Co
     return whole if splices else text
 
 
+def set_engines(page: Page, text: str, engines: Mapping[str, str]) -> str:
+    """The text with these engines. `engines`: the key of a connector, or of a template, -> its engine."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    whole = text if text.endswith("\n") else text + newline
+    documents = [
+        _Document(whole, newline, page, *both) for both in zip(places_of(whole), parse_yaml(page, whole), strict=True)
+    ]
+    for name, engine in engines.items():
+        home = next((one for one in documents if one.connectors.find(name)), None)
+        if home is None:
+            page.fault(None, f"the connector {name!r} has no block of its own")
+        else:
+            home.set_engine(name, engine)
+    splices = sorted((s for one in documents for s in one.splices), key=lambda s: (s.start, s.end))
+    for splice in reversed(splices):
+        whole = whole[: splice.start] + splice.text + whole[splice.end :]
+    return whole if text.endswith("\n") else whole.removesuffix(newline)
+
+
 @dataclass(slots=True)
 class _Document:
     text: str
@@ -231,6 +250,22 @@ class _Document:
         if edit.state is not None and (state := block.find("state")) and (key := block.find_key("state")):
             self._value(key, state, edit.state, in_flow=block.is_flow)
         self._settings(edit, config)
+
+    def set_engine(self, name: str, engine: str) -> None:
+        """The value of `engine` is replaced; without the key it is written before the first key of the block."""
+        block = self.connectors.find(name)
+        if block is None or block.kind != "map" or block.anchor:
+            line = (block or self.connectors).line
+            self.page.fault(line, f"the block of {name!r} is shared by an anchor or an alias", "write it out")
+            return
+        key, value = block.find_key("engine"), block.find("engine")
+        if key is not None and value is not None:
+            self._value(key, value, engine, in_flow=block.is_flow)
+        elif block.is_flow:
+            self._splice(block.start + 1, block.start + 1, f"engine: {engine}, ")
+        else:
+            first = block.entries[0][0]
+            self._splice(first.start, first.start, f"engine: {engine}{self.newline}{' ' * block.column}")
 
     def _settings(self, edit: YamlEdit, config: TextSpan) -> None:
         common, held = self.common, self._held(edit.name)

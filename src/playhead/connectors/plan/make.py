@@ -29,6 +29,7 @@ from playhead.connectors.plan.model import (
 )
 from playhead.connectors.plan.renames import find_renames
 from playhead.connectors.plan.topics import Candidate, TopicCheck, check_topics
+from playhead.connectors.spark_runs import find_owners
 from playhead.connectors.traces import cause_of
 from playhead.errors import Invalid, NotFound
 from playhead.model import Deadline
@@ -61,6 +62,8 @@ def plan_connectors(
         plugins = PluginKeys(rest)
         checks = check_specs(rest, specs, plugins, allow_unvalidated=allowed.unvalidated)
         rows = [_row(spec, running.get(spec.name.strip()), checks[spec.name.strip()], plugins) for spec in specs]
+        owners, unread = find_owners(context, cluster.kafka_cluster_id or None, deadline)
+        rows = [_left_to_owner(row, owners.get(row.name)) for row in rows]
         kept = {spec.name.strip() for spec in specs}
         goes = {name for name in running if name in doomed or (prune is not None and fnmatchcase(name, prune))} - kept
         rows += [_deletion(running[name], plugins) for name in sorted(goes)]
@@ -68,7 +71,7 @@ def plan_connectors(
     rows = [replace(row, findings=(*row.findings, *topics.findings.get(row.name, ()))) for row in rows]
     rows = _with_orphans(context, rows, deadline)
     rows = _with_renames(rows, {name: one for name, one in every.items() if name not in kept})
-    return ConnectorsPlan(cluster, tuple(rows), topics.notes, allowed)
+    return ConnectorsPlan(cluster, tuple(rows), (*topics.notes, *([unread] if unread else [])), allowed)
 
 
 def topics_of_plan(
@@ -165,6 +168,21 @@ def _row_of_spark(spec: ConnectorSpec, running: Running | None, check: Check) ->
         return PlanRow(name, Action.LEAVE, spec, running, (), None, (where,), check.findings, check.secrets)
     effect = "Spark runs it: Connect stops it; offsets and config kept"
     return PlanRow(name, Action.STATE, spec, running, (), WantedState.STOPPED, (effect,), check.findings, check.secrets)
+
+
+def _left_to_owner(row: PlanRow, owner: Engine | None) -> PlanRow:
+    """A connector that was handed over is left alone while its file still says the other engine."""
+    engine = row.wanted.engine if row.wanted else owner
+    if owner is None or engine is owner:
+        return row
+    what = (
+        f"the file says {engine}, and it was handed over to {owner.value.capitalize()}: write engine: {owner} into the file, or "
+        f"hand it back: playhead handover {shlex.quote(row.name)} --to {engine}"
+    )
+    finding = KeyFinding(Severity.WARNING, "engine", what, str(row.wanted.origin) if row.wanted else "")
+    effect = f"it belongs to {owner.value.capitalize()}"
+    action = Action.LEAVE if owner is Engine.SPARK else Action.SAME
+    return replace(row, action=action, changes=(), state=None, effects=(effect,), findings=(finding,))
 
 
 def _deletion(running: Running, plugins: PluginKeys) -> PlanRow:

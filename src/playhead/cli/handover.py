@@ -1,0 +1,142 @@
+"""`playhead handover`: gives connectors to the other engine, with their positions."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from playhead.cli.complete import connector_names
+from playhead.cli.connector_files import Files, file_options, wait_options
+from playhead.cli.frame import Face, context_options, output_option, pass_face, say, term_interrupts, width_of, write
+from playhead.cli.ledgers import ledger_option
+from playhead.cli.writes import command_line
+from playhead.render import Column, Listing, clean
+from playhead.render.width import wrap_message
+
+if TYPE_CHECKING:
+    from playhead.connectors.lifecycle import Wait
+    from playhead.handover.model import Handover, HandoverOptions, HandoverPlan, HandoverResult
+
+PLAN_COLUMNS = (
+    Column("name", "CONNECTOR"),
+    Column("type", "TYPE"),
+    Column("to", "TO"),
+    Column("connect", "CONNECT"),
+    Column("spark", "SPARK"),
+    Column("positions", "POSITIONS"),
+    Column("steps", "STEPS"),
+    Column("findings", "FINDINGS"),
+)
+OUTCOME_COLUMNS = (
+    Column("name", "CONNECTOR"),
+    Column("to", "TO"),
+    Column("state", "STATE"),
+    Column("result", "RESULT"),
+    Column("detail", "DETAIL", remark=True),
+)
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=connector_names)
+@click.option("--to", type=click.Choice(["spark", "connect"]), required=True, help="The engine that gets them.")
+@file_options
+@click.option("--accept-repeats", is_flag=True, help="Go on where some records may be sent or delivered a second time.")
+@click.option("--execute", is_flag=True, help="Hand them over. Without it nothing is changed.")
+@wait_options
+@ledger_option
+@context_options
+@output_option
+@pass_face
+def handover(
+    face: Face, names: tuple[str, ...], to: str, files: Files, accept_repeats: bool, execute: bool, wait: "Wait"
+) -> None:
+    """Give the connectors NAME, sources and sinks, to the other engine, with their positions. NAME may be a pattern.
+
+    To Spark: each is stopped in Connect, where its config stays; its tasks are fenced; the ledger records that it belongs to
+    Spark. Start it with `playhead run`. To Connect: its run ends after the open step; the worker must show the position that
+    Spark committed; then it is resumed, and the command waits until it runs. At no time both have it.
+
+    With -f FILE the config of the file counts, and `engine:` is edited in it, comments are kept. After an interrupt, give the
+    same command again: it continues. `playhead connectors undo` goes back. --wait also waits for open transactions of the
+    database that hold rows back: Connect would skip them.
+    """
+    from playhead.handover.model import HandoverOptions
+    from playhead.handover.plan import Wanted, plan_handover
+    from playhead.model import Engine
+
+    options = HandoverOptions(accept_repeats, wait)
+    wanted = Wanted(Engine(to), files.read() if files.paths else (), files.paths, options)
+    plan = plan_handover(face.context, names, wanted, face.deadline)
+    again = ["handover", *names, "--to", to, *(word for path in files.paths for word in ("-f", path))]
+    settle(face, plan, options, execute=execute, again=command_line(face, again))
+
+
+def settle(face: Face, plan: "HandoverPlan", options: "HandoverOptions", *, execute: bool, again: str) -> None:
+    """Shows the plan; with `execute` carries it out. `again`: the command that continues it."""
+    from playhead.handover.apply import HandoverInterrupted, apply_handover
+
+    if plan.unfinished is not None:
+        say(f"note: continues a hand-over that was interrupted: {plan.unfinished.id}")
+    if not execute or (plan.is_empty and not plan.exit_code):
+        _show_plan(face, plan)
+        say("nothing to do" if plan.is_empty else "dry run: nothing was changed; add --execute")
+        if plan.exit_code:
+            raise click.exceptions.Exit(plan.exit_code)
+        return
+    try:
+        with term_interrupts():
+            done = apply_handover(face.context, plan, options, say)
+    except HandoverInterrupted as stopped:
+        say(f"interrupted: {', '.join(stopped.names)} may have no owner now. It continues with: {again} --execute")
+        raise
+    _show_outcomes(face, plan, done)
+    code = done.exit_code or plan.exit_code
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _show_plan(face: Face, plan: "HandoverPlan") -> None:
+    if face.form in ("table", "wide"):
+        text = clean("".join(f"{line}\n" for row in plan.rows for line in _lines(row)), keep="\n")
+        width = width_of(sys.stdout) if face.form == "table" else None
+        write(text if width is None else wrap_message(text, width))
+    else:
+        rows: list[dict[str, Any]] = [row.to_row() for row in plan.rows]
+        face.show(Listing(PLAN_COLUMNS, rows))
+    for edit in plan.edits:
+        if edit.after is not None:
+            say(f"file: {edit.path}: engine: {plan.to} for {', '.join(sorted(edit.engines))}")
+        for words in edit.by_hand:
+            say(f"file: cannot be edited: {words}")
+    for note in plan.notes:
+        say(f"note: {note}")
+
+
+def _lines(row: "Handover") -> list[str]:
+    kind = "sink" if row.is_sink else "source"
+    if row.idle:
+        return [f"{row.name} ({kind}): nothing to do: {row.idle}"]
+    lines = [f"{row.name} ({kind}) to {row.to}"]
+    lines += [f"    Connect   {row.in_connect}", f"    Spark     {row.on_spark}"]
+    lines += [f"    position  {words}" for words in row.positions or ["none"]]
+    lines += [f"    {number}. {words}" for number, words in enumerate(row.steps, 1)]
+    lines += [f"    promise   {words}" for words in row.promises]
+    lines += [f"    readers   {words}" for words in row.consumers]
+    return lines + [f"    ! {finding}" for finding in row.findings]
+
+
+def _show_outcomes(face: Face, plan: "HandoverPlan", done: "HandoverResult") -> None:
+    face.show(Listing(OUTCOME_COLUMNS, [outcome.to_row() for outcome in done.outcomes]))
+    for path, names in done.edited.items():
+        say(f"file: {path}: engine: {plan.to} for {', '.join(names)}")
+    for words in done.by_hand:
+        say(f"file: {words}")
+    if plan.to == "spark" and not done.exit_code:
+        names = " ".join(outcome.name for outcome in done.outcomes)
+        more = "" if done.edited else " --engine spark"
+        say(f"start: playhead run {next(iter(plan.files), 'FILE')} {names}{more}")
+    if done.journal is not None:
+        undo = command_line(face, ["connectors", "undo", done.record_id])
+        say(f"journal: {done.journal}; undo with: {undo}")
+    if done.warning:
+        say(f"warning: {done.warning}", style="yellow")

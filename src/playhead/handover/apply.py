@@ -1,0 +1,132 @@
+"""Carries a plan out: one record in the journal of connectors, one connector at a time per thread, then the files.
+
+The record is on disk before anything is stopped. A connector that fails does not keep the others from being handed over.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from playhead.config import Context
+from playhead.connectors.at_once import Tell, do_at_once
+from playhead.connectors.files.engine import EngineEdit, apply_engines
+from playhead.connectors.journal import ApplyRecord, Book, Recording
+from playhead.connectors.lifecycle import sentence
+from playhead.connectors.plan.model import Action, ConnectorsPlan, PlanRow
+from playhead.connectors.undo import HANDOVER
+from playhead.errors import Invalid, PlayheadError, Refused
+from playhead.handover.model import Handed, Handover, HandoverOptions, HandoverPlan, HandoverResult
+from playhead.handover.plan import Wanted, plan_handover
+from playhead.handover.to_connect import hand_to_connect
+from playhead.handover.to_spark import Switch, hand_to_spark
+from playhead.model import ConnectorSpec, Deadline, Engine, Result, result_of
+from playhead.model.connector import WantedState
+from playhead.stores import Access
+
+
+class HandoverInterrupted(KeyboardInterrupt):
+    """Ctrl-C. `names`: what was begun and not finished."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__("interrupted")
+        self.names = names
+
+
+def apply_handover(context: Context, plan: HandoverPlan, options: HandoverOptions, tell: Tell) -> HandoverResult:
+    todo = [row for row in plan.rows if not row.idle and not row.blocked_by]
+    recording = _journalled(context, plan, todo) if todo else None
+
+    def hand(access: Access, row: Handover) -> Handed:
+        assert recording is not None  # noqa: S101  there is something to do
+        return _handed(Switch(access, plan, row, options, recording, tell))
+
+    seconds = context.timeout_seconds + 4 * options.wait.wait_seconds
+    work = do_at_once(context, todo, hand, seconds)
+    if work.was_interrupted:
+        raise HandoverInterrupted([row.name for at, row in enumerate(todo) if at not in work.results])
+    done = {todo[at].name: outcome for at, outcome in work.results.items()}
+    outcomes = tuple(done.get(row.name) or _settled_before(row) for row in plan.rows)
+    edited, by_hand = _edit_files(plan, outcomes)
+    warning = ""
+    if recording is not None:
+        warning = recording.finish({one.name: (one.result.value, one.detail) for one in done.values()})
+    path, record_id = (recording.path, recording.record.id) if recording else (None, "")
+    return HandoverResult(outcomes, path, record_id, edited, by_hand, warning)
+
+
+def _handed(switch: Switch) -> Handed:
+    row = switch.row
+    try:
+        if row.to is Engine.SPARK:
+            return Handed(row.name, row.to, Result.CHANGED, "stopped in Connect", hand_to_spark(switch))
+        state, detail = hand_to_connect(switch)
+        return Handed(row.name, row.to, Result.CHANGED, state, detail)
+    except PlayheadError as error:
+        return Handed(row.name, row.to, result_of(error), "", _scrubbed(row, sentence(error)))
+
+
+def _scrubbed(row: Handover, text: str) -> str:
+    return PlanRow(row.name, Action.STATE, row.spec, row.running, secrets=row.secrets).scrub(text)
+
+
+def _settled_before(row: Handover) -> Handed:
+    if blocked := row.blocked_by:
+        result = Result.REFUSED if blocked.refuses or blocked.is_unasked else Result.FAILED
+        return Handed(row.name, row.to, result, "", f"nothing was done: {blocked}")
+    return Handed(row.name, row.to, Result.UNCHANGED, "", row.idle)
+
+
+def _journalled(context: Context, plan: HandoverPlan, todo: Sequence[Handover]) -> Recording:
+    """The record of an interrupted hand-over of the same connectors is continued: it has their state before."""
+    book = Book.of_context(context)
+    if plan.unfinished is not None and {one.name for one in plan.unfinished.entries} == {row.name for row in todo}:
+        return Recording(book, plan.unfinished)
+    rows = tuple(_journal_row(row) for row in todo)
+    return book.begin(ConnectorsPlan(plan.cluster, rows), {}, f"{HANDOVER}{plan.to}", plan.files)
+
+
+def _journal_row(row: Handover) -> PlanRow:
+    before = row.running
+    if before is not None and row.was is not None:
+        before = replace(before, state=row.was)
+    if row.to is Engine.SPARK:
+        return PlanRow(row.name, Action.STATE, row.spec, before, (), WantedState.STOPPED, secrets=row.secrets)
+    action = Action.CREATE if before is None else Action.UPDATE if row.changes else Action.STATE
+    return PlanRow(row.name, action, row.spec, before, row.changes, row.state, secrets=row.secrets)
+
+
+def _edit_files(plan: HandoverPlan, outcomes: Sequence[Handed]) -> tuple[dict[str, list[str]], tuple[str, ...]]:
+    """The files of those that are where they were to go. A file with one that is not is left to the user."""
+    there = {one.name for one in outcomes if one.result in (Result.CHANGED, Result.UNCHANGED)}
+    edited: dict[str, list[str]] = {}
+    by_hand: list[str] = []
+    for edit in plan.edits:
+        by_hand += edit.by_hand
+        if edit.after is None:
+            continue
+        try:
+            _write(edit, there)
+            edited[str(edit.path)] = sorted(edit.engines)
+        except (PlayheadError, OSError) as error:
+            by_hand.append(f"{edit.path}: write engine: {plan.to} for {', '.join(edit.engines)} ({error})")
+    return edited, tuple(by_hand)
+
+
+def _write(edit: EngineEdit, there: set[str]) -> None:
+    if missing := sorted(set(edit.engines) - there):
+        raise PlayheadError(f"{', '.join(missing)} was not handed over, so the file is not edited")
+    apply_engines(edit)
+
+
+def plan_back(
+    context: Context, record: ApplyRecord, specs: Sequence[ConnectorSpec], options: HandoverOptions, deadline: Deadline
+) -> HandoverPlan:
+    """The plan that undoes a hand-over: the other way, with the states that the connectors had in Connect."""
+    if not record.what.startswith(HANDOVER):
+        raise Invalid(f"{record.id} is no hand-over")
+    back = Engine.CONNECT if record.what == f"{HANDOVER}{Engine.SPARK}" else Engine.SPARK
+    entries = [entry for entry in record.entries if entry.may_have_changed]
+    if not entries:
+        raise Refused(f"{record.id} changed nothing")
+    states = {entry.name: WantedState(entry.before.state) for entry in entries if entry.before.state}
+    wanted = Wanted(back, specs, record.files, options, states if back is Engine.CONNECT else {}, record.id)
+    return plan_handover(context, [entry.name for entry in entries], wanted, deadline)

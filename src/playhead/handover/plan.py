@@ -1,0 +1,335 @@
+"""The plan of a hand-over: both sides as they are now, what would be done, and what speaks against it. Nothing is changed.
+
+Whatever the other engine does not honour is found here, before anything is stopped: for Spark by its own check of the config, for
+Connect by the worker's validation.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from playhead.config import Context
+from playhead.config.secrets import SecretKeys
+from playhead.connect.rest import Rest, open_rest
+from playhead.connectors.files.engine import plan_engines
+from playhead.connectors.files.read import topics_of
+from playhead.connectors.journal import ApplyEntry, ApplyRecord, Book
+from playhead.connectors.names import find_names
+from playhead.connectors.plan.check import KeyFinding, PluginKeys, Severity, check_specs
+from playhead.connectors.plan.make import observe
+from playhead.connectors.plan.model import ClusterState, Running, diff_config, normalised
+from playhead.connectors.status import secret_keys
+from playhead.connectors.undo import HANDOVER
+from playhead.errors import Invalid, PlayheadError, Refused
+from playhead.handover.horizon import find_held_back
+from playhead.handover.model import Handover, HandoverOptions, HandoverPlan
+from playhead.handover.sinks import open_side
+from playhead.handover.sources import SourcePositions
+from playhead.kafka.client import Admin
+from playhead.kafka.groups import list_committed_of, list_groups
+from playhead.ledger.model import Run
+from playhead.ledger.runs import Ledger, open_context_ledger
+from playhead.model import ConnectorSpec, Deadline, Engine, Result
+from playhead.model.connector import WantedState
+from playhead.pipeline.classes import ConnectorKind
+from playhead.pipeline.connect_home import ConnectHome, find_home
+from playhead.pipeline.run import check_place
+from playhead.pipeline.spec import Ready, sort_specs
+
+_OPEN = (None, Result.UNKNOWN.value)
+MOST_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the user asks for. `specs`: of the files, whose names are `files`. `states`: of an undo, the states before."""
+
+    to: Engine
+    specs: Sequence[ConnectorSpec] = field(default=(), repr=False)
+    files: Sequence[str] = ()
+    options: HandoverOptions = field(default_factory=HandoverOptions)
+    states: Mapping[str, WantedState] = field(default_factory=dict)
+    undoes: str = ""
+
+
+def plan_handover(context: Context, words: Sequence[str], wanted: Wanted, deadline: Deadline) -> HandoverPlan:
+    home = find_home(context, deadline)
+    specs = {spec.name.strip(): spec for spec in wanted.specs}
+    with open_rest(context, deadline) as rest, open_context_ledger(context, deadline.remaining()) as ledger:
+        cluster = ClusterState(rest.worker().kafka_cluster_id or "", tuple(context.connect_urls))
+        if cluster.kafka_cluster_id not in ("", home.cluster_id):
+            raise Refused(
+                f"the worker belongs to the Kafka cluster {cluster.kafka_cluster_id}, and the worker file to {home.cluster_id}",
+                "name worker and worker file of one cluster: --connect, --worker-config",
+            )
+        known, runs = observe(rest), {run.pipeline: run for run in ledger.list_runs() if run.cluster == home.cluster_id}
+        names = find_names(words, {*known, *runs, *specs})
+        open_entries = _unfinished(Book.of_context(context), cluster, names, wanted.to)
+        maker = _Maker(wanted, home, rest, ledger, PluginKeys(rest), deadline)
+        rows = [
+            maker.row(name, specs.get(name), known.get(name), runs.get(name), open_entries.get(name)) for name in names
+        ]
+    edits = plan_engines(wanted.specs, {row.name: wanted.to for row in rows if not row.blocked_by})
+    return HandoverPlan(
+        wanted.to,
+        cluster,
+        home,
+        tuple(rows),
+        tuple(edits),
+        tuple(wanted.files),
+        tuple(_notes(wanted, rows)),
+        _same_record(open_entries, names),
+        wanted.undoes,
+    )
+
+
+def _notes(wanted: Wanted, rows: Sequence[Handover]) -> list[str]:
+    notes = []
+    missing = [row.name for row in rows if row.name not in {spec.name.strip() for spec in wanted.specs}]
+    if wanted.files and missing:
+        notes.append(f"no file has {', '.join(missing)}: engine: is edited for the others only")
+    if not wanted.files:
+        notes.append(f"without -f FILE no file is edited: write engine: {wanted.to} into it, if there is one")
+    return notes
+
+
+def _unfinished(
+    book: Book, cluster: ClusterState, names: Sequence[str], to: Engine
+) -> dict[str, tuple[ApplyRecord, ApplyEntry]]:
+    """By name the newest hand-over of it on this cluster, if it went to the same engine and did not end."""
+    left, found = set(names), {}
+    for record in book.newest_first():
+        if not left:
+            break
+        if not record.what.startswith(HANDOVER) or record.kafka_cluster_id != cluster.kafka_cluster_id:
+            continue
+        for entry in record.entries:
+            if entry.name in left:
+                left.discard(entry.name)
+                if record.what == f"{HANDOVER}{to}" and entry.result in _OPEN:
+                    found[entry.name] = (record, entry)
+    return found
+
+
+def _same_record(entries: Mapping[str, tuple[ApplyRecord, ApplyEntry]], names: Sequence[str]) -> ApplyRecord | None:
+    """The record to continue: one that has exactly these connectors and was not ended."""
+    records = {record.id: record for record, _ in entries.values()}
+    record = next(iter(records.values()), None)
+    if record is None or len(records) > 1 or record.finished is not None:
+        return None
+    return record if {entry.name for entry in record.entries} == set(names) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    wanted: Wanted
+    home: ConnectHome
+    rest: Rest
+    ledger: Ledger
+    plugins: PluginKeys
+    deadline: Deadline
+
+    def row(
+        self,
+        name: str,
+        spec: ConnectorSpec | None,
+        running: Running | None,
+        run: Run | None,
+        unfinished: tuple[ApplyRecord, ApplyEntry] | None,
+    ) -> Handover:
+        to, entry = self.wanted.to, unfinished[1] if unfinished else None
+        config = spec or _spec_of(name, running, run)
+        was = WantedState(entry.before.state) if entry and entry.before.state else running.state if running else None
+        state = self.wanted.states.get(name) or (spec.state if spec else None) or WantedState.RUNNING
+        secrets = secret_keys(self.plugins, config.config)
+        row = Handover(
+            name, to, config, running, run, state, was, secrets=secrets, is_unfinished=unfinished is not None
+        )
+        if running is not None and spec is not None:
+            changes = diff_config(running.config, normalised(spec.config), secrets)
+            row = replace(row, changes=tuple(changes))
+        if idle := _idle(row):
+            return replace(row, idle=idle)
+        return self._to_spark(row) if to is Engine.SPARK else self._to_connect(row)
+
+    def _to_spark(self, row: Handover) -> Handover:
+        findings, ready = self._on_spark(row)
+        if row.run is not None and row.run.is_alive:
+            what = f"Connect and a run on Spark both have it: run {row.run.epoch} is {row.run.words}, by {row.run.host}"
+            findings.append(_refusal(what, f"playhead runs stop {row.name} --execute"))
+        if row.changes:
+            keys = ", ".join(change.key for change in row.changes[:MOST_NAMED])
+            what = f"the file differs from what Connect has ({keys}): on Spark the file counts"
+            findings.append(KeyFinding(Severity.WARNING, "", what))
+        repeats = self._may_repeat(row)
+        if repeats and not self.wanted.options.accept_repeats:
+            findings.append(_refusal(repeats, "--accept-repeats goes on"))
+        return self._complete(replace(row, findings=tuple(findings)), ready)
+
+    def _on_spark(self, row: Handover) -> tuple[list[KeyFinding], Ready | None]:
+        found = sort_specs([row.spec], self.home.worker)
+        if row.name in found.refused:
+            return [KeyFinding(Severity.ERROR, "", fault.what) for fault in found.refused[row.name].faults], None
+        [ready] = found.ready
+        try:
+            check_place(ready, self.home)
+        except PlayheadError as error:
+            return [_refusal(error.what, error.hint or "")], ready
+        return [], ready
+
+    def _may_repeat(self, row: Handover) -> str:
+        """Of a worker without exactly-once support, whose task did not save its position when it ended."""
+        if self.home.exactly_once or row.is_sink or row.running is None or not row.running.is_failed:
+            return ""
+        return (
+            "a task of it has failed, and a worker without exactly-once support may have sent rows after its position"
+        )
+
+    def _to_connect(self, row: Handover) -> Handover:
+        spec = replace(row.spec, engine=Engine.CONNECT)
+        findings = list(check_specs(self.rest, [spec], self.plugins)[row.name].findings)
+        checked, ready = self._on_spark(row)  # its positions are found by the rules of Spark
+        findings += [] if ready is not None else checked
+        if row.running is not None and row.running.state is not WantedState.STOPPED and not row.is_unfinished:
+            what = f"Connect has it too: it is {row.in_connect}, and belongs to Spark"
+            findings.append(_refusal(what, f"playhead connectors stop {row.name} --execute"))
+        return self._complete(replace(row, findings=tuple(findings)), ready)
+
+    def _complete(self, row: Handover, ready: Ready | None) -> Handover:
+        """Adds what needs the brokers and the ledger."""
+        if ready is None:
+            return row
+        row = replace(row, promises=tuple(_promises(row, ready, self.home)), steps=tuple(_steps(row, ready, self.home)))
+        try:
+            row = self._with_sink(row, ready) if row.is_sink else self._with_source(row, ready)
+        except PlayheadError as error:
+            if isinstance(error, Invalid | Refused):
+                return replace(row, findings=(*row.findings, _refusal(error.what, error.hint or "")))
+            raise
+        return row
+
+    def _with_source(self, row: Handover, ready: Ready) -> Handover:
+        stored = SourcePositions(self.home, row.name, ready.config).read(self.deadline)
+        words = [f"{partition.to_json()} {offset.to_json()}" for partition, offset in stored.items()]
+        findings = row.findings
+        if row.to is Engine.CONNECT and ready.kind is ConnectorKind.JDBC_SOURCE:
+            held = find_held_back(ready, self.deadline)
+            if held:
+                seconds = self.wanted.options.wait.wait_seconds
+                what = f"open transactions hold rows back, which Connect would skip: {held}; waited for ({seconds:g} s)"
+                findings = (*findings, KeyFinding(Severity.WARNING, "", what))
+        return replace(
+            row, positions=words, consumers=self._consumers(topics_of(ready.config)[1], row), findings=findings
+        )
+
+    def _with_sink(self, row: Handover, ready: Ready) -> Handover:
+        with open_side(self.home, ready, self.ledger, self.deadline.remaining()) as side:
+            with Admin(self.home.settings, self.deadline) as admin:
+                commits = side.commits(admin, self.deadline)
+            words = [f"{place}: group {at.offset}" for place, at in sorted(commits.items())]
+            if row.run is not None:
+                words += [f"{log.place}: ledger {at.next_offset}" for log, at in sorted(side.positions().items())]
+                claims = side.open_claims()
+                if row.to is Engine.CONNECT and claims and ready.kind is ConnectorKind.FILES_SINK:
+                    row = self._with_claims(row, str(claims[0].range))
+        return replace(row, positions=words)
+
+    def _with_claims(self, row: Handover, first: str) -> Handover:
+        what = f"a run began {first} and did not finish it; objects of it may be there, which Connect cuts differently"
+        if self.wanted.options.accept_repeats or (row.run is not None and row.run.is_alive):
+            return replace(row, promises=(*row.promises, what))
+        hint = f"run it once: playhead run FILE {row.name}; or --accept-repeats"
+        return replace(row, findings=(*row.findings, _refusal(what, hint)))
+
+    def _consumers(self, topics: Sequence[str], row: Handover) -> list[str]:
+        """The groups that read the topics of a source, and what changes for them."""
+        if not topics:
+            return []
+        try:
+            with Admin(self.home.settings, self.deadline) as admin:
+                names = [group.name for group in list_groups(admin, self.deadline)]
+                commits = list_committed_of(admin, names, self.deadline)
+        except PlayheadError as error:
+            return [f"which groups read {', '.join(topics)} is unknown: {error.what}"]
+        groups = sorted(name for name, found in commits.items() if any(place.topic in topics for place in found))
+        return [f"{', '.join(groups) or 'no group'}: {_seen_by_consumers(row.to, self.home)}"]
+
+
+def _seen_by_consumers(to: Engine, home: ConnectHome) -> str:
+    if to is Engine.SPARK or home.exactly_once:
+        return (
+            "records come in transactions; without isolation.level=read_committed those of aborted ones are read, too"
+        )
+    return "records come without transactions; what a killed task had not saved is sent again"
+
+
+def _spec_of(name: str, running: Running | None, run: Run | None) -> ConnectorSpec:
+    """Without a file: the config that Connect has, else that of the newest run, whose secrets are masked."""
+    config = running.config if running is not None else run.config if run is not None else {}
+    return ConnectorSpec(name, {key: value for key, value in config.items() if key != "name"})
+
+
+def _idle(row: Handover) -> str:
+    """Why there is nothing to do; empty if there is."""
+    owner, is_alive = row.run.owner if row.run else None, row.run is not None and row.run.is_alive
+    if row.is_unfinished:
+        return ""
+    if row.to is Engine.SPARK:
+        return "it belongs to Spark already" if row.is_stopped and (owner is Engine.SPARK or is_alive) else ""
+    if row.running is None or is_alive:
+        return ""
+    runs = row.running.state is row.state and row.state is not WantedState.STOPPED
+    return "it belongs to Connect already" if runs and owner is not Engine.SPARK else ""
+
+
+def _promises(row: Handover, ready: Ready, home: ConnectHome) -> list[str]:
+    """What is exact, and what cannot be promised."""
+    words = []
+    if ready.config.get("mode") == "bulk":
+        words.append("bulk has no position: the other engine begins the table anew")
+    if row.is_sink:
+        words.append("Connect delivers at least once: after a clean stop no record is delivered twice")
+    elif home.exactly_once:
+        words.append("the workers have exactly-once support: every record once, also after a kill")
+    elif row.to is Engine.SPARK:
+        words.append(
+            "the workers have no exactly-once support: exact after a clean stop; after a killed task some records come twice"
+        )
+    else:
+        words.append("the workers have no exactly-once support: from now on a killed task sends some records twice")
+    if row.to is Engine.CONNECT and ready.kind is ConnectorKind.JDBC_SOURCE:
+        words.append("Connect does not wait for open transactions: rows that are committed out of order may be skipped")
+    return words
+
+
+def _steps(row: Handover, ready: Ready, home: ConnectHome) -> list[str]:
+    fence = (
+        f"wait until group {cast(str, ready.config.get('consumer.override.group.id')) or f'connect-{row.name}'} is empty"
+        if row.is_sink
+        else f"fence the transactional ids {home.transactional_id(row.name, 0)} and up"
+    )
+    if row.to is Engine.SPARK:
+        stop = f"stop it in Connect ({row.in_connect}) and wait until no task is left; its config stays there"
+        first = stop if row.running is not None else "it is not in Connect"
+        ledger = "set the ledger to the position of the group" if row.is_sink else "read its position"
+        return [first, fence, ledger, "record in the ledger that it belongs to Spark; start it with playhead run"]
+    run = row.run
+    first = f"stop run {run.epoch} ({run.words}) after its open step" if run and run.is_running else "no run is alive"
+    put = "create it stopped" if row.running is None else "send its new config" if row.changes else "its config stays"
+    position = "commit the ledger's position to the group" if row.is_sink else "write its position once more"
+    steps = [first, "record in the ledger that it belongs to Connect: no run claims it any more", fence]
+    steps += [position] if row.is_sink or not home.exactly_once else []
+    steps.append(f"{put}; check that the worker shows the position that Spark committed")
+    return [*steps, f"{_verb(row.state)}, and wait until it runs and its position moves or is at the end"]
+
+
+def _verb(state: WantedState) -> str:
+    return {WantedState.RUNNING: "resume it", WantedState.PAUSED: "pause it"}.get(state, "leave it stopped")
+
+
+def _refusal(what: str, hint: str) -> KeyFinding:
+    return KeyFinding(Severity.ERROR, "", f"{what}; {hint}" if hint else what, refuses=True)
+
+
+def secrets_of(row: Handover) -> SecretKeys:
+    return row.secrets

@@ -1,0 +1,190 @@
+"""The position of a sink between two owners. On Spark the ledger is the truth, in Connect the consumer group.
+
+To Spark: what the group committed becomes the position in the ledger; the ranges in between are noted as delivered by Connect. A
+file to which Connect appended gets a new recorded end. To Connect: what a killed run began is taken back (a table has nothing of
+it, a line file is cut to its recorded end), then the ledger's positions are committed to the group.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from playhead.errors import Refused
+from playhead.kafka.client import Admin
+from playhead.kafka.groups import Commits, Committed, commit, get_group, list_committed
+from playhead.kafka.topics import describe_topics
+from playhead.ledger.model import Claim, Host, RangeClaim, RunState, SinkMove, SinkPosition
+from playhead.ledger.ranges import RangeLedger, swap_kept
+from playhead.ledger.runs import Ledger, open_ledger
+from playhead.model import Deadline, Map, TopicPartition
+from playhead.model.ranges import Log
+from playhead.offsets.published import LEDGER_ID, Held, Mark, judge_start
+from playhead.pipeline.classes import ConnectorKind, target_ledger_url
+from playhead.pipeline.connect_home import ConnectHome
+from playhead.pipeline.deliver.group import GroupSettings, group_settings
+from playhead.pipeline.deliver.growing_file import End, GrowingFile
+from playhead.pipeline.spec import Ready
+
+DELIVERED = "delivered by Connect"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSide:
+    """The ledger of a sink's ranges, and its group. `is_own`: the ranges are in the ledger of its run."""
+
+    ready: Ready
+    cluster: str
+    ranges: RangeLedger
+    is_own: bool
+    group: GroupSettings
+
+    @property
+    def name(self) -> str:
+        return self.ready.name
+
+    def positions(self) -> dict[Log, SinkPosition]:
+        return self.ranges.positions(self.cluster, self.name)
+
+    def open_claims(self) -> list[RangeClaim]:
+        return self.ranges.list_claims(self.cluster, self.name)
+
+    def commits(self, admin: Admin, deadline: Deadline) -> Commits:
+        found = list_committed(admin, self.group.group_id, deadline)
+        return {place: at for place, at in found.items() if at.offset >= 0}
+
+    def await_empty(self, admin: Admin, deadline: Deadline) -> None:
+        """A member that does not leave would deliver what the other engine delivers."""
+        group_id = self.group.group_id
+        while members := get_group(admin, group_id, deadline).members:
+            if deadline.remaining() < 1:
+                names = ", ".join(sorted({f"{one.client_id} at {one.host.lstrip('/')}" for one in members}))
+                raise Refused(
+                    f"group {group_id} still has a member: {names}",
+                    "end it, or wait until its session ends, then give the same command again",
+                )
+            time.sleep(0.3)
+
+    # To Spark
+
+    def adopt(self, admin: Admin, deadline: Deadline) -> str:
+        """The ledger continues where the group is. A log that it does not know yet is adopted by the first run."""
+        commits, known = self.commits(admin, deadline), self.positions()
+        topics = describe_topics(admin, {log.topic for log in known}, deadline)
+        ids = {name: topic.id for name, topic in topics.items() if topic is not None}
+        moves = [
+            SinkMove(log._replace(topic_id=ids.get(log.topic, log.topic_id)), at.next_offset, commits[log.place].offset)
+            for log, at in known.items()
+            if log.place in commits and commits[log.place].offset != at.next_offset
+        ]
+        self.ranges.move(self.cluster, self.name, moves, Host.here(), DELIVERED)
+        if self.ready.kind is ConnectorKind.FILE_SINK:
+            self._record_end()
+        return f"continues at {_shown({place: at.offset for place, at in commits.items()})}"
+
+    def _record_end(self) -> None:
+        file = self._file
+        kept = self.ranges.recall(self.cluster, self.name, _end_key(file.path))
+        if kept is not None and (present := file.present_end()) and not _is_same(End.from_text(kept), present):
+            swap = swap_kept(_end_key(file.path), kept, present.text)
+            self.ranges.ledger.write(swap)
+
+    @property
+    def _file(self) -> GrowingFile:
+        return GrowingFile(Path(self.ready.config["file"]).resolve())
+
+    # To Connect
+
+    def settle(self, claim: Claim) -> str:
+        """Takes back what a killed run began and did not commit."""
+        claims = self.open_claims()
+        if self.ready.kind is ConnectorKind.FILE_SINK:
+            self._cut_file()
+        if not claims:
+            return ""
+        with self._claimed(claim) as own:
+            self.ranges.give_up(own, claims)
+        return f"{len(claims)} range(s) that a killed run began are left to Connect"
+
+    def _cut_file(self) -> None:
+        file = self._file
+        kept = self.ranges.recall(self.cluster, self.name, _end_key(file.path))
+        if kept is None or not file.parts.exists():
+            return
+        file.lock()  # refused while a process still writes to it
+        try:
+            file.append(End.from_text(kept), ())  # nothing after the recorded end
+            file.settle()
+        finally:
+            file.close()
+
+    def publish(self, claim: Claim, admin: Admin, deadline: Deadline) -> dict[TopicPartition, int]:
+        """The group continues where the ledger is. Refused if something else moved the group."""
+        known = self.positions()
+        commits = self.commits(admin, deadline)
+        held = {log.place: Held(at.next_offset, at.published_offset) for log, at in known.items()}
+        ledger_id = self.ranges.recall(self.cluster, self.name, LEDGER_ID)
+        if ledger_id is None:
+            return {}
+        judge_start({place: at for place, at in commits.items() if place in held}, held, ledger_id, self.name)
+        behind = {log: at for log, at in known.items() if _offset(commits, log) != at.next_offset}
+        if behind:
+            mark = str(Mark(ledger_id, claim.epoch))
+            wanted = {log.place: Committed(at.next_offset, mark) for log, at in behind.items()}
+            faults = [fault for fault in commit(admin, self.group.group_id, wanted, deadline).values() if fault]
+            if faults:
+                raise faults[0]
+            with self._claimed(claim) as own:
+                self.ranges.published(own, {log: at.next_offset for log, at in behind.items()})
+        return {log.place: at.next_offset for log, at in known.items()}
+
+    @contextmanager
+    def _claimed(self, claim: Claim) -> Iterator[Claim]:
+        """The claim in the ledger of the ranges. In a target database it fences a run that only hangs."""
+        if self.is_own:
+            yield claim
+            return
+        ledger = self.ranges.ledger
+        own = ledger.claim(self.cluster, self.name, Host.here(), {})
+        try:
+            yield own
+        finally:
+            ledger.finish(own, RunState.STOPPED, "handed over to Connect")
+
+
+@contextmanager
+def open_side(home: ConnectHome, ready: Ready, ledger: Ledger, seconds: float) -> Iterator[SinkSide]:
+    group = group_settings(ready.name, ready.config, home.worker, home.settings)
+    url = target_ledger_url(ready.kind, ready.config)
+    if url is None:
+        yield SinkSide(ready, home.cluster_id, RangeLedger(ledger), True, group)
+        return
+    with open_ledger(url, seconds) as target:
+        yield SinkSide(ready, home.cluster_id, RangeLedger(target), False, group)
+
+
+def as_positions(offsets: Mapping[TopicPartition, int]) -> dict[Map, Map]:
+    """In the maps that a worker shows for a sink."""
+    return {
+        Map({"kafka_partition": place.partition, "kafka_topic": place.topic}): Map({"kafka_offset": offset})
+        for place, offset in offsets.items()
+    }
+
+
+def _offset(commits: Commits, log: Log) -> int | None:
+    found = commits.get(log.place)
+    return None if found is None else found.offset
+
+
+def _end_key(path: Path) -> str:
+    return f"end of {path}"
+
+
+def _is_same(one: End, other: End) -> bool:
+    return (one.length, one.tail) == (other.length, other.tail)
+
+
+def _shown(offsets: Mapping[TopicPartition, int]) -> str:
+    words: Sequence[str] = [f"{place} {offset}" for place, offset in sorted(offsets.items())]
+    return ", ".join(words[:3]) + (f" and {len(words) - 3} more" if len(words) > 3 else "") or "its beginning"

@@ -1,0 +1,160 @@
+"""Connectors that change their engine under load, for the tests of hand-overs: a writer, the pair of a file source and a file sink,
+runs on Spark in the session of the tests, and oracles that are not Playhead."""
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from contract.workers import ask, path_of
+from integration.file_source import TEXT, dump
+from integration.on_spark import OnSpark, Running
+from playhead.lab import Lab
+from playhead.ledger.runs import Ledger, open_ledger
+from playhead.model import ConnectorSpec, Deadline
+
+SOURCE, SINK = "FileStreamSource", "FileStreamSink"
+KILLER = """
+import os, signal, sys, threading
+name, left = sys.argv.pop(1), int(sys.argv.pop(1))
+def count(frame, event, arg):
+    global left
+    if event == "call" and frame.f_code.co_name == name and "/playhead/" in frame.f_code.co_filename:
+        left -= 1
+        if left <= 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+threading.setprofile(count)
+sys.setprofile(count)
+sys.argv[0] = "playhead"
+from playhead.__main__ import main
+main()
+"""
+
+
+@dataclass
+class Writer:
+    """A thread that appends numbered lines until it is told to stop."""
+
+    path: Path
+    written: int = 0
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.path.touch()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def _write(self) -> None:
+        with self.path.open("a") as file:
+            while not self._stop.wait(0.02):
+                self.written += 1
+                file.write(f"line {self.written}\n")
+                file.flush()
+
+    def stop(self) -> list[str]:
+        self._stop.set()
+        self._thread.join()
+        return [f"line {number}" for number in range(1, self.written + 1)]
+
+
+@dataclass
+class Pair:
+    """A file source and a file sink over one topic, in a YAML file, on a lab with or without exactly-once support."""
+
+    lab: Lab
+    folder: Path
+    names: tuple[str, str]
+    topic: str
+    on_spark: OnSpark
+    playhead: Callable[..., object]
+    runs: list[Running] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return self.lab.connect_urls[0]
+
+    @property
+    def lines(self) -> Path:
+        return self.folder / "in.txt"
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "out.txt"
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "pair.yaml"
+
+    @property
+    def specs(self) -> list[ConnectorSpec]:
+        source = {"connector.class": SOURCE, "file": str(self.lines), "topic": self.topic, "value.converter": TEXT}
+        sink = {"connector.class": SINK, "file": str(self.out), "topics": self.topic, "value.converter": TEXT}
+        sink["consumer.override.isolation.level"] = "read_committed"
+        sink["consumer.override.session.timeout.ms"] = "6000"
+        return [ConnectorSpec(self.names[0], source), ConnectorSpec(self.names[1], sink)]
+
+    def write_file(self) -> None:
+        blocks = [f"  {spec.name}:  # the one\n    config:  # as it is\n" + _config(spec) for spec in self.specs]
+        self.file.write_text("# a file of ours\nconnectors:\n" + "".join(blocks))
+
+    def create(self) -> None:
+        self.write_file()
+        for spec in self.specs:
+            code, body = ask(f"{self.url}/connectors", "POST", {"name": spec.name, "config": dict(spec.config)})
+            assert code == 201, body
+
+    def words(self, to: str, *names: str) -> list[str]:
+        there = ["--connect", self.url, "--worker-config", str(self.lab.worker_config), "--ledger", self.ledger_url]
+        named = list(names or self.names)
+        return ["handover", *named, "--to", to, "-f", str(self.file), "--settle", "300ms", *there, "--execute"]
+
+    def there(self) -> list[str]:
+        return ["--connect", self.url, "--worker-config", str(self.lab.worker_config), "--ledger", self.ledger_url]
+
+    @property
+    def ledger_url(self) -> str:
+        return f"sqlite:///{self.folder}/ledger.db"
+
+    def hand(self, to: str, *names: str, code: int = 0, more: Sequence[str] = ()):
+        return self.playhead(*self.words(to, *names), *more).exits(code)  # type: ignore[attr-defined]
+
+    def run(self) -> Running:
+        """Continuous, in the session of the tests, as `playhead run` would run it."""
+        self.runs.append(Running(self.on_spark.prepared(interval_seconds=0.2), self.specs))
+        return self.runs[-1]
+
+    def state(self, name: str) -> tuple[str, int] | None:
+        code, body = ask(f"{self.url}{path_of(name)}/status")
+        return (body["connector"]["state"], len(body["tasks"])) if code == 200 else None
+
+    def records(self) -> list[str]:
+        return [value for _, _, value in dump(self.lab, self.topic)]
+
+    def delivered(self) -> list[str]:
+        return self.out.read_text().splitlines() if self.out.exists() else []
+
+    def grows(self, more: int = 20) -> None:
+        """Both ends move."""
+        before = len(self.delivered())
+        Deadline(60).wait_for(lambda: len(self.delivered()) >= before + more, f"{more} more lines", every=0.2)
+
+    def ends_with(self, wanted: Sequence[str]) -> None:
+        Deadline(60).wait_for(lambda: len(self.delivered()) >= len(wanted), "the last line", every=0.2)
+
+    def close(self) -> None:
+        for run in self.runs:
+            run.ended()
+        for name in self.names:
+            ask(f"{self.url}{path_of(name)}", "DELETE")
+
+
+def _config(spec: ConnectorSpec) -> str:
+    return "".join(f"      {key}: {value}\n" for key, value in spec.config.items())
+
+
+def open_pair_ledger(folder: Path) -> Ledger:
+    return open_ledger(f"sqlite:///{folder}/ledger.db", 20)
+
+
+PYTHON = sys.executable
