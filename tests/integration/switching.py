@@ -1,5 +1,5 @@
-"""Connectors that change their engine under load, for the tests of hand-overs: a writer, the pair of a file source and a file sink,
-runs on Spark in the session of the tests, and oracles that are not Playhead."""
+"""Connectors that change their engine under load, for the tests of hand-overs: a writer, a file source and a file sink, runs on
+Spark in the session of the tests, and oracles that are not Playhead."""
 
 import sys
 import threading
@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from contract.workers import ask, path_of
-from integration.file_source import TEXT, dump
+from integration.file_source import TEXT
+from integration.ingesting import consumed
 from integration.on_spark import OnSpark, Running
 from playhead.lab import Lab
 from playhead.ledger.runs import Ledger, open_ledger
@@ -129,7 +130,8 @@ class Pair:
         return (body["connector"]["state"], len(body["tasks"])) if code == 200 else None
 
     def records(self) -> list[str]:
-        return [value for _, _, value in dump(self.lab, self.topic)]
+        """By Kafka's own consumer, committed ones."""
+        return consumed(self.lab, self.topic)
 
     def delivered(self) -> list[str]:
         return self.out.read_text().splitlines() if self.out.exists() else []

@@ -58,7 +58,7 @@ def test_back_and_forth_under_load(pair, rounds):
         run = pair.run()
         pair.grows()
         pair.hand("connect")
-        run.until(lambda: run.is_over, "the end of the run")
+        run.until(lambda run=run: run.is_over, "the end of the run")
         assert [pair.state(name) for name in pair.names] == [("RUNNING", 1)] * 2
         pair.grows()
     lines = writer.stop()
@@ -226,7 +226,7 @@ def test_what_spark_does_not_honour_is_refused_before_anything_stops(eos_pair):
 
 
 def test_a_killed_run_is_taken_over_exactly(lab, spark, playhead, unique, tmp_path):
-    """The run is a process of its own and is killed in the middle; the hand-over fences it, and cuts what it had not committed."""
+    """The run is a process of its own, killed in the middle; the hand-over fences it and cuts what it had not committed."""
     pair = made_pair(lab, spark, playhead, unique, tmp_path)
     writer = Writer(pair.lines)
     try:
