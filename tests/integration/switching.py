@@ -125,6 +125,11 @@ class Pair:
         self.runs.append(Running(self.on_spark.prepared(interval_seconds=0.2), self.specs))
         return self.runs[-1]
 
+    def run_ended(self) -> None:
+        """By the hand-over, not by the test."""
+        run = self.runs[-1]
+        run.until(lambda: run.is_over, "the end of the run")
+
     def state(self, name: str) -> tuple[str, int] | None:
         code, body = ask(f"{self.url}{path_of(name)}/status")
         return (body["connector"]["state"], len(body["tasks"])) if code == 200 else None

@@ -55,10 +55,10 @@ def test_back_and_forth_under_load(pair, rounds):
     for _ in range(rounds):
         pair.hand("spark")
         assert [pair.state(name) for name in pair.names] == [("STOPPED", 0)] * 2
-        run = pair.run()
+        pair.run()
         pair.grows()
         pair.hand("connect")
-        run.until(lambda run=run: run.is_over, "the end of the run")
+        pair.run_ended()
         assert [pair.state(name) for name in pair.names] == [("RUNNING", 1)] * 2
         pair.grows()
     lines = writer.stop()
@@ -156,10 +156,10 @@ def test_killed_on_the_way_to_spark_the_same_command_goes_on(eos_pair, kills):
         assert max(owners(pair).values()) <= 1
         again = pair.hand("spark")
         assert [pair.state(name) for name in pair.names] == [("STOPPED", 0)] * 2, again.err
-        run = pair.run()
+        pair.run()
         pair.grows(5)
         pair.hand("connect")
-        run.until(lambda run=run: run.is_over, "the end of the run")
+        pair.run_ended()
         assert pair.file.read_text().count("engine: connect") == 2, number
     lines = writer.stop()
     pair.ends_with(lines)
@@ -174,12 +174,12 @@ def test_killed_on_the_way_to_connect_the_same_command_goes_on(eos_pair, kills):
     pair.grows()
     for function in kills:
         pair.hand("spark")
-        run = pair.run()
+        pair.run()
         pair.grows(5)
         killed_at(pair, function, pair.words("connect"))
         assert max(owners(pair).values()) <= 1
         pair.hand("connect")
-        run.until(lambda run=run: run.is_over, "the end of the run")
+        pair.run_ended()
         assert [pair.state(name) for name in pair.names] == [("RUNNING", 1)] * 2
         pair.grows(5)
     lines = writer.stop()

@@ -95,10 +95,10 @@ def test_tables_go_back_and_forth_three_times(make_lab, spark, playhead, unique,
         pair.grows()
         for _ in range(3):
             pair.hand("spark")
-            run = pair.run()
+            pair.run()
             pair.grows()
             pair.hand("connect")
-            run.until(lambda run=run: run.is_over, "the end of the run")
+            pair.run_ended()
             pair.grows()
         count = rows.stop()
         wanted = Counter(range(1, count + 1))

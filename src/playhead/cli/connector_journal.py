@@ -143,6 +143,9 @@ def undo(
 
 def _undo_handover(face: Face, record: "ApplyRecord", files: Files, wait: "Wait", *, execute: bool) -> None:
     """The other way; with the files of the hand-over, unless others are given."""
+    from playhead.pipeline.extra import check_extra
+
+    check_extra()
     from playhead.cli.handover import settle
     from playhead.handover.apply import plan_back
     from playhead.handover.model import HandoverOptions

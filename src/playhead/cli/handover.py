@@ -60,6 +60,9 @@ def handover(
     same command again: it continues. `playhead connectors undo` goes back. --wait also waits for open transactions of the
     database that hold rows back: Connect would skip them.
     """
+    from playhead.pipeline.extra import check_extra
+
+    check_extra()
     from playhead.handover.model import HandoverOptions
     from playhead.handover.plan import Wanted, plan_handover
     from playhead.model import Engine

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from playhead.config import Context
-from playhead.config.secrets import SecretKeys
 from playhead.connect.rest import Rest, open_rest
 from playhead.connectors.files.engine import plan_engines
 from playhead.connectors.files.read import topics_of
@@ -329,7 +328,3 @@ def _verb(state: WantedState) -> str:
 
 def _refusal(what: str, hint: str) -> KeyFinding:
     return KeyFinding(Severity.ERROR, "", f"{what}; {hint}" if hint else what, refuses=True)
-
-
-def secrets_of(row: Handover) -> SecretKeys:
-    return row.secrets
