@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, func, or_, select, update
+from sqlalchemy import Connection, Row, delete, or_, select, update
 
 from playhead.errors import Refused
 from playhead.ledger import range_rows as rows
@@ -29,6 +29,7 @@ from playhead.ledger.model import (
     SinkPosition,
     learnt_key,
 )
+from playhead.ledger.redo import next_generation
 from playhead.ledger.runs import run_at, run_of
 from playhead.ledger.tables import CLAIMS, KEPT, POSITIONS, RANGES, RUNS
 from playhead.model.ranges import Log, OffsetRange, RangeSet
@@ -123,10 +124,7 @@ class Hand:
 
     def begin(self, log: Log, start: int) -> int:
         """Adds a position for a log that has none, but may have had one. Returns how many ranges it supersedes."""
-        c = RANGES.c
-        highest = select(func.max(c.generation), func.max(c.superseded_by)).where(self._of(log))
-        used = [number or 0 for number in self.connection.execute(highest).one()]
-        generation = 1 + max(used)
+        generation = self._next_generation(log)
         superseded = self._supersede(log, start, start, generation)
         rows.add_positions(self.connection, self.cluster, self.pipeline, {log: start}, self.by, generation)
         return superseded
@@ -140,7 +138,7 @@ class Hand:
 
     def back(self, log: Log, position: SinkPosition, start: int) -> int:
         """Returns how many ranges will be delivered again."""
-        generation = position.generation + 1
+        generation = self._next_generation(log)
         superseded = self._supersede(log, start, position.next_offset, generation)
         self._set(log, generation=generation, next_offset=start)
         return superseded
@@ -157,7 +155,8 @@ class Hand:
         skipped = tuple(RangeSet([whole]) - RangeSet(OffsetRange(*log, old.start, old.end) for old in chosen))
         for one in skipped:
             self._skip(one, position.generation, self.why or f"skipped by {self.by}")
-        self._set(log, generation=position.generation + (opened is not None), next_offset=end)
+        generation = position.generation if opened is None else self._next_generation(log)
+        self._set(log, generation=generation, next_offset=end)
         return restored, skipped
 
     def abandon(self, opened: RangeClaim) -> None:
@@ -182,6 +181,10 @@ class Hand:
         c = KEPT.c
         mine = (c.cluster == self.cluster, c.pipeline == self.pipeline)
         self.connection.execute(delete(KEPT).where(*mine, c.key.in_(keys)))
+
+    def _next_generation(self, log: Log) -> int:
+        """Not the one after the position's: what was replayed in place has used that."""
+        return next_generation(self.connection, self.cluster, self.pipeline, log)
 
     def _of(self, log: Log) -> Any:
         return rows.of_log(RANGES, self.cluster, self.pipeline, log)

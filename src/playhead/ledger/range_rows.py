@@ -107,6 +107,13 @@ def list_ranges(
     return [_recorded_of(row) for row in connection.execute(wanted)]
 
 
+def select_ranges(connection: Connection, wanted: ColumnElement[bool]) -> list[RecordedRange]:
+    """In the order of the offsets."""
+    c = RANGES.c
+    found = connection.execute(select(RANGES).where(wanted).order_by(c.topic, c.partition, c.start_offset))
+    return [_recorded_of(row) for row in found]
+
+
 def load_pipelines(connection: Connection, cluster: str) -> list[str]:
     wanted = select(POSITIONS.c.pipeline).where(POSITIONS.c.cluster == cluster).distinct()
     return sorted(connection.execute(wanted).scalars())

@@ -31,6 +31,7 @@ from playhead.ledger.model import (
 )
 from playhead.ledger.moves import Hand, move_positions
 from playhead.ledger.range_rows import load_sums
+from playhead.ledger.redo import Redone, commit_redone, load_counting, load_with_output, next_generation
 from playhead.ledger.runs import Ledger, open_ledger
 from playhead.ledger.tables import KEPT, insert_into
 from playhead.model import Map, TopicPartition
@@ -173,7 +174,26 @@ class RangeLedger:
             return []
         return self._write(lambda connection: move_positions(connection, cluster, pipeline, moves, who, why))
 
+    def redo(self, cluster: str, pipeline: str, redone: Sequence[Redone], who: Host) -> list[Redone]:
+        """Records ranges that were delivered again in place, as a new generation, in one transaction. Positions and claims do not
+        change, so a run may be alive. Returns those that another process committed before with the same content."""
+        if not redone:
+            return []
+        return self._write(lambda connection: commit_redone(connection, cluster, pipeline, redone, who))
+
     # Reading
+
+    def next_generation(self, cluster: str, pipeline: str, log: Log) -> int:
+        """Of ranges of this log that are delivered again in place."""
+        return self._read(lambda connection: next_generation(connection, cluster, pipeline, log), 1)
+
+    def list_counting(self, cluster: str, pipeline: str, spans: Sequence[OffsetRange]) -> list[RecordedRange]:
+        """What was delivered or skipped in these offsets and counts, in the order of the offsets."""
+        return self._read(lambda connection: load_counting(connection, cluster, pipeline, spans), [])
+
+    def list_with_output(self, cluster: str, pipeline: str, name: str) -> list[RecordedRange]:
+        """The delivered ranges with an output of that name; the folders before it may be left out."""
+        return self._read(lambda connection: load_with_output(connection, cluster, pipeline, name), [])
 
     def positions(self, cluster: str, pipeline: str) -> dict[Log, SinkPosition]:
         found = self._read(lambda connection: rows.load_positions(connection, cluster, pipeline), _NO_POSITION)

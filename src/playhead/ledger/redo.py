@@ -1,0 +1,165 @@
+"""Ranges that are delivered again in place: a new generation takes the place of the old rows, in one transaction.
+
+Only rows change. The position, the consumer group, an open claim and the epoch of a live run stay as they are: what is delivered
+again lies below the position, and the offsets of the open claim lie above it. The lock of the run's row serializes it with the
+commits of a run and with moves. The new rows cover exactly the offsets of the old ones, so a later move forward never restores
+an old row: a delivered range of the generation that superseded it covers it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, update
+
+from playhead.errors import Invalid, Refused
+from playhead.ledger import range_rows as rows
+from playhead.ledger.model import ClosedRange, Host, RangeState, RecordedRange
+from playhead.ledger.runs import run_at
+from playhead.ledger.tables import POSITIONS, RANGES, RUNS
+from playhead.model.ranges import Log, OffsetRange, RangeSet
+
+_COMMITTED, _SUPERSEDED = RangeState.COMMITTED.value, RangeState.SUPERSEDED.value
+_AT_ONCE = 200  # ranges per statement: SQLite limits the depth of an expression
+
+
+@dataclass(frozen=True, slots=True)
+class Redone:
+    """`old`: the recorded ranges of one log, in order and without gaps. `new`: what takes their place, over the same offsets."""
+
+    old: Sequence[RecordedRange]
+    new: Sequence[ClosedRange]
+    shape: str
+    made_ms: int
+    generation: int
+
+    @property
+    def log(self) -> Log:
+        return self.old[0].closed.range.log
+
+
+def commit_redone(
+    connection: Connection, cluster: str, pipeline: str, redone: Sequence[Redone], who: Host
+) -> list[Redone]:
+    """Supersedes the old ranges and records the new ones, all or nothing. Returns those that another process has committed before
+    with the same content; they are left as they are. Refused if an old range does not count any more and its successor differs.
+    """
+    for one in redone:
+        _check(one)
+    connection.execute(select(RUNS.c.epoch).where(run_at(cluster, pipeline)).with_for_update())
+    before = [one for one in redone if not _is_live(connection, cluster, pipeline, one)]
+    for one in before:
+        _check_same(connection, cluster, pipeline, one)
+    new: list[dict[str, Any]] = []
+    for one in redone:
+        if one in before:
+            continue
+        for some in _parts([each.closed.range for each in one.old]):
+            wanted = update(RANGES).where(_of(cluster, pipeline, one.log), RANGES.c.state == _COMMITTED, _starts(some))
+            connection.execute(wanted.values(state=_SUPERSEDED, superseded_by=one.generation))
+        for each in one.new:
+            values = rows.range_values(cluster, pipeline, 0, one.generation, each, RangeState.COMMITTED)
+            values |= {"shape": one.shape, "made_ms": one.made_ms, "note": f"replayed by {who.user}@{who.name}"}
+            new.append(values)
+    rows.add_ranges(connection, cluster, pipeline, new)
+    return before
+
+
+def next_generation(connection: Connection, cluster: str, pipeline: str, log: Log) -> int:
+    """Higher than any that this log has used."""
+    c = RANGES.c
+    used = list(
+        connection.execute(
+            select(func.max(c.generation), func.max(c.superseded_by)).where(_of(cluster, pipeline, log))
+        ).one()
+    )
+    of_position = select(POSITIONS.c.generation).where(rows.of_log(POSITIONS, cluster, pipeline, log))
+    return 1 + max(number or 0 for number in [*used, connection.execute(of_position).scalar()])
+
+
+def load_counting(
+    connection: Connection, cluster: str, pipeline: str, spans: Iterable[OffsetRange]
+) -> list[RecordedRange]:
+    """What counts in these offsets, delivered or skipped, in the order of the offsets."""
+    c = RANGES.c
+    found: dict[OffsetRange, RecordedRange] = {}
+    for span in spans:
+        inside = (c.start_offset < span.end, c.end_offset > span.start, c.state != _SUPERSEDED)
+        wanted = _of(cluster, pipeline, span.log)
+        found |= {one.closed.range: one for one in rows.select_ranges(connection, and_(wanted, *inside))}
+    return [found[span] for span in sorted(found)]
+
+
+def load_with_output(connection: Connection, cluster: str, pipeline: str, name: str) -> list[RecordedRange]:
+    """The delivered ranges with an output of that name, or whose name ends with `/` and that name."""
+    c = RANGES.c
+    some = (
+        rows.of_pipeline(RANGES, cluster, pipeline),
+        c.state == _COMMITTED,
+        c.outputs.contains(name, autoescape=True),
+    )
+    found = rows.select_ranges(connection, and_(*some))
+    return [one for one in found if any(f"/{out.name}".endswith(f"/{name}") for out in one.closed.outputs)]
+
+
+def _of(cluster: str, pipeline: str, log: Log) -> ColumnElement[bool]:
+    return rows.of_log(RANGES, cluster, pipeline, log)
+
+
+def _check(one: Redone) -> None:
+    old, new = ([each.range for each in some] for some in ([o.closed for o in one.old], one.new))
+    if RangeSet(old) != RangeSet(new) or sum(map(len, old)) != sum(map(len, new)):
+        raise Invalid(f"{one.log.place}: the new ranges do not cover the same offsets as the old ones")
+    if one.generation <= max(each.generation for each in one.old):
+        raise Invalid(f"{one.log.place}: generation {one.generation} is not higher than that of the old ranges")
+
+
+def _is_live(connection: Connection, cluster: str, pipeline: str, one: Redone) -> bool:
+    """Whether every old row counts as it was read, and none of a later generation covers it."""
+    wanted = {(each.closed.range.start, each.closed.range.end, each.generation) for each in one.old}
+    c = RANGES.c
+    live = _rows_in(connection, cluster, pipeline, one, c.state == _COMMITTED)
+    newer = _rows_in(
+        connection, cluster, pipeline, one, or_(c.generation >= one.generation, c.superseded_by >= one.generation)
+    )
+    return live == wanted and not newer
+
+
+def _rows_in(
+    connection: Connection, cluster: str, pipeline: str, one: Redone, kind: ColumnElement[bool]
+) -> set[tuple[int, int, int]]:
+    c = RANGES.c
+    first, last = one.old[0].closed.range.start, one.old[-1].closed.range.end
+    inside = (c.start_offset < last, c.end_offset > first)
+    wanted = select(c.start_offset, c.end_offset, c.generation).where(_of(cluster, pipeline, one.log), *inside, kind)
+    return {(row[0], row[1], row[2]) for row in connection.execute(wanted)}
+
+
+def _check_same(connection: Connection, cluster: str, pipeline: str, one: Redone) -> None:
+    first, last = one.old[0].closed.range, one.old[-1].closed.range
+    span = OffsetRange(*one.log, first.start, last.end)
+    found = [each.closed for each in load_counting(connection, cluster, pipeline, [span])]
+    if [_content(each) for each in found] != [_content(each) for each in one.new]:
+        raise Refused(
+            f"{span} was delivered again or moved by another process meanwhile, with another result",
+            "plan again: the same command reads the ledger as it is now",
+        )
+
+
+def _content(closed: ClosedRange) -> tuple[object, ...]:
+    return (
+        closed.range,
+        closed.count,
+        closed.hash_xor,
+        closed.hash_sum,
+        closed.rejected,
+        tuple(map(tuple, closed.outputs)),
+    )
+
+
+def _parts(spans: Sequence[OffsetRange]) -> Iterable[Sequence[OffsetRange]]:
+    return (spans[at : at + _AT_ONCE] for at in range(0, len(spans), _AT_ONCE))
+
+
+def _starts(spans: Sequence[OffsetRange]) -> ColumnElement[bool]:
+    return RANGES.c.start_offset.in_([span.start for span in spans])

@@ -1,0 +1,129 @@
+"""Ranges that are delivered again in place: generations, and what a run and a person may do at the same time."""
+
+from dataclasses import replace
+
+import pytest
+
+from contract.range_ledgers import LOG, begun, closed, deliver, ended, live, opened, sinks, wanted  # noqa: F401
+from contract.test_range_ledger_moves import at, moved
+from integration.ledgers import THERE, claimed, ledger, place  # noqa: F401
+from playhead.errors import Invalid, Refused
+from playhead.ledger.model import SinkMove
+from playhead.ledger.redo import Redone
+from playhead.model.ranges import OffsetRange
+
+
+def redone(sinks, start, end, *new, shape="s2"):
+    old = sinks.list_counting("c1", "orders", [OffsetRange(*LOG, start, end)])
+    generation = sinks.next_generation("c1", "orders", LOG)
+    return Redone(old, new or [one.closed for one in old], shape, 5, generation)
+
+
+def redo(sinks, start, end, *new):
+    return sinks.redo("c1", "orders", [redone(sinks, start, end, *new)], THERE)
+
+
+def test_a_redo_supersedes_whole_ranges_and_leaves_the_position(place, sinks):
+    claim = begun(sinks)
+    deliver(sinks, claim, 10, 20, 30)
+    sums = sinks.sums("c1", "orders")
+    assert redo(sinks, 12, 25) == []
+    assert live(sinks) == [(0, 10, 1, "committed"), (10, 20, 2, "committed"), (20, 30, 2, "committed")]
+    assert at(sinks) == (30, 1)
+    assert sinks.sums("c1", "orders") == sums
+    columns = "start_offset, generation, state, superseded_by, note"
+    asked = f"select {columns} from playhead_ranges where start_offset > 0 order by 1, 2"
+    assert place.ask(asked) == [
+        ("10", "1", "superseded", "2", ""),
+        ("10", "2", "committed", "", "replayed by you@there"),
+        ("20", "1", "superseded", "2", ""),
+        ("20", "2", "committed", "", "replayed by you@there"),
+    ]
+
+
+def test_a_run_with_an_open_claim_goes_on_while_ranges_below_it_are_redone(sinks):
+    claim = begun(sinks)
+    deliver(sinks, claim, 10, 20)
+    one = wanted(20, 30)
+    sinks.plan(claim, [one])
+    redo(sinks, 0, 20)
+    assert sinks.list_claims("c1", "orders") == [one]
+    assert sinks.commit_all(claim, [(one, [closed(20, 30)])])
+    deliver(sinks, claim, 40)
+    assert [row[:3] for row in live(sinks)] == [(0, 10, 2), (10, 20, 2), (20, 30, 1), (30, 40, 1)]
+
+
+def test_cuts_may_change_but_the_offsets_must_be_the_same(sinks):
+    deliver(sinks, begun(sinks), 10, 20)
+    with pytest.raises(Invalid, match="do not cover the same offsets"):
+        redo(sinks, 0, 10, closed(0, 9))
+    with pytest.raises(Invalid, match="do not cover the same offsets"):
+        redo(sinks, 0, 10, closed(0, 10), closed(5, 10))
+    redo(sinks, 0, 10, closed(0, 4), closed(4, 10))
+    assert [row[:3] for row in live(sinks)] == [(0, 4, 2), (4, 10, 2), (10, 20, 1)]
+
+
+def test_of_two_redos_at_once_one_commits_and_the_other_says_so(sinks, opened):
+    deliver(sinks, begun(sinks), 10, 20)
+    first, second = redone(sinks, 0, 20), redone(opened, 0, 20)
+    assert sinks.redo("c1", "orders", [first], THERE) == []
+    assert opened.redo("c1", "orders", [second], THERE) == [second]
+    assert [row[:3] for row in live(sinks)] == [(0, 10, 2), (10, 20, 2)]
+    other = replace(second, new=[closed(0, 7), closed(7, 20)])
+    with pytest.raises(Refused, match="by another process meanwhile"):
+        opened.redo("c1", "orders", [other], THERE)
+    assert [row[:3] for row in live(sinks)] == [(0, 10, 2), (10, 20, 2)]
+
+
+def test_a_redo_that_was_planned_before_a_move_back_is_refused(sinks):
+    claim = begun(sinks)
+    deliver(sinks, claim, 10, 20)
+    planned = redone(sinks, 0, 20)
+    ended(sinks, claim)
+    moved(sinks, 20, 10)
+    with pytest.raises(Refused, match="by another process meanwhile"):
+        sinks.redo("c1", "orders", [planned], THERE)
+    assert live(sinks) == [(0, 10, 1, "committed")]
+
+
+def test_an_undone_move_restores_the_newest_generation_only(sinks):
+    claim = begun(sinks)
+    deliver(sinks, claim, 10, 20, 30)
+    redo(sinks, 10, 20)
+    ended(sinks, claim)
+    before, sums = live(sinks), sinks.sums("c1", "orders")
+    assert moved(sinks, 30, 0).superseded == 3
+    assert at(sinks) == (0, 3)  # 2 is used by what was redone
+    assert moved(sinks, 0, 30).restored == 3
+    assert live(sinks) == before
+    assert sinks.sums("c1", "orders") == sums
+
+
+def test_what_was_redone_can_be_delivered_again_after_a_move_back(sinks):
+    claim = begun(sinks)
+    deliver(sinks, claim, 10, 20)
+    redo(sinks, 0, 20)
+    ended(sinks, claim)
+    moved(sinks, 20, 0)
+    deliver(sinks, claimed(sinks.ledger), 10, 20, 30)
+    assert [row[:3] for row in live(sinks)] == [(0, 10, 3), (10, 20, 3), (20, 30, 3)]
+    redo(sinks, 0, 10)
+    assert [row[:3] for row in live(sinks)] == [(0, 10, 4), (10, 20, 3), (20, 30, 3)]
+
+
+def test_a_deleted_position_does_not_restore_what_was_redone(sinks):
+    claim = begun(sinks)
+    deliver(sinks, claim, 10, 20)
+    redo(sinks, 0, 20)
+    ended(sinks, claim)
+    before = live(sinks)
+    sinks.move("c1", "orders", [SinkMove(LOG, 20, None)], THERE)
+    assert live(sinks) == before
+
+
+def test_ranges_are_found_by_the_name_of_an_object(sinks):
+    deliver(sinks, begun(sinks), 10, 20)
+    for name in ("topics/orders/10", "orders/10", "10"):
+        assert [one.closed.range.start for one in sinks.list_with_output("c1", "orders", name)] == [10]
+    assert sinks.list_with_output("c1", "orders", "0") != sinks.list_with_output("c1", "orders", "10")
+    assert sinks.list_with_output("c1", "orders", "s/10") == []
