@@ -142,6 +142,9 @@ class Memory:
         self.files[draft.name] = draft.file.getvalue()
         return len(self.files[draft.name])
 
+    def remove(self, name: str) -> None:
+        self.files.pop(name, None)
+
 
 def write_to_memory(
     place: Memory, given: FileSinkOptions, what: RangeClaim, found: Iterator[pa.RecordBatch], converting: Any

@@ -17,6 +17,7 @@ COMMANDS = {
     "runs": ("playhead.cli.runs:runs", "Runs on Spark: list them, show details, stop or forget one."),
     "run": ("playhead.cli.run:run", "Run connector files on Spark, exactly once."),
     "handover": ("playhead.cli.handover:handover", "Give connectors to Spark or to Connect, with their positions."),
+    "replay": ("playhead.cli.replay:replay", "Deliver a part of what a sink delivered again."),
     "config": ("playhead.cli.config:config", "Contexts and settings, and the origin of each value."),
     "info": ("playhead.cli.info:info", "Versions of this client, the brokers and the workers."),
     "completion": ("playhead.cli.completion:completion", "Completion script for bash, zsh or fish."),

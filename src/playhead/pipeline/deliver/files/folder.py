@@ -68,6 +68,15 @@ class OpenFolder:
             raise _translated(draft.path, error) from None
         return size
 
+    def remove(self, name: str) -> None:
+        path = self.root / name
+        try:
+            path.unlink(missing_ok=True)
+            if path.parent.exists():
+                sync_folder(path.parent)
+        except OSError as error:
+            raise _translated(path, error) from None
+
 
 def _put(draft: FileDraft) -> int:
     draft.file.flush()

@@ -74,6 +74,14 @@ class OpenBucket:
         draft.file.close()
         return size
 
+    def remove(self, name: str) -> None:
+        try:
+            self.system.delete_file(f"{self.root}/{name}")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise translated(f"{self.root}/{name}", error) from None
+
 
 def _content(file: BinaryIO, size: int) -> pa.Buffer:
     return pa.py_buffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b"")

@@ -94,16 +94,16 @@ class FilesSink:
     def __init__(self, config: Mapping[str, str], worker: Mapping[str, str]) -> None:
         self._config = config
         self._worker = worker
-        self._options = parse_options(config, worker)
+        self.options = parse_options(config, worker)
         self._converter = parse_converter(config, worker)
         self._chain = find_chain(config, worker)
-        self.shape = self._options.shape(self._converter, self._chain.digest if self._chain else "")
-        self.notes = [BY_CLOCK] if self._options.is_by_clock else []
+        self.shape = self.options.shape(self._converter, self._chain.digest if self._chain else "")
+        self.notes = [BY_CLOCK] if self.options.is_by_clock else []
 
     @property
     def fewest_records(self) -> int:
         """Rotation by record time may close a file after any record; rotation by the clock closes the tail."""
-        cut, partitioner = self._options.cut, self._options.partitioner
+        cut, partitioner = self.options.cut, self.options.partitioner
         by_record = cut.rotate_ms > 0 and partitioner.is_timed and not partitioner.is_by_clock
         return 1 if by_record else cut.flush_size
 
@@ -122,7 +122,7 @@ class FilesSink:
     def writer(self, step: SinkStep) -> Writer:
         self._check_routes(step)
         has_schema = self._converter.schemas_enable or self._converter.schema_text or self._converter.name != JSON
-        if self._options.format.kind != PARQUET or has_schema:
+        if self.options.format.kind != PARQUET or has_schema:
             return open_file_writer(self._config, self._worker, incarnations=step.incarnations)
         return ByTopic({topic: self._with_schema(topic, step) for topic in step.samples})
 
@@ -162,7 +162,7 @@ class FilesSink:
         return schema.to_json()
 
     def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:
-        due = next_rotation_ms(self._options, last_closed_ms)
+        due = next_rotation_ms(self.options, last_closed_ms)
         return due is not None and due <= now_ms
 
     def merging(self, done: Sequence[Done]) -> None:

@@ -31,6 +31,9 @@ class OpenStorage(Protocol):
         """Durable when this returns its size in bytes."""
         ...
 
+    def remove(self, name: str) -> None:
+        """Removes a published file; one that does not exist is removed already."""
+
 
 class Storage(Protocol):
     """Picklable."""

@@ -204,6 +204,16 @@ class FileWriter:
         finally:
             task.discard()
 
+    def closings(
+        self, store: OpenStorage, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject
+    ) -> Iterator[Closing]:
+        """The ranges of a claim and their files in `store`, without a manifest."""
+        task = _Task(self, claim, store, Ranges(claim, reject))
+        try:
+            yield from task.run(batches)
+        finally:
+            task.discard()
+
 
 @dataclass(slots=True)
 class _File:

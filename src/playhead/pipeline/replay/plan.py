@@ -1,0 +1,227 @@
+"""What of the asked part can be delivered again, and why the rest cannot. Reads the ledger and asks the brokers; changes nothing.
+
+To its own place a sink delivers whole recorded ranges: their files and digests cannot be split, so what is asked is widened to
+their boundaries. A range whose first offsets have expired is left alone, because its files would have fewer records than now.
+To another folder exactly the asked offsets are written, as far as the topic still has them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from playhead.errors import NotFound
+from playhead.kafka.client import Admin
+from playhead.kafka.partitions import find_at_time
+from playhead.kafka.topics import Ends, describe_topics
+from playhead.ledger.model import OutputKind, RangeState, RecordedRange, SinkPosition
+from playhead.ledger.ranges import RangeLedger
+from playhead.model import Deadline
+from playhead.model.ranges import Log, OffsetRange, RangeSet
+from playhead.pipeline.deliver.topics import TopicLogs
+from playhead.pipeline.replay.asked import Asked
+
+
+@dataclass(frozen=True, slots=True)
+class Impossible:
+    range: OffsetRange
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Recorded ranges of one log without gaps between them. `asked`: the offsets that were asked for, inside of it."""
+
+    recorded: Sequence[RecordedRange]
+    asked: Sequence[OffsetRange]
+
+    @property
+    def range(self) -> OffsetRange:
+        first, last = self.recorded[0].closed.range, self.recorded[-1].closed.range
+        return OffsetRange(*first.log, first.start, last.end)
+
+    @property
+    def count(self) -> int:
+        return sum(one.closed.count for one in self.recorded)
+
+    @property
+    def objects(self) -> list[str]:
+        found = (output for one in self.recorded for output in one.closed.outputs)
+        return [output.name for output in found if output.kind == OutputKind.OBJECT]
+
+    @property
+    def is_widened(self) -> bool:
+        return sum(map(len, self.asked)) < len(self.range)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayPlan:
+    """`spans`: what the topic still has of the asked offsets, for another place. `groups`: for the sink's own place."""
+
+    groups: Sequence[Group]
+    spans: Sequence[OffsetRange]
+    impossible: Sequence[Impossible]
+    expired: Sequence[Impossible]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkState:
+    """A sink as the ledger and the brokers show it. `ends`: of the logs that exist now."""
+
+    ranges: RangeLedger
+    cluster: str
+    pipeline: str
+    positions: Mapping[Log, SinkPosition]
+    ends: Mapping[Log, Ends]
+
+    def end(self, log: Log) -> int:
+        return self.ends[log].stable
+
+
+def read_state(ranges: RangeLedger, cluster: str, pipeline: str, logs: TopicLogs, deadline: Deadline) -> SinkState:
+    positions = ranges.positions(cluster, pipeline)
+    topics = {log.topic for log in positions}
+    if not topics:
+        raise NotFound("position", pipeline, hint=f"{pipeline} has delivered nothing yet, or its position was deleted")
+    present = logs.find(topics, deadline)
+    return SinkState(ranges, cluster, pipeline, positions, logs.ends(present, deadline))
+
+
+def plan_replay(state: SinkState, asked: Asked, admin: Admin, deadline: Deadline) -> ReplayPlan:
+    spans, impossible = _spans(state, asked, admin, deadline)
+    recorded = state.ranges.list_counting(state.cluster, state.pipeline, spans)
+    by_log: dict[Log, list[RecordedRange]] = {}
+    for one in recorded:
+        why = _why_not(state, one)
+        if why:
+            impossible.append(Impossible(one.closed.range, why))
+        else:
+            by_log.setdefault(one.closed.range.log, []).append(one)
+    known = RangeSet(one.closed.range for one in recorded)
+    impossible += [Impossible(gap, _why_unknown(state, gap)) for gap in RangeSet(spans) - known]
+    wanted = RangeSet(spans)
+    groups = [Group(some, [*wanted & RangeSet(one.closed.range for one in some)]) for some in _neighbours(by_log)]
+    there = RangeSet(OffsetRange(*log, at.start, at.stable) for log, at in state.ends.items() if at.start < at.stable)
+    expired = [
+        Impossible(gone, f"the topic begins at {state.ends[gone.log].start} now: these records have expired")
+        for gone in wanted - there
+        if gone.log in state.ends and gone.start < state.ends[gone.log].start
+    ]
+    return ReplayPlan(groups, [*wanted & there], sorted(impossible, key=lambda one: one.range), expired)
+
+
+def _why_not(state: SinkState, one: RecordedRange) -> str:
+    span = one.closed.range
+    if one.state is RangeState.SKIPPED:
+        return f"was not delivered: {one.note or 'skipped by an operator'}"
+    start = state.ends[span.log].start
+    if span.start < start:
+        gone = "has expired" if span.end <= start else f"has expired in part: the topic begins at {start} now"
+        return f"{gone}, and what was delivered stays as it is"
+    return ""
+
+
+def _why_unknown(state: SinkState, gap: OffsetRange) -> str:
+    position = state.positions.get(gap.log)
+    if position is None or gap.start >= position.next_offset:
+        at = "no position yet" if position is None else f"the position is {position.next_offset}"
+        return f"is not delivered yet: {at}"
+    return "is in no range of the ledger: it was delivered by another engine, or not at all"
+
+
+def _neighbours(by_log: Mapping[Log, Sequence[RecordedRange]]) -> list[list[RecordedRange]]:
+    groups: list[list[RecordedRange]] = []
+    for found in by_log.values():
+        for at, one in enumerate(found):
+            if at and found[at - 1].closed.range.end == one.closed.range.start:
+                groups[-1].append(one)
+            else:
+                groups.append([one])
+    return groups
+
+
+def _spans(
+    state: SinkState, asked: Asked, admin: Admin, deadline: Deadline
+) -> tuple[list[OffsetRange], list[Impossible]]:
+    """What is asked, as offsets of topics that exist, and what is asked of topics that were deleted."""
+    if asked.object is not None:
+        found = state.ranges.list_with_output(state.cluster, state.pipeline, asked.object.strip("/"))
+        if not found:
+            raise NotFound("object", asked.object, hint=f"`playhead runs show {state.pipeline}` lists what was written")
+        return _present(state, [one.closed.range for one in found])
+    if asked.last is not None:
+        return _present(state, _newest(state, asked.last))
+    if asked.has_times:
+        return _in_time(state, asked, admin, deadline), []
+    spans: list[OffsetRange] = []
+    topics = {log.topic for log in state.positions}
+    for one in asked.ranges:
+        if one.topic not in topics:
+            raise NotFound("topic", one.topic, sorted(topics), f"{state.pipeline} has no position in it")
+        logs = [log for log in state.ends if log.topic == one.topic and one.partition in (None, log.partition)]
+        if not logs:
+            raise NotFound("partition", f"{one.topic}-{one.partition}")
+        for log in logs:
+            ends = [end for end in (state.end(log), _next_offset(state, log)) if end is not None]
+            end = min(one.end, max(ends))
+            if one.start < end:
+                spans.append(OffsetRange(*log, one.start, end))
+    return _present(state, spans)
+
+
+def _next_offset(state: SinkState, log: Log) -> int | None:
+    return next((at.next_offset for known, at in state.positions.items() if known.place == log.place), None)
+
+
+def _present(state: SinkState, spans: Sequence[OffsetRange]) -> tuple[list[OffsetRange], list[Impossible]]:
+    """Recorded ranges of a topic that was deleted are not the new topic's, which begins again at offset 0."""
+    recreated = {log.topic for log in state.positions if log not in state.ends}
+    gone = [span for span in spans if span.log not in state.ends or span.topic in recreated]
+    why = "was delivered from a topic that was deleted and recreated since: its records are gone"
+    return [span for span in spans if span not in gone], [Impossible(span, why) for span in gone]
+
+
+def _newest(state: SinkState, count: int) -> list[OffsetRange]:
+    """The delivered ranges that were committed last, with at least so many records together."""
+    limit = 100
+    while True:
+        listed = state.ranges.list_ranges(state.cluster, state.pipeline, newest=limit)
+        chosen: list[OffsetRange] = []
+        left = count
+        for one in listed:
+            if left > 0 and one.state is RangeState.COMMITTED and one.closed.count:
+                chosen.append(one.closed.range)
+                left -= one.closed.count
+        if left <= 0 or len(listed) < limit:
+            return chosen
+        limit *= 4
+
+
+def _in_time(state: SinkState, asked: Asked, admin: Admin, deadline: Deadline) -> list[OffsetRange]:
+    """By the times of the records, as the broker finds them: from the first one of that time or later."""
+    logs = [log for log in state.positions if log in state.ends]
+    edges: list[dict[Log, int]] = []
+    for moment in (asked.since, asked.until):
+        found = {} if moment is None else _at(admin, logs, int(moment.timestamp() * 1000), deadline)
+        edges.append({log: at if at is not None else state.end(log) for log, at in found.items()})
+    starts, stops = edges
+    spans = []
+    for log in logs:
+        start, stop = starts.get(log, state.ends[log].start), stops.get(log, state.end(log))
+        stop = min(stop, state.positions[log].next_offset)
+        if start < stop:
+            spans.append(OffsetRange(*log, start, stop))
+    return spans
+
+
+def _at(admin: Admin, logs: Sequence[Log], moment_ms: int, deadline: Deadline) -> dict[Log, int | None]:
+    found = find_at_time(admin, [log.place for log in logs], moment_ms, deadline)
+    return {log: found[log.place] for log in logs}
+
+
+def find_compacted(topics: Sequence[str], admin: Admin, deadline: Deadline) -> list[str]:
+    """Topics whose records may disappear one by one. For the plan; what is gone is found when it is read."""
+    from playhead.kafka.topic_configs import get_topic_config
+
+    there = [name for name, topic in describe_topics(admin, topics, deadline).items() if topic is not None]
+    return [
+        name for name in there if "compact" in (get_topic_config(admin, name, deadline).get("cleanup.policy") or "")
+    ]

@@ -1,0 +1,276 @@
+"""A part of what a file sink delivered is delivered again: folder listings, Kafka's tools and SQLite itself are the oracles."""
+
+import json
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from integration.delivering import bytes_in, deliver, files_in, group_rows, ids_in  # noqa: F401
+from integration.on_spark import Running
+from playhead.config import Context, Setting
+from playhead.errors import Invalid, NotFound, Refused
+from playhead.model import Result
+
+pytest.importorskip("pyspark")
+
+
+class Replay:
+    """Replays of one connector in the session of the tests, with the ledger of `deliver`."""
+
+    def __init__(self, deliver, spec, folder):
+        self.deliver, self.spec = deliver, spec
+        self.file = folder / f"{spec.name}.json"
+        self.write(spec)
+        settings = {
+            "worker-config": str(deliver.lab.worker_config),
+            "ledger": f"sqlite:///{deliver.ledger.address.path}",
+            "journal": str(folder / "journal"),
+        }
+        self.context = Context(None, {key: Setting(value, "here") for key, value in settings.items()})
+
+    def write(self, spec):
+        self.file.write_text(json.dumps({"name": spec.name, "config": dict(spec.config)}))
+
+    def planned(self, *ranges, **options):
+        from playhead.pipeline.replay.asked import Asked, parse_range
+        from playhead.pipeline.replay.run import ReplayOptions, planned_replay
+
+        asked = {name: options.pop(name) for name in ("since", "until", "last", "object") if name in options}
+        part = Asked(tuple(map(parse_range, ranges)), **asked)
+        return planned_replay(self.context, self.spec.name, part, ReplayOptions(str(self.file), **options))
+
+    def execute(self, *ranges, **options):
+        from playhead.pipeline.replay.run import replay_on
+
+        with self.planned(*ranges, **options) as planned:
+            return list(replay_on(self.context, planned, self.deliver.spark)), planned.impossible
+
+    def rows(self):
+        """Start, generation and state of every range, by SQLite itself."""
+        asked = (
+            "select partition, start_offset, generation, state from playhead_ranges where pipeline = ? order by 1, 2, 3"
+        )
+        with closing(sqlite3.connect(self.deliver.ledger.address.path)) as database:
+            return database.execute(asked, [self.spec.name]).fetchall()
+
+    def position(self):
+        columns = "partition, next_offset, published_offset, generation"
+        asked = f"select {columns} from playhead_positions where pipeline = ? order by 1"
+        with closing(sqlite3.connect(self.deliver.ledger.address.path)) as database:
+            return database.execute(asked, [self.spec.name]).fetchall()
+
+
+@pytest.fixture
+def delivered(deliver, tmp_path, unique):
+    """A topic of two partitions in files of 100 records, the last ones of 50."""
+
+    def make(count=900, **config):
+        topic = unique("replay")
+        deliver.make_topic(topic)
+        deliver.send(topic, count)
+        spec = deliver.files(topic, tmp_path / "lake", **config)
+        (done,) = deliver.run(spec)
+        assert (done.error, done.rows) == (None, count)
+        return topic, Replay(deliver, spec, tmp_path)
+
+    return make
+
+
+def inodes(folder):
+    return {str(path): path.stat().st_ino for path in files_in(folder)}
+
+
+def test_a_deleted_object_comes_back_and_nothing_else_is_touched(delivered, tmp_path):
+    topic, replay = delivered()
+    lake = tmp_path / "lake"
+    before, position, group = bytes_in(lake), replay.position(), group_rows(replay.deliver.lab, f"connect-s-{topic}")
+    lost = next(path for path in files_in(lake) if path.name == f"{topic}+1+0000000200.json")
+    lost.unlink()
+    kept = inodes(lake)
+    (done,), impossible = replay.execute(object=lost.name)
+    assert (done.result, done.count, done.generation, impossible) == (Result.CHANGED, 100, 2, [])
+    assert bytes_in(lake) == before
+    assert kept.items() <= inodes(lake).items()
+    assert replay.position() == position
+    assert group_rows(replay.deliver.lab, f"connect-s-{topic}") == group
+    assert [row for row in replay.rows() if row[:2] == (1, 200)] == [
+        (1, 200, 1, "superseded"),
+        (1, 200, 2, "committed"),
+    ]
+
+
+def test_a_plan_changes_nothing_and_shows_the_widened_range(delivered, tmp_path):
+    topic, replay = delivered()
+    before, rows = inodes(tmp_path / "lake"), replay.rows()
+    with replay.planned(f"{topic}:0:150-201") as planned:
+        (row,) = planned.rows
+    assert (row["start"], row["end"], row["asked"], row["ranges"], row["count"]) == (100, 300, [[150, 201]], 2, 200)
+    assert [Path(name).name for name in row["objects"]] == [f"{topic}+0+{at:010}.json" for at in (100, 200)]
+    assert row["does"] == "widened, rewrite"
+    assert planned.found_in == str(replay.file)
+    assert (inodes(tmp_path / "lake"), replay.rows()) == (before, rows)
+
+
+def test_the_whole_topic_gives_the_same_bytes_again(delivered, tmp_path):
+    topic, replay = delivered()
+    before, kept = bytes_in(tmp_path / "lake"), inodes(tmp_path / "lake")
+    done, impossible = replay.execute(topic, offsets_per_claim=150)
+    assert (sum(one.count for one in done), impossible) == (900, [])
+    assert bytes_in(tmp_path / "lake") == before
+    assert not kept.items() & inodes(tmp_path / "lake").items()
+    assert {row[2:] for row in replay.rows()} == {(1, "superseded"), (2, "committed")}
+
+
+def test_the_last_records_and_a_window_of_time_are_found(delivered):
+    _, replay = delivered()
+    with replay.planned(last=60) as planned:
+        counts = sorted(row["count"] for row in planned.rows)
+        assert counts in ([50, 50], [150])  # the tails of both partitions were committed together
+    from playhead.broker import moment_of
+
+    with replay.planned(since=moment_of("1h")) as planned:
+        assert sum(row["count"] for row in planned.rows) == 900
+    with replay.planned(until=moment_of("1h")) as planned:
+        assert planned.rows == []
+
+
+def test_what_expired_in_part_is_left_as_it_is_and_the_rest_is_redone(delivered, tmp_path):
+    topic, replay = delivered()
+    lake, lab = tmp_path / "lake", replay.deliver.lab
+    cut = tmp_path / "cut.json"
+    cut.write_text(json.dumps({"partitions": [{"topic": topic, "partition": 0, "offset": 150}], "version": 1}))
+    lab.tool(
+        "org.apache.kafka.tools.DeleteRecordsCommand",
+        "--bootstrap-server",
+        lab.bootstrap_servers,
+        "--offset-json-file",
+        str(cut),
+    )
+    before, kept = bytes_in(lake), inodes(lake)
+    done, impossible = replay.execute(f"{topic}:0:0-300")
+    assert [(one.range.start, one.range.end, one.result) for one in done] == [(200, 300, Result.CHANGED)]
+    assert [(one["start"], one["end"]) for one in impossible] == [(0, 100), (100, 200)]
+    assert "has expired," in impossible[0]["why"]
+    assert "has expired in part: the topic begins at 150 now" in impossible[1]["why"]
+    assert bytes_in(lake) == before
+    changed = {Path(name).name for name, inode in inodes(lake).items() if kept[name] != inode}
+    assert changed == {f"{topic}+0+0000000200.json"}
+
+
+def test_what_is_not_delivered_yet_is_said(delivered):
+    topic, replay = delivered()
+    replay.deliver.send(topic, 100, start=900)
+    done, impossible = replay.execute(f"{topic}:1:400-")
+    assert [(one.range.start, one.range.end) for one in done] == [(400, 450)]
+    assert [(one["start"], one["end"], one["why"]) for one in impossible] == [
+        (450, 500, "is not delivered yet: the position is 450")
+    ]
+
+
+def test_other_options_cut_anew_inside_the_old_ranges_and_leave_no_old_object(delivered, tmp_path):
+    topic, replay = delivered()
+    field = {
+        "partitioner.class": "io.confluent.connect.storage.partitioner.FieldPartitioner",
+        "partition.field.name": "t",
+    }
+    fewer = replace(replay.spec, config={**replay.spec.config, "flush.size": "50"})
+    replay.write(fewer)
+    done, impossible = replay.execute(f"{topic}:0:0-200")
+    assert (sum(one.count for one in done), impossible) == (200, [])
+    names = [path.name for path in files_in(tmp_path / "lake") if f"{topic}+0+" in path.name]
+    assert names[:5] == [f"{topic}+0+{at:010}.json" for at in (0, 50, 100, 150, 200)]
+    assert ids_in(tmp_path / "lake") == Counter(range(900))
+    placed = replace(replay.spec, config={**replay.spec.config, **field, "flush.size": "1000"})
+    replay.write(placed)
+    (one,), _ = replay.execute(f"{topic}:0:0-50")
+    assert [Path(name).name for name in one.removed] == [f"{topic}+0+0000000000.json"]
+    assert ids_in(tmp_path / "lake") == Counter(range(900))
+
+
+def test_a_live_run_goes_on_while_its_past_is_replayed(delivered, tmp_path):
+    topic, replay = delivered()
+    running = Running(replay.deliver.prepared(interval_seconds=0.2), [replay.spec])
+    try:
+        running.until(lambda: running.now(replay.spec.name).state is None and running.reports, "the run")
+        for number in range(3):
+            replay.deliver.send(topic, 200, start=900 + 200 * number)
+            done, impossible = replay.execute(f"{topic}:0:0-400", f"{topic}:1:100-300")
+            assert {one.result for one in done} == {Result.CHANGED}
+            assert impossible == []
+        running.has(replay.spec.name, 600)
+    finally:
+        running.ended()
+    replay.deliver.run(replay.spec)
+    assert ids_in(tmp_path / "lake") == Counter(range(1500))
+    assert [row[1:] for row in replay.position()] == [(750, 750, 1), (750, 750, 1)]
+
+
+def test_two_replays_at_once_give_the_same_bytes_and_one_of_them_commits(delivered, tmp_path):
+    topic, replay = delivered()
+    before, found = bytes_in(tmp_path / "lake"), []
+    threads = [Thread(target=lambda: found.append(replay.execute(topic)[0])) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 2
+    assert {one.result for done in found for one in done} <= {Result.CHANGED, Result.UNCHANGED}
+    assert bytes_in(tmp_path / "lake") == before
+    live = [row[:2] for row in replay.rows() if row[3] == "committed"]
+    assert len(live) == len(set(live)) == 10
+
+
+def test_another_folder_gets_exactly_the_asked_offsets(delivered, tmp_path):
+    topic, replay = delivered()
+    rows, other = replay.rows(), tmp_path / "other"
+    for _ in range(2):
+        (done,), impossible = replay.execute(f"{topic}:0:150-260", to_dir=other)
+        assert (done.result, done.count, impossible) == (Result.CHANGED, 110, [])
+        assert ids_in(other) == Counter(2 * at for at in range(150, 260))
+    assert [path.name for path in files_in(other)] == [f"{topic}+0+{at:010}.json" for at in (150, 250)]
+    assert replay.rows() == rows
+    with pytest.raises(Refused, match="in the folder of"), replay.planned(topic, to_dir=tmp_path / "lake" / "x"):
+        pass
+
+
+def test_a_recreated_topic_is_not_what_was_delivered(delivered, tmp_path):
+    from playhead.kafka.client import Admin
+    from playhead.kafka.topics import delete_topic
+    from playhead.model import Deadline
+
+    topic, replay = delivered()
+    with Admin(replay.deliver.settings, Deadline(30)) as admin:
+        delete_topic(admin, topic, Deadline(30))
+    Deadline(30).wait_for(
+        lambda: (
+            topic
+            not in replay.deliver.lab.tool(
+                "org.apache.kafka.tools.TopicCommand",
+                "--bootstrap-server",
+                replay.deliver.lab.bootstrap_servers,
+                "--list",
+            ).split()
+        ),
+        "the topic to be gone",
+    )
+    replay.deliver.make_topic(topic)
+    replay.deliver.send(topic, 900)
+    kept = inodes(tmp_path / "lake")
+    done, impossible = replay.execute(f"{topic}:0:0-100")
+    assert done == []
+    assert "deleted and recreated" in impossible[0]["why"]
+    assert inodes(tmp_path / "lake") == kept
+
+
+def test_wrong_words_are_refused_before_anything_is_read(delivered):
+    _, replay = delivered(100)
+    for words, fault in ((("x:0:5-5",), Invalid), (("no such",), Invalid), ((), Invalid), (("other",), NotFound)):
+        with pytest.raises(fault), replay.planned(*words):
+            pass
+    with pytest.raises(NotFound), replay.planned(object="nothing.json"):
+        pass
