@@ -127,3 +127,26 @@ def test_ranges_are_found_by_the_name_of_an_object(sinks):
         assert [one.closed.range.start for one in sinks.list_with_output("c1", "orders", name)] == [10]
     assert sinks.list_with_output("c1", "orders", "0") != sinks.list_with_output("c1", "orders", "10")
     assert sinks.list_with_output("c1", "orders", "s/10") == []
+
+
+def test_an_interrupted_redo_with_other_options_must_be_completed_with_them(place, sinks):
+    deliver(sinks, begun(sinks), 10, 20, 30)
+    span, part, other = (OffsetRange(*LOG, *ends) for ends in ((0, 20), (10, 20), (20, 30)))
+    sinks.begin_redo("c1", "orders", {span: "s2"})
+    sinks.begin_redo("c1", "orders", {span: "s2"})  # the same command again
+    sinks.begin_redo("c1", "orders", {other: "s3"})
+    for shape in ("s1", "s3"):
+        with pytest.raises(Refused, match="with other options was interrupted"):
+            sinks.begin_redo("c1", "orders", {part: shape})
+    sinks.begin_redo("c1", "orders", {part: "s3"}, is_forced=True)
+    sinks.redo("c1", "orders", [redone(sinks, 0, 20)], THERE, [span])
+    assert [row[:3] for row in live(sinks)] == [(0, 10, 2), (10, 20, 2), (20, 30, 1)]
+    sinks.redo("c1", "orders", [redone(sinks, 10, 20, shape="s3")], THERE, [part, other])
+    assert place.ask("select key from playhead_kept where key like 'replay/%'") == []
+    sinks.begin_redo("c1", "orders", {span: "s4"})
+
+
+def test_a_redo_with_the_same_options_leaves_no_mark(place, sinks):
+    deliver(sinks, begun(sinks), 10, 20)
+    sinks.begin_redo("c1", "orders", {OffsetRange(*LOG, 0, 20): "s1"})
+    assert place.ask("select key from playhead_kept") == []

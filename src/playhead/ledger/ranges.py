@@ -31,7 +31,7 @@ from playhead.ledger.model import (
 )
 from playhead.ledger.moves import Hand, move_positions
 from playhead.ledger.range_rows import load_sums
-from playhead.ledger.redo import Redone, commit_redone, load_counting, load_with_output, next_generation
+from playhead.ledger.redo import Redone, begin_redo, commit_redone, load_counting, load_with_output, next_generation
 from playhead.ledger.runs import Ledger, open_ledger
 from playhead.ledger.tables import KEPT, insert_into
 from playhead.model import Map, TopicPartition
@@ -174,12 +174,20 @@ class RangeLedger:
             return []
         return self._write(lambda connection: move_positions(connection, cluster, pipeline, moves, who, why))
 
-    def redo(self, cluster: str, pipeline: str, redone: Sequence[Redone], who: Host) -> list[Redone]:
+    def begin_redo(
+        self, cluster: str, pipeline: str, marks: Mapping[OffsetRange, str], *, is_forced: bool = False
+    ) -> None:
+        """Call it before the first output of these ranges is written again, with the shape of each. Refused if a redo of other
+        options was interrupted there."""
+        self._write(lambda connection: begin_redo(connection, cluster, pipeline, marks, is_forced=is_forced))
+
+    def redo(
+        self, cluster: str, pipeline: str, redone: Sequence[Redone], who: Host, marked: Sequence[OffsetRange] = ()
+    ) -> list[Redone]:
         """Records ranges that were delivered again in place, as a new generation, in one transaction. Positions and claims do not
-        change, so a run may be alive. Returns those that another process committed before with the same content."""
-        if not redone:
-            return []
-        return self._write(lambda connection: commit_redone(connection, cluster, pipeline, redone, who))
+        change, so a run may be alive. Returns those that another process committed before with the same content. `marked`: the
+        ranges as they were given to `begin_redo`."""
+        return self._write(lambda connection: commit_redone(connection, cluster, pipeline, redone, who, marked))
 
     # Reading
 

@@ -2,24 +2,29 @@
 
 Only rows change. The position, the consumer group, an open claim and the epoch of a live run stay as they are: what is delivered
 again lies below the position, and the offsets of the open claim lie above it. The lock of the run's row serializes it with the
-commits of a run and with moves. The new rows cover exactly the offsets of the old ones, so a later move forward never restores
+commits of a run and with moves. Before a redo with other options than those of the old rows a mark is stored, and removed by its
+commit: what a killed attempt left under other names is known to nobody else, so the next one must have the same options. The new
+rows cover exactly the offsets of the old ones, so a later move forward never restores
 an old row: a delivered range of the generation that superseded it covers it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, update
+import msgspec
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, update
 
 from playhead.errors import Invalid, Refused
 from playhead.ledger import range_rows as rows
 from playhead.ledger.model import ClosedRange, Host, RangeState, RecordedRange
 from playhead.ledger.runs import run_at
-from playhead.ledger.tables import POSITIONS, RANGES, RUNS
+from playhead.ledger.tables import KEPT, POSITIONS, RANGES, RUNS, insert_into
 from playhead.model.ranges import Log, OffsetRange, RangeSet
+from playhead.sql.times import moment
 
 _COMMITTED, _SUPERSEDED = RangeState.COMMITTED.value, RangeState.SUPERSEDED.value
+_MARK = "replay/"  # the beginning of a key of what a pipeline keeps
 _AT_ONCE = 200  # ranges per statement: SQLite limits the depth of an expression
 
 
@@ -38,8 +43,46 @@ class Redone:
         return self.old[0].closed.range.log
 
 
+def begin_redo(
+    connection: Connection, cluster: str, pipeline: str, marks: Mapping[OffsetRange, str], *, is_forced: bool
+) -> None:
+    """Stores with which shape these ranges are about to be written. Refused if an interrupted redo of another shape overlaps."""
+    c = KEPT.c
+    mine = and_(c.cluster == cluster, c.pipeline == pipeline)
+    found = connection.execute(select(c.key, c.value).where(mine, c.key.startswith(_MARK, autoescape=True)))
+    marked = [(OffsetRange(**msgspec.json.decode(row.key.removeprefix(_MARK))), row.value) for row in found]
+    for span, shape in marks.items():
+        for other, known in marked:
+            if not is_forced and known != shape and RangeSet([span]) & RangeSet([other]):
+                raise Refused(
+                    f"a replay of {other} with other options was interrupted, and some of its objects may be written",
+                    "run it once more with those options, then with these; --accept-changes leaves such objects where they are",
+                )
+        if shape not in _shapes(connection, cluster, pipeline, span):
+            at = {"cluster": cluster, "pipeline": pipeline, "key": _mark_of(span)}
+            values = {"value": shape, "epoch": 0, "kept_at": moment(connection)}
+            wanted = insert_into(connection, KEPT).values(**at, **values)
+            again = wanted.on_conflict_do_update(index_elements=[c.cluster, c.pipeline, c.key], set_=values)
+            connection.execute(again)
+
+
+def _mark_of(span: OffsetRange) -> str:
+    return _MARK + msgspec.json.encode(span, order="sorted").decode()
+
+
+def _shapes(connection: Connection, cluster: str, pipeline: str, span: OffsetRange) -> set[str | None]:
+    """Empty if they differ among each other: then some of them differ from any."""
+    found = {one.shape for one in load_counting(connection, cluster, pipeline, [span])}
+    return found if len(found) == 1 else set()
+
+
 def commit_redone(
-    connection: Connection, cluster: str, pipeline: str, redone: Sequence[Redone], who: Host
+    connection: Connection,
+    cluster: str,
+    pipeline: str,
+    redone: Sequence[Redone],
+    who: Host,
+    marked: Sequence[OffsetRange] = (),
 ) -> list[Redone]:
     """Supersedes the old ranges and records the new ones, all or nothing. Returns those that another process has committed before
     with the same content; they are left as they are. Refused if an old range does not count any more and its successor differs.
@@ -62,6 +105,9 @@ def commit_redone(
             values |= {"shape": one.shape, "made_ms": one.made_ms, "note": f"replayed by {who.user}@{who.name}"}
             new.append(values)
     rows.add_ranges(connection, cluster, pipeline, new)
+    c = KEPT.c
+    marks = c.key.in_([_mark_of(span) for span in marked])
+    connection.execute(delete(KEPT).where(c.cluster == cluster, c.pipeline == pipeline, marks))
     return before
 
 

@@ -94,13 +94,15 @@ class Redo:
         reading = ReadOptions(self.properties, has_keys=self.sink.has_keys)
         policy = RejectPolicy(self.name, tolerates=True)  # counted again; the dead letter queue has them already
         redo = RedoWriter(writer, recorded, self.accepts)
+        marks = {claim.range: claim.shape for claim in claims}
+        self.state.ranges.begin_redo(self.state.cluster, self.state.pipeline, marks, is_forced=self.accepts)
         done = dict(deliver(self.spark, reading, claims, redo, policy))
         judged = [_judged(claim, some, done[claim], accepts=self.accepts) for claim, some in step]
         self.logs.check_same([claim.range.log for claim in claims], self.deadline())
         good = [one for each in judged for one in each.good]
         removed = self._remove_surplus(good)
         self._write_manifests(judged)
-        late = self.state.ranges.redo(self.state.cluster, self.state.pipeline, good, Host.here())
+        late = self.state.ranges.redo(self.state.cluster, self.state.pipeline, good, Host.here(), list(marks))
         for each in judged:
             for one in each.good:
                 yield self._outcome(one, removed, is_late=one in late)
