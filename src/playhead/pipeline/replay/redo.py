@@ -91,7 +91,7 @@ class Redo:
         claims = [claim for claim, _ in step]
         writer = open_writer(self.sink, self.state, self.logs, claims, self.deadline)
         recorded = {claim.range.place: [one.closed for one in some] for claim, some in step}
-        reading = ReadOptions(self.properties, has_keys=self.sink.has_keys)
+        reading = ReadOptions(self.properties, self.sink.has_keys, self.sink.has_headers)
         policy = RejectPolicy(self.name, tolerates=True)  # counted again; the dead letter queue has them already
         redo = RedoWriter(writer, recorded, self.accepts)
         marks = {claim.range: claim.shape for claim in claims}

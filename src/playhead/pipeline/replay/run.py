@@ -287,7 +287,7 @@ def _elsewhere(
         try:
             writer = open_writer(sink, planned.state, planned.logs, claims, deadline)
             policy = RejectPolicy(planned.ready.name, tolerates=True)
-            done = deliver(spark, ReadOptions(properties, has_keys=sink.has_keys), claims, writer, policy)
+            done = deliver(spark, ReadOptions(properties, sink.has_keys, sink.has_headers), claims, writer, policy)
         except PlayheadError as error:
             what = f"{error.what}; {error.hint}" if error.hint else error.what
             yield from (RedoOutcome(span, result_of(error), detail=what) for span in spans)
