@@ -13,9 +13,10 @@ from playhead.cli.offset_edits import pairs_of
 from playhead.cli.writes import command_line, show_journal
 from playhead.errors import Invalid
 from playhead.render import Column, Details, Listing
+from playhead.render.connectors import record_row
 
 if TYPE_CHECKING:
-    from playhead.connectors.journal import ApplyEntry, ApplyRecord
+    from playhead.connectors.journal import ApplyEntry
     from playhead.connectors.lifecycle import Wait
 
 JOURNAL_COLUMNS = (
@@ -53,26 +54,14 @@ def journal(face: Face, record_id: str | None) -> None:
     book = Book.of_context(face.context)
     if record_id is None:
         records, faults = book.list()
-        show_journal(face, JOURNAL_COLUMNS, [_record_row(record) for record in records], faults, book.folder)
+        show_journal(face, JOURNAL_COLUMNS, [record_row(record) for record in records], faults, book.folder)
         return
     record = book.get(record_id)
     entries = Listing(ENTRY_COLUMNS, [_entry_row(entry) for entry in record.entries])
-    about = {**_record_row(record), "file": str(book.path(record))}
+    about = {**record_row(record), "file": str(book.path(record))}
     face.show(Details({**about, "changes": entries}, name="id"))
     if record.finished is None:
         say("note: this was interrupted; `connectors undo` reads the workers and rolls back what was changed")
-
-
-def _record_row(record: "ApplyRecord") -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "started": record.started.isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "who": record.who,
-        "what": record.what,
-        "connectors": [entry.name for entry in record.entries],
-        "outcome": record.summary,
-        "workers": record.urls,
-    }
 
 
 def _entry_row(entry: "ApplyEntry") -> dict[str, Any]:

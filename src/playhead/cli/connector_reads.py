@@ -9,6 +9,7 @@ from playhead.cli.complete import connector_names
 from playhead.cli.frame import Face, context_options, output_option, pass_face, say
 from playhead.cli.ledgers import ledger_option
 from playhead.render import Column, Details, Listing
+from playhead.render.connectors import connector_fields
 
 if TYPE_CHECKING:
     from playhead.connectors import ShownConnector
@@ -99,21 +100,14 @@ def show(face: Face, name: str) -> None:
 
 
 def _fields(shown: "ShownConnector", *, for_people: bool) -> dict[str, Any]:
-    found = asdict(shown.row)
-    row = {key: found[key] for key in ("name", "type", "engine", "state", "connector_class", "worker", "lag", "trace")}
+    fields = connector_fields(shown)
     if for_people:
-        row = {key: value for key, value in row.items() if value is not None}
-    trace = {"trace": row.pop("trace", None)} if row.get("trace") or not for_people else {}
-    config: Any = shown.config
-    if for_people:
-        config = Listing(CONFIG_COLUMNS, [{"key": k, "value": v} for k, v in sorted(shown.config.items())])
-    return {
-        **row,
-        "topics": ", ".join(shown.topics) or None if for_people else list(shown.topics),
-        **trace,
-        "tasks": Listing(TASK_COLUMNS, [asdict(task) for task in shown.tasks], name="id"),
-        "positions": Listing(POSITION_COLUMNS, [asdict(one) for one in shown.positions], name="position"),
-        "config": config,
+        config = [{"key": key, "value": value} for key, value in sorted(shown.config.items())]
+        fields = {key: value for key, value in fields.items() if value is not None or key == "topics"}
+        fields |= {"topics": ", ".join(shown.topics) or None, "config": Listing(CONFIG_COLUMNS, config)}
+    return fields | {
+        "tasks": Listing(TASK_COLUMNS, fields["tasks"], name="id"),
+        "positions": Listing(POSITION_COLUMNS, fields["positions"], name="position"),
     }
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,10 +11,10 @@ from playhead.cli.complete import connector_names
 from playhead.cli.frame import Face, context_options, output_option, pass_face, say
 from playhead.cli.offsets import Where, selection_options
 from playhead.render import Column, Details, Listing, Rows
+from playhead.render.positions import entry_row, journal_row, shown_row
 from playhead.render.progress import ProgressLine
 
 if TYPE_CHECKING:
-    from playhead.offsets.journal import JournalEntry
     from playhead.stores import Stored
 
 COLUMNS = (
@@ -80,7 +81,7 @@ def _show(face: Face, owners: tuple[str, ...], where: Where, *, history: bool) -
     line = ProgressLine(sys.stderr)
     found, place = list_entries(where.locator(face, line), owners, history=history)
     line.clear()
-    rows = Rows(found.entries, _row)
+    rows = Rows(found.entries, entry_row)
     columns = (
         COLUMNS if any("kafka_partition" in entry.where for entry in found.entries) else _with_where(found.entries)
     )
@@ -90,17 +91,6 @@ def _show(face: Face, owners: tuple[str, ...], where: Where, *, history: bool) -
         say(f"note: {noted} of these have notes: -o wide shows them")
     for note in found.notes:
         say(f"note: {note}")
-
-
-def _row(entry: "Stored") -> dict[str, Any]:
-    position = entry.position
-    return {
-        "owner": position.owner,
-        "partition": position.partition.fields,
-        "offset": position.offset.fields if position.offset is not None else None,
-        **entry.where,
-        "notes": entry.notes,
-    }
 
 
 def _with_where(entries: "tuple[Stored, ...]") -> tuple[Column, ...]:
@@ -120,17 +110,7 @@ def show(face: Face, owner: str, where: Where) -> None:
     from playhead.offsets.show import show_owner
 
     shown = show_owner(where.locator(face), owner)
-    rows = [
-        {
-            "position": item.readable,
-            "partition": item.entry.position.partition.to_dict(),
-            "offset": item.entry.position.offset.to_dict() if item.entry.position.offset is not None else None,
-            "lag": item.lag,
-            **item.entry.where,
-            "notes": list(item.entry.notes),
-        }
-        for item in shown.positions
-    ]
+    rows = [shown_row(item) for item in shown.positions]
     fields: dict[str, Any] = {"owner": shown.owner, "store": shown.store, **shown.about}
     columns = [column for column in SHOWN_COLUMNS if column.key != "lag" or any(row["lag"] is not None for row in rows)]
     face.show(Details({**fields, "positions": Listing(columns, rows)}, name="owner"))
@@ -152,25 +132,14 @@ def journal(face: Face, entry_id: str | None) -> None:
     book = Journal.of_context(face.context)
     if entry_id is None:
         entries, faults = book.list()
-        show_journal(face, JOURNAL_COLUMNS, [_journal_row(entry) for entry in entries], faults, book.folder)
+        show_journal(face, JOURNAL_COLUMNS, [journal_row(entry) for entry in entries], faults, book.folder)
         return
     entry = book.get(entry_id)
     changes = outcome_listing(entry.outcomes) if entry.outcomes is not None else plan_listing(entry.plan.changes)
-    about = {**_journal_row(entry), "lifted": list(entry.lifted), "states": dict(entry.states or {})}
+    about = {**journal_row(entry), "lifted": list(entry.lifted), "states": dict(entry.states or {})}
     face.show(Details({**about, "changes": changes}, name="id"))
     if entry.outcomes is None:
         say("note: this apply was interrupted; `offsets undo` reads the store and rolls back what was written")
-
-
-def _journal_row(entry: "JournalEntry") -> dict[str, Any]:
-    return {
-        "id": entry.id,
-        "started": entry.started.isoformat(timespec="seconds").replace("+00:00", "Z"),
-        "who": entry.who,
-        "owners": entry.owners,
-        "outcome": entry.summary,
-        "store": entry.plan.store,
-    }
 
 
 @click.command()
@@ -188,7 +157,7 @@ def doctor(face: Face, where: Where) -> None:
     line = ProgressLine(sys.stderr)
     diagnosis = diagnose(where.locator(face, line))
     line.clear()
-    rows = [{"kind": f.kind, "owner": f.owner, "what": f.what, "mend": f.mend} for f in diagnosis.findings]
+    rows = [asdict(finding) for finding in diagnosis.findings]
     face.show(Listing(FINDING_COLUMNS, rows, name="kind", names=("owner",), empty="nothing found"))
     for note in diagnosis.notes:
         say(f"note: {note}")

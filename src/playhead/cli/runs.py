@@ -9,11 +9,10 @@ from playhead.cli.complete import SECONDS, matching
 from playhead.cli.connector_verbs import Doing, doing_options
 from playhead.cli.frame import Face, LazyGroup, context_options, output_option, pass_face, say
 from playhead.cli.ledgers import ledger_option
-from playhead.model.times import to_iso
 from playhead.render import Column, Details, Listing
+from playhead.render.runs import chunk_row, range_row, run_row
 
 if TYPE_CHECKING:
-    from playhead.ledger.model import RecordedChunk, RecordedRange, Run
     from playhead.ledger.runs import Ledger
 
 LIST_COLUMNS = (
@@ -126,7 +125,7 @@ def list_(face: Face, everything: bool) -> None:
     ROWS counts this run only. STREAM and POSITION are those of the last committed chunk or range.
     """
     with _ledger(face) as ledger:
-        rows = [_run_row(run) for run in ledger.list_runs() if everything or run.forgotten_by is None]
+        rows = [run_row(run) for run in ledger.list_runs() if everything or run.forgotten_by is None]
     face.show(Listing(LIST_COLUMNS, rows, name="pipeline", empty=f"no run in {ledger.place} yet"))
 
 
@@ -156,14 +155,14 @@ def show(face: Face, name: str, cluster: str | None, chunks: int) -> None:
     seen = SeenEnds()
     with _ledger(face) as ledger:
         run = find_run(ledger, name, cluster)
-        rows = [_chunk_row(chunk) for chunk in list_run_chunks(ledger, run, chunks)]
+        rows = [chunk_row(chunk) for chunk in list_run_chunks(ledger, run, chunks)]
         try:
             with open_ranges(ledger, run, face.deadline.remaining()) as kept:
                 positions, seen = list_sink_rows(kept, run.cluster, name, face.access)
-                ranges = [_range_row(one) for one in kept.list_ranges(run.cluster, name, newest=chunks)]
+                ranges = [range_row(one) for one in kept.list_ranges(run.cluster, name, newest=chunks)]
         except PlayheadError as error:
             seen = SeenEnds(why=f"its ranges cannot be read: {error.what}")
-    fields = {**_run_row(run), "ledger": ledger.place.removeprefix("the ledger ")}
+    fields = {**run_row(run), "ledger": ledger.place.removeprefix("the ledger ")}
     if positions or ranges:
         listing = Listing(POSITION_COLUMNS, [asdict(row) for row in positions], name="topic", empty="no position")
         fields |= {"positions": listing, "ranges": Listing(RANGE_COLUMNS, ranges, empty="no range was committed")}
@@ -247,67 +246,3 @@ def _ledger(face: Face) -> "Ledger":
     from playhead.ledger.runs import open_context_ledger
 
     return open_context_ledger(face.context, face.deadline.remaining())
-
-
-def _run_row(run: "Run") -> dict[str, Any]:
-    stop = None if run.stop is None else {"who": run.stop.who, "at": to_iso(run.stop.at)}
-    return {
-        "pipeline": run.pipeline,
-        "cluster": run.cluster,
-        "state": run.state.value,
-        "status": run.words,
-        "run": run.epoch,
-        "host": run.host.name,
-        "pid": run.host.pid,
-        "user": run.host.user,
-        "started": to_iso(run.started),
-        "heartbeat": to_iso(run.heartbeat),
-        "silent_seconds": round(run.silent_seconds, 3) if run.is_running else None,
-        "stop_requested": stop,
-        "settings": dict(run.settings),
-        "transactional_ids": run.transactional_ids,
-        "rows": run.records,
-        "stream": run.last_stream,
-        "position": None if run.last_position is None else run.last_position.to_dict(),
-        "detail": run.detail or None,
-    }
-
-
-def _chunk_row(found: "RecordedChunk") -> dict[str, Any]:
-    chunk = found.chunk
-    return {
-        "committed_at": to_iso(found.committed_at),
-        "stream": chunk.stream,
-        "seq": found.seq,
-        "run": found.epoch,
-        "source_range": chunk.source_range,
-        "start_position": None if chunk.start_position is None else chunk.start_position.to_dict(),
-        "end_position": None if chunk.end_position is None else chunk.end_position.to_dict(),
-        "topic": chunk.topic,
-        "offsets": {str(partition): list(ends) for partition, ends in chunk.offsets.items()},
-        "count": chunk.count,
-        "generation": chunk.generation,
-        "state": found.state,
-        "hash_xor": chunk.hash_xor,
-        "hash_sum": chunk.hash_sum,
-    }
-
-
-def _range_row(found: "RecordedRange") -> dict[str, Any]:
-    closed = found.closed
-    return {
-        "committed_at": to_iso(found.committed_at),
-        "topic": closed.range.topic,
-        "partition": closed.range.partition,
-        "start": closed.range.start,
-        "end": closed.range.end,
-        "run": found.epoch,
-        "state": found.state.value,
-        "generation": found.generation,
-        "count": closed.count,
-        "rejected": closed.rejected,
-        "outputs": [output._asdict() for output in closed.outputs],
-        "hash_xor": closed.hash_xor,
-        "hash_sum": closed.hash_sum,
-        "note": found.note or None,
-    }

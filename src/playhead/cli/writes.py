@@ -15,6 +15,7 @@ from playhead.cli.frame import Face, folded, program, say
 from playhead.errors import PlayheadError
 from playhead.files import replace_file
 from playhead.render import Column, Listing, plain
+from playhead.render.positions import outcome_row, plan_row
 
 if TYPE_CHECKING:
     from playhead.model import Change, Outcomes, Plan
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from playhead.stores import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
-Row = dict[str, Any]
 PERMITS = ("--force", "--worker-is-down", "--query-is-stopped")
 
 PLAN_COLUMNS = (
@@ -203,25 +203,12 @@ def _is_found_again(uri: str, face: Face) -> bool:
 
 
 def plan_listing(changes: "Sequence[Change]", empty: str = "nothing to change: already as requested") -> Listing:
-    rows = [_change_row(change) | {"note": change.note} for change in changes]
+    rows = [plan_row(change) for change in changes]
     return Listing(PLAN_COLUMNS, rows, name="owner", empty=empty, blocks=True)
 
 
 def outcome_listing(outcomes: "Outcomes") -> Listing:
     """The columns of the plan, in its order, and what became of each change."""
-    rows = [
-        _change_row(outcome.change)
-        | {"note": outcome.change.note, "result": outcome.result.value, "detail": outcome.detail}
-        for outcome in outcomes
-    ]
+    rows = [outcome_row(outcome) for outcome in outcomes]
     planned = PLAN_COLUMNS if any(row["note"] for row in rows) else PLAN_COLUMNS[:-1]
     return Listing((*planned, *RESULT_COLUMNS), rows, name="owner", blocks=True)
-
-
-def _change_row(change: "Change") -> Row:
-    return {
-        "owner": change.owner,
-        "partition": change.partition.to_dict(),
-        "before": None if change.before is None else change.before.to_dict(),
-        "after": None if change.after is None else change.after.to_dict(),
-    }

@@ -13,7 +13,7 @@ JOINER, EMOJI_STYLE = "\u200d", "\ufe0f"
 CUT = "…"
 _ATOM = re.compile(r"[^\s,;/&|]*(?:[,;/&|]+|\s+|$)")
 _SHELL_WORD = re.compile(r"""(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\]|['"\\])+""", re.DOTALL)
-_NOUNS = "completion|config|connectors|demo|groups|info|lab|offsets|runs?|topics"
+_NOUNS = "completion|config|connectors|demo|groups|info|lab|offsets|runs?|serve|topics"
 COMMAND = re.compile(
     rf"`[^`\n]+`|(?<!\S)(?:(?:\S*/|\S+ -m )?playhead (?:{_NOUNS})|curl|kcat|\S*kafka-[a-z-]+\.sh)(?:[^\n,;:.)]|[,;:.)](?! |$))*"
 )
