@@ -107,9 +107,13 @@ def collect_versions(context: Context, deadline: Deadline) -> list[Version]:
         Version("librdkafka", library_version()),
         Version("java", java_version()),
         Version("spark", _package("pyspark")),
-        *_brokers(context, deadline),
-        *_workers(context, deadline),
+        *collect_servers(context, deadline),
     ]
+
+
+def collect_servers(context: Context, deadline: Deadline) -> list[Version]:
+    """Every broker and worker of the context. No answer is reported as a fault."""
+    return [*_brokers(context, deadline), *_workers(context, deadline)]
 
 
 def _brokers(context: Context, deadline: Deadline) -> list[Version]:

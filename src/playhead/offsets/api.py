@@ -16,8 +16,8 @@ from typing import Any, TypedDict, Unpack, get_type_hints, overload
 
 from playhead.config import Context, context_for_code
 from playhead.connect.dialects import parse_literal
-from playhead.errors import Invalid, NotFound
-from playhead.model import Change, Deadline, Map, Outcomes, Plan
+from playhead.errors import Invalid, NotFound, Refused
+from playhead.model import Change, Deadline, Map, Outcomes, Plan, TopicPartition
 from playhead.model.text_table import table
 from playhead.model.times import parse_duration, parse_moment
 from playhead.offsets.apply import FORCE_HINT, Permissions, plan_undo
@@ -48,9 +48,14 @@ class Place(TypedDict, total=False):
 
 
 class EditOptions(Place, total=False):
-    """As on the command line: `execute`, `stop`, and what lifts a guard: `force`, `worker_is_down`, `query_is_stopped`."""
+    """As on the command line: `execute`, `stop`, and what lifts a guard: `force`, `worker_is_down`, `query_is_stopped`.
+
+    `only`: execute only what this plan shows. A plan that leads elsewhere by now is refused. Where the owner was stopped for
+    the edit, it may start from what the owner committed last.
+    """
 
     execute: bool
+    only: Plan | None
     stop: bool
     force: bool
     worker_is_down: bool
@@ -59,13 +64,15 @@ class EditOptions(Place, total=False):
 
 class ResetOptions(TypedDict, total=False):
     """The target of a reset, exactly one: `to` ("earliest", "latest", "current", an offset, a time), `shift_by`, `by_duration`
-    (a timedelta, or "PT1H"), `to_group`, `from_file`. `topics`: "t" or "t:0,1". `out_of_range`: "clamp" or "error"."""
+    (a timedelta, or "PT1H"), `to_group`, `from_file`, `to_offsets` (of single partitions: {"t:0": 5}). `topics`: "t" or
+    "t:0,1". `out_of_range`: "clamp" or "error"."""
 
     to: str | int | datetime | None
     shift_by: int | None
     by_duration: str | timedelta | None
     to_group: str | None
     from_file: str | Path | None
+    to_offsets: Mapping[str, int] | None
     topics: Sequence[str]
     out_of_range: str
 
@@ -356,14 +363,14 @@ def reset_of(
     options: ResetOptions, *, all_topics: bool = False, all_by_default: bool = False
 ) -> Callable[[Store, Sequence[str]], Reset]:
     """The reset of these options, for the owners of a store. Invalid combinations are reported before any server is asked."""
-    names = ("to", "shift_by", "by_duration", "to_group", "from_file")
+    names = ("to", "shift_by", "by_duration", "to_group", "from_file", "to_offsets")
     given = {name: value for name in names if (value := options.get(name)) is not None}
     if len(given) != 1:
         problem = f"{' and '.join(given)} exclude each other" if given else "no target is given"
         raise Invalid(f"{problem}; give one of {', '.join(names)}")
     [(name, value)] = given.items()
     topics = options.get("topics", ())
-    brings_positions = name in ("to_group", "from_file")
+    brings_positions = name in ("to_group", "from_file", "to_offsets")
     scope = parse_scope(
         [topics] if isinstance(topics, str) else topics,
         all_topics=all_topics or (all_by_default and not topics and not brings_positions),
@@ -374,10 +381,23 @@ def reset_of(
     if not brings_positions:
         fixed = Reset(_target(name, value), scope, out_of_range)
         return lambda store, owners: fixed
+    if isinstance(value, Mapping):
+        single = _places(value)
+        return lambda store, owners: Reset(ResetTo(Word.FILE, dict.fromkeys(owners, single)), scope, out_of_range)
     if name == "from_file":
         file = Path(str(value))
         return lambda store, owners: Reset(reset_to_file(file.read_bytes(), str(file), owners), scope, out_of_range)
     return lambda store, owners: Reset(reset_to_group(store, str(value), owners), scope, out_of_range)
+
+
+def _places(offsets: Mapping[str, int]) -> dict[TopicPartition, int]:
+    found = {}
+    for word, offset in offsets.items():
+        [(topic, partitions)] = parse_scope([word]).topics.items()
+        if partitions is None or len(partitions) != 1:
+            raise Invalid(f"{word!r} does not name one partition", f"write it like {topic}:0")
+        found[TopicPartition(topic, min(partitions))] = ResetTo(Word.OFFSET, offset).number
+    return found
 
 
 _ENDS = {"earliest": Word.EARLIEST, "latest": Word.LATEST, "current": Word.CURRENT}
@@ -411,16 +431,34 @@ def _edit(
         store, plan = planned(locator)
         if not options.get("execute", False):
             return Edit(plan)
+        only = options.get("only")
         if not options.get("stop", False):
-            return carry_out(locator.access, store, plan, options, if_moved=if_moved)
+            if only is not None:
+                _check_same(plan, only)
+            return carry_out(locator.access, store, only or plan, options, if_moved=if_moved)
         if store.uri.startswith("ledger+"):
             raise Invalid("stop is for Connect", f"a run on Spark ends with: playhead runs stop {owners[0]} --execute")
         notes: list[str] = []
         names = [owner for owner in owners if not owner.startswith(GROUP)]
         with stopped(locator.access, names, notes.append) as held:
             store, plan = planned(Locator(locator.access, locator.uri, locator.via))
+            if only is not None:
+                _check_same(plan, only)
             edit = carry_out(locator.access, store, plan, options, held=held, if_moved=if_moved)
         return Edit(edit.plan, edit.outcomes, edit.journal, (*edit.notes, *notes))
+
+
+def _check_same(plan: Plan, shown: Plan) -> None:
+    """`apply_plan` compares where a plan starts from; here, where it leads to."""
+    then = {(change.owner, change.partition): change.after for change in shown.changes}
+    now = {(change.owner, change.partition): change.after for change in plan.changes}
+    if plan.store != shown.store:
+        raise Refused(f"the plan was for {shown.store}, and the position is in {plan.store} now", "plan again")
+    if odd := [place for place in {**then, **now} if then.get(place, ()) != now.get(place, ())]:
+        owner, partition = odd[0]
+        raise Refused(
+            f"{owner} {partition} moved since the plan was created, so the same edit would lead elsewhere", "plan again"
+        )
 
 
 def carry_out(
