@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("pyspark", "pyarrow", "sqlalchemy", "httpx2", "confluent_kafka", "kafka")
+HEAVY = ("pyspark", "pyarrow", "sqlalchemy", "httpx2", "confluent_kafka", "kafka", "starlette", "uvicorn", "jinja2")
 
 
 def modules_after(code: str) -> set[str]:
@@ -15,7 +15,15 @@ def modules_after(code: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--version"], ["--help"], ["config", "--help"], ["connectors", "--help"], ["config", "view"]]
+    "arguments",
+    [
+        ["--version"],
+        ["--help"],
+        ["config", "--help"],
+        ["connectors", "--help"],
+        ["serve", "--help"],
+        ["config", "view"],
+    ],
 )
 def test_light_commands_load_no_heavy_library(arguments):
     code = f"""
@@ -100,6 +108,21 @@ main()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 2
     assert f"pip install 'playhead[{extra}]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("module", ["starlette", "uvicorn", "jinja2", "prometheus_client"])
+def test_serve_without_its_extra_is_one_line_naming_the_install(module):
+    code = f"""
+import sys
+sys.modules[{module!r}] = None
+from playhead.__main__ import main
+sys.argv = ["playhead", "serve"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip install 'playhead[web]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

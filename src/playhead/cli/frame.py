@@ -169,6 +169,7 @@ class Face:
 
     def __init__(self) -> None:
         self.context_name: str | None = None
+        self.more_contexts: list[str] = []
         self.flags: dict[str, str] = {}
         self.form = "table"
         self.debug = bool(os.environ.get("PLAYHEAD_DEBUG"))
@@ -323,6 +324,11 @@ def _remember_context(ctx: click.Context, _param: click.Parameter, value: str | 
         _face(ctx).context_name = value
 
 
+def _remember_contexts(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> None:
+    if values:
+        _face(ctx).context_name, *_face(ctx).more_contexts = values
+
+
 def _remember_overrides(ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> None:
     for value in values:
         key, equals, text = value.partition("=")
@@ -406,6 +412,21 @@ _DEBUG = _option("--debug", callback=_remember_debug, is_flag=True, help="Show t
 def context_options(command: F) -> F:
     """Options of commands that use Kafka or Connect: addresses, client settings, timeout."""
     for option in reversed(_CONTEXT_OPTIONS):
+        command = option(command)
+    return _DEBUG(command)
+
+
+def many_contexts_options(command: F) -> F:
+    """The same for a command that takes `--context` several times. The first is `face.context`, the others are named."""
+    several = _option(
+        "--context",
+        callback=_remember_contexts,
+        multiple=True,
+        metavar="NAME",
+        shell_complete=_complete_contexts,
+        help="Context of playhead.toml to use; repeatable.",
+    )
+    for option in reversed((several, *_CONTEXT_OPTIONS[1:])):
         command = option(command)
     return _DEBUG(command)
 

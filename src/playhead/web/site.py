@@ -1,0 +1,59 @@
+"""One server: its contexts with their pollers, its plans, its logins."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from starlette.requests import Request
+
+from playhead.config import Context
+from playhead.config.scrub import Scrub, secrets_of
+from playhead.errors import NotFound
+from playhead.web.lookups import Lookups
+from playhead.web.options import ServeOptions
+from playhead.web.plans import PlanBook
+from playhead.web.poller import Poller
+from playhead.web.sessions import Session, Sessions
+from playhead.web.sources import ContextSources
+
+
+@dataclass(slots=True)
+class Watched:
+    """One context that is looked at."""
+
+    context: Context
+    poller: Poller
+    lookups: Lookups
+    scrub: Scrub
+
+    @classmethod
+    def of(cls, context: Context, interval: float) -> "Watched":
+        scrub = Scrub(secrets_of(context))
+        return cls(context, Poller(ContextSources(context), interval, scrub), Lookups(interval), scrub)
+
+    @property
+    def name(self) -> str:
+        return self.context.name or "default"
+
+
+@dataclass(slots=True)
+class Site:
+    options: ServeOptions
+    watched: Sequence[Watched]
+    sessions: Sessions
+    plans: PlanBook = field(default_factory=PlanBook)
+
+    def context_of(self, request: Request) -> Watched:
+        """The context that `?context=` names, or the first."""
+        wanted = request.query_params.get("context")
+        for one in self.watched:
+            if wanted in (None, one.name):
+                return one
+        raise NotFound("context", str(wanted), [one.name for one in self.watched])
+
+    def pollers(self) -> dict[str, Poller]:
+        return {one.name: one.poller for one in self.watched}
+
+
+def session_of(request: Request) -> Session:
+    found: Session = request.scope["session"]
+    return found

@@ -1,0 +1,171 @@
+"""A server of pages in this process, on sources that the test gives. Requests go through real sockets."""
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlencode
+
+import uvicorn
+
+from playhead.config import Context
+from playhead.config.scrub import Scrub
+from playhead.connectors import ConnectorList, ConnectorRow
+from playhead.errors import Unreachable
+from playhead.model import Deadline
+from playhead.model.secret import Secret
+from playhead.offsets.doctor import Diagnosis, Finding
+from playhead.offsets.groups import LagRow, ShownGroup
+from playhead.web.app import build_app
+from playhead.web.lookups import Lookups
+from playhead.web.options import ServeOptions, Tokens
+from playhead.web.poller import Poller
+from playhead.web.sessions import Sessions
+from playhead.web.site import Site, Watched
+from playhead.web.slow_clients import LARGEST_HEAD, TimedProtocol
+
+TOKEN = "a-token-of-this-test-0123"
+TOKENS = Tokens((("anna", Secret(TOKEN)),))
+
+
+@dataclass
+class FakeSources:
+    """Answers like a cluster, counts the questions, and can be away."""
+
+    names: Sequence[str] = ("orders_sink", "orders_src")
+    states: dict[str, str] = field(default_factory=dict)
+    away: bool = False
+    asked: int = 0
+
+    def _answer(self) -> None:
+        self.asked += 1
+        if self.away:
+            raise Unreachable("no broker answers at kafka:9092, password=hunter2hunter2")
+
+    def connectors(self, deadline: Deadline) -> ConnectorList:
+        self._answer()
+        rows = [
+            ConnectorRow(
+                n,
+                "sink",
+                self.states.get(n, "running"),
+                1,
+                "C",
+                "w1:8083",
+                self.states.get(n) and "boom: <b>x</b>",
+                lag=7,
+            )
+            for n in self.names
+        ]
+        return ConnectorList(tuple(rows))
+
+    def groups(self, deadline: Deadline) -> Sequence[ShownGroup]:
+        self._answer()
+        rows = (LagRow("orders", 0, 93, 0, 100, 7, 12.5), LagRow("orders", 1, None, 0, 5, None, None, note="no commit"))
+        return [ShownGroup(f"connect-{name}", "classic", "empty", (), rows) for name in self.names]
+
+    def runs(self, deadline: Deadline) -> Sequence[Any]:
+        self._answer()
+        return []
+
+    def servers(self, deadline: Deadline) -> Sequence[Any]:
+        self._answer()
+        return []
+
+    def doctor(self, deadline: Deadline) -> Diagnosis:
+        self._answer()
+        return Diagnosis(
+            (Finding("orphan", "old_src", "no connector of this name exists", "playhead offsets delete old_src"),)
+        )
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Served:
+    site: Site
+    sources: FakeSources
+    poller: Poller
+
+    @property
+    def port(self) -> int:
+        return self.site.options.port
+
+    def ask(self, method: str, path: str, body: bytes | None = None, host: str = "", **headers: str) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            connection.putrequest(method, path, skip_host=True)
+            named = {
+                "Host": host or f"127.0.0.1:{self.port}",
+                **{key.replace("_", "-"): value for key, value in headers.items()},
+            }
+            for key, value in named.items():
+                connection.putheader(key, value)
+            if body is not None and "Content-Length" not in named:
+                connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body)
+            answer = connection.getresponse()
+            return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, **headers: str) -> Answer:
+        return self.ask("GET", path, **headers)
+
+    def post(self, path: str, form: dict[str, str], **headers: str) -> Answer:
+        more: Any = {"Content_Type": "application/x-www-form-urlencoded", **headers}
+        return self.ask("POST", path, urlencode(form).encode(), **more)
+
+    def log_in(self) -> dict[str, str]:
+        """The cookie of a session, as a header."""
+        done = self.post("/login", {"secret": TOKEN})
+        assert done.status == 303, done.text
+        return {"Cookie": done.headers["set-cookie"].partition(";")[0]}
+
+    def ask_once(self) -> None:
+        for part in ("connectors", "groups", "runs", "servers", "doctor"):
+            self.poller.ask(part)
+
+
+@contextmanager
+def served(
+    options: ServeOptions | None = None, sources: FakeSources | None = None, parts: Sequence[str] = ()
+) -> Iterator[Served]:
+    """`parts`: what the poller asks by itself; without any, `ask_once` asks."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    options = replace(options or ServeOptions(), port=listener.getsockname()[1])
+    sources = sources or FakeSources()
+    poller = Poller(sources, 0.05, Scrub(), parts)
+    context = Context("shop", {})
+    site = Site(options, [Watched(context, poller, Lookups(5.0), Scrub())], Sessions(options.tokens))
+    config = uvicorn.Config(
+        build_app(site), http=TimedProtocol, ws="none", log_level="critical", access_log=False, server_header=False,
+        h11_max_incomplete_event_size=LARGEST_HEAD, timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    Deadline(20).wait_for(lambda: server.started, "starting the server", every=0.01)
+    try:
+        yield Served(site, sources, poller)
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        listener.close()
