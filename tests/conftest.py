@@ -34,6 +34,7 @@ LONGEST = [
     "test_lab_life",
     "test_commands_on_the_lab",
     "test_supervised_run",
+    "test_serve",
     "test_sink_group",
     "test_spark_deliver_targets",
     "test_spark_deliver_kills",

@@ -126,10 +126,10 @@ class Served:
         finally:
             connection.close()
 
-    def get(self, path: str, **headers: str) -> Answer:
+    def get(self, path: str, **headers: Any) -> Answer:
         return self.ask("GET", path, **headers)
 
-    def post(self, path: str, form: dict[str, str], **headers: str) -> Answer:
+    def post(self, path: str, form: dict[str, str], **headers: Any) -> Answer:
         more: Any = {"Content_Type": "application/x-www-form-urlencoded", **headers}
         return self.ask("POST", path, urlencode(form).encode(), **more)
 

@@ -1,7 +1,9 @@
 """The API: described by its own routes, with the errors and shapes of the command line."""
 
 import json
+import re
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from starlette.routing import Route
@@ -17,6 +19,7 @@ from playhead.web.pipelines import Pipeline
 from playhead.web.plans import PlanRequest, command_of, request_of_form, typed
 from web_server import TOKEN, TOKENS, FakeSources, served
 
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
@@ -161,3 +164,11 @@ def test_a_plan_that_leads_elsewhere_by_now_is_refused():
         _check_same(Plan.of("groups://b", []), plan(5))
     with pytest.raises(Refused, match="is in"):
         _check_same(plan(5, "groups://c"), plan(5))
+
+
+def test_the_example_rules_and_dashboard_use_metrics_that_exist(server):
+    there = set(re.findall(r"^# TYPE (playhead_\w+)", server.get("/metrics", **BEARER).text, re.MULTILINE))
+    for name in ("prometheus_alerts.yaml", "grafana_dashboard.json"):
+        used = set(re.findall(r"playhead_\w+", (EXAMPLES / name).read_text()))
+        assert used
+        assert used <= there

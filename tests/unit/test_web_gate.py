@@ -196,6 +196,13 @@ def test_hostile_names_and_texts_are_shown_as_text():
     assert "\\u202e\\x1b[31m" in text
 
 
+def test_an_open_page_asks_for_itself_by_the_address_that_was_sent_and_keeps_what_it_shows_if_that_fails(open_server):
+    text = open_server.get("/?q=%3Cb%3E%E2%80%AE").text
+    assert 'hx-get="/?q=%3Cb%3E%E2%80%AE"' in text
+    gone = open_server.get("/plans/none", HX_Request="true")
+    assert (gone.status, gone.body) == (204, b"")
+
+
 def test_a_secret_in_the_message_of_a_server_reaches_no_page_and_no_api():
     with served(sources=FakeSources(away=True)) as server:
         server.ask_once()

@@ -34,11 +34,13 @@ def demo(folder: str | None, rows: int) -> None:
         say(f"the lab keeps running; stop it with: {down_command(folder)}")
         raise
     write(f"The lab is still running. Try: {list_command(lab, selected)}\n")
+    write(f"See it in a browser: {list_command(lab, selected, 'serve')}\n")
     write(f"Stop it with: {down_command(folder)}\n")
 
 
-def list_command(lab: Lab, selected: str) -> str:
-    """Lists what the demo ran. The context names the lab's ledger, unless the environment names another."""
+def list_command(lab: Lab, selected: str, *words: str) -> str:
+    """Shows what the demo ran; `words`: in another way than as a list. The context names the lab's ledger, unless the environment
+    names another."""
     in_force = ledger_url(open_context(selected.removeprefix("--context ") or None))
     ledger = "" if in_force == lab.ledger_url else f"--ledger {quote(lab.ledger_url)}"
-    return " ".join(word for word in (program(), "connectors", "list", selected, ledger) if word)
+    return " ".join(word for word in (program(), *(words or ("connectors", "list")), selected, ledger) if word)

@@ -21,7 +21,7 @@ from playhead.render.clean import clean_json
 from playhead.web.api import ENDPOINTS, Handler, openapi
 from playhead.web.gate import Gate
 from playhead.web.metrics import metrics_text
-from playhead.web.pages import PAGES, Page, login_page, render
+from playhead.web.pages import PAGES, Page, is_fragment, login_page, render
 from playhead.web.problems import Problem, problem_of
 from playhead.web.site import Site
 
@@ -80,6 +80,8 @@ def _answer(site: Site, request: Request, problem: Problem) -> Response:
         if problem.status == 401:
             answer.headers["www-authenticate"] = "Bearer"
         return answer
+    if is_fragment(request):
+        return Response(status_code=204)  # the page stays as it was last seen
     if problem.status == 401:
         return (
             RedirectResponse(f"/login?to={path}", 303)

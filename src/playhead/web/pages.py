@@ -56,11 +56,16 @@ def render(site: Site, request: Request, template: str, status: int = 200, **val
         words = urlencode({key: value for key, value in {**query, **context}.items() if value})
         return quote(path, safe="/:") + (f"?{words}" if words else "")
 
+    raw: bytes = request.scope.get("raw_path") or b"/"  # as it was sent: a decoded name is another address
+    here = raw.decode("ascii", "replace") + (f"?{request.url.query}" if request.url.query else "")
     text = _JINJA.get_template(template).render(
-        site=site, session=session, at=at, url=url, path=request.url.path, here=str(request.url.path)
-        + (f"?{request.url.query}" if request.url.query else ""), fragment="hx-request" in request.headers, **values,
+        site=site, session=session, at=at, url=url, path=request.url.path, here=here, fragment=is_fragment(request), **values
     )  # fmt: skip
     return HTMLResponse(text, status)
+
+
+def is_fragment(request: Request) -> bool:
+    return "hx-request" in request.headers
 
 
 def overview(site: Site, request: Request) -> Response:

@@ -99,7 +99,7 @@ def level_of(state: str) -> str:
 
 def said_of(trace: str | None) -> str:
     """The first line of a trace: the cause comes first there."""
-    line = next((line.strip() for line in (trace or "").splitlines() if line.strip()), "")
+    line = next((line.strip() for line in (trace or "").splitlines() if line.strip()), "").removeprefix("Caused by: ")
     return line if len(line) <= _SENTENCE else line[: _SENTENCE - 1] + "…"
 
 

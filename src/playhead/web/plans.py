@@ -50,8 +50,9 @@ class PlanRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 @dataclass(slots=True)
 class KeptPlan:
-    """`state`: planned, applying, applied. `fault`: why it was not carried out, in words."""
+    """`edit`: the plan, and once it was applied its outcomes. `state`: planned, applying, applied, or refused as a whole."""
 
+    id: str
     request: PlanRequest
     edit: Edit
     command: str
@@ -59,11 +60,6 @@ class KeptPlan:
     context: str | None
     made: datetime
     state: str = "planned"
-    fault: str = ""
-
-    @property
-    def id(self) -> str:
-        return self.edit.plan.id
 
     def to_dict(self) -> dict[str, Any]:
         done = self.edit.outcomes
@@ -91,7 +87,7 @@ class PlanBook:
 
     def make(self, context: Context, request: PlanRequest, who: str) -> KeptPlan:
         edit = _run(context, request)
-        kept = KeptPlan(request, edit, command_of(request, context), who, context.name, datetime.now(UTC))
+        kept = KeptPlan(edit.plan.id, request, edit, command_of(request, context), who, context.name, datetime.now(UTC))
         with self._lock:
             self._kept[kept.id] = kept
             while len(self._kept) > MOST:
