@@ -46,6 +46,7 @@ WORKER = "bootstrap.servers=127.0.0.1:1\ngroup.id=g\noffset.storage.topic=o\nkey
 # Words beyond the required arguments, so that each command gets as far as it can without a cluster.
 MORE = {
     "run": ["one.yaml"],
+    "serve": ["--listen", "192.0.2.1:0"],  # refused without a token; else it would serve for ever
     "connectors plan": ["-f", "one.yaml"],
     "connectors validate": ["-f", "one.yaml"],
     "connectors apply": ["-f", "one.yaml"],
