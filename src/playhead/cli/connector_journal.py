@@ -16,7 +16,7 @@ from playhead.render import Column, Details, Listing
 from playhead.render.connectors import record_row
 
 if TYPE_CHECKING:
-    from playhead.connectors.journal import ApplyEntry
+    from playhead.connectors.journal import ApplyEntry, ApplyRecord
     from playhead.connectors.lifecycle import Wait
 
 JOURNAL_COLUMNS = (
