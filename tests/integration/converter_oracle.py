@@ -97,9 +97,10 @@ public class Converters {
   @SuppressWarnings("unchecked")
   static JsonNode converted(JsonNode in) throws Exception {
     ArrayNode out = MAPPER.createArrayNode();
-    Converter converter = (Converter) Class.forName(in.get("converter").asText()).getDeclaredConstructor().newInstance();
-    converter.configure(MAPPER.convertValue(in.get("config"), Map.class), false);
-    boolean inOrder = converter instanceof JsonConverter;
+    Object converter = Class.forName(in.get("converter").asText()).getDeclaredConstructor().newInstance();
+    if (converter instanceof Converter)
+      ((Converter) converter).configure(MAPPER.convertValue(in.get("config"), Map.class), false);
+    boolean inOrder = !(converter instanceof StringConverter);
     Schema schema = null;
     if (!in.get("schema").isNull()) {
       JsonConverter reader = new JsonConverter();
@@ -110,7 +111,9 @@ public class Converters {
       ObjectNode one = out.addObject();
       try {
         Object value = schema == null ? bare(row, inOrder) : typed(schema, row, inOrder);
-        one.put("bytes", converter.fromConnectData("t", schema, value));
+        one.put("bytes", converter instanceof Converter
+          ? ((Converter) converter).fromConnectData("t", schema, value)
+          : ((HeaderConverter) converter).fromConnectHeader("t", "h", schema, value));
       } catch (RuntimeException error) {
         one.put("error", String.valueOf(error));
       }
@@ -138,7 +141,8 @@ class Written:
 def converted(
     schema: Schema | None, rows: Sequence[object], converter: str, config: Mapping[str, str] | None = None
 ) -> list[Written]:
-    """`rows` as Python has them: Decimals as unscaled ints, times as counts, structs as lists, maps as lists of pairs."""
+    """`rows` as Python has them: Decimals as unscaled ints, times as counts, structs as lists, maps as lists of pairs. The
+    converter may be one of headers."""
     given = [_bare(row) if schema is None else _typed(row, schema) for row in rows]
     schema_json = None if schema is None else json.loads(schema.text)
     asked = {"schema": schema_json, "rows": given, "converter": converter, "config": dict(config or {})}

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from integration.converter_oracle import Written, converted, java_texts, prints_fewest
 from playhead.errors import Invalid
 from playhead.pipeline.records.arrowtypes import arrow_type
-from playhead.pipeline.records.batch import Typed, Untyped, Values
+from playhead.pipeline.records.batch import Header, Typed, Untyped, Values
 from playhead.pipeline.records.decode.options import BYTES
 from playhead.pipeline.records.encode.converters import encode
+from playhead.pipeline.records.encode.header_text import SIMPLE, header_octets
 from playhead.pipeline.records.encode.options import JSON, STRING, Converter
 from playhead.pipeline.records.floattext import float_texts
 from playhead.pipeline.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
@@ -323,3 +324,38 @@ def test_values_without_a_schema_are_what_string_converter_writes(values):
 def test_values_without_a_schema_are_what_byte_array_converter_writes():
     values: list[object] = [b"\x00", None, "text", 5]
     is_alike(written(Untyped(values), Converter(BYTES)), converted(None, values, BYTES))
+
+
+# Headers of a source
+
+
+def header_value(schema: Schema, value: Any) -> Any:
+    """A value of the oracle as a header has it."""
+    if value is None:
+        return None
+    if schema.name == DECIMAL:
+        return Decimal((int(value < 0), tuple(map(int, str(abs(value)))), -schema.parameter("scale", 0)))
+    if schema.is_struct:
+        return {name: header_value(inner, one) for (name, inner), one in zip(schema.fields, value, strict=True)}
+    if schema.keys is not None and schema.items is not None:
+        return [(header_value(schema.keys, key), header_value(schema.items, one)) for key, one in value]
+    return [header_value(schema.items, one) for one in value] if schema.items is not None else value
+
+
+def header_is_alike(made: tuple[Schema, list[Any]]) -> None:
+    schema, rows = made
+    ours = [Written(header_octets(Header("h", schema, header_value(schema, row)))) for row in rows]
+    is_alike(ours, converted(schema, rows, SIMPLE))
+
+
+@given(columns(PLAIN | DECIMALS | TIMES))
+@FEW
+def test_headers_are_what_simple_header_converter_writes(made):
+    header_is_alike(made)
+
+
+@given(st.lists(bare(SCALARS | st.binary(max_size=9), TEXTS | st.integers(0, 99)), max_size=4))
+@FEW
+def test_headers_without_a_schema_are_what_simple_header_converter_writes(rows):
+    ours = [Written(header_octets(Header("h", None, row))) for row in rows]
+    is_alike(ours, converted(None, rows, SIMPLE))

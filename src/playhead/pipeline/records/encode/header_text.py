@@ -41,7 +41,7 @@ def _text(value: Any, schema: Schema | None, *, inside: bool) -> str:
     if schema is not None and schema.is_decimal:
         return str(decimal_texts(pa.array([f"{Decimal(value):f}"]), schema.parameter("scale", 0))[0].as_py())
     if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' if inside else value
+        return _quoted(value) if inside else value
     if isinstance(value, bytes):
         text = base64.b64encode(value).decode()
         return f'"{text}"' if inside else text
@@ -50,10 +50,14 @@ def _text(value: Any, schema: Schema | None, *, inside: bool) -> str:
     return _number(value, schema)
 
 
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def _many(value: Any, schema: Schema | None) -> str:
     if schema is not None and schema.is_struct:
         fields = dict(schema.fields)
-        members = (f'"{name}":{_text(one, fields[name], inside=True)}' for name, one in value.items())
+        members = (f"{_quoted(name)}:{_text(one, fields[name], inside=True)}" for name, one in value.items())
         return "{" + ",".join(members) + "}"
     items = None if schema is None else schema.items
     if isinstance(value, dict) or (schema is not None and schema.keys is not None):
