@@ -68,3 +68,55 @@ def test_a_key_keeps_its_order_and_the_ledger_knows_where_each_chunk_went(ingest
         recorded = [chunk.offsets[partition] for chunk in chunks]
         covered = {offset for first, last in recorded for offset in range(first, last + 1)}
         assert {offset for _, offset, _, _ in records} == covered
+
+
+def test_headers_that_transforms_make_are_those_of_the_records(ingest):
+    ingest.make_topic("with_headers", 1)
+    ingest.lab.psql("CREATE TABLE with_headers (id bigserial PRIMARY KEY, t text)")
+    ingest.lab.psql("INSERT INTO with_headers (t) VALUES ('a'), (NULL), ('c')")
+    chain = {
+        "transforms": "own,from",
+        "transforms.own.type": KAFKA + "InsertHeader",
+        "transforms.own.header": "origin",
+        "transforms.own.value.literal": "shop",
+        "transforms.from.type": KAFKA + "HeaderFrom$Value",
+        "transforms.from.fields": "id,t",
+        "transforms.from.headers": "number,text",
+        "transforms.from.operation": "copy",
+    }
+    (run,) = ingest.run(ingest.table("with_headers", **chain))
+    assert (run.state, run.rows) == (RunState.FINISHED, 3)
+    printed = ingest.lab.tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *["--bootstrap-server", ingest.lab.bootstrap_servers, "--topic", "with_headers", "--from-beginning"],
+        *["--max-messages", "3", "--formatter-property", "print.headers=true", "--timeout-ms", "20000"],
+        *["--formatter-property", "print.value=false", "--command-property", "isolation.level=read_committed"],
+    )
+    assert printed.splitlines() == [
+        "origin:shop,number:1,text:a",
+        "origin:shop,number:2,text:null",
+        "origin:shop,number:3,text:c",
+    ]
+
+
+def test_the_position_passes_rows_of_which_none_becomes_a_record(ingest):
+    """As in Connect, where offsets of records that a transform dropped are committed."""
+    ingest.make_topic("dropped", 1)
+    ingest.lab.psql("CREATE TABLE dropped (id bigserial PRIMARY KEY)")
+    ingest.lab.psql("INSERT INTO dropped SELECT i FROM generate_series(1, 50) i")
+    chain = {
+        "transforms": "drop",
+        "transforms.drop.type": KAFKA + "Filter",
+        "transforms.drop.predicate": "all",
+        "predicates": "all",
+        "predicates.all.type": KAFKA + "predicates.TopicNameMatches",
+        "predicates.all.pattern": "dropped",
+    }
+    (run,) = ingest.run(ingest.table("dropped", **chain))
+    assert (run.state, run.rows) == (RunState.FINISHED, 0)
+    assert records_of(ingest.lab, "dropped") == []
+    assert ingest.positions("c-dropped")[-1] == '{"incrementing":50}'
+    ingest.lab.psql("INSERT INTO dropped VALUES (51)")
+    (run,) = ingest.run(ingest.table("dropped"))
+    assert run.rows == 1
+    assert [json.loads(record.value)["id"] for record in records_of(ingest.lab, "dropped")] == [51]
