@@ -20,6 +20,7 @@ NOT_RUN = {
     ("connectors", "watch"): "runs until it is stopped: test_connectors_watch",
     ("topics", "records", "--follow"): "runs until it is stopped: test_topics",
     ("run",): "starts Spark: test_spark_run and the demo",
+    ("handover",): "a connector of the reader: test_handover",
     ("runs",): "needs a run: test_runs_commands",
     ("groups", "reset", "--to-ledger"): "needs a run: test_sink_positions",
     ("lab",): "the lab of the reader's machine: test_lab_life",

@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -219,9 +220,9 @@ def test_what_spark_does_not_honour_is_refused_before_anything_stops(eos_pair):
     )
     pair.file.write_text(bad)
     refused = pair.hand("spark", sink, code=1)
-    assert "the Spark engine has no transforms for sinks" in refused.out
+    assert "the Spark engine has no transform X" in refused.out
     planned = pair.playhead(*pair.words("spark", sink)[:-1]).exits(2)
-    assert "the Spark engine has no transforms for sinks" in planned.out
+    assert "the Spark engine has no transform X" in planned.out
     assert pair.state(sink) == ("RUNNING", 1) and pair.file.read_text() == bad
 
 
@@ -260,7 +261,8 @@ def test_a_source_task_that_hangs_cannot_write_after_the_hand_over(eos_pair):
     assert ask(f"{pair.url}/connectors", "POST", {"name": name, "config": config})[0] == 201
     Deadline(30).wait_for(lambda: pair.state(name) == ("RUNNING", 1), "the task")
     pair.playhead("handover", name, "--to", "spark", "--wait", "20s", *pair.there(), "--execute").exits(0)
-    with pipe.open("w") as file:  # opens only if the task still waits for it
+    # It opens only if the task still waits for it. The task may close it before it reads.
+    with suppress(BrokenPipeError), pipe.open("w") as file:
         file.write("zombie\n")
     with_marker = pair.records()
     assert with_marker == []

@@ -119,4 +119,4 @@ def test_the_position_passes_rows_of_which_none_becomes_a_record(ingest):
     ingest.lab.psql("INSERT INTO dropped VALUES (51)")
     (run,) = ingest.run(ingest.table("dropped"))
     assert run.rows == 1
-    assert [json.loads(record.value)["id"] for record in records_of(ingest.lab, "dropped")] == [51]
+    assert [json.loads(record.value or b"")["id"] for record in records_of(ingest.lab, "dropped")] == [51]
