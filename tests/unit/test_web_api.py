@@ -4,12 +4,13 @@ import json
 import re
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from starlette.routing import Route
 
 from playhead.config import Context
-from playhead.errors import Invalid, Refused
+from playhead.errors import Invalid, Refused, Unreachable
 from playhead.model import Change, Map, Plan
 from playhead.offsets.api import _check_same, reset_of
 from playhead.web.api import ENDPOINTS, openapi
@@ -172,3 +173,17 @@ def test_the_example_rules_and_dashboard_use_metrics_that_exist(server):
         used = set(re.findall(r"playhead_\w+", (EXAMPLES / name).read_text()))
         assert used
         assert used <= there
+
+
+def test_a_history_that_cannot_be_read_is_not_called_empty(server, monkeypatch):
+    row = SimpleNamespace(type="sink", engine="connect", worker="w:8083", trace="")
+    shown = SimpleNamespace(row=row, topics=["orders"], config={}, positions=[], tasks=[], notes=[])
+    monkeypatch.setattr("playhead.web.pages.show_connector", lambda *_: shown)
+
+    def away(*_: object, **__: object) -> None:
+        raise Unreachable("no broker answered <within> 5 s")
+
+    monkeypatch.setattr("playhead.web.pages.list_", away)
+    page = server.get("/pipelines/orders_sink", **BEARER).text
+    assert "The history is not known: no broker answered &lt;within&gt; 5 s" in page
+    assert "keeps only the current position" not in page

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlencode
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -132,8 +133,8 @@ def _chart(at: Watched, name: str, entries: Sequence[Any]) -> Any:
         rows = at.lookups.get(
             ("history", name), lambda deadline: list(list_(name, history=True, context=at.context)), every=6
         )
-    except PlayheadError:
-        return svg.position_chart([], [])
+    except PlayheadError as error:
+        return Markup('<p class="notice">The history is not known: {}</p>').format(error.what)
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows.value or ():
         written, numbers = row.where.get("written"), [v for v in (row.offset or {}).values() if type(v) is int]
