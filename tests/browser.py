@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,16 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+INSTALL_SECONDS = 120  # less than a test may take
+
 
 @cache
 def chromium() -> str:
     found = shutil.which("chromium")
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        subprocess.run(
-            ["apt-get", "install", "-y", "--no-install-recommends", "chromium"], capture_output=True, check=False
-        )
+        install = ["apt-get", "install", "-y", "--no-install-recommends", "chromium"]
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(install, capture_output=True, check=False, timeout=INSTALL_SECONDS)
         found = shutil.which("chromium")
     if found is None:
         pytest.skip("chromium is not installed: the tests of the pages in a browser are skipped")
