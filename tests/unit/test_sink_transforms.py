@@ -19,10 +19,10 @@ from playhead.pipeline.deliver.line_file import LineWriter, _Reading
 from playhead.pipeline.deliver.rejects import RejectPolicy
 from playhead.pipeline.deliver.sink import RECORDS, RejectedRecord, SinkStep, TaskCommit
 from playhead.pipeline.records.batch import TRANSFORMATION, Header, Typed, Untyped
-from playhead.pipeline.records.decode.batches import SIMPLE, Decoding, read_headers, read_values
+from playhead.pipeline.records.decode.batches import Decoding, read_headers, read_values
 from playhead.pipeline.records.decode.javatext import JavaLines
 from playhead.pipeline.records.decode.options import BYTES, Converter
-from playhead.pipeline.records.encode.options import JSON, STRING
+from playhead.pipeline.records.encode.options import JSON, SIMPLE, STRING
 from playhead.pipeline.records.schema import Schema
 from unit.sink_files import BASE, PARQUET, Record, batches, claim, read_files
 

@@ -7,6 +7,7 @@ import click
 
 from playhead.cli.complete import connector_names
 from playhead.cli.connector_files import OUTCOME_COLUMNS, Files, carry_out, file_options, show_plan, wait_options
+from playhead.cli.extras import check_extra
 from playhead.cli.frame import Face, context_options, output_option, pass_face, say, term_interrupts
 from playhead.cli.ledgers import ledger_option
 from playhead.cli.offset_edits import pairs_of
@@ -132,9 +133,7 @@ def undo(
 
 def _undo_handover(face: Face, record: "ApplyRecord", files: Files, wait: "Wait", *, execute: bool) -> None:
     """The other way; with the files of the hand-over, unless others are given."""
-    from playhead.pipeline.extra import check_extra
-
-    check_extra()
+    check_extra("spark")
     from playhead.cli.handover import settle
     from playhead.handover.apply import plan_back
     from playhead.handover.model import HandoverOptions

@@ -7,6 +7,7 @@ import click
 
 from playhead.cli.complete import connector_names
 from playhead.cli.connector_files import Files, file_options, wait_options
+from playhead.cli.extras import check_extra
 from playhead.cli.frame import Face, context_options, output_option, pass_face, say, term_interrupts, width_of, write
 from playhead.cli.ledgers import ledger_option
 from playhead.cli.writes import command_line
@@ -60,9 +61,7 @@ def handover(
     same command again: it continues. `playhead connectors undo` goes back. --wait also waits for open transactions of the
     database that hold rows back: Connect would skip them.
     """
-    from playhead.pipeline.extra import check_extra
-
-    check_extra()
+    check_extra("spark")
     from playhead.handover.model import HandoverOptions
     from playhead.handover.plan import Wanted, plan_handover
     from playhead.model import Engine

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from playhead.cli.extras import check_extra
 from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say
 from playhead.cli.ledgers import ledger_option
 from playhead.cli.runs import run_names
@@ -122,9 +123,7 @@ def replay(face: Face, connector: str, asked: "Asked", given: dict[str, Any], ex
     objects that the options no longer give are removed last. A range that has expired in part, or whose records are not
     those that were delivered, is left as it is. If a part cannot be delivered again, the exit code is 1.
     """
-    from playhead.pipeline.extra import check_extra
-
-    check_extra()
+    check_extra("spark")
     from playhead.pipeline.replay.run import execute_replay, outcome_row, planned_replay
 
     with planned_replay(face.context, connector, asked, _options(face, given)) as planned:

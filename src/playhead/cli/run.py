@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from playhead.cli.extras import check_extra
 from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say
 from playhead.cli.ledgers import ledger_option
 from playhead.cli.run_screen import RunScreen, one_line
@@ -126,10 +127,8 @@ def run(
     is stored in the ledger and published in the consumer group. After a kill, run the same command again. The first
     Ctrl-C ends the run after the open steps, the second one abandons them.
     """
-    from playhead.pipeline.extra import check_extra
-
     specs = _chosen(words, whatever_engine=engine is not None)
-    check_extra()
+    check_extra("spark")
     screen = RunScreen(is_once=given["once"], is_quiet=quiet)
     screen.start()
     try:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from playhead.cli.extras import check_extra
 from playhead.cli.frame import Face, many_contexts_options, pass_face, say
 from playhead.cli.ledgers import ledger_option
 from playhead.config import open_context
@@ -39,13 +40,12 @@ def serve(  # noqa: PLR0913, PLR0917  (each is an option of its own)
 ) -> None:
     """Serve pages and an API over what Playhead knows: pipelines, positions, topics, groups, runs, journal.
 
-    It listens on this machine only and changes nothing, unless told. Another address, or --allow-writes, needs a token.
+    By default it listens on this machine only and changes nothing. Another address, or --allow-writes, needs a token.
     One poller asks brokers and workers, however many pages are open. /metrics is for Prometheus.
     """
     from playhead.config.contexts import parse_duration
-    from playhead.web.extra import check_extra
 
-    check_extra()
+    check_extra("web")
     from playhead.web.options import ServeOptions, parse_listen, read_tokens
     from playhead.web.server import serve_forever
 

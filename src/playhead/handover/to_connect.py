@@ -192,7 +192,7 @@ def _awaited(switch: Switch, ready: Ready, before: Mapping[Map, Map]) -> tuple[s
             why = watched.cause or f"it is {watched.words} after {wait.wait_seconds:g} s"
             raise PlayheadError(
                 f"{row.name} belongs to Connect, and does not run there: {why}",
-                f"mend it; or take it back: playhead handover {row.name} --to spark",
+                f"fix it, or take it back: playhead handover {row.name} --to spark",
             )
         if row.state is not WantedState.RUNNING:
             return watched.words, ""

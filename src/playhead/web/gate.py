@@ -158,7 +158,7 @@ class _Headers:
 
 
 async def _body(headers: _Headers, receive: Receive) -> bytes:
-    """The whole body, bounded in size and time: whoever sends slowly does not hold a worker."""
+    """The whole body, bounded in size and time: a client that sends slowly does not hold a thread."""
     length = headers.one("content-length")
     if length is not None and (not length.isdigit() or int(length) > LARGEST_BODY):
         raise _too_large()

@@ -1,5 +1,5 @@
-"""Answers that only some pages need, asked when one looks, and shared: whoever asks for the same within the interval gets the
-same answer, and one question at a time is under way for it. A question that fails leaves the last answer, marked stale."""
+"""Answers that only some pages need, asked when one is opened, and shared: every request for the same within the interval gets
+the same answer, and one question at a time is under way for it. A question that fails leaves the last answer, marked stale."""
 
 import threading
 from collections import OrderedDict

@@ -70,7 +70,7 @@ class ServeOptions:
         return f"{self.scheme}://{shown}:{self.port}/"
 
     def answers_to(self, host: str) -> bool:
-        """Whether a Host header names this server. Another name that resolves to this address is somebody's DNS rebinding."""
+        """Whether a Host header names this server. Another name that resolves to this address is DNS rebinding."""
         name, port = split_host(host)
         given = {split_host(one.lower()) for one in self.hosts}
         if (name, port) in given or (name, None) in given:

@@ -1,4 +1,5 @@
-"""One poller per context: it asks brokers, workers and the ledger, whoever looks, and keeps the last answers with their age.
+"""One poller per context: it asks brokers, workers and the ledger, and keeps the last answers with their age. The number of open
+pages does not change what it asks.
 
 Each part has a thread of its own, so that a broker that does not answer does not hide what the workers say. After a question a
 part waits for the interval, and for at least `SHARE` times as long as the answer took: a slow cluster is asked less often. An

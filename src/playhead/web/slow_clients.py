@@ -1,4 +1,4 @@
-"""HTTP connections that do not wait for ever: a client has to send the head of its request within a few seconds.
+"""HTTP connections with a time limit: a client has to send the head of its request within a few seconds.
 
 uvicorn limits how long a connection may be idle after an answer, not how long a head may take. Bodies are timed in `gate.py`.
 """

@@ -17,9 +17,9 @@ from playhead.errors import ConfigInvalid, Fault
 from playhead.model import TopicPartition
 from playhead.pipeline.deliver.sink import HEADERS
 from playhead.pipeline.records.batch import Untyped
-from playhead.pipeline.records.decode.batches import SIMPLE, Decoding
+from playhead.pipeline.records.decode.batches import Decoding
 from playhead.pipeline.records.decode.options import BYTES, parse_converter
-from playhead.pipeline.records.encode.options import STRING
+from playhead.pipeline.records.encode.options import SIMPLE, STRING
 from playhead.pipeline.records.javaregex import matches
 from playhead.pipeline.records.transforms import HasHeader, RegexRouter, Stage, Stages, TimestampRouter, TopicMatches
 from playhead.pipeline.records.transforms.apply import Transformed, apply_chain, merged

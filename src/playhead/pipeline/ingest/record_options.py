@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from playhead.errors import ConfigInvalid, Fault
-from playhead.pipeline.records.encode.header_text import SIMPLE
-from playhead.pipeline.records.encode.options import RecordOptions, parse_record_options
+from playhead.pipeline.records.encode.options import SIMPLE, RecordOptions, parse_record_options
 from playhead.pipeline.records.transforms import MaskField, Stage, Stages, makes_headers, makes_keys
 from playhead.pipeline.records.transforms.on_sources import faults_on_sources
 from playhead.pipeline.records.transforms.options import parse_stages, refused_partitioners

@@ -20,8 +20,7 @@ from playhead.pipeline.ingest.topic_creation import PREFIX as TOPIC_CREATION
 from playhead.pipeline.ingest.topic_creation import check_topic_creation
 from playhead.pipeline.jdbc_url import refused_properties, refused_url
 from playhead.pipeline.options import OF_EVERY, KnownOptions, OptionReading
-from playhead.pipeline.records.encode.header_text import SIMPLE
-from playhead.pipeline.records.encode.options import RecordOptions
+from playhead.pipeline.records.encode.options import SIMPLE, RecordOptions
 from playhead.pipeline.records.transforms.options import OF_TRANSFORMS
 
 HONOURED = frozenset(

@@ -84,8 +84,8 @@ class PostgresChunks:
 
     def _sentence(self, error: Any) -> str:
         """The server's own sentence, without what libpq and ADBC write around it."""
-        told = dict(getattr(error, "details", None) or ())
-        text = told.get("PG_DIAG_MESSAGE_PRIMARY") or told.get(b"PG_DIAG_MESSAGE_PRIMARY")
+        details = dict(getattr(error, "details", None) or ())
+        text = details.get("PG_DIAG_MESSAGE_PRIMARY") or details.get(b"PG_DIAG_MESSAGE_PRIMARY")
         if text is None:
             text = str(error).strip().partition("\n")[0].rpartition("[libpq] ")[2].removeprefix("Failed to connect: ")
         elif isinstance(text, bytes):

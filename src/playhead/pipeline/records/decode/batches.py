@@ -38,7 +38,6 @@ from playhead.pipeline.records.encode.options import STRING
 from playhead.pipeline.records.literals import Parsed, parse_literal
 from playhead.pipeline.records.schema import Schema
 
-SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _SINGLE = "value"
 _OPTIONAL_STRING, _OPTIONAL_BYTES = Schema("string", optional=True), Schema("bytes", optional=True)
 _LONG = range(-(1 << 63), 1 << 63)
@@ -216,27 +215,27 @@ def _read_untyped(payloads: Payloads, rows: np.ndarray, found: dict[int, object]
     return bad
 
 
-def plain_value(told: object) -> object:
+def plain_value(given: object) -> object:
     """As JsonConverter has it without a schema. Raises Unfit for what it would wrap or round to infinity."""
-    if isinstance(told, Number):
-        return _number(told)
-    if isinstance(told, str):
-        return whole_text(told, "")
-    if isinstance(told, list):
-        return [plain_value(item) for item in told]
-    if isinstance(told, dict):
-        return {whole_text(name, ""): plain_value(item) for name, item in told.items()}
-    return told
+    if isinstance(given, Number):
+        return _number(given)
+    if isinstance(given, str):
+        return whole_text(given, "")
+    if isinstance(given, list):
+        return [plain_value(item) for item in given]
+    if isinstance(given, dict):
+        return {whole_text(name, ""): plain_value(item) for name, item in given.items()}
+    return given
 
 
-def _number(told: Number) -> float:
-    if told.lstrip("-").isdigit():
-        if len(told) > 20 or (whole := int(told)) not in _LONG:
-            raise Unfit(f"{told[:40]} is beyond the 64 bits of a number without a schema")
+def _number(given: Number) -> float:
+    if given.lstrip("-").isdigit():
+        if len(given) > 20 or (whole := int(given)) not in _LONG:
+            raise Unfit(f"{given[:40]} is beyond the 64 bits of a number without a schema")
         return whole
-    made = float(told)
+    made = float(given)
     if made in (float("inf"), float("-inf")):
-        raise Unfit(f"{told[:40]} is beyond the range of a double")
+        raise Unfit(f"{given[:40]} is beyond the range of a double")
     return made + 0.0  # Connect reads floats as BigDecimal, which has no -0.0
 
 

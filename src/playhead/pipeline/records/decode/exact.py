@@ -42,22 +42,22 @@ class Exact:
     def read(self, text: bytes, schema: Schema) -> object:
         return self.value(DECODER.decode(text.decode()), schema, "")
 
-    def value(self, told: object, schema: Schema, path: str) -> object:
-        if told is None:
+    def value(self, decoded: object, schema: Schema, path: str) -> object:
+        if decoded is None:
             return self._missing(schema, path)
         if schema.is_struct:
-            return self._struct(told, schema, path)
+            return self._struct(decoded, schema, path)
         if schema.items is not None:
-            return self._items(told, schema, schema.items, path)
+            return self._items(decoded, schema, schema.items, path)
         if schema.is_decimal:
-            return _decimal(told, schema, path) if self.has_columns else _unscaled(told, schema, path)
+            return _decimal(decoded, schema, path) if self.has_columns else _unscaled(decoded, schema, path)
         if schema.type in _BITS:
-            return _integer(told, schema, path)
+            return _integer(decoded, schema, path)
         if schema.type in ("float", "double"):
-            return _float(told, schema, path)
+            return _float(decoded, schema, path)
         if schema.type == "boolean":
-            return _of(told, bool, "true or false", path)
-        text = whole_text(told, path)
+            return _of(decoded, bool, "true or false", path)
+        text = whole_text(decoded, path)
         return text if schema.type == "string" else _octets(text, path)
 
     def _missing(self, schema: Schema, path: str) -> object:
@@ -67,31 +67,31 @@ class Exact:
             return None
         raise Unfit(f"{_named(path)} is missing or null, which its schema does not allow")
 
-    def _struct(self, told: object, schema: Schema, path: str) -> object:
-        if not isinstance(told, dict):
-            raise Unfit(f"{_named(path)} is {_shown(told)}, not an object")
+    def _struct(self, decoded: object, schema: Schema, path: str) -> object:
+        if not isinstance(decoded, dict):
+            raise Unfit(f"{_named(path)} is {_shown(decoded)}, not an object")
         known = dict(schema.fields)
-        if strange := [name for name in told if name not in known]:
+        if strange := [name for name in decoded if name not in known]:
             raise Unfit(f"{_named(_join(path, strange[0]))} is not in the schema")
-        return {name: self.value(told.get(name), inner, _join(path, name)) for name, inner in schema.fields}
+        return {name: self.value(decoded.get(name), inner, _join(path, name)) for name, inner in schema.fields}
 
-    def _items(self, told: object, schema: Schema, items: Schema, path: str) -> object:
+    def _items(self, decoded: object, schema: Schema, items: Schema, path: str) -> object:
         if schema.keys is not None:
-            return self._map(told, schema.keys, items, path)
-        if not isinstance(told, list):
-            raise Unfit(f"{_named(path)} is {_shown(told)}, not an array")
-        return [self.value(item, items, f"{path}[{at}]") for at, item in enumerate(told)]
+            return self._map(decoded, schema.keys, items, path)
+        if not isinstance(decoded, list):
+            raise Unfit(f"{_named(path)} is {_shown(decoded)}, not an array")
+        return [self.value(item, items, f"{path}[{at}]") for at, item in enumerate(decoded)]
 
-    def _map(self, told: object, keys: Schema, items: Schema, path: str) -> object:
+    def _map(self, decoded: object, keys: Schema, items: Schema, path: str) -> object:
         """An object where keys are strings, else an array of pairs."""
         if keys.type == "string":
-            if not isinstance(told, dict):
-                raise Unfit(f"{_named(path)} is {_shown(told)}, not an object")
-            pairs = list(told.items())
-        elif isinstance(told, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in told):
-            pairs = told
+            if not isinstance(decoded, dict):
+                raise Unfit(f"{_named(path)} is {_shown(decoded)}, not an object")
+            pairs = list(decoded.items())
+        elif isinstance(decoded, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in decoded):
+            pairs = decoded
         else:
-            raise Unfit(f"{_named(path)} is {_shown(told)}, not an array of pairs")
+            raise Unfit(f"{_named(path)} is {_shown(decoded)}, not an array of pairs")
         if any(key is None for key, _ in pairs):
             raise Unfit(f"{_named(path)} has a null key, which no column of a map can hold")
         return [(self.value(key, keys, path), self.value(item, items, f"{path}[{key}]")) for key, item in pairs]
@@ -105,14 +105,14 @@ def check_defaults(schema: Schema, *, has_columns: bool = True) -> None:
         check_defaults(inner, has_columns=has_columns)
 
 
-def _of(told: object, kind: type, expected: str, path: str) -> object:
-    if type(told) is not kind:
-        raise Unfit(f"{_named(path)} is {_shown(told)}, not {expected}")
-    return told
+def _of(decoded: object, kind: type, expected: str, path: str) -> object:
+    if type(decoded) is not kind:
+        raise Unfit(f"{_named(path)} is {_shown(decoded)}, not {expected}")
+    return decoded
 
 
-def whole_text(told: object, path: str) -> str:
-    text = str(_of(told, str, "a string", path))
+def whole_text(decoded: object, path: str) -> str:
+    text = str(_of(decoded, str, "a string", path))
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -120,29 +120,29 @@ def whole_text(told: object, path: str) -> str:
     return text
 
 
-def _integer(told: object, schema: Schema, path: str) -> int:
-    text = str(_of(told, Number, "a number", path))
+def _integer(decoded: object, schema: Schema, path: str) -> int:
+    text = str(_of(decoded, Number, "a number", path))
     made = decimals.unscaled_of_number(text, 0)
     if made is None:
-        raise Unfit(f"{_named(path)} is {_shown(told)}, not a whole number of type {schema.type}")
+        raise Unfit(f"{_named(path)} is {_shown(decoded)}, not a whole number of type {schema.type}")
     bits = _BITS[schema.type]
     if not -(1 << bits - 1) <= made < 1 << bits - 1:
-        raise Unfit(f"{_named(path)} is {_shown(told)}, out of the range of {schema.type}")
+        raise Unfit(f"{_named(path)} is {_shown(decoded)}, out of the range of {schema.type}")
     if schema.name == TIME and not 0 <= made < DAY_MILLIS:
         raise Unfit(f"{_named(path)} is {made}, which is no millisecond of a day")
     return made
 
 
-def _float(told: object, schema: Schema, path: str) -> float:
-    if type(told) is str and told in _NOT_FINITE:
-        return float(told)
-    text = str(_of(told, Number, "a number", path))
+def _float(decoded: object, schema: Schema, path: str) -> float:
+    if type(decoded) is str and decoded in _NOT_FINITE:
+        return float(decoded)
+    text = str(_of(decoded, Number, "a number", path))
     # Through Arrow: a float by way of a double would be rounded twice.
     made = float(text) if schema.type == "double" else float(pa.scalar(text).cast(pa.float32()).as_py())
     if not math.isfinite(made):
-        raise Unfit(f"{_named(path)} is {_shown(told)}, out of the range of {schema.type}")
+        raise Unfit(f"{_named(path)} is {_shown(decoded)}, out of the range of {schema.type}")
     if _WHOLE.fullmatch(text) and decimals.unscaled_of_number(text, 0) != int(made):
-        raise Unfit(f"{_named(path)} is {_shown(told)}, which {schema.type} would round")
+        raise Unfit(f"{_named(path)} is {_shown(decoded)}, which {schema.type} would round")
     return made
 
 
@@ -153,19 +153,19 @@ def _octets(text: str, path: str) -> bytes:
         raise Unfit(f"{_named(path)} is {_shown(text)}, not base64") from error
 
 
-def _unscaled(told: object, schema: Schema, path: str) -> int:
+def _unscaled(decoded: object, schema: Schema, path: str) -> int:
     scale = schema.parameter("scale", 0)
-    if type(told) is Number:
-        unscaled = decimals.unscaled_of_number(told, scale)
+    if type(decoded) is Number:
+        unscaled = decimals.unscaled_of_number(decoded, scale)
     else:
-        unscaled = decimals.unscaled_of_bytes(_octets(whole_text(told, path), path))
+        unscaled = decimals.unscaled_of_bytes(_octets(whole_text(decoded, path), path))
     if unscaled is None:
-        raise Unfit(f"{_named(path)} is {_shown(told)}, no decimal of scale {scale}")
+        raise Unfit(f"{_named(path)} is {_shown(decoded)}, no decimal of scale {scale}")
     return unscaled
 
 
-def _decimal(told: object, schema: Schema, path: str) -> object:
-    unscaled, kind = _unscaled(told, schema, path), decimal_type(schema)
+def _decimal(decoded: object, schema: Schema, path: str) -> object:
+    unscaled, kind = _unscaled(decoded, schema, path), decimal_type(schema)
     if pa.types.is_string(kind):
         return decimals.to_text(unscaled, schema)
     if abs(unscaled) >= 10**kind.precision:
@@ -181,10 +181,10 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _shown(told: object) -> str:
-    if told is None:
+def _shown(decoded: object) -> str:
+    if decoded is None:
         return "null"
-    if isinstance(told, dict | list):
-        return "an object" if isinstance(told, dict) else "an array"
-    text = told if isinstance(told, Number) else json.dumps(told, ensure_ascii=True)
+    if isinstance(decoded, dict | list):
+        return "an object" if isinstance(decoded, dict) else "an array"
+    text = decoded if isinstance(decoded, Number) else json.dumps(decoded, ensure_ascii=True)
     return text if len(text) <= 40 else text[:37] + "..."

@@ -34,21 +34,21 @@ def _inner(array: pa.Array, depth: int) -> pa.Array:
 
 
 def _find(line: bytes, names: list[str]) -> str | None:
-    told = DECODER.decode(line.decode())
+    decoded = DECODER.decode(line.decode())
     for name in names:
-        told = told.get(name) if isinstance(told, dict) else None
-    if isinstance(told, bool):
-        return "true" if told else "false"
-    if isinstance(told, Number):
-        whole = unscaled_of_number(told, 0) if told.removeprefix("-").isdecimal() else None
-        return str(told if whole is None else whole)
-    return told if isinstance(told, str) and _is_text(told) else None
+        decoded = decoded.get(name) if isinstance(decoded, dict) else None
+    if isinstance(decoded, bool):
+        return "true" if decoded else "false"
+    if isinstance(decoded, Number):
+        whole = unscaled_of_number(decoded, 0) if decoded.removeprefix("-").isdecimal() else None
+        return str(decoded if whole is None else whole)
+    return decoded if isinstance(decoded, str) and _is_text(decoded) else None
 
 
-def _is_text(told: str) -> bool:
+def _is_text(decoded: str) -> bool:
     """Half a pair of surrogates is none."""
     try:
-        told.encode()
+        decoded.encode()
     except UnicodeEncodeError:
         return False
     return True

@@ -55,35 +55,35 @@ class Filling:
             return whole is not None and _fit(whole, texts.slice(start, stop - start))
 
         def slow(row: int) -> None:
-            told = DECODER.decode(texts[row].as_py().decode())
+            decoded = DECODER.decode(texts[row].as_py().decode())
             try:
-                exact.value(told, self.schema, "")
+                exact.value(decoded, self.schema, "")
             except Unfit as error:
                 replaced[row] = None
                 bad.append(Bad(row, str(error)))
                 return
-            filled = self._filled(told, self.schema)
-            if filled != told:
+            filled = self._filled(decoded, self.schema)
+            if filled != decoded:
                 replaced[row] = _text(filled).encode()
 
         settle(len(texts), fast, slow)
         return replaced, bad
 
-    def _filled(self, told: Any, schema: Schema) -> Any:
+    def _filled(self, decoded: Any, schema: Schema) -> Any:
         """Of a value that fits."""
-        if told is None:
+        if decoded is None:
             if schema.default is None or not self.null_to_default:
                 return None
             return self._filled(DECODER.decode(schema.default), schema)
         if schema.is_struct:
-            return {name: self._filled(told.get(name), inner) for name, inner in schema.fields}
+            return {name: self._filled(decoded.get(name), inner) for name, inner in schema.fields}
         if schema.items is None:
-            return told
+            return decoded
         if schema.keys is None:
-            return [self._filled(item, schema.items) for item in told]
+            return [self._filled(item, schema.items) for item in decoded]
         if schema.is_string_map:
-            return {key: self._filled(item, schema.items) for key, item in told.items()}
-        return [[self._filled(key, schema.keys), self._filled(item, schema.items)] for key, item in told]
+            return {key: self._filled(item, schema.items) for key, item in decoded.items()}
+        return [[self._filled(key, schema.keys), self._filled(item, schema.items)] for key, item in decoded]
 
 
 def _fit(whole: "msgspec.json.Decoder[Any]", texts: pa.Array) -> bool:
@@ -128,14 +128,14 @@ def _present(schema: Schema, *, null_to_default: bool) -> Any:
     return _TIME if schema.name == TIME else _PLAIN[schema.type]
 
 
-def _text(told: object) -> str:
+def _text(decoded: object) -> str:
     """Numbers as they were written."""
-    if isinstance(told, dict):
-        return "{" + ",".join(f"{encode_string(name)}:{_text(item)}" for name, item in told.items()) + "}"
-    if isinstance(told, list):
-        return "[" + ",".join(map(_text, told)) + "]"
-    if isinstance(told, Number):
-        return str(told)
-    if isinstance(told, str):
-        return encode_string(told)
-    return "null" if told is None else "true" if told else "false"
+    if isinstance(decoded, dict):
+        return "{" + ",".join(f"{encode_string(name)}:{_text(item)}" for name, item in decoded.items()) + "}"
+    if isinstance(decoded, list):
+        return "[" + ",".join(map(_text, decoded)) + "]"
+    if isinstance(decoded, Number):
+        return str(decoded)
+    if isinstance(decoded, str):
+        return encode_string(decoded)
+    return "null" if decoded is None else "true" if decoded else "false"

@@ -34,9 +34,9 @@ def infer_schema(batch: pa.RecordBatch, converter: Converter, column: str = VALU
 def infer_from(values: Iterable[object]) -> Schema | None:
     """The same of values that are read already."""
     found = _NULL
-    for told in values:
-        if isinstance(told, dict):
-            found = _wider(found, _schema_of(told))
+    for decoded in values:
+        if isinstance(decoded, dict):
+            found = _wider(found, _schema_of(decoded))
     if not found.fields:
         return None
     known = _known(found)
@@ -53,23 +53,25 @@ def find_empty(schema: Schema, path: str = "") -> str | None:
     return next((found for name, one in inner if (found := find_empty(one, name)) is not None), None)
 
 
-def _schema_of(told: object) -> Schema:
-    if told is None:
+def _schema_of(decoded: object) -> Schema:
+    if decoded is None:
         return _NULL
-    if isinstance(told, dict):
-        return Schema("struct", optional=True, fields=tuple((name, _schema_of(value)) for name, value in told.items()))
-    if isinstance(told, list):
+    if isinstance(decoded, dict):
+        return Schema(
+            "struct", optional=True, fields=tuple((name, _schema_of(value)) for name, value in decoded.items())
+        )
+    if isinstance(decoded, list):
         items = _NULL
-        for item in told:
+        for item in decoded:
             items = _wider(items, _schema_of(item))
         return Schema("array", optional=True, items=items)
-    if isinstance(told, bool):
+    if isinstance(decoded, bool):
         return Schema("boolean", optional=True)
-    if isinstance(told, Number):
-        return Schema("int64" if told.removeprefix("-").isdecimal() else "double", optional=True)
-    if isinstance(told, int | np.integer | Moment):
+    if isinstance(decoded, Number):
+        return Schema("int64" if decoded.removeprefix("-").isdecimal() else "double", optional=True)
+    if isinstance(decoded, int | np.integer | Moment):
         return Schema("int64", optional=True)
-    return Schema("double" if isinstance(told, float | np.floating) else "string", optional=True)
+    return Schema("double" if isinstance(decoded, float | np.floating) else "string", optional=True)
 
 
 def _wider(one: Schema, other: Schema) -> Schema:

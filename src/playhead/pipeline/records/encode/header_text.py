@@ -20,7 +20,6 @@ from playhead.pipeline.records.javacalendar import DAY_MILLIS
 from playhead.pipeline.records.javaformat import DateFormat
 from playhead.pipeline.records.schema import DATE, TIME, TIMESTAMP, Schema
 
-SIMPLE = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _TIME, _DATE, _MOMENT = (
     DateFormat.of(form) for form in ("HH:mm:ss.SSS'Z'", "yyyy-MM-dd", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")
 )
