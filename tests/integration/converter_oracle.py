@@ -1,8 +1,8 @@
 """Kafka's own converters as the oracle of bytes: they are given values of any schema, and print what they write.
 
 A schema goes to Java as the JSON that JsonConverter reads. A value goes as JSON of its own: floats by their bits, decimals by
-their unscaled value, times by their counts, structs as arrays in the order of their fields, maps as arrays of pairs. Without a
-schema a value is an object of one member that names its Java type.
+their unscaled value, times by their counts, structs as arrays in the order of their fields, maps as arrays of pairs, in whose
+order they are. Without a schema a value is an object of one member that names its Java type.
 """
 
 import base64
@@ -24,7 +24,7 @@ public class Converters {
   static final Set<String> TIMES = Set.of("org.apache.kafka.connect.data.Date", "org.apache.kafka.connect.data.Time",
     "org.apache.kafka.connect.data.Timestamp");
 
-  static Object typed(Schema schema, JsonNode given, boolean inOrder) {
+  static Object typed(Schema schema, JsonNode given) {
     if (given.isNull()) return null;
     if (Decimal.LOGICAL_NAME.equals(schema.name()))
       return new BigDecimal(new BigInteger(given.asText()), Integer.parseInt(schema.parameters().get("scale")));
@@ -42,20 +42,20 @@ public class Converters {
       case BYTES: return Base64.getDecoder().decode(given.asText());
       case ARRAY: {
         List<Object> items = new ArrayList<>();
-        for (JsonNode one : given) items.add(typed(schema.valueSchema(), one, inOrder));
+        for (JsonNode one : given) items.add(typed(schema.valueSchema(), one));
         return items;
       }
       case MAP: {
-        Map<Object, Object> entries = inOrder ? new LinkedHashMap<>() : new HashMap<>();
+        Map<Object, Object> entries = new LinkedHashMap<>();
         for (JsonNode pair : given)
-          entries.put(typed(schema.keySchema(), pair.get(0), inOrder), typed(schema.valueSchema(), pair.get(1), inOrder));
+          entries.put(typed(schema.keySchema(), pair.get(0)), typed(schema.valueSchema(), pair.get(1)));
         return entries;
       }
       default: {
         Struct struct = new Struct(schema);
         int at = 0;
         for (Field field : schema.fields()) {
-          Object value = typed(field.schema(), given.get(at++), inOrder);
+          Object value = typed(field.schema(), given.get(at++));
           if (value != null) struct.put(field, value);
         }
         return struct;
@@ -63,7 +63,7 @@ public class Converters {
     }
   }
 
-  static Object bare(JsonNode given, boolean inOrder) {
+  static Object bare(JsonNode given) {
     if (given.isNull()) return null;
     String kind = given.fieldNames().next();
     JsonNode value = given.get(kind);
@@ -75,12 +75,12 @@ public class Converters {
       case "bytes": return Base64.getDecoder().decode(value.asText());
       case "list": {
         List<Object> items = new ArrayList<>();
-        for (JsonNode one : value) items.add(bare(one, inOrder));
+        for (JsonNode one : value) items.add(bare(one));
         return items;
       }
       default: {
-        Map<Object, Object> entries = inOrder ? new LinkedHashMap<>() : new HashMap<>();
-        for (JsonNode pair : value) entries.put(bare(pair.get(0), inOrder), bare(pair.get(1), inOrder));
+        Map<Object, Object> entries = new LinkedHashMap<>();
+        for (JsonNode pair : value) entries.put(bare(pair.get(0)), bare(pair.get(1)));
         return entries;
       }
     }
@@ -100,7 +100,6 @@ public class Converters {
     Object converter = Class.forName(in.get("converter").asText()).getDeclaredConstructor().newInstance();
     if (converter instanceof Converter)
       ((Converter) converter).configure(MAPPER.convertValue(in.get("config"), Map.class), false);
-    boolean inOrder = !(converter instanceof StringConverter);
     Schema schema = null;
     if (!in.get("schema").isNull()) {
       JsonConverter reader = new JsonConverter();
@@ -110,7 +109,7 @@ public class Converters {
     for (JsonNode row : in.get("rows")) {
       ObjectNode one = out.addObject();
       try {
-        Object value = schema == null ? bare(row, inOrder) : typed(schema, row, inOrder);
+        Object value = schema == null ? bare(row) : typed(schema, row);
         one.put("bytes", converter instanceof Converter
           ? ((Converter) converter).fromConnectData("t", schema, value)
           : ((HeaderConverter) converter).fromConnectHeader("t", "h", schema, value));

@@ -101,12 +101,12 @@ class Shop:
 
         batches = iter(frame.where(F.spark_partition_id() == number).toArrow().to_batches())
         rows = []
-        for raw in batches if records.read is None else records.read(batches):
+        for raw in batches if records.read is None else records.read.chunk(number):
             if not raw.num_rows:
                 continue
             made = records.encode(raw)
             assert made.keys is None and made.last == records.encode.last(raw, raw.num_rows - 1)
-            for at, value in enumerate(made.values):
+            for at, value in enumerate(made.values.to_pylist()):
                 cursor = records.encode.last(raw, at)
                 rows.append({**json.loads(value or b""), "_id": cursor.id, "_time": cursor.time_micros})
         return rows

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from playhead.pipeline.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
 
 NAMES = ["a", "b", "c.d", "e_f", "\u00e9", "id", "x y"]
+_KEYS = st.sampled_from([*NAMES, "AaAa", "BBBB", "AaBB", "BBAa", "\U0001f600"]) | st.text(
+    max_size=4
+)  # four of one hash code
 _INTEGERS = {f"int{bits}": st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)}
 _PLAIN: dict[str, st.SearchStrategy[Any]] = {
     **_INTEGERS,
@@ -42,7 +45,7 @@ def schemas(draw: st.DrawFn, depth: int = 2) -> Schema:
     elif kind == "array":
         made = Schema("array", items=draw(schemas(depth=depth - 1)))
     else:
-        keys = Schema(draw(st.sampled_from(["string", "int32"])))
+        keys = Schema(draw(st.sampled_from(["string", "string", "int8", "int16", "int32", "int64", "boolean"])))
         made = Schema("map", keys=keys, items=draw(schemas(depth=depth - 1)))
     return replace(made, optional=draw(st.booleans()))
 
@@ -64,8 +67,9 @@ def _given(schema: Schema) -> st.SearchStrategy[Any]:
     if schema.is_struct:
         return st.fixed_dictionaries({name: values(inner) for name, inner in schema.fields})
     if schema.keys is not None and schema.items is not None:
-        pairs = st.tuples(values(schema.keys), values(schema.items))
-        return st.lists(pairs, max_size=2, unique_by=lambda pair: pair[0])
+        keys = _KEYS if schema.keys.type == "string" else values(schema.keys)
+        pairs = st.tuples(keys, values(schema.items))
+        return st.lists(pairs, max_size=14, unique_by=lambda pair: pair[0])
     if schema.items is not None:
         return st.lists(values(schema.items), max_size=2)
     if schema.is_decimal:
@@ -85,7 +89,8 @@ def free_values() -> st.SearchStrategy[Any]:
     lone = st.none() | st.booleans() | _INTEGERS["int64"] | _PLAIN["double"] | _PLAIN["string"]
     nested = st.recursive(
         lone,
-        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=3),
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_KEYS, inner, max_size=4),
         max_leaves=6,
     )
-    return st.dictionaries(st.sampled_from(NAMES), nested, max_size=5) | nested
+    many = st.dictionaries(_KEYS, lone, max_size=30)
+    return st.dictionaries(st.sampled_from(NAMES), nested, max_size=5) | nested | many

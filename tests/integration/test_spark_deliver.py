@@ -51,14 +51,14 @@ def test_records_become_files_named_and_cut_as_the_connector_does_it(deliver, tm
 
 
 def test_a_second_run_delivers_only_what_is_new(deliver, tmp_path):
-    deliver.make_topic("twice")
-    deliver.send("twice", 150)
-    spec = deliver.files("twice", tmp_path)
+    deliver.make_topic("delivered_twice")
+    deliver.send("delivered_twice", 150)
+    spec = deliver.files("delivered_twice", tmp_path)
     deliver.run(spec)
     before = bytes_in(tmp_path)
     (idle,) = deliver.run(spec)
     assert (idle.error, idle.rows) == (None, 0)
-    deliver.send("twice", 150, start=150)
+    deliver.send("delivered_twice", 150, start=150)
     (done,) = deliver.run(spec)
     assert (done.error, done.rows) == (None, 150)
     after = bytes_in(tmp_path)
@@ -112,16 +112,19 @@ def test_markers_aborted_records_and_holes_are_no_losses(deliver, tmp_path):
 
 
 def test_an_open_transaction_holds_the_end_back_and_is_named(deliver, tmp_path):
-    deliver.make_topic("held", 1)
-    deliver.send("held", 30, partitions=1)
-    spec = deliver.files("held", tmp_path)
+    deliver.make_topic("delivered_held", 1)
+    deliver.send("delivered_held", 30, partitions=1)
+    spec = deliver.files("delivered_held", tmp_path)
     with TransactionalProducer(deliver.settings, "slow-writer", Deadline(60)) as producer:
         producer.begin()
-        producer.produce("held", None, b'{"id":30}', partition=0)
+        producer.produce("delivered_held", None, b'{"id":30}', partition=0)
         producer.flush()
         (done,) = deliver.run(spec)
         assert (done.error, done.rows) == (None, 30)
-        held = r"held-0 is committed up to 30 of 31: the open transaction of slow-writer \(open since 20\S+Z\) hides the rest"
+        held = (
+            r"delivered_held-0 is committed up to 30 of 31: the open transaction of slow-writer \(open since 20\S+Z\) "
+        )
+        held += "hides the rest"
         assert any(re.fullmatch(held, note) for note in done.notes), done.notes
         producer.commit()
     (done,) = deliver.run(spec)

@@ -46,7 +46,7 @@ def kafka_topics(lab: Lab, *words: str) -> str:
 def test_each_row_is_sent_once_and_the_next_run_sends_only_what_is_new(ingest):
     make_rows(ingest.lab, "once", 2_500)
     spec = ingest.table("once")
-    (first,) = ingest.run(spec, rows_per_chunk=1_000)
+    (first,) = ingest.run(spec, rows_per_chunk=200)
     assert (first.state, first.rows, first.steps) == (RunState.FINISHED, 2_500, 2)
     (again,) = ingest.run(spec)
     assert (again.state, again.rows) == (RunState.FINISHED, 0)

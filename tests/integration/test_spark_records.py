@@ -82,7 +82,7 @@ def _written(record: "RowRecord", frame: "DataFrame") -> list[bytes]:
 
 
 def _encoded(record: "RowRecord", batch: pa.RecordBatch) -> list[bytes]:
-    return [value or b"" for value in RecordEncoder(record.rows, record.rows.options, "t")(batch).values]
+    return [value or b"" for value in RecordEncoder(record.rows, record.rows.options, "t")(batch).values.to_pylist()]
 
 
 def _column(metadata: Any, at: int) -> SqlColumn:

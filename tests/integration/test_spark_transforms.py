@@ -244,7 +244,10 @@ def ours(frame: pa.Table, config: Mapping[str, str]) -> list[tuple[str, bytes | 
 def written(encoder: RecordEncoder, frame: pa.Table, topic: str) -> list[tuple[str, bytes | None, bytes | None]]:
     made = [encoder(batch) for batch in frame.to_batches()]
     keys = [one for part in made for one in (part.keys.to_pylist() if part.keys else [None] * len(part.values))]
-    return [(topic, key, value) for key, value in zip(keys, (one for part in made for one in part.values), strict=True)]
+    return [
+        (topic, key, value)
+        for key, value in zip(keys, (one for part in made for one in part.values.to_pylist()), strict=True)
+    ]
 
 
 def shown(config: Mapping[str, str]) -> str:

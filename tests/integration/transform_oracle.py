@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from integration.java_oracle import run_java
+from integration.java_oracle import CHAIN, run_java
 
 SOURCE = r"""
 import java.math.*; import java.util.*; import com.fasterxml.jackson.databind.*; import com.fasterxml.jackson.databind.node.*;
 import org.apache.kafka.common.utils.Utils; import org.apache.kafka.connect.data.*; import org.apache.kafka.connect.json.*;
 import org.apache.kafka.connect.source.SourceRecord; import org.apache.kafka.connect.storage.*;
-import org.apache.kafka.connect.transforms.Transformation; import org.apache.kafka.connect.transforms.predicates.Predicate;
 
 public class Transforms {
   static final ObjectMapper MAPPER = new ObjectMapper();
@@ -51,15 +50,9 @@ public class Transforms {
     }
   }
 
-  static Map<String, String> below(Map<String, String> config, String prefix) {
-    Map<String, String> found = new HashMap<>();
-    config.forEach((k, v) -> { if (k.startsWith(prefix)) found.put(k.substring(prefix.length()), v); });
-    return found;
-  }
-
   static Converter converter(Map<String, String> config, String option, boolean isKey) throws Exception {
     Converter made = (Converter) Class.forName(config.get(option)).getDeclaredConstructor().newInstance();
-    made.configure(below(config, option + "."), isKey);
+    made.configure(Chain.below(config, option + "."), isKey);
     return made;
   }
 
@@ -67,25 +60,7 @@ public class Transforms {
   static ObjectNode run(JsonNode rows, Map<String, String> config, boolean isLine) throws Exception {
     ObjectNode out = MAPPER.createObjectNode();
     try {
-      List<Transformation<SourceRecord>> chain = new ArrayList<>();
-      List<Predicate<SourceRecord>> conditions = new ArrayList<>();
-      List<Boolean> negated = new ArrayList<>();
-      for (String alias : config.getOrDefault("transforms", "").split("\\s*,\\s*")) {
-        if (alias.isEmpty()) continue;
-        Map<String, String> own = below(config, "transforms." + alias + ".");
-        Transformation<SourceRecord> made =
-          (Transformation<SourceRecord>) Class.forName(own.get("type")).getDeclaredConstructor().newInstance();
-        String predicate = own.remove("predicate");
-        negated.add("true".equals(own.remove("negate")));
-        made.configure(own);
-        chain.add(made);
-        if (predicate == null) { conditions.add(null); continue; }
-        Map<String, String> theirs = below(config, "predicates." + predicate + ".");
-        Predicate<SourceRecord> condition =
-          (Predicate<SourceRecord>) Class.forName(theirs.get("type")).getDeclaredConstructor().newInstance();
-        condition.configure(theirs);
-        conditions.add(condition);
-      }
+      Chain<SourceRecord> chain = new Chain<>(config);
       Converter keys = converter(config, "key.converter", true), values = converter(config, "value.converter", false);
       ArrayNode pairs = out.putArray("records");
       for (JsonNode row : rows) {
@@ -97,8 +72,7 @@ public class Transforms {
           for (Field field : ROW.fields()) struct.put(field, value(field.name(), row.get(field.name())));
           record = new SourceRecord(null, null, "shop_t", ROW, struct);
         }
-        for (int i = 0; i < chain.size(); i++)
-          if (conditions.get(i) == null || conditions.get(i).test(record) != negated.get(i)) record = chain.get(i).apply(record);
+        record = chain.apply(record);
         byte[] key = keys.fromConnectData(record.topic(), record.keySchema(), record.key());
         byte[] value = values.fromConnectData(record.topic(), record.valueSchema(), record.value());
         ArrayNode pair = pairs.addArray();
@@ -159,5 +133,5 @@ def _bytes(encoded: str | None) -> bytes | None:
 
 
 def _run(asked: Mapping[str, object]) -> list[Any]:
-    found: list[Any] = json.loads(run_java("Transforms", SOURCE, given=json.dumps(asked).encode()))
+    found: list[Any] = json.loads(run_java("Transforms", SOURCE + CHAIN, given=json.dumps(asked).encode()))
     return found

@@ -3,12 +3,15 @@
 import json
 import random
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from playhead.connect.dialects import DIALECTS
 from playhead.connect.javajson import hash_map_order
-from playhead.pipeline.jars import java
+from playhead.pipeline.jars import java, java_version
+from playhead.pipeline.records.javamaps import copied_map, copy_capacity, hash_map, map_pairs, sized_map
+from playhead.pipeline.records.schema import Schema
 
 ORACLE = """
 import java.nio.charset.StandardCharsets;
@@ -16,11 +19,15 @@ import java.util.*;
 
 public class Order {
     // A line is a list of names, each as hexadecimal UTF-16, with blanks between; the answer has the same form.
+    // Before them is how the map is made: the capacity that it is given, -1 for none, -2 for a copy.
     public static void main(String[] args) {
         Scanner in = new Scanner(System.in, StandardCharsets.US_ASCII);
         while (in.hasNextLine()) {
-            Map<String, Integer> map = new HashMap<>();
-            for (String hex : in.nextLine().split(" ")) map.put(text(hex), 0);
+            int capacity = in.nextInt();
+            Map<String, Integer> map = capacity < 0 ? new HashMap<>() : new HashMap<>(capacity);
+            if (capacity == -2) map = new LinkedHashMap<>();
+            for (String hex : in.nextLine().substring(1).split(" ")) map.put(text(hex), 0);
+            if (capacity == -2) map = new HashMap<>(map);
             StringJoiner joined = new StringJoiner(" ");
             for (String name : map.keySet()) joined.add(hex(name));
             System.out.println(joined);
@@ -78,18 +85,69 @@ def java_orders(tmp_path_factory) -> list[tuple[list[str], list[str]]]:
     source = tmp_path_factory.mktemp("order") / "Order.java"
     source.write_text(ORACLE)
     cases = some_names()
-    asked = "".join(" ".join(map(as_hex, case)) + "\n" for case in cases)
+    return list(zip(cases, ask_java(source, [(DEFAULT, case) for case in cases]), strict=True))
+
+
+DEFAULT, COPY = -1, -2
+
+
+def ask_java(source: Path, cases: list[tuple[int, list[str]]]) -> list[list[str]]:
+    asked = "".join(f"{capacity} " + " ".join(map(as_hex, case)) + "\n" for capacity, case in cases)
     done = subprocess.run([java(), str(source)], input=asked, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     answers = [line.split(" ") for line in done.stdout.splitlines()]
-    return [
-        (case, [bytes.fromhex(part[1:]).decode("utf-16-be") for part in answer])
-        for case, answer in zip(cases, answers, strict=True)
-    ]
+    return [[bytes.fromhex(part[1:]).decode("utf-16-be") for part in answer] for answer in answers]
 
 
 def test_names_come_in_the_order_of_javas_hash_map(java_orders):
     assert [hash_map_order(case) for case, _ in java_orders] == [answer for _, answer in java_orders]
+
+
+def colliding(count: int) -> list[str]:
+    """Of one hash code; each has the letters of one that came before."""
+    return ["".join(("Aa", "BB")[number >> bit & 1] for bit in range(6)) for number in range(count)]
+
+
+def test_maps_made_with_a_size_and_copies_have_their_own_order(tmp_path):
+    (source := tmp_path / "Order.java").write_text(ORACLE)
+    chance = random.Random(12)
+    asked = [
+        (chance.choice([DEFAULT, COPY, 0, 1, 2, 3, 5, len(one), 40]), one) for one in some_names() for _ in range(3)
+    ]
+    full = [colliding(count) for count in (8, 9, 10)]  # a small table is doubled for the ninth in a bucket
+    full += [[*colliding(9), *(f"n{number}" for number in range(count))] for count in (3, 4, 20)]
+    full += [[*(f"n{number}" for number in range(count)), *colliding(9)] for count in (3, 4, 5, 16)]
+    asked += [(capacity, one) for one in full for capacity in (DEFAULT, 0, 1, 3, 9)]
+    for (capacity, case), answer in zip(asked, ask_java(source, asked), strict=True):
+        members = dict.fromkeys(case)
+        if capacity == COPY:
+            is_doubled = java_feature() < 19 and copy_capacity(len(members)) * 3 // 4 == len(members)
+            made = hash_map(members, copy_capacity(len(members)) * (2 if is_doubled else 1))
+            assert is_doubled or list(copied_map(members)) == list(made)
+        else:
+            made = hash_map(members) if capacity == DEFAULT else sized_map(members, capacity)
+        assert list(made) == answer, (capacity, case)
+
+
+def java_feature() -> int:
+    version = java_version()
+    assert version is not None
+    return int(version.split(".")[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "expected"),
+    [
+        ("int32", [17, 1, -1, 65536, 0], [-1, 0, 17, 1, 65536]),
+        ("int64", [1 << 32, -1, 5, 1, 5], [-1, 1 << 32, 1, 5]),
+        ("boolean", [True, False], [False, True]),
+        ("string", ["table", "protocol"], ["protocol", "table"]),
+        ("double", [2.0, 1.0], [2.0, 1.0]),
+    ],
+)
+def test_a_map_under_a_schema_is_in_the_order_of_its_keys(kind, keys, expected):
+    made = map_pairs([(key, at) for at, key in enumerate(keys)], Schema(kind))
+    assert made == [(key, len(keys) - 1 - keys[::-1].index(key)) for key in expected]
 
 
 def test_the_order_of_names_in_one_bucket_is_that_of_insertion():

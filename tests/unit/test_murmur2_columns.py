@@ -5,8 +5,8 @@ import pytest
 pytest.importorskip("pyspark")
 import pyarrow as pa
 
+from playhead.kafka.bulk import _first_and_last
 from playhead.kafka.murmur2 import partitions_of_column
-from playhead.pipeline.ingest.task import _first_and_last
 
 KNOWN = {
     "21": -973932308,

@@ -111,6 +111,14 @@ def test_what_a_converter_cannot_read_is_bad_and_the_others_are_there():
     assert [part.rows.tolist() for part in found.parts] == [[1]]
 
 
+def test_of_a_member_that_is_there_twice_only_the_last_counts():
+    found = read_values(
+        column([b'{"a":9223372036854775808,"a":1}', b'{"a":"\\ud800","a":2}', b'{"a":"\\ud800"}']), FREE
+    )
+    assert [one.row for one in found.bad] == [2]
+    assert [part.values for part in found.parts] == [Untyped([{"a": 1}, {"a": 2}])]
+
+
 def test_strings_and_bytes_have_a_schema_also_where_they_are_null():
     strings = read_values(column([b"a", None, b"\xff", b"b"]), PLAIN)
     assert [one.row for one in strings.bad] == [2]
@@ -118,6 +126,9 @@ def test_strings_and_bytes_have_a_schema_also_where_they_are_null():
     assert part.rows.tolist() == [0, 1, 3]
     assert isinstance(part.values, Typed)
     assert (part.values.schema, part.values.column.to_pylist()) == (Schema("string", True), ["a", None, "b"])
+    (part,) = read_values(column([None, b"\xff", b"b"]), PLAIN).parts
+    assert isinstance(part.values, Typed)
+    assert (part.rows.tolist(), part.values.column.to_pylist()) == ([0, 2], [None, "b"])
     (octets,) = read_values(column([b"\xff", None]), RAW).parts
     assert isinstance(octets.values, Typed)
     assert (octets.values.schema, octets.values.column.to_pylist()) == (Schema("bytes", True), [b"\xff", None])

@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 import pytest
 
 pytest.importorskip("pyspark")
+import numpy as np
 import pyarrow as pa
 
 from playhead.errors import Busy, Refused
@@ -28,6 +29,7 @@ from playhead.pipeline.task_link import (
     TURN,
     DriverAddress,
     StepTurns,
+    chunks_of,
     connect_task,
 )
 
@@ -43,9 +45,9 @@ def run_tasks(turns: StepTurns, count: int, order: list[int], *, broken: int | N
                 seat.tell(f"{ROWS} {number + 1}")
                 if number == broken:
                     return
-                seat.wait(PRODUCED, LATE)
+                seat.wait(f"{PRODUCED} {number}", LATE)
                 order.append(number)
-                seat.tell(COMMITTED)
+                seat.tell(f"{COMMITTED} {number}")
         except Refused as error:
             said[number] = error.what
 
@@ -60,7 +62,7 @@ def run_tasks(turns: StepTurns, count: int, order: list[int], *, broken: int | N
 
 def test_they_commit_in_their_order_whichever_comes_first():
     order: list[int] = []
-    with StepTurns(4, lambda: None) as turns:
+    with StepTurns(4, 4, lambda: None) as turns:
         assert run_tasks(turns, 4, order) == [""] * 4
         Deadline(5).wait_for(lambda: (turns.committed, turns.rows) == (4, 10), "the last word of each task", every=0.01)
     assert order == [0, 1, 2, 3]
@@ -75,16 +77,16 @@ def test_they_produce_in_their_order_and_none_before_all_have_fenced():
             if number == 0:
                 ready.wait(10)  # the last one to be ready, though the first to produce
             seat.tell(READY)
-            seat.tell(TURN)
+            seat.tell(f"{TURN} {number}")
             if number == 1:
                 assert not seat.has_reply()
                 ready.set()
             seat.take_reply(LATE)
             produced.append(number)
-            seat.wait(PRODUCED, LATE)
-            seat.tell(COMMITTED)
+            seat.wait(f"{PRODUCED} {number}", LATE)
+            seat.tell(f"{COMMITTED} {number}")
 
-    with StepTurns(4, lambda: None) as turns, ThreadPoolExecutor(4) as pool:
+    with StepTurns(4, 4, lambda: None) as turns, ThreadPoolExecutor(4) as pool:
         list(pool.map(task, reversed(range(4))))
     assert produced == [0, 1, 2, 3]
 
@@ -92,7 +94,14 @@ def test_they_produce_in_their_order_and_none_before_all_have_fenced():
 @pytest.mark.parametrize("most", [0, 300, 10**9])
 def test_batches_that_wait_come_out_as_they_came_in(most):
     batches = [
-        Encoded([b"%d" % number * 9, None], pa.array([b"k", None]), None, Digest(2, number, -number), Last(number), 100)
+        Encoded(
+            pa.array([b"%d" % number * 9, None]),
+            pa.array([b"k", None]),
+            None,
+            np.array([number, 42]),
+            Digest(2, number, -number),
+            Last(number),
+        )
         for number in range(9)
     ]
     with closing(HeldBatches(most)) as held:
@@ -101,9 +110,50 @@ def test_batches_that_wait_come_out_as_they_came_in(most):
         assert list(held.taken()) == batches
 
 
+def test_chunks_are_dealt_out_to_the_tasks_and_committed_in_their_order():
+    produced: list[int] = []
+    committed: list[int] = []
+
+    def task(number: int) -> None:
+        with connect_task(turns.address, number, 10) as seat:
+            seat.tell(READY)
+            for chunk in chunks_of(number, 3, 8):
+                seat.wait(f"{TURN} {chunk}", LATE)
+                produced.append(chunk)
+                seat.wait(f"{PRODUCED} {chunk}", LATE)
+                committed.append(chunk)
+                seat.tell(f"{COMMITTED} {chunk}")
+
+    with StepTurns(3, 8, lambda: None) as turns, ThreadPoolExecutor(3) as pool:
+        list(pool.map(task, reversed(range(3))))
+        Deadline(5).wait_for(lambda: turns.committed == 8, "the last word of each task", every=0.01)
+    assert produced == committed == list(range(8))
+
+
+def test_a_task_that_ends_between_two_of_its_chunks_stops_the_others():
+    def task(number: int) -> str:
+        try:
+            with connect_task(turns.address, number, 10) as seat:
+                seat.tell(READY)
+                for chunk in chunks_of(number, 2, 4):
+                    seat.wait(f"{PRODUCED} {chunk}", LATE)
+                    seat.tell(f"{COMMITTED} {chunk}")
+                    if chunk == 1:
+                        return "ended"
+        except Refused as error:
+            return error.what
+        return "done"
+
+    with StepTurns(2, 4, lambda: None) as turns, ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(task, range(2)))[1] == "ended"
+        stopped = Deadline(5).wait_for(lambda: turns._stopped, "the end of the step", every=0.01)
+        assert stopped == "the task of chunk 3 ended before it committed"
+        assert turns.committed in (2, 3)  # chunk 2 may have been committed before
+
+
 def test_nothing_is_committed_when_the_position_moved():
     order: list[int] = []
-    with StepTurns(2, lambda: "the position moved") as turns:
+    with StepTurns(2, 2, lambda: "the position moved") as turns:
         assert run_tasks(turns, 2, order) == ["the position moved"] * 2
     assert order == []
 
@@ -113,7 +163,7 @@ def test_an_error_of_the_check_is_kept_and_stops_all():
         raise Busy("an open transaction", message="")
 
     order: list[int] = []
-    with StepTurns(2, check) as turns:
+    with StepTurns(2, 2, check) as turns:
         assert run_tasks(turns, 2, order) == ["an open transaction"] * 2
         assert isinstance(turns.error, Busy)
     assert order == []
@@ -121,7 +171,7 @@ def test_an_error_of_the_check_is_kept_and_stops_all():
 
 def test_a_task_that_goes_away_stops_those_behind_it():
     order: list[int] = []
-    with StepTurns(3, lambda: None) as turns:
+    with StepTurns(3, 3, lambda: None) as turns:
         said = run_tasks(turns, 3, order, broken=1)
     assert order in ([0], [])
     assert "chunk 1 ended before it committed" in said[2]
@@ -137,12 +187,12 @@ def test_a_driver_that_goes_away_is_reported_as_such_whatever_was_left_to_send()
 
 
 def test_a_task_without_the_token_is_ignored():
-    with StepTurns(1, lambda: None) as turns:
+    with StepTurns(1, 1, lambda: None) as turns:
         wrong = DriverAddress(turns.address.host, turns.address.port, "0" * 32)
         with suppress(Refused), connect_task(wrong, 0, 5) as seat:
             seat.tell(READY)
-            seat.tell(COMMITTED)
-            seat.wait(PRODUCED, LATE)
+            seat.tell(f"{COMMITTED} 0")
+            seat.wait(f"{PRODUCED} 0", LATE)
         assert turns.committed == 0
 
 

@@ -67,7 +67,7 @@ def one(type_: str, **options: str) -> dict[str, str]:
         ),
         (
             one("MaskField$Value", fields="a", replace__null__with__default="False"),
-            MaskField(frozenset("a"), None, False),
+            MaskField(("a",), None, False),
         ),
         (one("SetSchemaMetadata$Key", schema__name="n"), SetSchemaMetadata("n")),
         (

@@ -6,7 +6,8 @@ the basic plane, everything beyond it as an escaped surrogate pair with upper-ca
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from playhead.model.position import Scalar
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _ESCAPED = re.compile('["\\\\\x00-\x1f\U00010000-\U0010ffff]')
+_FULL_BUCKET, _LEAST_TREES = 8, 64  # one key more makes the table larger, or a tree of the bucket
 
 
 def encode_string(text: str) -> str:
@@ -46,19 +48,36 @@ def encode_map(fields: Mapping[str, Scalar], order: Iterable[str] | None = None)
     return "{" + ",".join(f"{encode_string(name)}:{encode_scalar(fields[name])}" for name in names) + "}"
 
 
-def hash_map_order(names: Iterable[str]) -> list[str]:
-    """The iteration order of a Java HashMap of default capacity into which these keys were put in this order.
+def hash_map_order(names: Iterable[str], capacity: int = 16) -> list[str]:
+    """The iteration order of a Java HashMap with so many buckets at first, into which these keys were put in this order."""
+    return list(_order_of(tuple(names), capacity))
 
-    It decides the bytes of a key with more than one field. Inside a bucket it is the insertion order, also after
-    the table grows. Nine keys in one bucket, for which Java rebuilds it, do not occur: partitions have only a few fields.
-    """
+
+@lru_cache(maxsize=4096)
+def _order_of(names: tuple[str, ...], capacity: int) -> tuple[str, ...]:
     keys = list(dict.fromkeys(names))
-    buckets = 16
-    while len(keys) * 4 > buckets * 3:
-        buckets *= 2
-    return sorted(keys, key=lambda key: _spread(_hash_code(key)) & (buckets - 1))
+    return tuple(keys[at] for at in bucket_order([_hash_code(key) for key in keys], capacity))
 
 
+def bucket_order(codes: Sequence[int], capacity: int) -> list[int]:
+    """The same for hash codes, without sign: the place of each key, in the order of iteration.
+
+    Inside a bucket it is the insertion order, also after the table grows. Of nine keys in one bucket of a table of 64 or more
+    Java makes a tree, which changes their order. This is not done here: such keys have to be made on purpose.
+    """
+    spread = [code ^ (code >> 16) for code in codes]
+    buckets = capacity
+    for count, code in enumerate(spread, 1):
+        mask = buckets - 1
+        if count > _FULL_BUCKET and buckets < _LEAST_TREES:
+            alike = sum((code ^ other) & mask == 0 for other in spread[: count - 1])
+            buckets *= 2 if alike >= _FULL_BUCKET else 1
+        if count > buckets * 3 // 4:
+            buckets *= 2
+    return sorted(range(len(spread)), key=lambda at: spread[at] & (buckets - 1))
+
+
+@lru_cache(maxsize=4096)
 def _hash_code(text: str) -> int:
     """`String.hashCode`, over UTF-16 units, as an unsigned number of 32 bits."""
     units = text.encode("utf-16-be", "surrogatepass")
@@ -66,10 +85,6 @@ def _hash_code(text: str) -> int:
     for i in range(0, len(units), 2):
         code = (31 * code + int.from_bytes(units[i : i + 2], "big")) & 0xFFFFFFFF
     return code
-
-
-def _spread(code: int) -> int:
-    return code ^ (code >> 16)
 
 
 def java_double(value: float) -> str:

@@ -1,35 +1,60 @@
-"""Many records in one transaction, as fast as one process can pass them to librdkafka.
+"""Many records in one transaction, as fast as one process can pass them to librdkafka: whole columns at once.
 
-The library needs one Python call per record; everything else is done per batch. Only the first and the last record of each
-partition report their offset. That is enough: we choose the partitions, and the broker keeps the order within a partition.
+`open_bulk` gives a `ColumnProducer`, which hands columns to librdkafka's own interface. Where that cannot be reached it gives a
+`BulkProducer`, which makes one call of Python per record. Both report the first and the last offset of each partition.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice, repeat
+from functools import partial
+from itertools import islice
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from playhead.errors import ConfigInvalid, PlayheadError
+from playhead.kafka.c_records import argument_table
+from playhead.kafka.client import make_native_producer
+from playhead.kafka.faults import code_of, transaction_fault
+from playhead.kafka.groups import Committed
+from playhead.kafka.librdkafka import NativeProducer, is_available
 from playhead.kafka.properties import ClientSettings
-from playhead.kafka.transactions import TransactionalProducer, make_transactional
-from playhead.model import Deadline
+from playhead.kafka.transactions import (
+    Delivered,
+    TransactionalProducer,
+    make_transactional,
+    queue_record,
+    transactional_settings,
+)
+from playhead.model import Deadline, TopicPartition
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+    Numbers = npt.NDArray[np.int64]
 
 TRANSACTION_SECONDS = 300
 _QUEUE_MESSAGES = 200_000
+_NEW_TOPIC_SECONDS = 15.0
 
 Keyed = tuple[bytes | None, bytes | None, int]  # value, key, partition
 RecordHeaders = list[tuple[str, bytes | None]]
+Ranges = dict[int, tuple[int, int]]  # partition -> first and last offset
+
+
+def open_bulk(settings: ClientSettings, transactional_id: str, deadline: Deadline) -> "BulkProducer":
+    kind = ColumnProducer if is_available() else BulkProducer
+    return kind(settings, transactional_id, deadline)
 
 
 class BulkProducer(TransactionalProducer):
-    """`ranges`: partition -> first and last offset of what was sent there. Complete when `flush` has returned."""
-
     def __init__(self, settings: ClientSettings, transactional_id: str, deadline: Deadline) -> None:
+        self._ranges: dict[str, Ranges] = {}
         super().__init__(settings, transactional_id, deadline, **_own_settings(settings))
-        self.ranges: dict[int, tuple[int, int]] = {}
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -39,19 +64,47 @@ class BulkProducer(TransactionalProducer):
                 self.abort()
         super().__exit__(kind, error, trace)
 
-    def send_keyed(
-        self, topic: str, records: Iterable[Keyed], marks: Sequence[int], headers: Sequence[RecordHeaders] | None = None
+    def begin(self, deadline: Deadline | None = None) -> None:
+        super().begin(deadline)
+        self._ranges.clear()
+
+    def ranges(self, topic: str) -> Ranges:
+        """What `send` sent to the topic in this transaction. Complete when `flush` has returned."""
+        return self._ranges.setdefault(topic, {})
+
+    def send(
+        self,
+        topic: str,
+        values: "pa.Array",
+        keys: "pa.Array | None",
+        partitions: "Numbers | int",
+        headers: Sequence[RecordHeaders] | None = None,
+        timestamps: "Numbers | None" = None,
     ) -> None:
-        """Sends each record to its partition, in order. `marks`: the indexes of the first and the last record of each partition,
-        in order. The last record of all is always one of them. `headers`: those of each record."""
-        if headers is not None:
-            marked = set(marks)
-            for at, ((value, key, partition), its) in enumerate(zip(records, headers, strict=True)):
-                if at in marked:
-                    self._marked(topic, partition, value, key, its)
-                else:
-                    self._queue(topic, key, value, partition, self._delivered, headers=its)
+        """Sends columns of binaries, each record to its partition, in order. `headers`: those of each record. `timestamps`: 0
+        stands for the moment."""
+        import numpy as np
+
+        count = len(values)
+        if not count:
             return
+        chosen = np.full(count, partitions) if isinstance(partitions, int) else partitions
+        listed: list[bytes | None] = [None] * count if keys is None else keys.to_pylist()
+        records = zip(values.to_pylist(), listed, chosen.tolist(), strict=True)
+        marks = _first_and_last(chosen)
+        if headers is None and timestamps is None:
+            self._send_marked(topic, records, marks)
+            return
+        reporting = set(marks)
+        for at, (value, key, partition) in enumerate(records):
+            more = {"headers": None if headers is None else headers[at]}
+            moment = 0 if timestamps is None else int(timestamps[at])
+            delivered = self._reporter(topic, partition) if at in reporting else self._delivered
+            self._queue(topic, key, value, partition, delivered, timestamp=moment, **more)
+
+    def _send_marked(self, topic: str, records: Iterable[Keyed], marks: Sequence[int]) -> None:
+        """Only the first and the last record of each partition report their offset: the broker keeps the order in between.
+        `marks`: their indexes, in order; the last record is always one of them."""
         produce = self._producer.produce
         left, at = iter(records), 0
         for mark in marks:
@@ -61,28 +114,123 @@ class BulkProducer(TransactionalProducer):
                 except (BufferError, KafkaException):
                     self._queue(topic, key, value, partition, self._delivered)
             for value, key, partition in islice(left, 1):
-                self._marked(topic, partition, value, key)
+                self._queue(topic, key, value, partition, self._reporter(topic, partition))
             at = mark + 1
 
-    def send(self, topic: str, partition: int, values: Sequence[bytes | None]) -> None:
-        """Sends all to one partition, in order, without keys."""
-        if values:
-            records = zip(values, repeat(None), repeat(partition), strict=False)
-            self.send_keyed(topic, records, sorted({0, len(values) - 1}))
-
-    def _marked(
-        self, topic: str, partition: int, value: bytes | None, key: bytes | None, headers: RecordHeaders | None = None
-    ) -> None:
-        """Sends a record and adds its offset to `ranges`."""
+    def _reporter(self, topic: str, partition: int) -> Delivered:
+        ranges = self.ranges(topic)
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             self._delivered(error, message)
             offset = message.offset()
             if error is None and offset is not None:
-                first, last = self.ranges.get(partition, (offset, offset))
-                self.ranges[partition] = (min(first, offset), max(last, offset))
+                widen(ranges, partition, offset, offset)
 
-        self._queue(topic, key, value, partition, delivered, **({} if headers is None else {"headers": headers}))
+        return delivered
+
+
+class ColumnProducer(BulkProducer):
+    """Over librdkafka's C interface: `NativeProducer`."""
+
+    _producer: NativeProducer
+
+    def _open(self, own: Mapping[str, str | int | bool]) -> None:
+        settings = transactional_settings(self._settings, self.transactional_id, own)
+        self._producer = make_native_producer(self._settings, **settings)
+
+    def _find_brokers(self, seconds: float) -> None:
+        self._producer.find_brokers(seconds)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        producer = self._producer
+        super().__exit__(kind, error, trace)
+        producer.close()
+
+    def send(
+        self,
+        topic: str,
+        values: "pa.Array",
+        keys: "pa.Array | None",
+        partitions: "Numbers | int",
+        headers: Sequence[RecordHeaders] | None = None,
+        timestamps: "Numbers | None" = None,
+    ) -> None:
+        if not len(values):
+            return
+        self.ranges(topic)  # from now on reports of this topic count
+        producer = self._producer
+        try:
+            producer.open_topic(topic, min(_NEW_TOPIC_SECONDS, self._deadline.remaining()))
+            if headers is None and timestamps is None:
+                queue = partial(producer.queue, producer.columns(topic, values, keys, partitions))
+            else:
+                moments = 0 if timestamps is None else timestamps
+                table = argument_table(topic, values, keys, partitions, headers, moments)
+                queue = partial(producer.queue_each, table)
+            while not queue():
+                self._deadline.check("producing")
+                self._poll(0.05)
+        except KafkaException as error:
+            raise transaction_fault(code_of(error), self.transactional_id, "producing") from None
+        self._poll(0)
+
+    def send_offsets(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        listed = [(place, what.offset, what.metadata) for place, what in offsets.items()]
+        send = self._producer.send_offsets
+        self._step("adding offsets to", lambda: send(group, listed, self._deadline.remaining()))
+
+    def _queue(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        partition: int,
+        delivered: Delivered,  # noqa: ARG002  reports come by batches
+        **more: Any,
+    ) -> None:
+        headers, millis = more.get("headers"), more.get("timestamp", 0)
+
+        def produce() -> None:
+            self._producer.produce(topic, value, key, partition, headers, millis)
+
+        try:
+            queue_record(produce, self._poll, self._deadline, "producing")
+        except KafkaException as error:
+            raise transaction_fault(code_of(error), self.transactional_id, "producing") from None
+
+    def _poll(self, seconds: float) -> None:
+        self._producer.poll(seconds)
+        self._take_reports()
+
+    def _flushed(self, seconds: float) -> int:
+        waiting = self._producer.flush(seconds)
+        self._take_reports()
+        return waiting
+
+    def _take_reports(self) -> None:
+        reports, self._producer.delivered = self._producer.delivered, []
+        for one in reports:
+            self._delivered(one.error, None)
+            ranges = self._ranges.get(one.topic)
+            if one.error is None and ranges is not None and one.first >= 0:
+                widen(ranges, one.partition, one.first, one.last)
+
+
+def widen(ranges: Ranges, partition: int, first: int, last: int) -> None:
+    known = ranges.get(partition, (first, last))
+    ranges[partition] = (min(known[0], first), max(known[1], last))
+
+
+def _first_and_last(partitions: "Numbers") -> list[int]:
+    """The rows that are the first or the last of their partition, in order."""
+    import numpy as np
+
+    _, first = np.unique(partitions, return_index=True)
+    _, from_end = np.unique(partitions[::-1], return_index=True)
+    found: list[int] = np.unique(np.concatenate((first, len(partitions) - 1 - from_end))).tolist()
+    return found
 
 
 _TUNED: dict[str, str | int | bool] = {"linger_ms": 50, "batch_size": 1_000_000, "compression_type": "lz4"}

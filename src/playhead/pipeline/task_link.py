@@ -77,9 +77,9 @@ class TaskServer(ABC):
             self._left(int(number))
 
 
-def answer(lines: IO[str], why: str | None) -> None:
-    """`why` None: the task may continue."""
-    lines.write(f"{STOP} {' '.join(why.split())}\n" if why else f"{GO}\n")
+def answer(lines: IO[str], why: str | None, found: str = "") -> None:
+    """`why` None: the task may continue. `found`: what it asked for."""
+    lines.write(f"{STOP} {' '.join(why.split())}\n" if why else f"{GO} {found}".strip() + "\n")
     lines.flush()
 
 
@@ -99,15 +99,21 @@ class TaskConnection:
         """Whether `take_reply` returns at once."""
         return bool(select.select([self._connection], [], [], 0)[0])
 
-    def take_reply(self, late: str) -> None:
+    def ask(self, words: str, late: str) -> str:
+        """As `wait`, for a request whose reply has an answer in it."""
+        self.tell(words)
+        return self.take_reply(late)
+
+    def take_reply(self, late: str) -> str:
         try:
             reply = self._lines.readline().strip()
         except TimeoutError:
             raise TimedOut(late) from None
         except OSError:
             raise _disconnected() from None
-        if reply != GO:
+        if reply != GO and not reply.startswith(f"{GO} "):
             raise Refused(reply.removeprefix(STOP).strip() or _disconnected().what)
+        return reply.removeprefix(GO).strip()
 
     def tell(self, word: str) -> None:
         """Sends a line; there is no reply."""
@@ -152,14 +158,23 @@ ARRIVAL_SECONDS = 60.0
 LATE = "the other tasks of the step did not finish in time"
 
 
+def chunks_of(task: int, tasks: int, chunks: int) -> range:
+    """The chunks that a task does, in this order."""
+    return range(task, chunks, tasks)
+
+
 class StepTurns(TaskServer):
     """`check` is called once, when every task has fenced its predecessor: a message stops the step, None lets it continue.
 
-    A task asks to produce (`TURN`), and gets the reply when the task before it has produced everything. Tasks that do not ask
-    produce side by side. It asks to commit (`PRODUCED`), and gets the reply when the task before it has committed.
+    Task t of n does the chunks t, t + n, t + 2n and so on, one after the other. It asks to produce a chunk (`TURN`), and gets
+    the reply when the chunk before it is produced. Tasks that do not ask produce side by side. It asks to commit a chunk
+    (`PRODUCED`), and gets the reply when the chunk before it is committed.
     """
 
-    def __init__(self, chunks: int, check: Callable[[], str | None], host: str = "127.0.0.1", bind: str = "") -> None:
+    def __init__(
+        self, tasks: int, chunks: int, check: Callable[[], str | None], host: str = "127.0.0.1", bind: str = ""
+    ) -> None:
+        self._tasks = tasks
         self._chunks = chunks
         self._check = check
         self._changed = threading.Condition()
@@ -169,7 +184,7 @@ class StepTurns(TaskServer):
         self._turn = 0
         self._stopped: str | None = None
         self._rows: dict[int, int] = {}
-        super().__init__(host, bind, backlog=max(8, chunks))
+        super().__init__(host, bind, backlog=max(8, tasks))
 
     @property
     def committed(self) -> int:
@@ -199,24 +214,31 @@ class StepTurns(TaskServer):
                 self._arrive(number)
             elif word == COMMITTED:
                 with self._changed:
-                    self._turn = number + 1
+                    self._turn = int(rest) + 1
                     self._changed.notify_all()
             elif word == TURN:
-                answer(lines, self._wait(lambda: self._produced == number))
+                self._answer_turn(lines, int(rest))
             else:
-                with self._changed:
-                    self._produced = max(self._produced, number + 1)
-                    self._changed.notify_all()
-                answer(lines, self._wait(lambda: self._turn == number))
+                self._answer_produced(lines, int(rest))
+
+    def _answer_turn(self, lines: IO[str], chunk: int) -> None:
+        answer(lines, self._wait(lambda: self._produced == chunk))
+
+    def _answer_produced(self, lines: IO[str], chunk: int) -> None:
+        with self._changed:
+            self._produced = max(self._produced, chunk + 1)
+            self._changed.notify_all()
+        answer(lines, self._wait(lambda: self._turn == chunk))
 
     def _left(self, number: int) -> None:
-        if self._turn <= number:
-            self.stop(f"the task of chunk {number} ended before it committed")
+        left = [chunk for chunk in chunks_of(number, self._tasks, self._chunks) if chunk >= self._turn]
+        if left:
+            self.stop(f"the task of chunk {left[0]} ended before it committed")
 
     def _arrive(self, number: int) -> None:
         with self._changed:
             self._arrived.add(number)
-            are_all = len(self._arrived) == self._chunks
+            are_all = len(self._arrived) == self._tasks
         if are_all:
             why = self._checked()
             with self._changed:
@@ -234,7 +256,7 @@ class StepTurns(TaskServer):
     def _wait(self, is_turn: Callable[[], bool]) -> str | None:
         with self._changed:
             if not self._changed.wait_for(lambda: self._is_checked or self._stopped, ARRIVAL_SECONDS):
-                self._stopped = f"only {len(self._arrived)} of {self._chunks} tasks got a slot: other jobs use the rest"
+                self._stopped = f"only {len(self._arrived)} of {self._tasks} tasks got a slot: other jobs use the rest"
                 self._changed.notify_all()
             self._changed.wait_for(lambda: is_turn() or self._stopped)
             return self._stopped

@@ -5,7 +5,7 @@ read only where the sink or the chain needs them: no sink here writes headers, a
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
@@ -20,10 +20,9 @@ from playhead.pipeline.records.batch import Untyped
 from playhead.pipeline.records.decode.batches import Decoding
 from playhead.pipeline.records.decode.options import BYTES, parse_converter
 from playhead.pipeline.records.encode.options import SIMPLE, STRING
-from playhead.pipeline.records.javaregex import matches
-from playhead.pipeline.records.transforms import HasHeader, RegexRouter, Stage, Stages, TimestampRouter, TopicMatches
+from playhead.pipeline.records.transforms import HasHeader, RegexRouter, Stage, Stages, TimestampRouter
 from playhead.pipeline.records.transforms.apply import Transformed, apply_chain, merged
-from playhead.pipeline.records.transforms.arrow.routing import route
+from playhead.pipeline.records.transforms.arrow.routing import targets
 from playhead.pipeline.records.transforms.arrow.values import Failed
 from playhead.pipeline.records.transforms.options import OF_TRANSFORMS, parse_stages
 
@@ -152,33 +151,14 @@ def _header_converter(config: Mapping[str, str], worker: Mapping[str, str]) -> s
 
 
 def possible_targets(stages: Stages, topic: str) -> set[str]:
-    """Where a predicate depends on more than the topic, both ways are taken."""
     found = {topic}
     for stage in stages:
-        if isinstance(stage.change, RegexRouter | TimestampRouter):
-            found = {after for before in found for after in _targets(stage, before)}
+        found = {after for before in found for after in _targets(stage, before)}
     return found
 
 
 def _targets(stage: Stage, topic: str) -> set[str]:
-    applies = _applies(stage, topic)
-    return {_target(stage, topic) if is_applied else topic for is_applied in applies}
-
-
-def _applies(stage: Stage, topic: str) -> Sequence[bool]:
-    condition = stage.only_if
-    if condition is None:
-        return (True,)
-    if isinstance(condition, TopicMatches):
-        return (matches(condition.pattern, topic) != condition.negate,)
-    return (True, False)
-
-
-def _target(stage: Stage, topic: str) -> str:
-    if isinstance(stage.change, TimestampRouter):
-        return stage.change.topic_format.replace("${topic}", topic)
-    assert isinstance(stage.change, RegexRouter)  # noqa: S101  the caller asks for routers only
     try:
-        return route(stage.change, topic)
+        return targets(stage, topic)
     except Failed:  # such records are bad
-        return topic
+        return {topic}

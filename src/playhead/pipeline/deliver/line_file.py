@@ -26,11 +26,10 @@ from playhead.pipeline.deliver.growing_file import End, FilePart, GrowingFile, p
 from playhead.pipeline.deliver.sink import OFFSET, Recall, Reject, RejectedRecord, Sink, SinkStep
 from playhead.pipeline.digest import Tally
 from playhead.pipeline.options import OF_EVERY, KnownOptions, OptionReading
-from playhead.pipeline.records.batch import TASK_PUT, Bad
-from playhead.pipeline.records.decode.javatext import JavaLines, value_texts
+from playhead.pipeline.records.batch import TASK_PUT
+from playhead.pipeline.records.decode.javatext import JavaLines, row_texts
 from playhead.pipeline.records.decode.jsontext import join_lines
 from playhead.pipeline.records.decode.options import BYTES, Converter, check_converters, parse_converter
-from playhead.pipeline.records.transforms.apply import Transformed
 from playhead.pipeline.records.transforms.options import OF_TRANSFORMS
 
 if TYPE_CHECKING:
@@ -190,8 +189,8 @@ class LineWriter:
             texts, faults = self.values.lines(batch)
         else:
             made = self.chain.apply(batch, claim.range.place)
-            texts, faults = _transformed(made, batch.num_rows)
-            filtered = made.filtered
+            texts, unfit = row_texts(((one.rows, one.value) for one in made.batches), batch.num_rows, TASK_PUT)
+            faults, filtered = sorted([*made.bad, *unfit]), made.filtered
         for one in faults:
             offset = batch.column(OFFSET)[one.row].as_py()
             reject(RejectedRecord.of(claim.range, offset, one))
@@ -200,19 +199,6 @@ class LineWriter:
         is_done[filtered] = True
         tally.add_rows(batch, is_done)
         return texts.cast(pa.binary())
-
-
-def _transformed(made: Transformed, count: int) -> tuple[pa.Array, list[Bad]]:
-    """The texts of all rows: null for those that are bad or filtered."""
-    texts, bad = [pa.array([], pa.string())], list(made.bad)
-    places, at = np.full(count, -1), 0
-    for batch in made.batches:
-        kept, found, unfit = value_texts(batch.value)
-        bad += [Bad(int(batch.rows[one.row]), one.reason, TASK_PUT) for one in unfit]
-        places[batch.rows[kept]] = np.arange(at, at + len(kept))
-        at += len(kept)
-        texts.append(found)
-    return pa.concat_arrays(texts).take(pa.array(places, mask=places < 0)), sorted(bad)
 
 
 def part_name(claim: RangeClaim) -> str:

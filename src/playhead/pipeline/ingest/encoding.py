@@ -32,7 +32,6 @@ from playhead.pipeline.records.transforms.apply import apply_chain
 HASH_SEED = 42  # of Spark's xxhash64, which the ledger and the audit compare with; a null has the seed itself
 _MARK = "playhead.column"
 _RETYPING = (Cast, MaskField, TimestampConverter, HeaderFrom)
-_HELD_PER_VALUE = 48  # bytes that an object of Python takes beside its content
 
 RecordHeaders = list[tuple[str, bytes | None]]
 
@@ -58,15 +57,19 @@ class RowReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """The records of a batch of rows. `keys` None: none has a key; `headers` None: none has any. `last`: the cursor of the last
-    row that was read, whether or not it became a record."""
+    """The records of a batch of rows, as binary columns. `keys` None: none has a key; `headers` None: none has any. `hashes`: of
+    the values. `last`: the cursor of the last row that was read, whether or not it became a record."""
 
-    values: list[bytes | None] = field(repr=False)
+    values: pa.Array = field(repr=False)
     keys: pa.Array | None = field(repr=False)
     headers: Sequence[RecordHeaders] | None = field(repr=False)
+    hashes: np.ndarray = field(repr=False, compare=False)
     digest: Digest
     last: Last
-    nbytes: int
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.values.nbytes) + (0 if self.keys is None else int(self.keys.nbytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,7 @@ class RecordEncoder:
             return made
 
         keys = None
-        if isinstance(batch.key, Typed) or any(one is not None for one in batch.key.values):
+        if isinstance(batch.key, Typed) or batch.key.values.count(None) < len(batch.key.values):
             if self.options.key is None:
                 raise Invalid("a transform creates keys, and no key.converter is known", "set key.converter")
             keys = octets(batch.key, self.options.key, KEY_CONVERTER)
@@ -205,7 +208,7 @@ def hashes_of(values: Sequence[bytes | None]) -> np.ndarray:
 def _joined(parts: Sequence[_Written], last: Last) -> Encoded:
     """In the order of the rows, whatever batches the transforms made of them."""
     if not parts:
-        return Encoded([], None, None, Digest(), last, 0)
+        return Encoded(pa.array([], pa.binary()), None, None, np.empty(0, np.int64), Digest(), last)
     values, keys, headers = parts[0].values, parts[0].keys, parts[0].headers
     if len(parts) > 1:
         order = np.argsort(np.concatenate([part.rows for part in parts]), kind="stable")
@@ -216,12 +219,11 @@ def _joined(parts: Sequence[_Written], last: Last) -> Encoded:
         if any(part.headers is not None for part in parts):
             listed = [one for part in parts for one in part.headers or [[]] * len(part.rows)]
             headers = [listed[row] for row in order]
-    octets: list[bytes | None] = values.to_pylist()
     digest = Digest()
-    if octets:
-        digest.add_hashes(hashes_of(octets))
-    size = values.nbytes + len(octets) * _HELD_PER_VALUE + (0 if keys is None else keys.nbytes)
-    return Encoded(octets, keys, headers, digest, last, size)
+    hashes = hashes_of(values.to_pylist())
+    if len(values):
+        digest.add_hashes(hashes)
+    return Encoded(values, keys, headers, hashes, digest, last)
 
 
 def _header_lists(batch: Batch, bad: list[Bad]) -> list[RecordHeaders] | None:
@@ -297,12 +299,29 @@ class Records:
     read: "RowSource | None" = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Encoded]:
-        for raw in batches if self.read is None else self.read(batches):
+        """Of a frame of the step, which has one partition per chunk."""
+        if self.read is None:
+            yield from self._encoded(batches)
+        else:
+            for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+                yield from self._encoded(self.read.chunk(number))
+
+    def of_chunk(self, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[Encoded]:
+        """`batches`: the rows, if the frame has them. Then it has those of one chunk. They are taken to their end in any case:
+        Spark ends a Python worker that left input unread, and the next step waits for another one."""
+        if self.read is None:
+            return self._encoded(batches)
+        for _ in batches:
+            pass
+        return self._encoded(self.read.chunk(number))
+
+    def _encoded(self, rows: Iterator[pa.RecordBatch]) -> Iterator[Encoded]:
+        for raw in rows:
             if raw.num_rows:
                 yield self.encode(raw)
 
 
 class RowSource(Protocol):
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of the chunks whose numbers are in the first column."""
+    def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
+        """The rows of the chunk with this number, in order."""
         ...

@@ -113,6 +113,7 @@ class FileLines:
     options: RecordOptions
     has_position: bool = True
     is_key_known: bool = True
+    is_read_by_tasks: bool = True
 
     @property
     def name(self) -> str:
@@ -133,7 +134,7 @@ class FileLines:
     def position_of(self) -> "ToFilePosition":
         return ToFilePosition()
 
-    def plan(self, position: Map | None, slots: int, rows_per_chunk: int) -> PlannedStep | None:
+    def plan(self, position: Map | None, most: int, rows_per_chunk: int) -> PlannedStep | None:
         start = _start_of(position)
         try:
             size = self.path.stat().st_size
@@ -147,7 +148,7 @@ class FileLines:
         with self.path.open("rb") as file:
             _check_line_start(file, start, self.path)
             bounds = [start]
-            for _ in range(slots):
+            for _ in range(most):
                 wanted = bounds[-1] + rows_per_chunk * _BYTES_PER_ROW
                 bounds.append(_line_end(file, min(wanted, size), bounds[-1], size))
         bounds = [bound for at, bound in enumerate(bounds) if at == 0 or bound > bounds[at - 1]]
@@ -192,12 +193,8 @@ class ReadLines:
     path: str
     bounds: tuple[int, ...]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from self._chunk(self.bounds[number], self.bounds[number + 1])
-
-    def _chunk(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+    def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
+        start, end = self.bounds[number], self.bounds[number + 1]
         with Path(self.path).open("rb") as file:
             file.seek(start)
             rest, at = b"", start

@@ -10,7 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from playhead.connect.keys import OffsetKey, decode_value, encode_new_key
+from playhead.connect.javajson import encode_string
+from playhead.connect.keys import OffsetKey, decode_key, decode_value, encode_new_key
 from playhead.errors import Busy
 from playhead.kafka.client import Admin
 from playhead.kafka.log import Captured, LogRecord, capture, read_latest, read_messages, read_records
@@ -39,6 +40,19 @@ class StoredPosition:
     """The end of the log when this was read. A later record of the key means that another process has committed."""
 
 
+@dataclass(frozen=True, slots=True)
+class StoredPositions:
+    """All positions of a connector. `since`: the end of the log when they were read."""
+
+    connector: str
+    by_partition: Mapping[Map, StoredPosition]
+    since: Mapping[int, int]
+
+
+def _key_start(connector: str) -> bytes:
+    return f"[{encode_string(connector)},".encode()
+
+
 class PositionLog:
     """May be shared by threads. Close it: it keeps a client."""
 
@@ -54,6 +68,39 @@ class PositionLog:
         with self._lock:
             self._admin.ask(lambda admin, _: self._refresh(admin, deadline), deadline)
             return self._find(connector, partitions)
+
+    def find_all(self, connector: str, deadline: Deadline) -> "StoredPositions":
+        """All committed positions of a connector, by partition. Of equal partitions in other bytes the newest counts."""
+        with self._lock:
+            self._admin.ask(lambda admin, _: self._refresh(admin, deadline), deadline)
+            newest: dict[Map, tuple[LogRecord, Map]] = {}
+            for record in self._records_of(connector):
+                key, offset = decode_key(record.key or b""), decode_value(record.value) if record.value else None
+                if key is None or key.connector != connector or not offset:
+                    continue
+                known = newest.get(key.partition)
+                if known is None or record.timestamp_ms >= known[0].timestamp_ms:
+                    newest[key.partition] = (record, offset)
+            found = {
+                partition: StoredPosition(record.key or b"", record.partition, offset, (), (), self._ends)
+                for partition, (record, offset) in newest.items()
+            }
+            return StoredPositions(connector, found, dict(self._ends))
+
+    def has_any_moved(self, positions: "StoredPositions", deadline: Deadline) -> bool:
+        """True when something was committed for the connector since its positions were found."""
+        start = _key_start(positions.connector)
+
+        def ask(admin: Admin, _patience: Deadline) -> bool:
+            captured = capture_settled(admin, self.topic, deadline)
+            fresh = captured.narrowed(_since(captured, positions.since))
+            return any((record.key or b"").startswith(start) for record in read_records(admin, fresh, deadline))
+
+        return self._admin.ask(ask, deadline)
+
+    def _records_of(self, connector: str) -> list[LogRecord]:
+        start = _key_start(connector)
+        return [record for key, record in self._newest.items() if key.startswith(start)]
 
     def has_moved(self, position: StoredPosition, deadline: Deadline) -> bool:
         """True when something was committed under a key of `position` since it was found."""

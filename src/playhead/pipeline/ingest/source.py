@@ -23,7 +23,7 @@ CURSOR_ID, CURSOR_TIME = "playhead_id", "playhead_instant"
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one task reads. `where` describes it in the terms of the source; the ledger shows it."""
+    """Rows that one task reads and commits as one transaction. `where`: which, as the source names them; for the ledger."""
 
     number: int
     where: str
@@ -96,8 +96,13 @@ class Stream(Protocol):
         """False for bulk: everything is read each time, and a tombstone is written instead of a position."""
         ...
 
-    def plan(self, position: Map | None, slots: int, rows_per_chunk: int) -> PlannedStep | None:
-        """The next step from `position`, at most `slots` chunks of about `rows_per_chunk` rows. None: nothing new."""
+    @property
+    def is_read_by_tasks(self) -> bool:
+        """Whether tasks read the rows, by the numbers of their chunks. Otherwise Spark's reader gives each task one chunk."""
+        ...
+
+    def plan(self, position: Map | None, most: int, rows_per_chunk: int) -> PlannedStep | None:
+        """The next step from `position`, at most `most` chunks of about `rows_per_chunk` rows. None: nothing new."""
         ...
 
     def find_ahead(self, value: bytes, position: Map) -> str | None:

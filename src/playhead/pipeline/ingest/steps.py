@@ -55,6 +55,7 @@ from playhead.pipeline.task_link import StepTurns
 
 STEP_SECONDS = TRANSACTION_SECONDS - 20.0  # a step that takes too long fails before the broker aborts it
 ASK_SECONDS = 30.0  # for one question to the cluster; the supervisor reports an outage and retries
+CHUNKS_PER_TASK = 4  # in one step: its fixed cost is that of several hundred thousand rows
 NOWHERE = Map({"incrementing": -1, "timestamp": 0})  # before every row
 TAIL = 500
 
@@ -106,8 +107,8 @@ class SourceConnection:
     def close(self) -> None:
         self._admin.close()
 
-    def transactional_ids(self, chunks: int) -> list[str]:
-        return [self.home.transactional_id(self.name, number) for number in range(max(self.ids, chunks))]
+    def transactional_ids(self, tasks: int) -> list[str]:
+        return [self.home.transactional_id(self.name, number) for number in range(max(self.ids, tasks))]
 
     def position(self, stream: Stream, deadline: Deadline) -> StoredPosition:
         """The position of the stream. If the connector's own offsets topic has none, the workers' topic counts, as in Connect."""
@@ -248,7 +249,7 @@ class Ingest:
         self._check_key(stream, position)
         self._check_repeats(stream, position.offset)
         self._close_gap(stream, position)  # now the ledger ends at this position, whatever process moved it
-        step = stream.plan(position.offset, self._slots.share, self._options.rows_per_chunk)
+        step = stream.plan(position.offset, self._most_chunks(stream), self._options.rows_per_chunk)
         if step is None:
             return StepReport(stream.name, position.offset), True
         with closing(step):
@@ -259,12 +260,16 @@ class Ingest:
             done = self._run(stream, position, step)
         return self._record(stream, done), done.reaches_end or not stream.has_position
 
+    def _most_chunks(self, stream: Stream) -> int:
+        return self._slots.share * (CHUNKS_PER_TASK if stream.is_read_by_tasks else 1)
+
     def _run(self, stream: Stream, position: StoredPosition, step: PlannedStep) -> Ingested:
+        tasks = min(len(step.chunks), self._slots.share) if stream.is_read_by_tasks else len(step.chunks)
         try:
             in_turn = not self._options.unordered
             with (
-                IngestStep(self._spark, self._connection, stream, position, step, in_turn=in_turn) as prepared,
-                self._slots.request(len(step.chunks)) as ticket,
+                IngestStep(self._spark, self._connection, stream, position, step, tasks, in_turn=in_turn) as prepared,
+                self._slots.request(tasks) as ticket,
             ):
                 ticket.wait()
                 self._open = prepared
@@ -332,6 +337,7 @@ class IngestStep:
         stream: Stream,
         position: StoredPosition,
         step: PlannedStep,
+        tasks: int,
         *,
         in_turn: bool,
     ) -> None:
@@ -341,12 +347,12 @@ class IngestStep:
         self._in_turn = in_turn
         self._doing = f"{connection.name}, {stream.name}"
         partitions = connection.count_partitions(stream.topic, Deadline(ASK_SECONDS))
-        self._turns = StepTurns(len(step.chunks), self._moved, driver_host(spark), bind_address(spark))
+        self._turns = StepTurns(tasks, len(step.chunks), self._moved, driver_host(spark), bind_address(spark))
         try:
             with spark_translated(self._doing):
-                frame = step.read(spark).mapInArrow(
-                    cast(Any, self._task(stream, partitions)), RECEIPT_DDL, barrier=True
-                )
+                rows = spark.range(0, tasks, 1, tasks) if stream.is_read_by_tasks else step.read(spark)
+                task = cast(Any, self._task(stream, partitions, tasks))
+                frame = rows.mapInArrow(task, RECEIPT_DDL, barrier=True)
                 frame._jdf.queryExecution().executedPlan()
         except BaseException:
             self._turns.close()
@@ -382,12 +388,13 @@ class IngestStep:
     def __exit__(self, *_: object) -> None:
         self._turns.close()
 
-    def _task(self, stream: Stream, partitions: int) -> ChunkTask:
+    def _task(self, stream: Stream, partitions: int, tasks: int) -> ChunkTask:
         connection, wheres = self._connection, [chunk.where for chunk in self._step.chunks]
         position_of = stream.position_of if stream.has_position else None
         return ChunkTask(
             {"common": revealed(connection.settings.common), "producer": revealed(connection.settings.producer)},
-            connection.transactional_ids(len(wheres)),
+            connection.transactional_ids(tasks),
+            tasks,
             wheres,
             self._turns.address,
             stream.topic,

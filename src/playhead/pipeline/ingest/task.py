@@ -1,14 +1,15 @@
-"""A task of an ingest step, run in the executor. It writes its chunk of rows in its own transaction.
+"""A task of an ingest step, run in the executor. It writes chunks of rows, each in a transaction of its own.
 
-The tasks of a step read and encode side by side. They produce in turn: task k begins when the records of task k-1 are in the
-topic, so every partition gets the records in the order of the source, as from Connect. What is encoded before its turn waits in
-memory, and from `HELD_BYTES` on in a temporary file. With `--unordered` tasks do not wait for each other.
+The chunks of a step are dealt out to its tasks: task t of n does the chunks t, t + n, t + 2n and so on. Tasks read and encode
+side by side. They produce in turn: chunk k begins when the records of chunk k-1 are in the topic, so every partition gets the
+records in the order of the source, as from Connect. What is encoded before its turn waits in memory, and from `HELD_BYTES` on in
+a temporary file. With `--unordered` tasks do not wait for each other.
 
 Exactly once depends on this order. First all transactional ids of the connector are initialised, which fences every earlier
 producer. Only then does the driver compare the position with the one the step was planned from. Nothing is committed before that.
-Task k writes its position after task k-1 has committed, as the last record of its own transaction. Whatever fails, a prefix of
-the chunks is committed, together with the position after it. Spark retries nothing: a second attempt of a task fails at once,
-and a second attempt of the stage finds that the position moved.
+The position after chunk k is written after chunk k-1 has been committed, as the last record of its transaction. Whatever fails,
+a prefix of the chunks is committed, together with the position after it. Spark retries nothing: a second attempt of a task fails
+at once, and a second attempt of the stage finds that the position moved.
 """
 
 import json
@@ -21,14 +22,12 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import IO, cast
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark import TaskContext
 
 from playhead.connect.keys import encode_value
 from playhead.errors import PlayheadError, Refused
-from playhead.kafka.bulk import BulkProducer
+from playhead.kafka.bulk import BulkProducer, Ranges, open_bulk
 from playhead.kafka.murmur2 import partitions_of_column
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import fence
@@ -48,6 +47,7 @@ from playhead.pipeline.task_link import (
     TURN,
     DriverAddress,
     TaskConnection,
+    chunks_of,
     connect_task,
 )
 
@@ -82,11 +82,13 @@ class PositionRecord:
 
 @dataclass(frozen=True, slots=True)
 class ChunkTask:
-    """Sent to the executors. `plain`: the client settings with their secrets. They leave the driver only here. `in_turn`: False
-    lets the tasks of a step produce side by side. `doing` begins what is said about rows."""
+    """Sent to the executors. `plain`: the client settings with their secrets. They leave the driver only here. `tasks`: how many
+    there are. `wheres`: of all chunks. `in_turn`: False lets the tasks of a step produce side by side. `doing` begins what is
+    said about rows."""
 
     plain: Mapping[str, Mapping[str, str]] = field(repr=False)
     transactional_ids: Sequence[str]
+    tasks: int
     wheres: Sequence[str]
     address: DriverAddress
     topic: str
@@ -104,72 +106,68 @@ class ChunkTask:
             if context.attemptNumber():
                 raise Refused("Spark retried a task; the step is planned again instead")
             number = context.partitionId()
-            # Each task before this one may take `seconds` for its transaction.
-            with connect_task(self.address, number, self.seconds * (number + 1)) as driver:
-                yield self._done(number, driver, batches)
+            # Each chunk before one of this task may take `seconds` for its transaction.
+            with connect_task(self.address, number, self.seconds * self.tasks) as driver:
+                yield from self._done(number, driver, batches)
         except PlayheadError as error:
             raise marked(error) from None
 
-    def _done(self, number: int, driver: TaskConnection, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
+    def _done(self, number: int, driver: TaskConnection, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         deadline = Deadline(self.seconds)
         settings = ClientSettings(dict(self.plain["common"]), producer=dict(self.plain["producer"]))
-        with BulkProducer(settings, self.transactional_ids[number], deadline) as producer:
-            chunks = len(self.wheres)
-            for other in self.transactional_ids[number + chunks :: chunks]:
+        with open_bulk(settings, self.transactional_ids[number], deadline) as producer:
+            for other in self.transactional_ids[number + self.tasks :: self.tasks]:
                 fence(settings, other, deadline)
             driver.tell(READY)
-            started = time.perf_counter()
-            totals = self._produced(producer, number, driver, batches)
-            produced = time.perf_counter()
-            driver.wait(PRODUCED, LATE)
-            position = self._committed(producer, totals, self.wheres[number])
-            driver.tell(COMMITTED)
-            return totals.receipt(number, producer.ranges, position, produced - started, time.perf_counter() - produced)
+            before = 0
+            for chunk in chunks_of(number, self.tasks, len(self.wheres)):
+                started = time.perf_counter()
+                totals = self._produced(producer, chunk, driver, self._encoded(chunk, batches), before)
+                produced = time.perf_counter()
+                driver.wait(f"{PRODUCED} {chunk}", LATE)
+                position = self._committed(producer, totals, self.wheres[chunk])
+                driver.tell(f"{COMMITTED} {chunk}")
+                before += totals.count
+                ranges = producer.ranges(self.topic) if totals.has_rows else {}
+                yield totals.receipt(chunk, ranges, position, produced - started, time.perf_counter() - produced)
 
     def _produced(
-        self, producer: BulkProducer, number: int, driver: TaskConnection, batches: Iterator[pa.RecordBatch]
+        self, producer: BulkProducer, chunk: int, driver: TaskConnection, encoded: Iterator[Encoded], before: int
     ) -> "Totals":
         """Begins the transaction with the first row: a chunk without rows writes nothing. Rows that a transform dropped are rows:
-        the position moves past them."""
+        the position moves past them. `before`: records of the task's earlier chunks."""
         totals = Totals()
-        encoded = self._encoded(batches)
-        for at, batch in enumerate(in_turn(encoded, driver) if self.in_turn else encoded):
+        for at, batch in enumerate(in_turn(encoded, driver, chunk) if self.in_turn else encoded):
             if not totals.has_rows:
                 producer.begin(Deadline(self.seconds))
-            if batch.values:
-                self._send(producer, (self.first_partition + number + at) % self.topic_partitions, batch)
+            if len(batch.values):
+                self._send(producer, (self.first_partition + chunk + at) % self.topic_partitions, batch)
             totals.add(batch)
-            driver.tell(f"{ROWS} {totals.count}")
+            driver.tell(f"{ROWS} {before + totals.count}")
         if totals.count:
             producer.flush()
         return totals
 
-    def _encoded(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Encoded]:
+    def _encoded(self, chunk: int, batches: Iterator[pa.RecordBatch]) -> Iterator[Encoded]:
         try:
-            yield from self.records(batches)
+            yield from self.records.of_chunk(chunk, batches)
         except PlayheadError as error:
             error.what = f"{self.doing}: {error.what}"
             raise
 
     def _send(self, producer: BulkProducer, partition: int, batch: Encoded) -> None:
         """Records with a key go to the partition that Connect's producer would choose, the others of a batch to one partition."""
-        if batch.keys is None and batch.headers is None:
-            producer.send(self.topic, partition, batch.values)
-            return
-        keys: list[bytes | None] = [None] * len(batch.values)
-        partitions = np.full(len(keys), partition)
-        if batch.keys is not None and batch.keys.null_count < len(batch.keys):
-            keys = batch.keys.to_pylist()
-            partitions = partitions_of_column(batch.keys, self.topic_partitions, partition)
-        records = zip(batch.values, keys, partitions.tolist(), strict=True)
-        producer.send_keyed(self.topic, records, _first_and_last(partitions), batch.headers)
+        keys = batch.keys
+        has_keys = keys is not None and keys.null_count < len(keys)
+        chosen = partitions_of_column(keys, self.topic_partitions, partition) if has_keys else partition
+        producer.send(self.topic, batch.values, keys, chosen, batch.headers)
 
     def _committed(self, producer: BulkProducer, totals: "Totals", where: str) -> Map | None:
         if totals.last is None:
             return None
         position = self.commit.position_of(totals.last) if self.commit.position_of else None
         value = None if position is None else encode_value(position)
-        note = encode_note(where, totals.count, (totals.hash_xor, totals.hash_sum), producer.ranges)
+        note = encode_note(where, totals.count, (totals.hash_xor, totals.hash_sum), producer.ranges(self.topic))
         producer.produce(
             self.commit.topic,
             self.commit.key,
@@ -181,9 +179,9 @@ class ChunkTask:
         return position
 
 
-def in_turn(batches: Iterator[Encoded], driver: TaskConnection) -> Iterator[Encoded]:
-    """The same batches, from the moment on at which this task may produce. Until then they are read and held."""
-    driver.tell(TURN)
+def in_turn(batches: Iterator[Encoded], driver: TaskConnection, chunk: int) -> Iterator[Encoded]:
+    """The same batches, from the moment on at which the chunk may be produced. Until then they are read and held."""
+    driver.tell(f"{TURN} {chunk}")
     with closing(HeldBatches()) as held:
         for batch in batches:
             if driver.has_reply():
@@ -244,7 +242,7 @@ class Totals(Digest):
         self.last = batch.last
 
     def receipt(
-        self, number: int, ranges: Mapping[int, tuple[int, int]], position: Map | None, produced: float, waited: float
+        self, number: int, ranges: Ranges, position: Map | None, produced: float, waited: float
     ) -> pa.RecordBatch:
         offsets = _as_json(ranges)
         position_text = None if position is None else position.to_json()
@@ -254,13 +252,5 @@ class Totals(Digest):
         )
 
 
-def _first_and_last(partitions: npt.NDArray[np.int64]) -> list[int]:
-    """The rows that are the first or the last of their partition, in order."""
-    _, first = np.unique(partitions, return_index=True)
-    _, from_end = np.unique(partitions[::-1], return_index=True)
-    found: list[int] = np.unique(np.concatenate((first, len(partitions) - 1 - from_end))).tolist()
-    return found
-
-
-def _as_json(ranges: Mapping[int, tuple[int, int]]) -> str:
+def _as_json(ranges: Ranges) -> str:
     return json.dumps({str(partition): list(span) for partition, span in sorted(ranges.items())})

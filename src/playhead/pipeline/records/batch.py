@@ -45,6 +45,10 @@ class Typed:
     def __len__(self) -> int:
         return len(self.column)
 
+    def nulls(self) -> np.ndarray:
+        found: np.ndarray = self.column.is_null().to_numpy(zero_copy_only=False)
+        return found
+
     def take(self, rows: np.ndarray) -> "Typed":
         return Typed(self.schema, self.column.take(pa.array(rows)))
 
@@ -64,6 +68,9 @@ class Untyped:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def nulls(self) -> np.ndarray:
+        return np.array([value is None for value in self.values], bool)
 
     def take(self, rows: np.ndarray) -> "Untyped":
         return Untyped([self.values[row] for row in rows])

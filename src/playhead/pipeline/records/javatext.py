@@ -1,18 +1,16 @@
 """The text that Java's own `toString` makes of a value: what StringConverter and FileStreamSink write.
 
-A struct is `Struct{a=1,b=x}` without its nulls, an array `[1, 2]`, a map `{b=2, a=1}` in the order of a HashMap. Bytes have no
+A struct is `Struct{a=1,b=x}` without its nulls, an array `[1, 2]`, a map `{b=2, a=1}` in its order, see `javamaps`. Bytes have no
 text: Java writes an address. The text of a date depends on its class and on the zone of the worker: the caller decides.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from playhead.connect.javajson import hash_map_order
 from playhead.pipeline.records.decimals import decimal_texts
 from playhead.pipeline.records.decode.exact import Unfit
 from playhead.pipeline.records.floattext import float_texts
@@ -75,13 +73,7 @@ class JavaText:
 
 
 def map_text(members: Iterable[tuple[str, str]]) -> str:
-    texts = dict(members)
-    return "{" + ", ".join(f"{name}={texts[name]}" for name in _order(tuple(texts))) + "}"
-
-
-@lru_cache(maxsize=1024)
-def _order(names: tuple[str, ...]) -> list[str]:
-    return hash_map_order(names)
+    return "{" + ", ".join(f"{name}={text}" for name, text in members) + "}"
 
 
 def unless_null(values: pa.Array, texts: pa.Array) -> pa.Array:

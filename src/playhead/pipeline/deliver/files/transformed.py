@@ -21,7 +21,7 @@ from playhead.pipeline.deliver.files.options import BYTES, PARQUET
 from playhead.pipeline.deliver.files.partition import is_safe
 from playhead.pipeline.records.arrowtypes import arrow_schema
 from playhead.pipeline.records.batch import TASK_PUT, Bad, Batch, Moment, Typed, Untyped, Values
-from playhead.pipeline.records.decode.columns import Columns
+from playhead.pipeline.records.decode.columns import Columns, runs_of
 from playhead.pipeline.records.decode.exact import Unfit
 from playhead.pipeline.records.decode.fields import read_field
 from playhead.pipeline.records.encode.converters import encode, json_text
@@ -87,15 +87,8 @@ class Chained:
     def _pieces(self, groups: dict[str, _Group]) -> Iterator[Piece]:
         """In the order of rows, cut where the schema changes."""
         wholes = [_together(schema, group) for schema, group in groups.items()]
-        rows = np.concatenate([whole.rows for whole in wholes] or [np.empty(0, np.int64)])
-        which = np.repeat(np.arange(len(wholes)), [len(whole.rows) for whole in wholes])
-        which = which[np.argsort(rows, kind="stable")]
-        begun = [0] * len(wholes)
-        for run in np.split(which, np.flatnonzero(np.diff(which)) + 1):
-            if not len(run):
-                continue
-            whole, start = wholes[run[0]], begun[run[0]]
-            begun[run[0]] = stop = start + len(run)
+        for at, start, stop in runs_of([whole.rows for whole in wholes]):
+            whole = wholes[at]
             content = whole.content.slice(start, stop - start)
             assert whole.topics is not None  # noqa: S101  all of them have one
             yield Piece(whole.rows[start:stop], content, whole.schema, self._field(content), whole.topics[start:stop])
@@ -132,11 +125,7 @@ class Chained:
 
 def _present(batch: Batch, tombstones: np.ndarray) -> Batch:
     """Those that have a value; the others are marked."""
-    values = batch.value
-    if isinstance(values, Typed):
-        is_null = values.column.is_null().to_numpy(zero_copy_only=False)
-    else:
-        is_null = np.array([value is None for value in values.values], bool)
+    is_null = batch.value.nulls()
     tombstones[batch.rows[is_null]] = True
     return batch.take(np.flatnonzero(~is_null))
 

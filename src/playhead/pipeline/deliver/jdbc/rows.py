@@ -35,8 +35,8 @@ from playhead.pipeline.deliver.jdbc.tables import Fitted, TargetTables, name_of
 from playhead.pipeline.deliver.sink import KEY, OFFSET, Reject, RejectedRecord
 from playhead.pipeline.digest import Tally
 from playhead.pipeline.records.arrowtypes import arrow_type
-from playhead.pipeline.records.batch import KEY_CONVERTER, TASK_PUT, Bad, Batch, Typed, Untyped, Values
-from playhead.pipeline.records.decode.columns import ColumnPart, Columns, Converted
+from playhead.pipeline.records.batch import KEY_CONVERTER, TASK_PUT, Bad, Batch
+from playhead.pipeline.records.decode.columns import ColumnPart, Columns, Converted, Part
 from playhead.pipeline.records.decode.options import Converter
 from playhead.pipeline.records.schema import Schema
 from playhead.sql.merge import MergeLayout
@@ -110,12 +110,13 @@ class Sorting:
         for one in made.batches:
             by_topic.setdefault(one.topic, []).append(one)
         for topic, batches in by_topic.items():
-            values = _converted([(one.rows, one.value) for one in batches], batch.num_rows, Columns(self.value))
+            count, parts = batch.num_rows, [Part(one.rows, one.value) for one in batches]
+            values = Columns(self.value).to_columns(parts, count, TASK_PUT)
             keys = None
             if self.options.pk_mode == RECORD_KEY:
-                columns = Columns(self.key, single=self._single)
-                keys = _converted([(one.rows, one.key) for one in batches], batch.num_rows, columns)
-            sorted_runs[topic], more = self._sort(values, keys, batch.num_rows, TASK_PUT)
+                parts = [Part(one.rows, one.key) for one in batches]
+                keys = Columns(self.key, single=self._single).to_columns(parts, count, TASK_PUT)
+            sorted_runs[topic], more = self._sort(values, keys, count, TASK_PUT)
             bad += more
         return Sorted(sorted_runs, sorted(bad), made.filtered)
 
@@ -152,32 +153,6 @@ class Sorting:
     def _single(self) -> str:
         """The column of a key that is no struct."""
         return self.options.pk_fields[0] if len(self.options.pk_fields) == 1 else ""
-
-
-def _converted(parts: Sequence[tuple[np.ndarray, Values]], count: int, columns: Columns) -> Converted:
-    """Keys or values of one topic as transforms have left them."""
-    made: list[ColumnPart] = []
-    tombstones, bad = np.zeros(count, bool), []
-    for rows, values in parts:
-        if isinstance(values, Untyped):
-            is_null = np.array([value is None for value in values.values], bool)
-            bad += [Bad(int(row), "it has no schema, and so no columns", TASK_PUT) for row in rows[~is_null]]
-        else:
-            is_null = values.column.is_null().to_numpy(zero_copy_only=False)
-            present = np.flatnonzero(~is_null)
-            if reason := columns.refusal(values.schema):
-                bad += [Bad(int(row), reason, TASK_PUT) for row in rows[present]]
-            elif len(present):
-                made.append(_column_part(rows[present], values.take(present), columns.single))
-        tombstones[rows[is_null]] = True
-    return Converted(made, tombstones, sorted(bad))
-
-
-def _column_part(rows: np.ndarray, values: Typed, single: str) -> ColumnPart:
-    schema, column = values.schema, values.column
-    arrays = column.flatten() if schema.fields else [column]
-    names = [name for name, _ in schema.fields] if schema.fields else [single]
-    return ColumnPart(rows, pa.RecordBatch.from_arrays(arrays, names), schema)
 
 
 def _bad_keys(keys: Converted, stage: str) -> Iterator[Bad]:

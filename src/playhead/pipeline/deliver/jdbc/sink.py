@@ -31,13 +31,13 @@ class JdbcSink:
     """`Sink` of the JDBC sink connectors into PostgreSQL, whose tasks commit themselves."""
 
     def __init__(self, sorting: Sorting, target: TargetDatabase) -> None:
-        self._sorting = sorting
-        self._target = target
+        self.sorting = sorting
+        self.target = target
 
     @property
     def shape(self) -> str:
-        chain = self._sorting.chain
-        return self._options.shape(self._sorting.value, self._sorting.key, chain=chain.digest if chain else "")
+        chain = self.sorting.chain
+        return self._options.shape(self.sorting.value, self.sorting.key, chain=chain.digest if chain else "")
 
     @property
     def notes(self) -> Sequence[str]:
@@ -52,12 +52,12 @@ class JdbcSink:
 
     @property
     def has_keys(self) -> bool:
-        chain = self._sorting.chain
+        chain = self.sorting.chain
         return self._options.pk_mode == RECORD_KEY or (chain is not None and chain.has_keys)
 
     @property
     def has_headers(self) -> bool:
-        return self._sorting.chain is not None and self._sorting.chain.has_headers
+        return self.sorting.chain is not None and self.sorting.chain.has_headers
 
     @property
     def commits_in_tasks(self) -> bool:
@@ -65,7 +65,7 @@ class JdbcSink:
 
     def writer(self, step: SinkStep) -> Writer:
         """Needs no samples: records carry their schemas."""
-        return CommittingWriter(self._sorting, self._target, step.committing(), step.is_careful)
+        return CommittingWriter(self.sorting, self.target, step.committing(), step.is_careful)
 
     def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:  # noqa: ARG002  no record waits for others
         return False
@@ -81,7 +81,7 @@ class JdbcSink:
 
     @property
     def _options(self) -> JdbcSinkOptions:
-        return self._sorting.options
+        return self.sorting.options
 
 
 def open_jdbc_sink(config: Mapping[str, str], worker: Mapping[str, str]) -> JdbcSink:

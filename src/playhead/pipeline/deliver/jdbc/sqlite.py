@@ -51,6 +51,15 @@ def to_plain(column: pa.Array) -> pa.Array:
     return column.cast(pa.float64()) if pa.types.is_float32(kind) else column
 
 
+def plain_batch(columns: Sequence[pa.Array], places: Coordinates, *, is_direct: bool) -> pa.RecordBatch:
+    """Rows in SQLite's form, with the coordinates before them if they are merged."""
+    arrays = [to_plain(column) for column in columns]
+    if not is_direct:
+        deleted = pa.array(places.deleted.astype("i8"))
+        arrays = [pa.repeat(places.partition, len(deleted)), pa.array(places.offsets), deleted, *arrays]
+    return pa.RecordBatch.from_arrays(arrays, [str(place) for place in range(len(arrays))])
+
+
 # Arrow files next to the database, in a folder of their own: SQLite cannot attach another database inside a transaction. An
 # attempt is a folder that gets its final name once it is complete. Its values are already in SQLite's form.
 
@@ -175,9 +184,9 @@ class SqliteSink(JdbcSink):
         return False
 
     def writer(self, step: SinkStep) -> "StagingWriter":
-        self._staging = FileStaging.named(parse_address(self._target.url).path, self._identity)
+        self._staging = FileStaging.named(parse_address(self.target.url).path, self._identity)
         self._staging.make()
-        return StagingWriter(self._sorting, self._target, self._staging, step.is_careful)
+        return StagingWriter(self.sorting, self.target, self._staging, step.is_careful)
 
     def merging(self, done: Sequence[Done]) -> "Also | None":
         staging = self._staging
@@ -237,11 +246,7 @@ class _FileLoad:
         self.layouts.append(layout)
 
     def add(self, fitted: Fitted, columns: list[pa.Array], places: Coordinates) -> Sequence[RefusedRows]:  # noqa: ARG002  SQLite has no types
-        arrays = [to_plain(column) for column in columns]
-        if not self._options.is_direct:
-            deleted = pa.array(places.deleted.astype("i8"))
-            arrays = [pa.repeat(places.partition, len(deleted)), pa.array(places.offsets), deleted, *arrays]
-        batch = pa.RecordBatch.from_arrays(arrays, [str(place) for place in range(len(arrays))])
+        batch = plain_batch(columns, places, is_direct=self._options.is_direct)
         refused = self._tried(batch)
         if refused:
             batch = batch.take(pa.array(np.delete(np.arange(batch.num_rows), [one.row for one in refused])))

@@ -52,10 +52,10 @@ class ChunkPace:
         self._span = (first - 1, end)
 
 
-def cut_ids(view: SqlView, low: int, high: int, slots: int, span: int) -> list[tuple[int, int, int]]:
+def cut_ids(view: SqlView, low: int, high: int, most: int, span: int) -> list[tuple[int, int, int]]:
     """Ranges `(a, b]` from `low` up to `high`, each with its first existing id: gaps before it do not count."""
     ranges: list[tuple[int, int, int]] = []
-    while low < high and len(ranges) < slots:
+    while low < high and len(ranges) < most:
         first = view.database.whole(
             f"SELECT min({view.id}) FROM {view.cursors} WHERE {view.id} > {low} AND {view.id} <= {high}"  # noqa: S608
         )
@@ -92,9 +92,9 @@ def before(view: SqlView, micros: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TimeCut:
-    """How to cut rows by time: `slots` chunks of `rows` rows, and at most `most_rows` rows with the same timestamp."""
+    """How to cut rows by time: at most `most` chunks of `rows` rows, and at most `most_rows` rows with the same timestamp."""
 
-    slots: int
+    most: int
     rows: int
     most_rows: int = MOST_ROWS
 
@@ -102,7 +102,7 @@ class TimeCut:
 def cut_times(ask: JdbcDatabase, view: SqlView, low: Point, end: int, cut: TimeCut) -> tuple[list[str], bool]:
     """Conditions of the chunks after `low` and before `end`, and whether they reach `end`. `ask` holds the snapshot."""
     conditions: list[str] = []
-    while len(conditions) < cut.slots:
+    while len(conditions) < cut.most:
         point = _row_at(ask, view, low, end, cut.rows - 1)
         if point is None:
             if _row_at(ask, view, low, end, 0) is not None:

@@ -31,10 +31,10 @@ class PostgresChunks:
     begin: tuple[str, ...]
     queries: tuple[str, ...] = field(repr=False)
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from self.chunk(number)
+    def chunks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Those whose numbers are in the first column."""
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            yield from self.chunk(number)
 
     def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
         from adbc_driver_manager import Error

@@ -210,6 +210,10 @@ class JdbcStream:
         return self.options.mode != BULK
 
     @property
+    def is_read_by_tasks(self) -> bool:
+        return self.database.find_conninfo() is not None
+
+    @property
     def partitions(self) -> Sequence[Map]:
         table = self.relation
         if table.name is None:
@@ -242,12 +246,12 @@ class JdbcStream:
     def position_of(self) -> ToJdbcPosition:
         return ToJdbcPosition(self.options.has_id, self.options.has_time)
 
-    def plan(self, position: Map | None, slots: int, rows_per_chunk: int) -> JdbcStep | None:
+    def plan(self, position: Map | None, most: int, rows_per_chunk: int) -> JdbcStep | None:
         if self.options.mode == BULK:
-            return self._plan_bulk(slots, rows_per_chunk)
+            return self._plan_bulk(most, rows_per_chunk)
         if self.options.mode == INCREMENTING:
-            return self._plan_ids(_integer_of(position, "incrementing", _FIRST_ID), slots, rows_per_chunk)
-        return self._plan_times(self._start(position), slots, rows_per_chunk)
+            return self._plan_ids(_integer_of(position, "incrementing", _FIRST_ID), most, rows_per_chunk)
+        return self._plan_times(self._start(position), most, rows_per_chunk)
 
     @cached_property
     def view(self) -> SqlView:
@@ -277,14 +281,14 @@ class JdbcStream:
 
     # By id
 
-    def _plan_ids(self, low: int, slots: int, rows: int) -> JdbcStep | None:
+    def _plan_ids(self, low: int, most: int, rows: int) -> JdbcStep | None:
         view = self.view
         for _ in range(2):  # the rows cleared before may be deleted by now: then clear again, for newer rows
             if (self._cleared is None or self._cleared <= low) and (held := self._clear_ids(low)) is not None:
                 return held
             if self._cleared is None:
                 return None
-            if (step := self._cut_ids(view, low, self._cleared, slots, rows)) is not None:
+            if (step := self._cut_ids(view, low, self._cleared, most, rows)) is not None:
                 return step
             self._cleared = None
         return None
@@ -305,11 +309,11 @@ class JdbcStream:
         self._cleared = top
         return None
 
-    def _cut_ids(self, view: SqlView, low: int, high: int, slots: int, rows: int) -> JdbcStep | None:
+    def _cut_ids(self, view: SqlView, low: int, high: int, most: int, rows: int) -> JdbcStep | None:
         if view.suffix:
             return self._limited_ids(view, low, high)
         self._pace.learn(view, low)
-        ranges = cut_ids(view, low, high, slots, rows * self._pace.factor)
+        ranges = cut_ids(view, low, high, most, rows * self._pace.factor)
         if not ranges:
             return None
         self._pace.keep(ranges[0][2], ranges[-1][1])
@@ -345,6 +349,10 @@ class JdbcStream:
                     self.began = self._now()
                 return Point(self.began, _FIRST_ID)
             return Point((initial or 0) * MICROS_PER_MS, _FIRST_ID)
+        return self.point_of(position)
+
+    def point_of(self, position: Map) -> Point:
+        """The last row that was read. In incrementing mode its time means nothing."""
         millis, nanos = _integer_of(position, "timestamp", 0), position.get("timestamp_nanos")
         micros = millis * MICROS_PER_MS
         if isinstance(nanos, int):
@@ -357,7 +365,7 @@ class JdbcStream:
             raise Rejected("the database did not answer with its time")
         return now
 
-    def _plan_times(self, low: Point, slots: int, rows: int) -> JdbcStep | None:
+    def _plan_times(self, low: Point, most: int, rows: int) -> JdbcStep | None:
         view = self.view
         end = self._now() - self.options.timestamp_delay_ms * MICROS_PER_MS
         if not has_rows(self.database, view, low, end):
@@ -366,12 +374,12 @@ class JdbcStream:
         if ceiling.end is None:
             return self._step((), f"nothing after the position: {ceiling.words}", reaches_end=False)
         if self.database.product != "PostgreSQL" or view.suffix:
-            slots = 1
+            most = 1
         snapshot = self._snapshot()
         step = None
         try:
             ask = snapshot.holder if snapshot else self.database
-            cut = TimeCut(slots, rows, self.reading.most_rows)
+            cut = TimeCut(most, rows, self.reading.most_rows)
             conditions, reaches = cut_times(ask, view, low, ceiling.end, cut)
             if view.suffix:
                 conditions = [condition for condition in conditions if _gives_rows(ask, view, condition)]
@@ -401,13 +409,13 @@ class JdbcStream:
 
     # Bulk
 
-    def _plan_bulk(self, slots: int, rows: int) -> JdbcStep | None:
+    def _plan_bulk(self, most: int, rows: int) -> JdbcStep | None:
         view = self.view
         if not self.database.has_rows(f"SELECT 1 FROM {self.relation.source}"):  # noqa: S608
             return None
         snapshot = self._snapshot()
         try:
-            cut = self._cut_bulk(snapshot.holder, view, slots, rows) if snapshot and not view.suffix else None
+            cut = self._cut_bulk(snapshot.holder, view, most, rows) if snapshot and not view.suffix else None
         except BaseException:
             if snapshot:
                 snapshot.holder.close()
@@ -418,7 +426,7 @@ class JdbcStream:
         view, conditions = cut
         return JdbcStep(view, self.encoder, conditions, self._with_left_out(words), True, self._fetch_rows, snapshot)
 
-    def _cut_bulk(self, ask: JdbcDatabase, view: SqlView, slots: int, rows: int) -> tuple[SqlView, list[str]] | None:
+    def _cut_bulk(self, ask: JdbcDatabase, view: SqlView, most: int, rows: int) -> tuple[SqlView, list[str]] | None:
         """Cuts by ranges of the primary key, if that is one integer column and there is more than one chunk."""
         table = self.relation
         key = self.database.primary_key(table.catalog, table.schema, table.name) if table.name is not None else []
@@ -436,7 +444,7 @@ class JdbcStream:
         )
         if low is None or high is None:
             return None
-        parts = min(slots, -(-(high - low + 1) // rows))
+        parts = min(most, -(-(high - low + 1) // rows))
         return (view, [ids_between(view, a, b) for a, b in even_ranges(low, high, parts)]) if parts > 1 else None
 
     # Common
@@ -478,7 +486,7 @@ def _field_shown(encoder: RecordEncoder, rows: SqlRows, column: str) -> str | No
     seen: list[dict[str, object]] = []
     for number in (7, 11):
         try:
-            (value,) = encoder(rows.sample({column: number})).values
+            (value,) = encoder(rows.sample({column: number})).values.to_pylist()
             record = msgspec.json.decode(value or b"null")
         except (PlayheadError, ValueError, msgspec.MsgspecError):
             return None

@@ -10,19 +10,22 @@ import binascii
 import json
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from playhead.pipeline.records.arrowtypes import decimal_type
 from playhead.pipeline.records.decode import decimals
-from playhead.pipeline.records.decode.jsontext import DECODER, Number
+from playhead.pipeline.records.decode.jsontext import Number, decode
+from playhead.pipeline.records.javamaps import hash_map, map_pairs
 from playhead.pipeline.records.schema import TIME, Schema
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _WHOLE = re.compile(r"-?[0-9]+")
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")  # strings in JSON, as Jackson writes them; Connect would read a 0
 DAY_MILLIS = 86_400_000
+_LONG, _LONGEST = range(-(1 << 63), 1 << 63), 20  # and its digits with their sign
 
 
 class Unfit(Exception):
@@ -40,7 +43,7 @@ class Exact:
     has_columns: bool = True
 
     def read(self, text: bytes, schema: Schema) -> object:
-        return self.value(DECODER.decode(text.decode()), schema, "")
+        return self.value(decode(text), schema, "")
 
     def value(self, decoded: object, schema: Schema, path: str) -> object:
         if decoded is None:
@@ -62,7 +65,7 @@ class Exact:
 
     def _missing(self, schema: Schema, path: str) -> object:
         if schema.default is not None and self.null_to_default:
-            return self.value(DECODER.decode(schema.default), schema, path)
+            return self.value(decode(schema.default.encode()), schema, path)
         if schema.optional:
             return None
         raise Unfit(f"{_named(path)} is missing or null, which its schema does not allow")
@@ -94,7 +97,47 @@ class Exact:
             raise Unfit(f"{_named(path)} is {_shown(decoded)}, not an array of pairs")
         if any(key is None for key, _ in pairs):
             raise Unfit(f"{_named(path)} has a null key, which no column of a map can hold")
-        return [(self.value(key, keys, path), self.value(item, items, f"{path}[{key}]")) for key, item in pairs]
+        made = [(self.value(key, keys, path), self.value(item, items, f"{path}[{key}]")) for key, item in pairs]
+        return map_pairs(made, keys)
+
+
+def read_plain(text: bytes) -> object:
+    """As JsonConverter has it without a schema: whole numbers are longs, others doubles, objects HashMaps. Raises Unfit for what
+    it would wrap or round to infinity."""
+    if b"\\u" not in text:  # else there may be halves of surrogates
+        with suppress(Unfit):  # which may be in a member that is there twice
+            return _PLAIN.decode(text.decode())
+    return _plain(decode(text))
+
+
+def _plain(decoded: object) -> object:
+    if isinstance(decoded, Number):
+        return (_long if decoded.removeprefix("-").isdigit() else _double)(decoded)
+    if isinstance(decoded, str):
+        return whole_text(decoded, "")
+    if isinstance(decoded, list):
+        return [_plain(item) for item in decoded]
+    if isinstance(decoded, dict):
+        return hash_map({whole_text(name, ""): _plain(item) for name, item in decoded.items()})
+    return decoded
+
+
+def _long(given: str) -> int:
+    if len(given) > _LONGEST or (whole := int(given)) not in _LONG:
+        raise Unfit(f"{given[:40]} is beyond the 64 bits of a number without a schema")
+    return whole
+
+
+def _double(given: str) -> float:
+    made = float(given)
+    if not math.isfinite(made):
+        raise Unfit(f"{given[:40]} is beyond the range of a double")
+    return made + 0.0  # Connect reads floats as BigDecimal, which has no -0.0
+
+
+_PLAIN = json.JSONDecoder(
+    parse_int=_long, parse_float=_double, object_pairs_hook=lambda members: hash_map(dict(members))
+)
 
 
 def check_defaults(schema: Schema, *, has_columns: bool = True) -> None:

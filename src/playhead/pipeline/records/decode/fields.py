@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from playhead.pipeline.records.decode.decimals import unscaled_of_number
-from playhead.pipeline.records.decode.jsontext import DECODER, Number
+from playhead.pipeline.records.decode.jsontext import Number, decode
 from playhead.pipeline.records.decode.reading import read_json
 
 _KINDS = (pa.string(), pa.int64(), pa.bool_())
@@ -34,7 +34,7 @@ def _inner(array: pa.Array, depth: int) -> pa.Array:
 
 
 def _find(line: bytes, names: list[str]) -> str | None:
-    decoded = DECODER.decode(line.decode())
+    decoded = decode(line)
     for name in names:
         decoded = decoded.get(name) if isinstance(decoded, dict) else None
     if isinstance(decoded, bool):

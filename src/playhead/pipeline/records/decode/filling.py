@@ -18,7 +18,7 @@ from playhead.connect.javajson import encode_string
 from playhead.pipeline.records.batch import Bad
 from playhead.pipeline.records.decode.decimals import MOST_BYTES
 from playhead.pipeline.records.decode.exact import DAY_MILLIS, Exact, Unfit, check_defaults
-from playhead.pipeline.records.decode.jsontext import DECODER, Number, join_lines, settle
+from playhead.pipeline.records.decode.jsontext import Number, decode, join_lines, settle
 from playhead.pipeline.records.schema import TIME, Schema
 
 _PLAIN: Mapping[str, Any] = {
@@ -55,7 +55,7 @@ class Filling:
             return whole is not None and _fit(whole, texts.slice(start, stop - start))
 
         def slow(row: int) -> None:
-            decoded = DECODER.decode(texts[row].as_py().decode())
+            decoded = decode(texts[row].as_py())
             try:
                 exact.value(decoded, self.schema, "")
             except Unfit as error:
@@ -74,7 +74,7 @@ class Filling:
         if decoded is None:
             if schema.default is None or not self.null_to_default:
                 return None
-            return self._filled(DECODER.decode(schema.default), schema)
+            return self._filled(decode(schema.default.encode()), schema)
         if schema.is_struct:
             return {name: self._filled(decoded.get(name), inner) for name, inner in schema.fields}
         if schema.items is None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from playhead.pipeline.deliver.sink import VALUE
 from playhead.pipeline.records.batch import Moment
-from playhead.pipeline.records.decode.jsontext import DECODER, Number
+from playhead.pipeline.records.decode.jsontext import Number, decode
 from playhead.pipeline.records.decode.options import Converter
 from playhead.pipeline.records.decode.payloads import read_payloads
 from playhead.pipeline.records.schema import Schema
@@ -28,7 +28,7 @@ def infer_schema(batch: pa.RecordBatch, converter: Converter, column: str = VALU
     """None if no value is an object with members. Call it once, keep `to_json()` in the ledger, give it to `Columns`; but check
     with `find_empty` first."""
     texts = read_payloads(batch.column(column), converter).texts.drop_null().slice(0, _MOST_RECORDS)
-    return infer_from(DECODER.decode(text.decode()) for text in texts.to_pylist())
+    return infer_from(decode(text) for text in texts.to_pylist())
 
 
 def infer_from(values: Iterable[object]) -> Schema | None:

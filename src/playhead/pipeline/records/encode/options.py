@@ -95,6 +95,11 @@ class _Reading:
             return otherwise
 
 
+def parse_converter(option: str, config: Mapping[str, str], worker: Mapping[str, str]) -> Converter:
+    """That of keys or of values, for a source whose records have keys by themselves. Raises Invalid."""
+    return _converter(option, config, worker)
+
+
 def _converter(option: str, config: Mapping[str, str], worker: Mapping[str, str]) -> Converter:
     """`option` is `key.converter` or `value.converter`."""
     source = config if config.get(option) else worker

@@ -63,7 +63,7 @@ class InsertField:
 class MaskField:
     """`of_jdbc`: times are objects of java.sql, which Kafka's mask does not know, and decimals keep the scale of their column."""
 
-    fields: frozenset[str]
+    fields: tuple[str, ...]
     replacement: str | None = None
     nulls_take_default: bool = True
     of_jdbc: bool = False

@@ -215,7 +215,7 @@ def _mask_field(given: Given) -> Change:
     replacement = given.options.get("replacement")
     if replacement == "":
         given.fault("replacement", "must not be empty")
-    return MaskField(frozenset(given.names("fields", needed=True)), replacement, given.nulls_take_default())
+    return MaskField(tuple(given.names("fields", needed=True)), replacement, given.nulls_take_default())
 
 
 def _cast(given: Given) -> Change:

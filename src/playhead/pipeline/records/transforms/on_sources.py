@@ -7,8 +7,9 @@ whose topic depends on the record is refused.
 from collections.abc import Iterator
 
 from playhead.errors import Fault, Invalid
-from playhead.pipeline.records.javaregex import matches, replace_first
 from playhead.pipeline.records.transforms import InsertField, RegexRouter, Stage, Stages, TimestampRouter, TopicMatches
+from playhead.pipeline.records.transforms.arrow.routing import targets
+from playhead.pipeline.records.transforms.arrow.values import Failed
 
 
 def faults_on_sources(stages: Stages) -> list[Fault]:
@@ -18,15 +19,10 @@ def faults_on_sources(stages: Stages) -> list[Fault]:
 def route(stages: Stages, topic: str) -> str:
     """The topic in which the records end: a predicate and a router see the one before."""
     for stage in stages:
-        if not isinstance(stage.change, RegexRouter):
-            continue
-        condition = stage.only_if
-        if isinstance(condition, TopicMatches) and matches(condition.pattern, topic) == condition.negate:
-            continue
         try:
-            topic = replace_first(stage.change.regex, topic, stage.change.replacement)
-        except Invalid as error:
-            raise Invalid(f"transform {stage.alias!r}: {error.what}", error.hint) from None
+            (topic,) = targets(stage, topic)
+        except Failed as error:
+            raise Invalid(f"transform {stage.alias!r}: {error}") from error
     return topic
 
 

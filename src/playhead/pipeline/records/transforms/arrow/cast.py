@@ -19,6 +19,7 @@ from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Typed
 from playhead.pipeline.records.javacalendar import DAY_MILLIS
 from playhead.pipeline.records.javaformat import DateFormat
+from playhead.pipeline.records.javamaps import copied_map, hash_map
 from playhead.pipeline.records.javanumbers import (
     low_bits,
     nearest_double,
@@ -251,7 +252,8 @@ def cast_untyped(change: Cast, value: object) -> object:
     if change.whole is not None:
         return _cast_one(value, change.whole)
     found = require_map(value)
-    return {**found, **{name: _cast_one(found.get(name), target) for name, target in change.fields.items()}}
+    casts = {name: _cast_one(found.get(name), target) for name, target in change.fields.items()}
+    return copied_map(found, hash_map(casts))
 
 
 def _cast_one(value: object, target: str) -> object:

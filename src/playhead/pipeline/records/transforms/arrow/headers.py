@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Batch, Header, Headers, Typed, Untyped, Values
+from playhead.pipeline.records.javamaps import copied_map
 from playhead.pipeline.records.literals import parse_literal
 from playhead.pipeline.records.schema import Schema
 from playhead.pipeline.records.transforms import DropHeaders, HeaderFrom, InsertHeader
@@ -85,8 +86,8 @@ def _of_untyped(change: HeaderFrom, values: Untyped) -> Taken:
             continue
         pairs = zip(change.fields, change.headers, strict=True)
         listed.append(tuple(Header(header, None, found.get(name)) for name, header in pairs))
-        kept = {name: inner for name, inner in found.items() if name not in change.fields} if change.moves else found
-        made.append(kept)
+        moved = change.fields if change.moves else ()
+        made.append({name: inner for name, inner in copied_map(found).items() if name not in moved})
     return Taken(Untyped(made), listed, bad)
 
 

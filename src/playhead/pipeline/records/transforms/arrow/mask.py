@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Moment, Typed
+from playhead.pipeline.records.javamaps import copied_map, hash_map
 from playhead.pipeline.records.javanumbers import low_bits, nearest_double, parse_decimal, wrapped
 from playhead.pipeline.records.schema import Schema
 from playhead.pipeline.records.transforms import MaskField
@@ -108,7 +109,7 @@ def _narrowed(number: float) -> np.float32:
 
 def mask_untyped(change: MaskField, value: object) -> object:
     found = require_map(value)
-    return {**found, **{name: _mask_one(found.get(name), change.replacement) for name in change.fields}}
+    return copied_map(found, hash_map({name: _mask_one(found.get(name), change.replacement) for name in change.fields}))
 
 
 def _mask_one(value: object, replacement: str | None) -> object:

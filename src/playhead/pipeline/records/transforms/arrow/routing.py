@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from playhead.errors import Invalid
-from playhead.pipeline.records.batch import Batch, Typed
+from playhead.pipeline.records.batch import Batch
 from playhead.pipeline.records.javaformat import DateFormat
 from playhead.pipeline.records.javaregex import matches, replace_first
 from playhead.pipeline.records.transforms import (
@@ -14,6 +14,7 @@ from playhead.pipeline.records.transforms import (
     IsTombstone,
     Predicate,
     RegexRouter,
+    Stage,
     TimestampRouter,
     TopicMatches,
 )
@@ -25,6 +26,18 @@ def route(change: RegexRouter, topic: str) -> str:
         return replace_first(change.regex, topic, change.replacement)
     except Invalid as error:
         raise Failed(error.what) from error
+
+
+def targets(stage: Stage, topic: str) -> set[str]:
+    """The topics that a stage may give to records of `topic`: both where its predicate depends on more than the topic. A time in
+    a name is left as `${timestamp}`. Raises Failed if the stage fails at every record."""
+    change, condition = stage.change, stage.only_if
+    if not isinstance(change, RegexRouter | TimestampRouter):
+        return {topic}
+    if isinstance(condition, TopicMatches) and matches(condition.pattern, topic) == condition.negate:
+        return {topic}
+    made = route(change, topic) if isinstance(change, RegexRouter) else change.topic_format.replace("${topic}", topic)
+    return {made} if isinstance(condition, TopicMatches | None) else {made, topic}
 
 
 def route_by_time(change: TimestampRouter, batch: Batch) -> list[Batch]:
@@ -52,11 +65,5 @@ def chosen(predicate: Predicate | None, batch: Batch) -> np.ndarray:
             listed = batch.headers or [()] * len(batch)
             found = np.array([any(one.name == predicate.name for one in headers) for headers in listed], bool)
         case IsTombstone():
-            found = _nulls(batch)
+            found = batch.value.nulls()
     return ~found if predicate.negate else found
-
-
-def _nulls(batch: Batch) -> np.ndarray:
-    if isinstance(batch.value, Typed):
-        return np.asarray(batch.value.column.is_null())
-    return np.array([value is None for value in batch.value.values], bool)

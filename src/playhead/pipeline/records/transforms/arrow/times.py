@@ -10,6 +10,7 @@ from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Moment, Typed
 from playhead.pipeline.records.javacalendar import DAY_MILLIS
 from playhead.pipeline.records.javaformat import DateFormat
+from playhead.pipeline.records.javamaps import copied_map
 from playhead.pipeline.records.schema import DATE, TIME, TIMESTAMP, Schema
 from playhead.pipeline.records.transforms import TimestampConverter
 from playhead.pipeline.records.transforms.arrow.untyped import require_map
@@ -169,7 +170,7 @@ def convert_untyped(change: TimestampConverter, value: object) -> object:
     if value is None or not change.field:
         return _convert_one(change, value)
     found = require_map(value)
-    return {**found, change.field: _convert_one(change, found.get(change.field))}
+    return copied_map(found, {change.field: _convert_one(change, found.get(change.field))})
 
 
 def _convert_one(change: TimestampConverter, value: object) -> object:

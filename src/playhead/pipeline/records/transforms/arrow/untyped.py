@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from playhead.pipeline.records.batch import Batch, Moment
+from playhead.pipeline.records.javamaps import copied_map, sized_map
 from playhead.pipeline.records.transforms import (
     ExtractField,
     Flatten,
@@ -32,7 +33,7 @@ def _shown(value: object) -> str:
 
 def key_of(change: ValueToKey, value: object) -> dict[str, Any]:
     found = require_map(value)
-    return {name: found.get(name) for name in change.fields}
+    return sized_map({name: found.get(name) for name in change.fields}, len(change.fields))
 
 
 def reshape(change: Shaping, value: object, batch: Batch, row: int) -> object:
@@ -48,13 +49,15 @@ def reshape(change: Shaping, value: object, batch: Batch, row: int) -> object:
         case _ if value is None:
             return None
         case ReplaceField():
-            return {
+            found = require_map(value)
+            kept = {
                 change.renames.get(name, name): inner
-                for name, inner in require_map(value).items()
+                for name, inner in found.items()
                 if name not in change.exclude and (not change.include or name in change.include)
             }
+            return sized_map(kept, len(found))
         case InsertField():
-            return {**require_map(value), **_inserted(change, batch, row)}
+            return copied_map(require_map(value), _inserted(change, batch, row))
         case Flatten():
             made: dict[str, Any] = {}
             _flatten(change.delimiter, "", require_map(value), made)
