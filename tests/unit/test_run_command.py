@@ -16,6 +16,12 @@ from playhead.pipeline import run as running
 from playhead.pipeline.supervisor import Progress, RunEnd
 
 
+@pytest.fixture(autouse=True)
+def no_java(monkeypatch):
+    """A run starts it before anything else."""
+    monkeypatch.setattr("playhead.pipeline.jvm.SparkJvm.start_early", lambda jvm: None)
+
+
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "one.json"
@@ -70,7 +76,7 @@ def run_names(monkeypatch, tmp_path):
     (tmp_path / "shop.yaml").write_text(json.dumps(body))
     asked: list[str] = []
 
-    def act(context, specs, options, report):
+    def act(context, specs, options, report, jvm):
         asked[:] = [spec.name for spec in specs]
         return RunEnd([], interrupted=False)
 

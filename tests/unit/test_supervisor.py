@@ -22,13 +22,13 @@ from playhead.errors import (
     Refused,
     Unreachable,
 )
-from playhead.ledger.model import Host, RunState
+from playhead.ledger.model import Behind, Host, RunState
 from playhead.ledger.runs import Ledger, open_ledger
 from playhead.model import Deadline, Map
 from playhead.pipeline import supervisor as module
 from playhead.pipeline.slots import Slots
 from playhead.pipeline.spark_faults import TaskFailed
-from playhead.pipeline.step import PlanAgain, StepReport, Underway
+from playhead.pipeline.step import IDLE, Left, LeftUnit, PlanAgain, StepReport, Underway
 from playhead.pipeline.supervisor import Grant, Pace, Pipeline, Progress, Retries, RunEnd, Supervisor
 
 ONE = StepReport("rows", Map({"incrementing": 1}), 1)
@@ -62,6 +62,7 @@ class Fake:
     opening: Sequence[Exception | None] = ()
     target: str | None = None
     wait_in_step: threading.Event | None = None
+    doing: Underway | None = None
     opened: int = 0
     closed: int = 0
     kept_alive: int = 0
@@ -93,7 +94,7 @@ class Fake:
 
     @property
     def underway(self) -> Underway:
-        return Underway("reading", len(self.seen))
+        return self.doing or Underway("reading", len(self.seen))
 
     def keep_alive(self) -> None:
         self.kept_alive += 1
@@ -158,6 +159,31 @@ def state_of(ledger: Ledger, name: str) -> RunState | None:
 def run_once(ledger: Ledger, *fakes: Fake, give_up: float = 60.0) -> dict[str, Progress]:
     with running(ledger, *fakes, give_up=give_up) as run:
         return run.ended()
+
+
+def test_the_ledger_says_how_far_a_running_source_is_behind(ledger):
+    reading = threading.Event()
+    fake = Fake("a", wait_in_step=reading)
+
+    def behind(doing: Underway, wanted: Callable[[Behind], bool]) -> None:
+        fake.doing = doing
+        run.until(lambda: (found := ledger.get_run("c1", "a").behind) and wanted(found), "a heartbeat with it")
+
+    with running(ledger, fake, continuous=True) as run:
+        run.until(lambda: fake.opened, "its opening")
+        behind(Underway("reading", left=Left(1204, LeftUnit.IDS)), lambda one: one == Behind(1204, "ids"))
+        reading.set()
+        behind(IDLE, lambda one: one.count == 0 and one.caught_up is not None)
+        behind(
+            Underway("reading", left=Left(7, LeftUnit.IDS)), lambda one: one.count == 7 and one.caught_up is not None
+        )
+
+
+def test_what_a_sink_has_not_delivered_is_not_said_twice(ledger):
+    fake = Fake("a", doing=Underway("delivering", left=Left(9, LeftUnit.OFFSETS)))
+    with running(ledger, fake, continuous=True) as run:
+        run.until(lambda: fake._round > 3, "some rounds")
+        assert ledger.get_run("c1", "a").behind is None
 
 
 def test_a_connector_that_is_caught_up_is_finished_and_the_ledger_says_so(ledger):

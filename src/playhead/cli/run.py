@@ -1,7 +1,8 @@
 """`playhead run`: connector files on Spark."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ from playhead.cli.run_screen import RunScreen, one_line
 from playhead.render import Column, Listing
 
 if TYPE_CHECKING:
+    from playhead.config import Context
     from playhead.model import ConnectorSpec
+    from playhead.pipeline.jvm import SparkJvm, SparkOptions
     from playhead.pipeline.run import RunOptions
     from playhead.pipeline.supervisor import Progress
 
@@ -127,14 +130,15 @@ def run(
     is stored in the ledger and published in the consumer group. After a kill, run the same command again. The first
     Ctrl-C ends the run after the open steps, the second one abandons them.
     """
-    specs = _chosen(words, whatever_engine=engine is not None)
+    specs = _chosen(face.context, words, whatever_engine=engine is not None)
     check_extra("spark")
     screen = RunScreen(is_once=given["once"], is_quiet=quiet)
     screen.start()
     try:
-        from playhead.pipeline.run import run_connectors
+        with _early_jvm(_spark_options(face, given), specs) as jvm:
+            from playhead.pipeline.run import run_connectors
 
-        end = run_connectors(face.context, specs, _options(face, given), screen.update)
+            end = run_connectors(face.context, specs, _options(face, given, jvm.options), screen.update, jvm)
     finally:
         screen.close()
     rows = [_row(progress) for progress in end.connectors]
@@ -153,11 +157,15 @@ def run(
         raise click.exceptions.Exit(end.exit_code)
 
 
-def _chosen(words: Sequence[str], *, whatever_engine: bool) -> "list[ConnectorSpec]":
+def _chosen(context: "Context", words: Sequence[str], *, whatever_engine: bool) -> "list[ConnectorSpec]":
+    from playhead.connectors.python_classes import with_engines
     from playhead.errors import NotFound
     from playhead.model import Engine
+    from playhead.offsets.plugins import use_plugins
 
     files, specs = _read_files(words)
+    use_plugins(context)
+    specs = with_engines(specs)
     known = {spec.name: spec for spec in specs}
     names = [word for word in words if word not in files]
     for name in names:
@@ -200,21 +208,30 @@ def _has_suffix(word: str) -> bool:
     return Path(word).suffix in SUFFIXES
 
 
-def _options(face: Face, given: dict[str, Any]) -> "RunOptions":
+@contextmanager
+def _early_jvm(options: "SparkOptions", specs: "Sequence[ConnectorSpec]") -> "Iterator[SparkJvm]":
+    """Java starts while Python imports the rest of the run."""
+    from playhead.pipeline.jvm import SparkJvm
+
+    with SparkJvm(options) as jvm:
+        if specs:
+            jvm.start_early()
+        yield jvm
+
+
+def _spark_options(face: Face, given: dict[str, Any]) -> "SparkOptions":
+    from playhead.pipeline.jvm import SparkOptions
+
+    master, settings = spark_settings(face, given)
+    return SparkOptions(master, settings, given["jars"])
+
+
+def _options(face: Face, given: dict[str, Any], spark: "SparkOptions") -> "RunOptions":
     from playhead.config.contexts import parse_duration
     from playhead.pipeline.run import RunOptions
-    from playhead.pipeline.spark import SparkOptions
 
-    settings = {_spark_key(key): setting.text for key, setting in face.context.table("spark").items()}
-    for pair in given["settings"]:
-        key, equals, value = pair.partition("=")
-        if not equals:
-            raise click.UsageError(f"--spark-conf {pair!r} is not KEY=VALUE")
-        settings[_spark_key(key.strip())] = value
-    master = given["master"] or settings.pop("spark.master", None) or "local[*]"
-    settings.pop("spark.master", None)
     return RunOptions(
-        SparkOptions(master, settings, given["jars"]),
+        spark,
         None if given["once"] else parse_duration(given["interval"]),
         given["chunk_rows"],
         parse_duration(given["horizon"]),
@@ -226,6 +243,19 @@ def _options(face: Face, given: dict[str, Any]) -> "RunOptions":
         given["unordered"],
         given["all_or_nothing"],
     )
+
+
+def spark_settings(face: Face, given: dict[str, Any]) -> tuple[str, dict[str, str]]:
+    """The master, and Spark's settings, of the context and of the command line."""
+    settings = {_spark_key(key): setting.text for key, setting in face.context.table("spark").items()}
+    for pair in given["settings"]:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise click.UsageError(f"--spark-conf {pair!r} is not KEY=VALUE")
+        settings[_spark_key(key.strip())] = value
+    master = given["master"] or settings.pop("spark.master", None) or "local[*]"
+    settings.pop("spark.master", None)
+    return master, settings
 
 
 def _spark_key(key: str) -> str:

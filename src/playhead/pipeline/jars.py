@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
@@ -83,6 +83,10 @@ def fetch_jars(jar_set: str, progress: Progress = lambda done, total: None) -> l
             missing = list(_missing(folder, jars))  # another process may have fetched them while we waited
             _download(missing, folder, progress)
     return [folder / jar.file_name for jar in jars]
+
+
+def are_cached(jar_set: str) -> bool:
+    return not any(_missing(cache_folder(), list_jars(jar_set)))
 
 
 def _missing(folder: Path, jars: Sequence[Jar]) -> Iterator[Jar]:
@@ -175,22 +179,31 @@ def java() -> str:
 
 
 def java_version() -> str | None:
-    """None when there is no Java, or its version is unknown."""
+    """None when there is no Java, or its version is unknown. Most have it in a file; a JVM takes a tenth of a second for it."""
     try:
-        output = subprocess.run([java(), "-version"], capture_output=True, text=True, check=False, timeout=20).stderr
-    except (Invalid, OSError, subprocess.TimeoutExpired):
+        found = java()
+    except Invalid:
         return None
-    found = re.search(r'version "([^"]+)"', output)
-    return found.group(1) if found else None
+    with suppress(OSError, UnicodeError):
+        release = (Path(found).resolve().parent.parent / "release").read_text("utf-8")
+        if named := re.search(r'^JAVA_VERSION="([^"]+)"', release, re.MULTILINE):
+            return named.group(1)
+    try:
+        output = subprocess.run([found, "-version"], capture_output=True, text=True, check=False, timeout=20).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    said = re.search(r'version "([^"]+)"', output)
+    return said.group(1) if said else None
 
 
-def check_java() -> None:
-    """Kafka 4 needs Java 17; an older one would fail with an obscure error about class file versions."""
+def check_java() -> str:
+    """The version. Kafka 4 needs Java 17; an older one would fail with an obscure error about class file versions."""
     java()
     found = java_version() or "unknown"
     major = found.removeprefix("1.").split(".")[0].split("-")[0]
     if not major.isdigit() or int(major) < 17:
         raise Invalid(f"Java {found} is too old", "install Java 17 or newer, or set JAVA_HOME to it")
+    return found
 
 
 def ivy_jar() -> Path:

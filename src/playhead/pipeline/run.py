@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -12,12 +12,14 @@ from pyspark.sql import SparkSession
 from playhead.config import Context
 from playhead.config.scrub import scrub_of
 from playhead.config.secrets import SecretKeys, masked_config
+from playhead.connectors.python_classes import types_of
 from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.kafka.properties import client_properties
 from playhead.ledger.model import RANGES_AT, HandedOver, RunState, config_setting
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import Ledger, open_context_ledger
 from playhead.model import ConnectorSpec, Deadline, Engine
+from playhead.offsets.plugins import use_plugins
 from playhead.pipeline.classes import ConnectorKind, needs_local_files, notes_of, open_sink, target_ledger_url
 from playhead.pipeline.connect_home import ConnectHome, check_not_in_connect, find_home, find_worker, finds_with_catalog
 from playhead.pipeline.deliver.group import group_settings
@@ -28,13 +30,16 @@ from playhead.pipeline.ingest.position_log import PositionLog
 from playhead.pipeline.ingest.source import Source
 from playhead.pipeline.ingest.steps import Ingest, IngestOptions, SourceConnection
 from playhead.pipeline.ingest.topic_creation import parse_topic_creation
+from playhead.pipeline.jvm import SparkJvm, SparkOptions
 from playhead.pipeline.records.transforms import makes_keys
 from playhead.pipeline.records.transforms.options import parse_stages
+from playhead.pipeline.shipping import Shipping
 from playhead.pipeline.slots import Slots
-from playhead.pipeline.spark import SparkOptions, cancel_jobs, count_slots, find_loss, new_log, spark_session
+from playhead.pipeline.spark import SessionStart, cancel_jobs, count_slots, find_loss, start_workers
 from playhead.pipeline.spec import TASKS, Ready, sort_specs
 from playhead.pipeline.step import Underway, Work
 from playhead.pipeline.supervisor import Grant, Pace, Pipeline, Progress, Report, Retries, RunEnd, Supervisor
+from playhead.sdk.loading import find_class
 from playhead.sql.address import parse_address
 
 T = TypeVar("T")
@@ -70,17 +75,27 @@ def run_connectors(
     specs: Sequence[ConnectorSpec],
     options: RunOptions,
     report: Report = lambda progress: None,
+    jvm: SparkJvm | None = None,
 ) -> RunEnd:
     """Returns how every connector ended; one that is refused does not keep the others from running. Raises only errors that
-    prevent all of them from starting."""
+    prevent all of them from starting. `jvm`: that of `options.spark`, if it was started before; it has ended afterwards."""
+    with jvm or SparkJvm(options.spark) as own, SessionStart(own) as start:
+        return _run_in(start, context, specs, options, report)
+
+
+def _run_in(
+    start: SessionStart, context: Context, specs: Sequence[ConnectorSpec], options: RunOptions, report: Report
+) -> RunEnd:
     starting = _Starting(report)
     starting.says(f"checking {len(specs)} connector(s)")
     worker = find_worker(context)
+    use_plugins(context)
     if not specs:
         raise Invalid("there is no connector to run", "mark some with engine: spark, or name them with --engine spark")
     found = sort_specs(specs, worker)
     if options.all_or_nothing or not found.ready:
         found.check()
+    start.begin_early()
     starting.says("asking brokers and workers")
     home, refusals = _with_retries(lambda: _checked_home(context, found.ready, options), options.pace, report)
     ready = [one for one in found.ready if one.name not in refusals]
@@ -95,19 +110,20 @@ def run_connectors(
                 f"an SQLite ledger works on one machine only, and {options.spark.master} is not local",
                 "give --ledger postgresql://USER@HOST/DB, which every host can reach",
             )
-        log = new_log()
         starting.says(f"starting Spark, {options.spark.master}")
         if options.force:
             ledger.take_back(home.cluster_id, [one.name for one in ready])
-        with spark_session(replace(options.spark, log=log)) as spark:
+        with start.session() as spark:
             starting.says("Spark has started")
+            if options.spark.is_local:
+                start_workers(spark)
             end = SparkRun(context, home, ledger, spark, options).run(ready, report)
     ended = refused | {one.name: one for one in end.connectors}
     end = replace(end, connectors=[ended[spec.name] for spec in specs])
     if not any(one.error for one in end.connectors if not one.is_refused):
-        log.unlink(missing_ok=True)
+        start.jvm.log.unlink(missing_ok=True)
         return end
-    return replace(end, log=log)
+    return replace(end, log=start.jvm.log)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +216,12 @@ class SparkRun:
     ledger: Ledger
     spark: SparkSession
     options: RunOptions
+    _shipping: Shipping | None = field(default=None, init=False, repr=False)
 
     def run(self, ready: Sequence[Ready], report: Report = lambda progress: None) -> RunEnd:
         slots = Slots(count_slots(self.spark))
+        if not self.options.spark.is_local:
+            self._shipping = Shipping(self.spark, use_plugins(self.context))
         supervisor = Supervisor(
             self.ledger,
             self.home.cluster_id,
@@ -219,16 +238,25 @@ class SparkRun:
     def _pipeline(self, one: Ready, positions: "_PositionLogs") -> Pipeline:
         url = target_ledger_url(one.kind, one.config)
         settings = {"master": self.options.spark.master, "type": "sink" if one.kind.is_sink else "source"}
-        settings |= config_setting(masked_config(one.spec.config, {MASKED_QUERY}))
+        settings |= config_setting(masked_config(one.spec.config, {MASKED_QUERY, *_secret_options(one)}))
         if url is not None:
             settings[RANGES_AT] = parse_address(url).shown.removeprefix("sql+")
 
         def opened(grant: Grant) -> Work:
+            self._send_code(one, grant)
             return self._open_sink(one, grant) if one.kind.is_sink else self._open_source(one, grant, positions)
 
         return Pipeline(one.name, settings, url, opened, _scrub(one))
 
-    def _open_source(self, one: Ready, grant: Grant, positions: "_PositionLogs") -> Ingest:
+    def _send_code(self, one: Ready, grant: Grant) -> None:
+        """To the executors of a cluster. Those of a local master share the folders of this process."""
+        if self._shipping is None or one.kind not in (ConnectorKind.PYTHON_SOURCE, ConnectorKind.PYTHON_SINK):
+            return
+        found = find_class(one.spec.connector_class)
+        if found is not None and (note := self._shipping.send(found)) is not None:
+            grant.note(note)
+
+    def _open_source(self, one: Ready, grant: Grant, positions: "_PositionLogs") -> Work:
         home, own = self.home, grant.own
         topic = one.config.get("offsets.storage.topic") or home.topic
         tasks = max(int(one.config.get(TASKS, "1")), home.fencing.get(one.name, 1))
@@ -246,11 +274,24 @@ class SparkRun:
             )
             parts.callback(connection.close)
             options = IngestOptions(self.options.rows_per_chunk, self.options.accept_repeats, self.options.unordered)
-            work = Ingest(self.spark, grant.slots, connection, self._source(one), own.ledger, own.claim, options)
+            work: Work
+            if one.kind is ConnectorKind.PYTHON_SOURCE:
+                work = self._python_source(one, grant, connection, options)
+            else:
+                work = Ingest(self.spark, grant.slots, connection, self._source(one), own.ledger, own.claim, options)
             parts.pop_all()
             for note in notes_of(one.kind, one.config):
                 grant.note(note)
             return work
+
+    def _python_source(self, one: Ready, grant: Grant, connection: SourceConnection, options: IngestOptions) -> Work:
+        from playhead.pipeline.ingest.python.options import parse_options
+        from playhead.pipeline.ingest.python.steps import PythonIngest
+
+        roots = tuple(str(root) for root in use_plugins(self.context))
+        source = replace(parse_options(one.config, self.home.worker), roots=roots)
+        own = grant.own
+        return PythonIngest(self.spark, grant.slots, connection, source, own.ledger, own.claim, options)
 
     def _source(self, one: Ready) -> Source:
         if one.kind is ConnectorKind.JDBC_SOURCE:
@@ -293,7 +334,13 @@ class SparkRun:
 def _scrub(one: Ready) -> Callable[[str], str]:
     """Removes what the config hides. The text of a hidden query is in messages without the blanks around it."""
     masked = one.config.get(MASKED_QUERY, "").strip().rstrip(";").strip()
-    return scrub_of((SecretKeys(), one.config), (SecretKeys({MASKED_QUERY}), {MASKED_QUERY: masked}))
+    own = SecretKeys(_secret_options(one))
+    return scrub_of((own, one.config), (SecretKeys({MASKED_QUERY}), {MASKED_QUERY: masked}))
+
+
+def _secret_options(one: Ready) -> Collection[str]:
+    """The options that a connector in Python declares as secret, whatever their names."""
+    return SecretKeys.of_types(types_of(one.spec.connector_class)).passwords
 
 
 class _PositionLogs:

@@ -1,166 +1,168 @@
-"""The one Spark session of a run, and its slots.
-
-Times are UTC in every JVM and in SQL: a database's time zone is an option of the connector (`db.timezone`), not of the machine.
-Spark must not retry a task: the retry would write again what the first attempt may have committed. The run plans the step again
-instead. Dynamic allocation is refused: executors that come and go would starve a barrier stage.
-"""
+"""The one Spark session of a run, and its slots. Its process is that of `jvm.py`."""
 
 import logging
 import os
-import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, cast
 
-from playhead.errors import Invalid, MissingExtra, PlayheadError, TimedOut
+import pyarrow as pa
+
+from playhead.errors import MissingExtra, PlayheadError, Refused, TimedOut
 from playhead.model import Deadline
-from playhead.pipeline.jars import check_java, fetch_jars
+from playhead.pipeline.jvm import LOSS_SECONDS, SparkJvm, SparkOptions, has_ended, new_log
 
 try:
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
     from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 except ImportError:
     raise MissingExtra("spark", "pyspark") from None
 
 from playhead.pipeline.spark_faults import SessionLost
 
-JAR_SETS = ("spark-kafka", "jdbc")
+__all__ = ["SparkOptions", "new_log"]  # callers of `spark_session` need no other module
 EXECUTOR_SECONDS = 120.0
-LOSS_SECONDS = 0.5
-_UTC = "-Duser.timezone=UTC"
-_FIXED = {
-    "spark.task.maxFailures": "1",
-    "spark.stage.maxConsecutiveAttempts": "1",
-    "spark.speculation": "false",
-    "spark.sql.session.timeZone": "UTC",
-}
-_DEFAULTS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647b",  # any other limit is checked after every single row
-    # Every step has its own consumers. Cached for the next step, with the data they fetched, they would fill the heap.
-    "spark.kafka.consumer.cache.capacity": "1",
-    "spark.kafka.consumer.cache.timeout": "5s",
-    "spark.kafka.consumer.cache.evictorThreadRunInterval": "5s",
-    "spark.kafka.consumer.fetchedData.cache.timeout": "5s",
-    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
-    "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "10",
-    "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class SparkOptions:
-    """`settings`: Spark's own, as given by the user. `jars`: the user's, in addition to the pinned ones. `log`: the file for the
-    output of the JVM and its workers; None: a file that is kept only if the block fails."""
-
-    master: str = "local[*]"
-    settings: Mapping[str, str] = field(default_factory=dict)
-    jars: Sequence[Path] = ()
-    log: Path | None = None
-
-    @property
-    def is_local(self) -> bool:
-        """One machine: every task can use its files, for example an SQLite ledger."""
-        return self.master.startswith("local") and not self.master.startswith("local-cluster")
+_GATEWAY_PORT, _GATEWAY_SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 
 @contextmanager
 def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
     """The JVM ends with the session, so the next session inherits nothing."""
-    check_java()
-    settings = _settings_of(options)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(options.master).appName("playhead")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    with _stderr_to_log(options.log) as log, _signals_kept():
+    with SparkJvm(options) as jvm, SessionStart(jvm) as start, start.session() as session:
+        yield session
+    if options.log is None:
+        jvm.log.unlink(missing_ok=True)
+
+
+class SessionStart:
+    """A session that is built in a thread of its own: in the meantime the run asks brokers and workers. PySpark would handle
+    Ctrl-C in the main thread, and cancel every job. Leave the block, and nothing of it is left."""
+
+    def __init__(self, jvm: SparkJvm) -> None:
+        self.jvm = jvm
+        self._built: Future[SparkSession] = Future()
+        self._thread: threading.Thread | None = None
+
+    def begin_early(self) -> None:
+        """If the JVM could be started without waiting for anything. Otherwise `session` begins, and reports why not."""
+        if SparkContext._gateway is not None:  # of another session in this process
+            return
+        self.jvm.start_early()
+        if self.jvm.process is not None:
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._build, name="start of Spark", daemon=True)
+            self._thread.start()
+
+    @contextmanager
+    def session(self) -> Iterator[SparkSession]:
+        """Waits until it is built."""
+        if self._thread is None and SparkContext._gateway is not None:
+            raise Refused("this process has a Spark session already", "stop that one, or run this in another process")
+        self.jvm.is_used = True
+        self.jvm.start()
+        self._begin()
         try:
-            session = builder.getOrCreate()
+            session = self._built.result()
         except (PySparkException, Py4JError) as error:
+            log = self.jvm.log
             raise PlayheadError(f"Spark did not start: {_last_line(log) or error}", f"its log: {log}") from None
-    try:
-        with _hushed_after_loss(session):
-            yield session
-        if options.log is None:
-            log.unlink(missing_ok=True)
-    except PlayheadError:
-        raise
-    except Exception as error:
-        if (loss := find_loss(LOSS_SECONDS)) is not None:
-            raise loss from error
-        raise
-    finally:
-        if find_loss() is None:
-            session.stop()
-            _end_jvm()
-        else:
+        write_archive = _archive_writer(session, self.jvm)
+        try:
+            with _hushed_after_loss(session):
+                yield session
+        except PlayheadError:
+            raise
+        except Exception as error:
+            if (loss := find_loss(LOSS_SECONDS)) is not None:
+                raise loss from error
+            raise
+        finally:
+            if find_loss() is None:
+                session.stop()
+                _forget_jvm()
+                self.jvm.end()
+                write_archive()
+
+    def _build(self) -> None:
+        try:
+            self._built.set_result(_built(self.jvm))
+        except BaseException as error:  # noqa: BLE001  the end of a thread: `session` raises it
+            self._built.set_exception(error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.jvm.has_ended():
+            self.jvm.abandon()
+        if self._thread is not None:
+            self._thread.join()
             _forget_jvm()
 
 
-def _settings_of(options: SparkOptions) -> dict[str, str]:
-    """Ours and the user's, with the jars of both."""
-    settings = {**_DEFAULTS, **options.settings}
-    _refuse(settings)
-    jars = [*(path for jar_set in JAR_SETS for path in fetch_jars(jar_set)), *options.jars]
-    for jar in options.jars:
-        if not jar.is_file():
-            raise Invalid(f"there is no jar {jar}")
-    named = ",".join(map(str, jars))
-    settings["spark.jars"] = ",".join(part for part in (settings.get("spark.jars", ""), named) if part)
-    # The driver queries databases through the class path of its own JVM; executors get the jars with their tasks.
-    settings["spark.driver.extraClassPath"] = os.pathsep.join(
-        part for part in (settings.get("spark.driver.extraClassPath", ""), *map(str, jars)) if part
-    )
-    for side in ("driver", "executor"):
-        name = f"spark.{side}.extraJavaOptions"
-        settings[name] = f"{settings.get(name, '')} {_UTC}".strip()
-    settings |= _FIXED
-    return settings
-
-
-def new_log() -> Path:
-    handle, name = tempfile.mkstemp(prefix="playhead-spark-", suffix=".log")
-    os.close(handle)
-    return Path(name)
-
-
-@contextmanager
-def _stderr_to_log(wanted: Path | None) -> Iterator[Path]:
-    """The output of the JVM and its workers goes to a file: a JVM keeps the stderr that it was started with."""
-    path = wanted or new_log()
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND)
-    sys.stderr.flush()
-    ours = os.dup(2)
-    os.dup2(handle, 2)
-    os.close(handle)
+def _built(jvm: SparkJvm) -> SparkSession:
     try:
-        yield path
-    finally:
-        os.dup2(ours, 2)
-        os.close(ours)
+        return _connected(jvm)
+    except (PySparkException, Py4JError):
+        if jvm.is_abandoned or not jvm.has_ended(LOSS_SECONDS):
+            raise
+    _forget_jvm()
+    jvm.start_plain()
+    return _connected(jvm)
 
 
-@contextmanager
-def _signals_kept() -> Iterator[None]:
-    """PySpark would cancel every job at the first Ctrl-C. The run handles it instead."""
-    before = signal.getsignal(signal.SIGINT)
+def _connected(jvm: SparkJvm) -> SparkSession:
+    address = jvm.find_address()
+    if address is None:
+        raise Py4JError("Java ended before it could be reached")
+    os.environ |= {_GATEWAY_PORT: str(address.port), _GATEWAY_SECRET: address.secret}
     try:
-        yield
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
     finally:
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, before)
+        del os.environ[_GATEWAY_PORT], os.environ[_GATEWAY_SECRET]
+    gateway.proc = jvm.process
+    SparkContext._ensure_initialized(gateway=gateway)
+    builder = SparkSession.builder.master(jvm.options.master).appName("playhead")
+    for name, value in jvm.settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def start_workers(session: SparkSession) -> None:
+    """Has Spark start the process of its Python workers, which loads modules for a second, while the run plans its first step."""
+
+    def work() -> None:
+        try:
+            session.range(1, numPartitions=1).mapInArrow(cast(Any, _unchanged), "id long").collect()
+        except Exception:  # noqa: BLE001  PySpark fails in many ways while its session ends
+            return  # a step meets the same fault, or the session has ended
+
+    threading.Thread(target=work, name="start of workers", daemon=True).start()
+
+
+def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
+
+
+def _archive_writer(session: SparkSession, jvm: SparkJvm) -> Callable[[], None]:
+    """For the end of the session. The JVM is asked now: then it may have gone."""
+    if jvm.archive is None or jvm.archive.classes is None:
+        return lambda: None
+    lang = cast(Any, session._jvm).java.lang
+    home, class_path = (str(lang.System.getProperty(name)) for name in ("java.home", "java.class.path"))
+    options = [str(option) for option in lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()]
+    return partial(jvm.archive.write_later, home, class_path, options)
 
 
 def _last_line(log: Path) -> str:
@@ -212,7 +214,7 @@ def find_loss(seconds: float = 0.0) -> SessionLost | None:
     process = getattr(SparkContext._gateway, "proc", None)
     if process is None:  # this process did not start the JVM
         return None
-    return SessionLost(process.returncode) if _has_ended(process, seconds) else None
+    return SessionLost(process.returncode) if has_ended(process, seconds) else None
 
 
 @contextmanager
@@ -226,11 +228,11 @@ def _hushed_after_loss(session: SparkSession) -> Iterator[None]:
     print_error = server.handle_error
 
     def handle_error(request: object, address: object) -> None:
-        if not _has_ended(process, LOSS_SECONDS):
+        if not has_ended(process, LOSS_SECONDS):
             print_error(request, address)
 
     def is_logged(record: logging.LogRecord) -> bool:
-        return "py4j" not in record.pathname or not _has_ended(process, LOSS_SECONDS)
+        return "py4j" not in record.pathname or not has_ended(process, LOSS_SECONDS)
 
     server.handle_error = handle_error
     logging.getLogger().addFilter(is_logged)
@@ -240,39 +242,11 @@ def _hushed_after_loss(session: SparkSession) -> Iterator[None]:
         logging.getLogger().removeFilter(is_logged)
 
 
-def _has_ended(process: "subprocess.Popen[bytes]", seconds: float) -> bool:
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
-def _refuse(settings: Mapping[str, str]) -> None:
-    if settings.get("spark.dynamicAllocation.enabled", "false").lower() == "true":
-        raise Invalid(
-            "dynamic allocation removes executors that a step is waiting for",
-            "set spark.dynamicAllocation.enabled=false and a fixed spark.executor.instances",
-        )
-    for name, value in _FIXED.items():
-        if settings.get(name, value) != value:
-            raise Invalid(f"{name} must be {value} here", "leave it out: the run itself retries a failed step")
-
-
-def _end_jvm() -> None:
-    gateway = SparkContext._gateway
-    if gateway is None:
-        return
-    process = getattr(gateway, "proc", None)
-    gateway.shutdown()
-    if process is not None:
-        process.stdin.close()
-        process.wait(30)
-    SparkContext._gateway = SparkContext._jvm = None
-
-
 def _forget_jvm() -> None:
-    """A session whose JVM has ended cannot be stopped: each call would fail. The next session must not find it."""
+    """The next session must not find it. A session whose JVM has ended cannot be stopped: each call would fail."""
+    gateway = SparkContext._gateway
+    if gateway is not None and find_loss() is None:
+        gateway.shutdown()
     SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None
     SparkContext._gateway = SparkContext._jvm = None

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,12 +28,12 @@ from playhead.errors import (
     Untrusted,
     WrongProtocol,
 )
-from playhead.ledger.model import BEAT_SECONDS, Claim, Host, Run, RunState
+from playhead.ledger.model import BEAT_SECONDS, Behind, Claim, Host, Run, RunState
 from playhead.ledger.runs import Ledger, open_ledger
 from playhead.model import Deadline, Map
 from playhead.pipeline.slots import Cancelled, Slots, SlotUser
 from playhead.pipeline.spark_faults import TaskFailed
-from playhead.pipeline.step import IDLE, PlanAgain, StepReport, Underway, Work
+from playhead.pipeline.step import IDLE, LeftUnit, PlanAgain, StepReport, Underway, Work
 
 MOST_NOTES = 10
 KEEP_ALIVE_SECONDS = 3.0
@@ -275,6 +276,8 @@ class _Runner:
         self._taken_over: Fenced | None = None
         self._is_abandoned = False
         self._work: Work | None = None
+        self._unit: LeftUnit | None = None
+        self._caught_up: datetime | None = None
 
     # Called by other threads
 
@@ -299,13 +302,23 @@ class _Runner:
         with self._beating:
             for held in self._held:
                 try:
-                    if held.ledger.beat(held.claim):
+                    if held.ledger.beat(held.claim, self._behind()):
                         self.stop("stop requested")
                 except Fenced as error:
                     self._taken_over = error
                     self.stop("taken over")
                 except PlayheadError as error:  # the steps need the ledger too: they retry, and report it
                     self._note(f"no heartbeat: {error.what}")
+
+    def _behind(self) -> Behind | None:
+        """How far a source is. What a sink has not delivered is the lag of its group."""
+        work = self._work
+        left = None if work is None else work.underway.left
+        if left is not None and left.unit is not LeftUnit.OFFSETS:
+            self._unit = left.unit
+            return Behind(left.count, left.unit.value, self._caught_up)
+        is_idle = work is not None and not work.underway.doing
+        return Behind(0, self._unit.value, self._caught_up) if is_idle and self._unit and self._caught_up else None
 
     def _keep_beating(self) -> None:
         while not self._ended.wait(BEAT_SECONDS):
@@ -379,6 +392,8 @@ class _Runner:
                         return
             self._retries.refill()
             self._change(waiting="")
+            if not self._held_streams:
+                self._caught_up = datetime.now(UTC)
             if self._pace.interval_seconds is None:
                 return
             self._idle(work, Deadline(self._pace.interval_seconds))
