@@ -17,7 +17,7 @@ from integration.ledgers import (  # noqa: F401
     start,
 )
 from playhead.errors import Fenced, NotFound, Rejected
-from playhead.ledger.model import Claim, RunState, RunTakenOver, config_setting
+from playhead.ledger.model import Behind, Claim, RunState, RunTakenOver, config_setting
 from playhead.model import Map
 
 
@@ -146,6 +146,19 @@ def test_a_stop_is_heard_at_the_next_beat_and_forgotten_by_the_next_run(ledger):
     with pytest.raises(NotFound) as raised:
         ledger.request_stop("c1", "ordres", HERE)
     assert raised.value.hint == "did you mean orders?"
+
+
+def test_a_beat_says_how_far_a_source_is_behind_and_keeps_its_settings_and_its_config(ledger):
+    config = {"connector.class": "X"}
+    claim = ledger.claim("c1", "orders", HERE, {**LOCAL, **config_setting(config)})
+    assert ledger.get_run("c1", "orders").behind is None
+    caught_up = datetime(2026, 11, 18, 3, 0, tzinfo=UTC)
+    for behind in (Behind(1204, "ids", caught_up), Behind(0, "ids", caught_up)):
+        ledger.beat(claim, behind)
+        run = ledger.get_run("c1", "orders")
+        assert (run.behind, run.settings, run.config) == (behind, LOCAL, config)
+    ledger.beat(claim)  # not known at the moment: what was known stays
+    assert ledger.get_run("c1", "orders").behind == behind
 
 
 def test_a_run_that_ended_is_not_asked_to_stop(ledger):

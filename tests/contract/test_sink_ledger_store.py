@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from contract.range_ledgers import LOG, begun, deliver, ended, live, wanted
+from contract.test_range_ledger_redo import redo
 from contract.test_stores_write import (  # noqa: F401
     Kind,
     journal,
@@ -83,6 +84,13 @@ def test_what_a_run_delivered_is_shown_and_its_open_claim_noted(store, sinks):
     assert entry.notes == ("orders-0[20,25) is claimed and not finished; an edit gives it up",)
     assert [one.position.offset["kafka_offset"] for one in store.history().entries] == [10, 20, 20]
     assert store.snapshot(["nobody"]).entries == ()
+
+
+def test_a_replay_is_no_part_of_the_history_of_positions(store, sinks):
+    deliver(sinks, begun(sinks), 10, 20)
+    redo(sinks, 0, 10)
+    assert [row[:3] for row in live(sinks)] == [(0, 10, 2), (10, 20, 1)]
+    assert [one.position.offset["kafka_offset"] for one in store.history().entries] == [10, 20, 20]
 
 
 def test_a_running_sink_is_refused_and_nothing_lifts_that(store, sinks, journal):

@@ -4,8 +4,12 @@ Spark in the session of the tests, and oracles that are not Playhead."""
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 
 from contract.workers import ask, path_of
 from integration.file_source import TEXT
@@ -15,6 +19,9 @@ from integration.on_spark import OnSpark, Running
 from playhead.lab import Lab
 from playhead.ledger.runs import Ledger, open_ledger
 from playhead.model import ConnectorSpec, Deadline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SOURCE, SINK = "FileStreamSource", "FileStreamSink"
 KILLER = killed_in_call()
@@ -107,6 +114,11 @@ class Pair:
     def hand(self, to: str, *names: str, code: int = 0, more: Sequence[str] = ()):
         return self.playhead(*self.words(to, *names), *more).exits(code)  # type: ignore[attr-defined]
 
+    def undo(self):
+        """Of the newest hand-over."""
+        words = ["connectors", "undo", "--settle", "300ms", *self.there(), "--execute"]
+        return self.playhead(*words).exits(0)  # type: ignore[attr-defined]
+
     def run(self) -> Running:
         """Continuous, in the session of the tests, as `playhead run` would run it."""
         self.runs.append(Running(self.on_spark.prepared(interval_seconds=0.2), self.specs))
@@ -152,3 +164,57 @@ def open_pair_ledger(folder: Path) -> Ledger:
 
 
 PYTHON = sys.executable
+
+
+def made_pair(
+    lab: Lab, spark: "SparkSession", playhead: Callable[..., object], unique: Callable[[str], str], folder: Path
+):
+    topic, ledger = unique("moved"), open_pair_ledger(folder)
+    on_spark = OnSpark(lab, spark, ledger)
+    on_spark.make_topic(topic, 1)
+    return Pair(lab, folder, (unique("src"), unique("out")), topic, on_spark, playhead)
+
+
+@pytest.fixture
+def eos_pair(lab, spark, playhead, unique, tmp_path):
+    """On the shared lab, whose worker has exactly-once support."""
+    made = made_pair(lab, spark, playhead, unique, tmp_path)
+    yield made
+    made.close()
+    made.on_spark.ledger.close()
+
+
+@dataclass
+class Watching:
+    """Looks all the time whether Connect has a task of a connector while a run of it is alive. Both are asked one after the
+    other, so a run counts only if the same one is alive before and after Connect is asked."""
+
+    pair: Pair
+    looks: int = 0
+    doubled: list[str] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> "Watching":
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert kind is not None or self.looks > 5, "nobody looked"
+        assert not self.doubled, self.doubled
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.2):
+            for name in self.pair.names:
+                before = self._alive(name)
+                with suppress(OSError):  # a worker that a test killed
+                    tasks = (self.pair.state(name) or ("", 0))[1]
+                    self.looks += 1
+                    if before and tasks and self._alive(name) == before:
+                        self.doubled.append(f"{name}: run {before} and {tasks} task(s)")
+
+    def _alive(self, name: str) -> int:
+        runs = [run for run in self.pair.on_spark.ledger.list_runs() if run.pipeline == name]
+        return max((run.epoch for run in runs if run.is_alive), default=0)

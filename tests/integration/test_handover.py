@@ -9,16 +9,20 @@ import select
 import signal
 import subprocess
 import threading
+from collections import Counter
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
+import playhead as playhead_package
 from contract.workers import ask, path_of
 from integration.file_source import TEXT
-from integration.on_spark import OnSpark
-from integration.switching import KILLER, PYTHON, SINK, SOURCE, Pair, Writer, open_pair_ledger
+from integration.switching import PYTHON, SINK, SOURCE, Watching, Writer, eos_pair, made_pair  # noqa: F401
+from playhead.config import open_context
+from playhead.errors import Invalid, NotFound
 from playhead.lab import LabOptions
-from playhead.model import Deadline, Engine
+from playhead.model import Deadline, Engine, Result
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +34,6 @@ def plain_lab(make_lab):
 @pytest.fixture(params=["exactly once", "default worker"])
 def any_lab(request):
     return request.getfixturevalue("lab" if request.param == "exactly once" else "plain_lab")
-
-
-def made_pair(lab, spark, playhead, unique, folder):
-    topic, ledger = unique("moved"), open_pair_ledger(folder)
-    on_spark = OnSpark(lab, spark, ledger)
-    on_spark.make_topic(topic, 1)
-    return Pair(lab, folder, (unique("src"), unique("out")), topic, on_spark, playhead)
 
 
 @pytest.fixture
@@ -68,14 +65,6 @@ def test_back_and_forth_under_load(pair, rounds):
     assert pair.delivered() == lines
 
 
-@pytest.fixture
-def eos_pair(lab, spark, playhead, unique, tmp_path):
-    made = made_pair(lab, spark, playhead, unique, tmp_path)
-    yield made
-    made.close()
-    made.on_spark.ledger.close()
-
-
 def listed(pair, noun):
     rows = json.loads(pair.playhead(noun, "list", "-o", "json", *pair.there()[:4], env=environment(pair)).exits(0).out)
     key = "name" if noun == "connectors" else "pipeline"
@@ -93,12 +82,15 @@ def test_lists_files_plans_and_watch_agree_on_the_owner(eos_pair):
     assert "fence the transactional ids" in dry.out and f"wait until group connect-{sink} is empty" in dry.out
     assert pair.state(source) == ("RUNNING", 1) and "engine" not in pair.file.read_text()
     done = pair.hand("spark")
-    assert f"start: playhead run {pair.file} {source} {sink}" in done.err
+    assert f"playhead run {pair.file} {source} {sink} --connect" in done.err
+    assert f"readers   connect-{sink}: of transactions it reads committed ones only" in dry.out
     text = pair.file.read_text()
     assert text.count("engine: spark") == 2 and text.count("# as it is") == 2 and text.startswith("# a file of ours")
     connectors, runs = listed(pair, "connectors"), listed(pair, "runs")
     assert {row["engine"] for row in connectors.values()} == {"spark"}
     assert {row["state"] for row in runs.values()} == {"stopped"}
+    shown = pair.playhead("connectors", "show", source, "-o", "json", *pair.there()[:4], env=environment(pair)).exits(0)
+    assert {key: json.loads(shown.out)[key] for key in ("engine", "state")} == {"engine": "spark", "state": "stopped"}
     planned = pair.playhead("connectors", "plan", "-f", str(pair.file), *pair.there()[:4]).exits(0)
     assert f"leave to spark: {source}, {sink}" in planned.out
     pair.file.write_text(text.replace("engine: spark", "engine: connect\n    state: running"))
@@ -122,91 +114,85 @@ def test_lists_files_plans_and_watch_agree_on_the_owner(eos_pair):
     assert again.out.count("belongs to Connect already") == 2
 
 
+def test_from_python_nothing_is_handed_over_without_execute(eos_pair):
+    pair, source = eos_pair, eos_pair.names[0]
+    pair.lines.write_text("a\n")
+    pair.create()
+    pair.ends_with(["a"])
+    context = open_context(None, {**pair.lab.context(), "ledger": pair.ledger_url})
+    here: dict[str, Any] = {"files": [pair.file], "context": context}
+    planned = playhead_package.hand_over(source, to="spark", **here)
+    assert planned.ok and planned.outcomes == () and f"{source} (source) to spark" in repr(planned)
+    assert pair.state(source) == ("RUNNING", 1)
+    done = playhead_package.hand_over(f"{source}*", to="spark", execute=True, **here)
+    assert done.ok and [one.result for one in done.outcomes] == [Result.CHANGED] and source in repr(done)
+    assert pair.state(source) == ("STOPPED", 0) and pair.file.read_text().count("engine: spark") == 1
+    nothing = playhead_package.hand_over(source, to="spark", execute=True, **here)
+    assert nothing.ok and "it belongs to Spark already" in repr(nothing)
+    with pytest.raises(Invalid, match="neither spark nor connect"):
+        playhead_package.hand_over(source, to="flink", **here)
+    with pytest.raises(NotFound):
+        playhead_package.hand_over("no_such_connector", to="spark", **here)
+
+
+def test_a_pattern_hands_over_what_it_can_and_other_commands_respect_the_owner(eos_pair, unique):
+    pair, base = eos_pair, unique("many")
+    pair.names = (f"{base}-a", f"{base}-b")
+    source, sink = pair.names
+    pair.lines.write_text("a\nb\n")
+    pair.create()
+    pair.ends_with(["a", "b"])
+    good = pair.file.read_text()
+    pair.file.write_text(good.replace("consumer.override.session.timeout.ms: 6000", "transforms: t"))
+    partly = pair.hand("spark", f"{base}-*", code=1)
+    assert result_of(partly, source) == "changed" and result_of(partly, sink) == "failed"
+    assert [pair.state(name) for name in pair.names] == [("STOPPED", 0), ("RUNNING", 1)]
+    text = pair.file.read_text()
+    assert text.count("engine: spark") == 1 and text.index("engine: spark") < text.index(sink)
+    pair.file.write_text(text.replace("transforms: t", "consumer.override.session.timeout.ms: 6000"))
+    rest = pair.hand("spark", f"{base}-*", source)
+    assert result_of(rest, source) == "unchanged" and result_of(rest, sink) == "changed"
+    assert pair.file.read_text().count("engine: spark") == 2
+    resumed = pair.playhead("connectors", "resume", source, "--execute", *pair.there()[:4], env=environment(pair))
+    assert f"playhead handover {source} --to connect" in resumed.exits(4).out
+    is_not_started_without_a_ledger(pair, source)
+    assert pair.state(source) == ("STOPPED", 0)
+    moved = pair.playhead("offsets", "set", source, "position=2", "--execute", *pair.there()).exits(0)
+    assert "changed" in moved.out  # no run is alive: it continues there
+    pair.run()
+    pair.ends_with(["a", "b", "b"])
+    for words in ((source, "position=0", "--stop"), (sink, "kafka_offset=0")):
+        refused = pair.playhead("offsets", "set", *words, "--execute", *pair.there()).exits(4)
+        assert f"playhead runs stop {words[0]}" in refused.out + refused.err
+    ours = {*pair.names, *(f"connect-{name}" for name in pair.names)}
+    found = pair.playhead("offsets", "doctor", "-o", "json", *pair.there())
+    assert not [one for one in json.loads(found.out) if one["owner"] in ours], found.out
+    pair.hand("connect", f"{base}-?")
+    pair.run_ended()
+    assert [pair.state(name) for name in pair.names] == [("RUNNING", 1)] * 2
+    assert pair.records() == ["a", "b", "b"] and pair.delivered() == ["a", "b", "b"]
+
+
+def is_not_started_without_a_ledger(pair, name):
+    """Who owns it is unknown then, and a connector that was handed over is stopped in Connect."""
+    broken = pair.file.with_name("broken.db")
+    broken.write_text("not a database")
+    unknown = {"PLAYHEAD_LEDGER": f"sqlite:///{broken}"}
+    resumed = pair.playhead("connectors", "resume", name, "--execute", *pair.there()[:4], env=unknown).exits(4)
+    assert "it may have been handed over to Spark: the ledger cannot be read" in resumed.out
+    file = pair.file.with_name("connect.yaml")
+    file.write_text(pair.file.read_text().replace("engine: spark", "engine: connect\n    state: running"))
+    applied = pair.playhead("connectors", "apply", "-f", str(file), "--execute", *pair.there()[:4], env=unknown)
+    assert applied.code != 0 and "whether it was handed over to Spark is unknown" in applied.out + applied.err
+
+
+def result_of(ran, name):
+    [line] = [line for line in ran.out.splitlines() if line.startswith(name)]
+    return next(word for word in line.split() if word in ("changed", "unchanged", "failed", "refused"))
+
+
 def environment(pair):
     return {"PLAYHEAD_LEDGER": pair.ledger_url}
-
-
-def killed_at(pair, function, words):
-    done = subprocess.run([PYTHON, "-c", KILLER, function, "1", *words], check=False, capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    return done
-
-
-TO_SPARK = ["stop", "save_step", "fence", "adopt", "hand_over", "apply_engines", "finish"]
-TO_CONNECT = ["request_stop", "hand_over", "publish", "verify", "resume", "apply_engines", "finish"]
-
-
-def owners(pair):
-    """Who moves data: Connect by its tasks, Spark by a run that is alive."""
-    found = {}
-    for name in pair.names:
-        in_connect = (pair.state(name) or ("", 0))[1] > 0
-        runs = [run for run in pair.on_spark.ledger.list_runs() if run.pipeline == name]
-        found[name] = in_connect + any(run.is_alive and not run.stop for run in runs)
-    return found
-
-
-@pytest.mark.parametrize("kills", [["hand_over"], pytest.param(TO_SPARK, marks=pytest.mark.soak)], ids=["one", "all"])
-def test_killed_on_the_way_to_spark_the_same_command_goes_on(eos_pair, kills):
-    pair = eos_pair
-    writer = Writer(pair.lines)
-    pair.create()
-    pair.grows()
-    for number, function in enumerate(kills):
-        killed_at(pair, function, pair.words("spark"))
-        assert max(owners(pair).values()) <= 1
-        again = pair.hand("spark")
-        assert [pair.state(name) for name in pair.names] == [("STOPPED", 0)] * 2, again.err
-        pair.run()
-        pair.grows(5)
-        pair.hand("connect")
-        pair.run_ended()
-        assert pair.file.read_text().count("engine: connect") == 2, number
-    lines = writer.stop()
-    pair.ends_with(lines)
-    assert pair.records() == lines and pair.delivered() == lines
-
-
-@pytest.mark.parametrize("kills", [["hand_over"], pytest.param(TO_CONNECT, marks=pytest.mark.soak)], ids=["one", "all"])
-def test_killed_on_the_way_to_connect_the_same_command_goes_on(eos_pair, kills):
-    pair = eos_pair
-    writer = Writer(pair.lines)
-    pair.create()
-    pair.grows()
-    for function in kills:
-        pair.hand("spark")
-        pair.run()
-        pair.grows(5)
-        killed_at(pair, function, pair.words("connect"))
-        assert max(owners(pair).values()) <= 1
-        pair.hand("connect")
-        pair.run_ended()
-        assert [pair.state(name) for name in pair.names] == [("RUNNING", 1)] * 2
-        pair.grows(5)
-    lines = writer.stop()
-    pair.ends_with(lines)
-    assert pair.records() == lines and pair.delivered() == lines
-
-
-def test_a_hand_over_that_was_killed_is_undone(eos_pair):
-    """Back to Connect, in the state it had there, with the file as it was."""
-    pair = eos_pair
-    writer = Writer(pair.lines)
-    pair.create()
-    pair.grows()
-    killed_at(pair, "hand_over", pair.words("spark"))
-    assert ("STOPPED", 0) in [pair.state(name) for name in pair.names]
-    undone = pair.playhead("connectors", "undo", "--settle", "300ms", *pair.there(), "--execute").exits(0)
-    assert "undoing" in undone.err
-    assert [pair.state(name) for name in pair.names] == [("RUNNING", 1)] * 2
-    pair.grows()
-    pair.hand("spark")
-    pair.playhead("connectors", "undo", "--settle", "300ms", *pair.there(), "--execute").exits(0)
-    assert pair.file.read_text().count("engine: connect") == 2
-    pair.grows()
-    lines = writer.stop()
-    pair.ends_with(lines)
-    assert pair.records() == lines and pair.delivered() == lines
 
 
 def test_what_spark_does_not_honour_is_refused_before_anything_stops(eos_pair):
@@ -219,38 +205,92 @@ def test_what_spark_does_not_honour_is_refused_before_anything_stops(eos_pair):
         "      consumer.override.session.timeout.ms: 6000\n", "      transforms: t\n      transforms.t.type: X\n"
     )
     pair.file.write_text(bad)
-    refused = pair.hand("spark", sink, code=1)
+    refused = pair.hand("spark", sink, code=2)
     assert "the Spark engine has no transform X" in refused.out
     planned = pair.playhead(*pair.words("spark", sink)[:-1]).exits(2)
     assert "the Spark engine has no transform X" in planned.out
+    assert f"dry run: nothing was changed; {sink} cannot be handed over" in planned.err
     assert pair.state(sink) == ("RUNNING", 1) and pair.file.read_text() == bad
 
 
-def test_a_killed_run_is_taken_over_exactly(lab, spark, playhead, unique, tmp_path):
-    """The run is a process of its own, killed in the middle; the hand-over fences it and cuts what it had not committed."""
-    pair = made_pair(lab, spark, playhead, unique, tmp_path)
+def test_a_ledger_that_cannot_be_written_is_found_before_anything_stops(eos_pair):
+    pair = eos_pair
+    pair.lines.write_text("a\n")
+    pair.create()
+    pair.ends_with(["a"])
+    words = pair.words("spark", pair.names[0])
+    words[words.index("--ledger") + 1] = "sqlite:////proc/ledger.db"
+    refused = pair.playhead(*words)
+    assert refused.code != 0 and "journal:" not in refused.err, refused
+    assert pair.state(pair.names[0]) == ("RUNNING", 1)
+
+
+@pytest.fixture(params=["default worker", pytest.param("exactly once", marks=pytest.mark.soak)])
+def fragile_lab(request, make_lab):
+    """Its worker may be killed."""
+    if request.param == "default worker":
+        return request.getfixturevalue("plain_lab")
+    return make_lab(LabOptions(postgres=False))
+
+
+def test_kills_of_either_engine_lose_nothing_and_only_connect_repeats(fragile_lab, spark, playhead, unique, tmp_path):
+    """A worker is killed while it has both; later a run, a process of its own. Connect repeats only what it sent in the phase
+    in which it was killed; of a source with exactly-once support nothing; Spark never."""
+    pair = made_pair(fragile_lab, spark, playhead, unique, tmp_path)
     writer = Writer(pair.lines)
     try:
-        pair.create()
-        pair.grows()
-        pair.hand("spark")
-        words = ["run", str(pair.file), "--continuous", "--interval", "100ms", *pair.there(), "--quiet"]
-        process = subprocess.Popen([PYTHON, "-m", "playhead", *words], start_new_session=True)
-        try:
+        with Watching(pair):
+            pair.create()
             pair.grows()
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        taken = pair.hand("connect")
-        assert "was killed: it is fenced" in taken.out
-        pair.grows()
-        lines = writer.stop()
-        pair.ends_with(lines)
-        assert pair.records() == lines and pair.delivered() == lines
+            pair.hand("spark")
+            pair.run()
+            pair.grows()
+            began = (len(pair.records()), len(pair.delivered()))
+            pair.hand("connect")
+            pair.run_ended()
+            pair.grows()
+            fragile_lab.kill("worker-1")
+            down = pair.hand("spark", code=3)
+            assert "nothing listens there" in down.err
+            fragile_lab.start("worker-1")
+            Deadline(60).wait_for(lambda: [pair.state(n) for n in pair.names] == [("RUNNING", 1)] * 2, "the tasks")
+            pair.grows()
+            pair.hand("spark")
+            ended = (last_of(pair.records()), last_of(pair.delivered()))
+            kill_a_run(pair)
+            taken = pair.hand("connect")
+            assert "was killed: it is fenced" in taken.out
+            pair.grows()
+            lines = writer.stop()
+            Deadline(60).wait_for(lambda: lines[-1] in pair.delivered(), "the last line", every=0.2)
+        records, delivered = pair.records(), pair.delivered()
+        assert set(records) == set(delivered) == set(lines)
+        assert all(began[0] < number <= ended[0] for number in repeated(records))
+        assert all(began[1] < number <= ended[1] for number in repeated(delivered))
+        if fragile_lab.options.exactly_once:
+            assert records == lines
     finally:
         writer.stop()
         pair.close()
         pair.on_spark.ledger.close()
+
+
+def kill_a_run(pair):
+    words = ["run", str(pair.file), "--continuous", "--interval", "100ms", *pair.there(), "--quiet"]
+    process = subprocess.Popen([PYTHON, "-m", "playhead", *words], start_new_session=True)
+    try:
+        pair.grows()
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def last_of(lines):
+    return max(int(line.split()[1]) for line in lines)
+
+
+def repeated(lines):
+    return sorted(int(line.split()[1]) for line, count in Counter(lines).items() if count > 1)
 
 
 def test_a_source_task_that_hangs_cannot_write_after_the_hand_over(eos_pair):

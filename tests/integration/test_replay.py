@@ -1,68 +1,22 @@
 """A part of what a file sink delivered is delivered again: folder listings, Kafka's tools and SQLite itself are the oracles."""
 
 import json
-import sqlite3
 from collections import Counter
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
+from typing import NamedTuple
 
 import pytest
 
 from integration.delivering import bytes_in, deliver, files_in, group_rows, ids_in  # noqa: F401
 from integration.on_spark import Running
-from playhead.config import Context, Setting
-from playhead.errors import Invalid, NotFound, Refused
+from integration.replaying import Replay
+from integration.sinks_on_the_lab import produce
+from playhead.errors import Invalid, NotFound, PlayheadError, Refused
 from playhead.model import Result
 
 pytest.importorskip("pyspark")
-
-
-class Replay:
-    """Replays of one connector in the session of the tests, with the ledger of `deliver`."""
-
-    def __init__(self, deliver, spec, folder):
-        self.deliver, self.spec = deliver, spec
-        self.file = folder / f"{spec.name}.json"
-        self.write(spec)
-        settings = {
-            "worker-config": str(deliver.lab.worker_config),
-            "ledger": f"sqlite:///{deliver.ledger.address.path}",
-            "journal": str(folder / "journal"),
-        }
-        self.context = Context(None, {key: Setting(value, "here") for key, value in settings.items()})
-
-    def write(self, spec):
-        self.file.write_text(json.dumps({"name": spec.name, "config": dict(spec.config)}))
-
-    def planned(self, *ranges, **options):
-        from playhead.pipeline.replay.asked import Asked, parse_range
-        from playhead.pipeline.replay.run import ReplayOptions, planned_replay
-
-        asked = {name: options.pop(name) for name in ("since", "until", "last", "object") if name in options}
-        part = Asked(tuple(map(parse_range, ranges)), **asked)
-        return planned_replay(self.context, self.spec.name, part, ReplayOptions(str(self.file), **options))
-
-    def execute(self, *ranges, **options):
-        from playhead.pipeline.replay.run import replay_on
-
-        with self.planned(*ranges, **options) as planned:
-            return list(replay_on(self.context, planned, self.deliver.spark)), planned.impossible
-
-    def rows(self):
-        """Start, generation and state of every range, by SQLite itself."""
-        asked = (
-            "select partition, start_offset, generation, state from playhead_ranges where pipeline = ? order by 1, 2, 3"
-        )
-        with closing(sqlite3.connect(self.deliver.ledger.address.path)) as database:
-            return database.execute(asked, [self.spec.name]).fetchall()
-
-    def position(self):
-        columns = "partition, next_offset, published_offset, generation"
-        asked = f"select {columns} from playhead_positions where pipeline = ? order by 1"
-        with closing(sqlite3.connect(self.deliver.ledger.address.path)) as database:
-            return database.execute(asked, [self.spec.name]).fetchall()
 
 
 @pytest.fixture
@@ -79,6 +33,30 @@ def delivered(deliver, tmp_path, unique):
         return topic, Replay(deliver, spec, tmp_path)
 
     return make
+
+
+class Shown(NamedTuple):
+    partition: int
+    offset: int
+    text: str
+
+
+def shown(lab, topic, count):
+    """Timestamp, headers, key and value of every record, by Kafka's own console consumer."""
+    words = [f"print.{what}=true" for what in ("partition", "offset", "timestamp", "headers", "key")]
+    properties = [word for one in words for word in ("--formatter-property", one)]
+    printed = lab.tool(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *("--bootstrap-server", lab.bootstrap_servers, "--topic", topic, "--from-beginning"),
+        *("--isolation-level", "read_committed", "--max-messages", str(count), "--timeout-ms", "40000", *properties),
+    )
+    lines = [line.split("\t") for line in printed.splitlines() if "CreateTime" in line]
+    assert len(lines) == count
+    found = []
+    for line in lines:
+        numbers = {name: int(number) for name, _, number in (part.partition(":") for part in line[1:3])}
+        found.append(Shown(numbers["Partition"], numbers["Offset"], "\t".join([line[0], *line[3:]])))
+    return found
 
 
 def inodes(folder):
@@ -238,6 +216,27 @@ def test_another_folder_gets_exactly_the_asked_offsets(delivered, tmp_path):
         pass
 
 
+def test_another_topic_gets_the_records_as_they_are_once(delivered, unique):
+    topic, replay = delivered(100)
+    lab, other = replay.deliver.lab, unique("raw")
+    produce(lab, topic, 1, [b'{"id":%d,"t":"h"}' % at for at in range(100, 105)], [("who", b"me"), ("empty", None)])
+    replay.deliver.run(replay.spec)
+    rows = replay.rows()
+    done, impossible = replay.execute(f"{topic}:1:20-53", to_topic=other, offsets_per_claim=10)
+    assert ({one.result for one in done}, sum(one.count for one in done), impossible) == ({Result.CHANGED}, 33, [])
+    done, _ = replay.execute(f"{topic}:1:10-55", to_topic=other)
+    assert sorted((one.range.start, one.range.end, one.result.value) for one in done) == [
+        (10, 20, "changed"),
+        (20, 53, "unchanged"),
+        (53, 55, "changed"),
+    ]
+    wanted = [line for line in shown(lab, topic, 105) if line.offset >= 10 and line.partition == 1]
+    assert sorted(line.text for line in shown(lab, other, 45)) == sorted(line.text for line in wanted)
+    assert replay.rows() == rows
+    with pytest.raises(Refused, match=f"reads {topic} itself"), replay.planned(topic, to_topic=topic):
+        pass
+
+
 def test_a_recreated_topic_is_not_what_was_delivered(delivered, tmp_path):
     from playhead.kafka.client import Admin
     from playhead.kafka.topics import delete_topic
@@ -267,10 +266,60 @@ def test_a_recreated_topic_is_not_what_was_delivered(delivered, tmp_path):
     assert inodes(tmp_path / "lake") == kept
 
 
-def test_wrong_words_are_refused_before_anything_is_read(delivered):
-    _, replay = delivered(100)
-    for words, fault in ((("x:0:5-5",), Invalid), (("no such",), Invalid), ((), Invalid), (("other",), NotFound)):
-        with pytest.raises(fault), replay.planned(*words):
+def test_wrong_words_are_refused_with_one_sentence(delivered):
+    topic, replay = delivered(100)
+    wrong: list[tuple[str, type[PlayheadError], str]] = [
+        ("x:0:5-5", Invalid, "is an empty range"),
+        ("x:0:7-5", Invalid, "is an empty range"),
+        ("no such", Invalid, "is not a range of offsets"),
+        ("other", NotFound, "topic 'other' does not exist"),
+        (f"{topic}:7", NotFound, "the topic has 2 partition"),
+        (f"{topic}:0:50-60", Invalid, f"{topic}-0 ends at 50: there is no offset 50 yet"),
+        (f"{topic}:0:70-", Invalid, f"{topic}-0 ends at 50: there is no offset 70 yet"),
+    ]
+    for words, fault, why in wrong:
+        with pytest.raises(fault) as caught, replay.planned(words):
             pass
-    with pytest.raises(NotFound), replay.planned(object="nothing.json"):
+        assert why in f"{caught.value.what}; {caught.value.hint}"
+    with pytest.raises(Invalid, match="no part is named"), replay.planned():
         pass
+    with pytest.raises(NotFound, match=r"nothing\.json"), replay.planned(object="nothing.json"):
+        pass
+
+
+def test_a_dry_run_says_what_is_impossible_and_ends_with_1_and_generations_are_listed(delivered, playhead, tmp_path):
+    topic, replay = delivered(200)
+    common = [
+        "--worker-config",
+        str(replay.deliver.lab.worker_config),
+        "--ledger",
+        f"sqlite:///{replay.deliver.ledger.address.path}",
+    ]
+    command = ["replay", replay.spec.name, "-f", str(replay.file), *common]
+    whole = playhead(*command, "--range", f"{topic}:0:0-50")
+    assert (whole.code, "widened, rewrite" in whole.out) == (0, True)
+    partly = playhead(*command, "--range", f"{topic}:0:0-150", "-o", "json")
+    assert partly.code == 1
+    rows = json.loads(partly.out)
+    assert [(row["start"], row["end"], row["does"]) for row in rows] == [(0, 100, "rewrite"), (100, 150, "impossible")]
+    assert rows[1]["why"] == "is not there yet: the topic ends at 100"
+    refused = playhead(*command, "--range", f"{topic}:0:150-160")
+    assert (refused.code, refused.err.count("ends at 100")) == (2, 1)
+    replay.execute(f"{topic}:0:0-100")
+    shown = playhead("runs", "show", replay.spec.name, *common[2:], "-o", "json")
+    assert shown.code == 0
+    listed = [
+        (row["start"], row["generation"], row["state"])
+        for row in json.loads(shown.out)["ranges"]
+        if row["partition"] == 0
+    ]
+    assert sorted(listed) == [(0, 1, "superseded"), (0, 2, "committed")]
+    before = bytes_in(tmp_path / "lake")
+    moved = playhead("offsets", "reset", replay.spec.name, "--to-earliest", "--execute", *common)
+    assert moved.code == 0, moved.err
+    undone = playhead("offsets", "undo", "--execute", *common)
+    assert undone.code == 0, undone.err
+    live = [row[1:] for row in replay.rows() if row[3] == "committed" and row[0] == 0]
+    assert live == [(0, 2, "committed")]  # the newest generation, never the one before the replay
+    (done,) = replay.deliver.run(replay.spec)
+    assert (done.error, done.rows, bytes_in(tmp_path / "lake")) == (None, 0, before)

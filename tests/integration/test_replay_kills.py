@@ -21,7 +21,7 @@ from playhead.lab import Lab, LabOptions
 from playhead.model import Deadline
 
 pytest.importorskip("pyspark")
-TOPIC, COUNT, PARTITIONS = "replayed", 12_000, 2
+TOPIC, COUNT, PARTITIONS = "replayed", 6_000, 2
 NAMES = ("r-folder", "r-bucket")
 
 

@@ -1,13 +1,20 @@
 """What a hand-over writes: the engine in files, the owner in the ledger."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from playhead.connectors.files import read_specs
 from playhead.connectors.files.engine import apply_engines, plan_engines
 from playhead.errors import PlayheadError, Refused
-from playhead.ledger.model import Claim, HandedOver, Host, RunState
+from playhead.handover.sinks import SinkSide
+from playhead.ledger.model import Claim, HandedOver, Host, RangeClaim, RunState
+from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import open_ledger
 from playhead.model import Engine
+from playhead.model.ranges import Log, OffsetRange
+from playhead.pipeline.classes import ConnectorKind
 
 YAML = """# ours
 common: {connector.class: FileStreamSource}
@@ -134,3 +141,19 @@ def test_a_hand_over_fences_the_run_before_it_and_refuses_a_newer_one(ledger):
 def test_a_hand_over_whose_answer_was_lost_is_not_made_twice(ledger):
     first = ledger.hand_over(None, AT, Engine.SPARK, HERE, {}, "the same")
     assert ledger.hand_over(None, AT, Engine.SPARK, HERE, {}, "the same") == first
+
+
+def test_objects_that_a_killed_run_began_keep_a_sink_from_connect(ledger):
+    """Connect would cut them differently. With repeats accepted the claim is given up."""
+    ranges, log = RangeLedger(ledger), Log("orders", "id-1", 0)
+    claim = ledger.claim("cluster", "orders", HERE, {})
+    ranges.adopt(claim, {log: 0})
+    ranges.plan(claim, [RangeClaim(OffsetRange(*log, 0, 10), True, "shape", 1, 1)])
+    ready: Any = SimpleNamespace(name="orders", kind=ConnectorKind.FILES_SINK, config={})
+    group: Any = None
+    side = SinkSide(ready, "cluster", ranges, True, group)
+    with pytest.raises(Refused, match="and did not finish it"):
+        side.settle(claim, accept_repeats=False)
+    assert len(side.open_claims()) == 1
+    assert "1 range(s)" in side.settle(claim, accept_repeats=True)
+    assert side.open_claims() == []

@@ -1,16 +1,19 @@
 """What a replay publishes: the same files, or nothing of a range whose records are not those that were delivered."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from playhead.errors import Invalid
 from playhead.model.position import INT64_MAX
 from playhead.pipeline.replay.asked import Asked, AskedRange, parse_range
+from playhead.pipeline.replay.keys import KeyRange, looks_like_keys, merged, parse_key_range
 
 pytest.importorskip("pyarrow")
 from playhead.pipeline.deliver.files.writer import FileWriter
-from playhead.pipeline.replay.files import RedoWriter, why_different
+from playhead.pipeline.replay.files import RedoWriter
+from playhead.pipeline.replay.pieces import why_different
 from unit.sink_files import Json, Memory, Record, batches, claim, options, write_to_memory
 
 RECORDS = [Record(at, 1_000 + at, b'{"id":%d}' % at, at * 7) for at in range(0, 40, 2)]  # with holes
@@ -99,3 +102,44 @@ def test_a_part_is_named_in_one_way():
         Asked()
     with pytest.raises(Invalid, match="several ways"):
         Asked((AskedRange("orders"),), last=5)
+
+
+def moment(text):
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("incrementing:1000..2000", KeyRange("incrementing", 1000, 2000)),
+        ("incrementing 1000..2000", KeyRange("incrementing", 1000, 2000)),
+        ("incrementing=7..7", KeyRange("incrementing", 7, 7)),
+        ("incrementing:..9", KeyRange("incrementing", 0, 9)),
+        ("incrementing:9..", KeyRange("incrementing", 9, INT64_MAX)),
+        ("shop.orders:incrementing:1..2", KeyRange("incrementing", 1, 2, "shop.orders")),
+        ("timestamp:1970-01-01T00:01..1970-01-01T00:02", KeyRange("timestamp", 60_000_000, 120_000_000)),
+    ],
+)
+def test_ranges_of_keys(text, wanted):
+    assert parse_key_range(text, moment) == wanted
+    if wanted.table is None:
+        assert parse_key_range(str(wanted), lambda one: moment(one.removesuffix("Z"))) == wanted
+
+
+@pytest.mark.parametrize(
+    "text", ["incrementing:5..4", "incrementing:x..4", "timestamp:1970-01-01..1970-01-01", "id:1..2"]
+)
+def test_what_is_no_range_of_keys(text):
+    with pytest.raises(Invalid):
+        parse_key_range(text, moment)
+
+
+def test_neighbouring_keys_are_one_range():
+    asked = [KeyRange("incrementing", low, high) for low, high in ((9, 10), (1, 3), (4, 4), (12, 12))]
+    assert [(one.low, one.high) for one in merged(asked)] == [(1, 4), (9, 10), (12, 12)]
+
+
+def test_offsets_and_keys_exclude_each_other():
+    with pytest.raises(Invalid, match="both are given"):
+        Asked((AskedRange("t"),), keys=(KeyRange("incrementing", 1, 2),))
+    assert not looks_like_keys("orders:0:100-200")

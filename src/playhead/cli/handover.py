@@ -16,7 +16,7 @@ from playhead.render.width import wrap_message
 
 if TYPE_CHECKING:
     from playhead.connectors.lifecycle import Wait
-    from playhead.handover.model import Handover, HandoverOptions, HandoverPlan, HandoverResult
+    from playhead.handover.model import HandoverOptions, HandoverPlan, HandoverResult
 
 PLAN_COLUMNS = (
     Column("name", "CONNECTOR"),
@@ -81,7 +81,7 @@ def settle(face: Face, plan: "HandoverPlan", options: "HandoverOptions", *, exec
         say(f"note: continues a hand-over that was interrupted: {plan.unfinished.id}")
     if not execute or (plan.is_empty and not plan.exit_code):
         _show_plan(face, plan)
-        say("nothing to do" if plan.is_empty else "dry run: nothing was changed; add --execute")
+        say(_closing(plan))
         if plan.exit_code:
             raise click.exceptions.Exit(plan.exit_code)
         return
@@ -92,14 +92,25 @@ def settle(face: Face, plan: "HandoverPlan", options: "HandoverOptions", *, exec
         say(f"interrupted: {', '.join(stopped.names)} may have no owner now. It continues with: {again} --execute")
         raise
     _show_outcomes(face, plan, done)
-    code = done.exit_code or plan.exit_code
+    code = done.exit_code if plan.doable else plan.exit_code
     if code:
         raise click.exceptions.Exit(code)
 
 
+def _closing(plan: "HandoverPlan") -> str:
+    """The last line of a plan that is only shown."""
+    if plan.is_empty:
+        return "nothing to do"
+    blocked = [row.name for row in plan.rows if row.blocked_by]
+    if not blocked:
+        return "dry run: nothing was changed; add --execute"
+    what = f"dry run: nothing was changed; {', '.join(blocked)} cannot be handed over"
+    return f"{what}; --execute leaves it out" if plan.doable else what
+
+
 def _show_plan(face: Face, plan: "HandoverPlan") -> None:
     if face.form in ("table", "wide"):
-        text = clean("".join(f"{line}\n" for row in plan.rows for line in _lines(row)), keep="\n")
+        text = clean("".join(f"{line}\n" for row in plan.rows for line in row.lines), keep="\n")
         width = width_of(sys.stdout) if face.form == "table" else None
         write(text if width is None else wrap_message(text, width))
     else:
@@ -114,29 +125,15 @@ def _show_plan(face: Face, plan: "HandoverPlan") -> None:
         say(f"note: {note}")
 
 
-def _lines(row: "Handover") -> list[str]:
-    kind = "sink" if row.is_sink else "source"
-    if row.idle:
-        return [f"{row.name} ({kind}): nothing to do: {row.idle}"]
-    lines = [f"{row.name} ({kind}) to {row.to}"]
-    lines += [f"    Connect   {row.in_connect}", f"    Spark     {row.on_spark}"]
-    lines += [f"    position  {words}" for words in row.positions or ["none"]]
-    lines += [f"    {number}. {words}" for number, words in enumerate(row.steps, 1)]
-    lines += [f"    promise   {words}" for words in row.promises]
-    lines += [f"    readers   {words}" for words in row.consumers]
-    return lines + [f"    ! {finding}" for finding in row.findings]
-
-
 def _show_outcomes(face: Face, plan: "HandoverPlan", done: "HandoverResult") -> None:
     face.show(Listing(OUTCOME_COLUMNS, [outcome.to_row() for outcome in done.outcomes]))
     for path, names in done.edited.items():
         say(f"file: {path}: engine: {plan.to} for {', '.join(names)}")
     for words in done.by_hand:
         say(f"file: {words}")
-    if plan.to == "spark" and not done.exit_code:
-        names = " ".join(outcome.name for outcome in done.outcomes)
-        more = "" if done.edited else " --engine spark"
-        say(f"start: playhead run {next(iter(plan.files), 'FILE')} {names}{more}")
+    if plan.to == "spark" and done.there:
+        more = [] if done.edited or plan.says_spark(done.there) else ["--engine", "spark"]
+        say(f"start: {command_line(face, ['run', *(plan.files or ['FILE']), *done.there, *more])}")
     if done.journal is not None:
         undo = command_line(face, ["connectors", "undo", done.record_id])
         say(f"journal: {done.journal}; undo with: {undo}")

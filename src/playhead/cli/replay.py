@@ -40,13 +40,29 @@ OUTCOME_COLUMNS = (
     Column("result", "RESULT"),
     Column("detail", "DETAIL", remark=True),
 )
+_OF_SOURCE = (Column("table", "TABLE"), Column("range", "RANGE"), Column("topic", "TOPIC"))
+SOURCE_PLAN_COLUMNS = (
+    *_OF_SOURCE,
+    Column("rows", "ROWS", right=True),
+    Column("does", "WOULD"),
+    Column("position", "POSITION", wide=True),
+    Column("why", "NOTE", remark=True),
+)
+SOURCE_OUTCOME_COLUMNS = (
+    *_OF_SOURCE,
+    Column("rows", "ROWS", right=True),
+    Column("offsets", "OFFSETS", wide=True),
+    Column("result", "RESULT"),
+    Column("detail", "DETAIL", remark=True),
+)
 _ASKED = (
     click.option(
         "--range",
         "ranges",
         multiple=True,
         metavar="T:P:START-END",
-        help="Offsets; END is not included. T:P and T are whole, T-P[START,END) is taken too; repeatable.",
+        help="Offsets; END is not included. T:P and T are whole, T-P[START,END) is taken too; repeatable. Of a source:"
+        " incrementing:1000..2000 (both included) or timestamp:TIME..TIME (without the last), with TABLE: before it.",
     ),
     click.option(
         "--since",
@@ -67,10 +83,13 @@ def _asked_options(command: Any) -> Any:
     def fold(words: dict[str, Any]) -> "Asked":
         from playhead.broker import moment_of
         from playhead.pipeline.replay.asked import Asked, parse_range
+        from playhead.pipeline.replay.keys import looks_like_keys, parse_key_range
 
-        ranges = tuple(parse_range(text) for text in words.pop("ranges"))
+        texts = words.pop("ranges")
+        ranges = tuple(parse_range(text) for text in texts if not looks_like_keys(text))
+        keys = tuple(parse_key_range(text, moment_of) for text in texts if looks_like_keys(text))
         since, until = (moment_of(words.pop(name)) for name in ("since", "until"))
-        return Asked(ranges, since, until, words.pop("last"), words.pop("name"))
+        return Asked(ranges, since, until, words.pop("last"), words.pop("name"), keys)
 
     return folded(command, _ASKED, "asked", fold)
 
@@ -86,9 +105,21 @@ _GIVEN = (
         help="Write exactly these offsets into another folder, with the same options; the ledger is not changed.",
     ),
     click.option(
+        "--to-topic",
+        metavar="TOPIC",
+        help="Into another topic, which is created if it is missing: the records of a sink as they are, the rows of a source as"
+        " records. What an earlier replay has written there is not written again.",
+    ),
+    click.option(
+        "--to-table",
+        metavar="TABLE",
+        help="Of a JDBC sink: exactly these offsets into another table, with the same options; it is created if it is missing.",
+    ),
+    click.option("--again", is_flag=True, help="Of a source: once more, although these keys were replayed already."),
+    click.option(
         "--accept-changes",
         is_flag=True,
-        help="Replace objects although the topic no longer holds all records that they hold.",
+        help="Replace what was delivered although the topic no longer holds all of its records.",
     ),
     click.option("--master", metavar="URL", help="Spark master [default: the context's, else local[*]]."),
     click.option(
@@ -103,7 +134,7 @@ _GIVEN = (
 
 def _given_options(command: Any) -> Any:
     """The command gets them as `given`."""
-    names = ("file", "to_dir", "accept_changes", "master", "chunk_rows")
+    names = ("file", "to_dir", "to_topic", "to_table", "again", "accept_changes", "master", "chunk_rows")
     return folded(command, _GIVEN, "given", lambda words: {name: words.pop(name) for name in names})
 
 
@@ -117,13 +148,23 @@ def _given_options(command: Any) -> Any:
 @output_option
 @pass_face
 def replay(face: Face, connector: str, asked: "Asked", given: dict[str, Any], execute: bool) -> None:
-    """Deliver a part of what the sink NAME delivered again. Its position does not move, and it may be running.
+    """Deliver a part of what the sink NAME delivered again, or read keys of the source NAME again. Its position does not
+    move, and it may be running.
 
     The part is widened to the ranges of the ledger. Their objects are rewritten under the same names, as a new generation;
-    objects that the options no longer give are removed last. A range that has expired in part, or whose records are not
-    those that were delivered, is left as it is. If a part cannot be delivered again, the exit code is 1.
+    objects that the options no longer give are removed last. In a table every key of the part gets its last record up to the
+    committed end, and rows that carry their coordinates are deleted and inserted. A range that has expired in part, or
+    whose records are not those that were delivered, is left as it is. If a part cannot be delivered again, the exit code is 1.
     """
     check_extra("spark")
+    places = [name for name in ("to_dir", "to_topic", "to_table") if given[name] is not None]
+    if len(places) > 1:
+        raise click.UsageError(
+            f"--{places[0].replace('_', '-')} and --{places[1].replace('_', '-')} exclude each other"
+        )
+    if asked.keys:
+        _replay_source(face, connector, asked, given, execute=execute)
+        return
     from playhead.pipeline.replay.run import execute_replay, outcome_row, planned_replay
 
     with planned_replay(face.context, connector, asked, _options(face, given)) as planned:
@@ -137,8 +178,33 @@ def replay(face: Face, connector: str, asked: "Asked", given: dict[str, Any], ex
             rows = [outcome_row(one) for one in execute_replay(face.context, planned)]
             rows += [{**one, "result": "impossible", "detail": one["why"]} for one in impossible]
             face.show(Listing(OUTCOME_COLUMNS, rows, name="topic", empty="nothing was delivered there"))
+    _exit(rows, is_part=bool(impossible))
+
+
+def _replay_source(face: Face, connector: str, asked: "Asked", given: dict[str, Any], *, execute: bool) -> None:
+    if given["to_dir"] is not None or given["to_table"] is not None:
+        raise click.UsageError("the rows of a source are written to a topic: its own, or that of --to-topic")
+    from playhead.pipeline.replay.source_run import execute_source, planned_source, source_rows
+
+    with planned_source(face.context, connector, asked.keys, _options(face, given)) as (planned, found_in):
+        say(f"config: {found_in}")
+        for part in planned.parts:
+            for note in part.notes:
+                say(f"note: {note}")
+        rows, impossible = source_rows(planned)
+        if not execute:
+            face.show(Listing(SOURCE_PLAN_COLUMNS, rows + impossible, name="table", empty="there is no such row"))
+            say("dry run: nothing was changed; add --execute")
+        else:
+            rows = list(execute_source(face.context, planned))
+            rows += [{**one, "result": "impossible", "detail": one["why"]} for one in impossible]
+            face.show(Listing(SOURCE_OUTCOME_COLUMNS, rows, name="table", empty="there is no such row"))
+    _exit(rows, is_part=bool(impossible))
+
+
+def _exit(rows: list[dict[str, object]], *, is_part: bool) -> None:
     results = {str(row.get("result")) for row in rows}
-    if code := 5 if "unknown" in results else 1 if impossible or results & {"refused", "failed"} or not rows else 0:
+    if code := 5 if "unknown" in results else 1 if is_part or results & {"refused", "failed"} or not rows else 0:
         raise click.exceptions.Exit(code)
 
 
@@ -166,4 +232,7 @@ def _options(face: Face, words: dict[str, Any]) -> Any:
         SparkOptions(words["master"] or of_context or "local[*]", settings),
         words["chunk_rows"],
         face.context.timeout_seconds,
+        to_topic=words["to_topic"],
+        to_table=words["to_table"],
+        again=words["again"],
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from playhead.config import Context
 from playhead.connectors.at_once import Tell, do_at_once
-from playhead.connectors.files.engine import EngineEdit, apply_engines
+from playhead.connectors.files.engine import apply_engines, plan_engines
 from playhead.connectors.journal import ApplyRecord, Book, Recording
 from playhead.connectors.lifecycle import sentence
 from playhead.connectors.plan.model import Action, ConnectorsPlan, PlanRow
@@ -18,6 +18,7 @@ from playhead.handover.model import Handed, Handover, HandoverOptions, HandoverP
 from playhead.handover.plan import Wanted, plan_handover
 from playhead.handover.to_connect import hand_to_connect
 from playhead.handover.to_spark import Switch, hand_to_spark
+from playhead.ledger.runs import open_context_ledger
 from playhead.model import ConnectorSpec, Deadline, Engine, Result, result_of
 from playhead.model.connector import WantedState
 from playhead.stores import Access
@@ -32,7 +33,10 @@ class HandoverInterrupted(KeyboardInterrupt):
 
 
 def apply_handover(context: Context, plan: HandoverPlan, options: HandoverOptions, tell: Tell) -> HandoverResult:
-    todo = [row for row in plan.rows if not row.idle and not row.blocked_by]
+    todo = plan.doable
+    if todo:
+        with open_context_ledger(context, context.timeout_seconds) as ledger:
+            ledger.write(lambda _: None)  # it records the owner at the end: whether it can be written is known before
     recording = _journalled(context, plan, todo) if todo else None
 
     def hand(access: Access, row: Handover) -> Handed:
@@ -95,26 +99,23 @@ def _journal_row(row: Handover) -> PlanRow:
 
 
 def _edit_files(plan: HandoverPlan, outcomes: Sequence[Handed]) -> tuple[dict[str, list[str]], tuple[str, ...]]:
-    """The files of those that are where they were to go. A file with one that is not is left to the user."""
-    there = {one.name for one in outcomes if one.result in (Result.CHANGED, Result.UNCHANGED)}
+    """The files of those that are where they were to go."""
+    there = {one.name: one.to for one in outcomes if one.result in (Result.CHANGED, Result.UNCHANGED)}
+    planned = {edit.path: edit.before for edit in plan.edits}
     edited: dict[str, list[str]] = {}
     by_hand: list[str] = []
-    for edit in plan.edits:
+    for edit in plan_engines(plan.specs, there):
         by_hand += edit.by_hand
         if edit.after is None:
             continue
         try:
-            _write(edit, there)
+            if edit.before != planned.get(edit.path, edit.before):
+                raise PlayheadError("it was changed meanwhile")
+            apply_engines(edit)
             edited[str(edit.path)] = sorted(edit.engines)
         except (PlayheadError, OSError) as error:
             by_hand.append(f"{edit.path}: write engine: {plan.to} for {', '.join(edit.engines)} ({error})")
     return edited, tuple(by_hand)
-
-
-def _write(edit: EngineEdit, there: set[str]) -> None:
-    if missing := sorted(set(edit.engines) - there):
-        raise PlayheadError(f"{', '.join(missing)} was not handed over, so the file is not edited")
-    apply_engines(edit)
 
 
 def plan_back(

@@ -1,6 +1,6 @@
 """The values of a hand-over: one connector as both engines see it, the plan of several, the outcome of each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,20 @@ class Handover:
         found = [finding for finding in self.findings if finding.level is Severity.ERROR]
         return min(found, key=lambda finding: finding.is_unasked, default=None) if not self.idle else None
 
+    @property
+    def lines(self) -> list[str]:
+        """The plan of it, for people."""
+        kind = "sink" if self.is_sink else "source"
+        if self.idle:
+            return [f"{self.name} ({kind}): nothing to do: {self.idle}"]
+        lines = [f"{self.name} ({kind}) to {self.to}"]
+        lines += [f"    Connect   {self.in_connect}", f"    Spark     {self.on_spark}"]
+        lines += [f"    position  {words}" for words in self.positions or ["none"]]
+        lines += [f"    {number}. {words}" for number, words in enumerate(self.steps, 1)]
+        lines += [f"    promise   {words}" for words in self.promises]
+        lines += [f"    readers   {words}" for words in self.consumers]
+        return lines + [f"    ! {finding}" for finding in self.findings]
+
     def to_row(self) -> dict[str, Any]:
         run = self.run
         return {
@@ -108,12 +122,14 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class HandoverPlan:
-    """`unfinished`: the record of the same hand-over, interrupted; it is continued. `undoes`: the record that this goes back."""
+    """`specs`: of the files. `unfinished`: the record of the same hand-over, interrupted; it is continued. `undoes`: the record
+    that this goes back."""
 
     to: Engine
     cluster: ClusterState
     home: ConnectHome = field(repr=False)
     rows: tuple[Handover, ...]
+    specs: tuple[ConnectorSpec, ...] = field(default=(), repr=False)
     edits: tuple[EngineEdit, ...] = ()
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -123,6 +139,14 @@ class HandoverPlan:
     @property
     def is_empty(self) -> bool:
         return all(row.idle for row in self.rows) and all(edit.after is None for edit in self.edits)
+
+    def says_spark(self, names: Collection[str]) -> bool:
+        """Whether the files had this engine for all of them already."""
+        return set(names) <= {spec.name.strip() for spec in self.specs if spec.engine is Engine.SPARK}
+
+    @property
+    def doable(self) -> list[Handover]:
+        return [row for row in self.rows if not row.idle and not row.blocked_by]
 
     @property
     def exit_code(self) -> int:
@@ -165,6 +189,11 @@ class HandoverResult:
     edited: Mapping[str, Sequence[str]] = field(default_factory=dict)
     by_hand: tuple[str, ...] = ()
     warning: str = ""
+
+    @property
+    def there(self) -> list[str]:
+        """Those that belong to the engine that was to get them."""
+        return [one.name for one in self.outcomes if one.result in (Result.CHANGED, Result.UNCHANGED)]
 
     @property
     def exit_code(self) -> int:

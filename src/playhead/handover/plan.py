@@ -22,7 +22,7 @@ from playhead.connectors.undo import HANDOVER
 from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.handover.horizon import find_held_back
 from playhead.handover.model import Handover, HandoverOptions, HandoverPlan
-from playhead.handover.sinks import open_side
+from playhead.handover.sinks import open_side, refused_claims
 from playhead.handover.sources import SourcePositions
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import list_committed_of, list_groups
@@ -30,6 +30,7 @@ from playhead.ledger.model import Run
 from playhead.ledger.runs import Ledger, open_context_ledger
 from playhead.model import ConnectorSpec, Deadline, Engine, Result
 from playhead.model.connector import WantedState
+from playhead.offsets.workers import ConfiguredConnector
 from playhead.pipeline.classes import ConnectorKind
 from playhead.pipeline.connect_home import ConnectHome, find_home
 from playhead.pipeline.run import check_place
@@ -37,6 +38,7 @@ from playhead.pipeline.spec import Ready, sort_specs
 
 _OPEN = (None, Result.UNKNOWN.value)
 MOST_NAMED = 4
+ISOLATION = "isolation.level"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def plan_handover(context: Context, words: Sequence[str], wanted: Wanted, deadli
         known, runs = observe(rest), {run.pipeline: run for run in ledger.list_runs() if run.cluster == home.cluster_id}
         names = find_names(words, {*known, *runs, *specs})
         open_entries = _unfinished(Book.of_context(context), cluster, names, wanted.to)
-        maker = _Maker(wanted, home, rest, ledger, PluginKeys(rest), deadline)
+        maker = _Maker(wanted, home, rest, ledger, PluginKeys(rest), known, deadline)
         rows = [
             maker.row(name, specs.get(name), known.get(name), runs.get(name), open_entries.get(name)) for name in names
         ]
@@ -74,6 +76,7 @@ def plan_handover(context: Context, words: Sequence[str], wanted: Wanted, deadli
         cluster,
         home,
         tuple(rows),
+        tuple(wanted.specs),
         tuple(edits),
         tuple(wanted.files),
         tuple(_notes(wanted, rows)),
@@ -86,7 +89,8 @@ def _notes(wanted: Wanted, rows: Sequence[Handover]) -> list[str]:
     notes = []
     missing = [row.name for row in rows if row.name not in {spec.name.strip() for spec in wanted.specs}]
     if wanted.files and missing:
-        notes.append(f"no file has {', '.join(missing)}: engine: is edited for the others only")
+        what = "engine: is edited for the others only" if len(missing) < len(rows) else "no file is edited"
+        notes.append(f"no file has {', '.join(missing)}: {what}")
     if not wanted.files:
         notes.append(f"without -f FILE no file is edited: write engine: {wanted.to} into it, if there is one")
     return notes
@@ -126,6 +130,7 @@ class _Maker:
     rest: Rest
     ledger: Ledger
     plugins: PluginKeys
+    known: Mapping[str, Running]
     deadline: Deadline
 
     def row(
@@ -230,15 +235,13 @@ class _Maker:
                 words += [f"{log.place}: ledger {at.next_offset}" for log, at in sorted(side.positions().items())]
                 claims = side.open_claims()
                 if row.to is Engine.CONNECT and claims and ready.kind is ConnectorKind.FILES_SINK:
-                    row = self._with_claims(row, str(claims[0].range))
+                    row = self._with_claims(row, refused_claims(row.name, claims))
         return replace(row, positions=words)
 
-    def _with_claims(self, row: Handover, first: str) -> Handover:
-        what = f"a run began {first} and did not finish it; objects of it may be there, which Connect cuts differently"
+    def _with_claims(self, row: Handover, refused: Refused) -> Handover:
         if self.wanted.options.accept_repeats or (row.run is not None and row.run.is_alive):
-            return replace(row, promises=(*row.promises, what))
-        hint = f"run it once: playhead run FILE {row.name}; or --accept-repeats"
-        return replace(row, findings=(*row.findings, _refusal(what, hint)))
+            return replace(row, promises=(*row.promises, refused.what))
+        return replace(row, findings=(*row.findings, _refusal(refused.what, refused.hint or "")))
 
     def _consumers(self, topics: Sequence[str], row: Handover) -> list[str]:
         """The groups that read the topics of a source, and what changes for them."""
@@ -250,8 +253,24 @@ class _Maker:
                 commits = list_committed_of(admin, names, self.deadline)
         except PlayheadError as error:
             return [f"which groups read {', '.join(topics)} is unknown: {error.what}"]
-        groups = sorted(name for name, found in commits.items() if any(place.topic in topics for place in found))
-        return [f"{', '.join(groups) or 'no group'}: {_seen_by_consumers(row.to, self.home)}"]
+        groups = {name for name, found in commits.items() if any(place.topic in topics for place in found)}
+        careful = groups & self._read_committed()
+        words = [f"{', '.join(sorted(careful))}: of transactions it reads committed ones only"] if careful else []
+        if left := sorted(groups - careful):
+            words.append(f"{', '.join(left)}: {_seen_by_consumers(row.to, self.home)}")
+        return words or [f"no group: {_seen_by_consumers(row.to, self.home)}"]
+
+    def _read_committed(self) -> set[str]:
+        """The groups of sinks in Connect which are known to do so. Of other consumers it is not known."""
+        found = set()
+        for name, running in self.known.items():
+            sink, own = (
+                ConfiguredConnector.of(name, running.config),
+                running.config.get(f"consumer.override.{ISOLATION}"),
+            )
+            if sink.is_sink and (own or self.home.worker.get(f"consumer.{ISOLATION}")) == "read_committed":
+                found.add(sink.group)
+        return found
 
 
 def _seen_by_consumers(to: Engine, home: ConnectHome) -> str:
@@ -308,8 +327,11 @@ def _steps(row: Handover, ready: Ready, home: ConnectHome) -> list[str]:
         else f"fence the transactional ids {home.transactional_id(row.name, 0)} and up"
     )
     if row.to is Engine.SPARK:
-        stop = f"stop it in Connect ({row.in_connect}) and wait until no task is left; its config stays there"
-        first = stop if row.running is not None else "it is not in Connect"
+        first = f"stop it in Connect ({row.in_connect}) and wait until no task is left; its config stays there"
+        if row.is_stopped:
+            first = (
+                "it is not in Connect" if row.running is None else "it is stopped in Connect; its config stays there"
+            )
         ledger = "set the ledger to the position of the group" if row.is_sink else "read its position"
         return [first, fence, ledger, "record in the ledger that it belongs to Spark; start it with playhead run"]
     run = row.run

@@ -96,16 +96,19 @@ class SinkSide:
 
     # To Connect
 
-    def settle(self, claim: Claim) -> str:
-        """Takes back what a killed run began and did not commit."""
+    def settle(self, claim: Claim, *, accept_repeats: bool) -> str:
+        """Takes back what a killed run began and did not commit. Objects cannot be taken back: Connect cuts its own at other
+        offsets, and the records would be there twice. A run in a target database that only hangs is fenced there."""
         claims = self.open_claims()
+        if claims and self.ready.kind is ConnectorKind.FILES_SINK and not accept_repeats:
+            raise refused_claims(self.name, claims)
         if self.ready.kind is ConnectorKind.FILE_SINK:
             self._cut_file()
-        if not claims:
+        if not claims and (self.is_own or not self.positions()):
             return ""
         with self._claimed(claim) as own:
             self.ranges.give_up(own, claims)
-        return f"{len(claims)} range(s) that a killed run began are left to Connect"
+        return f"{len(claims)} range(s) that a killed run began are left to Connect" if claims else ""
 
     def _cut_file(self) -> None:
         file = self._file
@@ -151,6 +154,14 @@ class SinkSide:
             yield own
         finally:
             ledger.finish(own, RunState.STOPPED, "handed over to Connect")
+
+
+def refused_claims(name: str, claims: Sequence[RangeClaim]) -> Refused:
+    more = f" and {len(claims) - 1} more" if len(claims) > 1 else ""
+    return Refused(
+        f"a run began {claims[0].range}{more} and did not finish it; objects of it may be there, which Connect cuts differently",
+        f"finish it first: playhead run FILE {name}; or --accept-repeats",
+    )
 
 
 @contextmanager

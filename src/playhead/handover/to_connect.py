@@ -133,7 +133,7 @@ def _publish(switch: Switch, ready: Ready, ledger: Ledger, claim: Claim) -> tupl
     with open_side(home, ready, ledger, REQUEST_SECONDS) as side, Admin(home.settings, switch.waiting()) as admin:
         side.await_empty(admin, switch.waiting())
         switch.done("its group is empty")
-        note = side.settle(claim)
+        note = side.settle(claim, accept_repeats=switch.options.accept_repeats)
         offsets = side.publish(claim, admin, Deadline(REQUEST_SECONDS))
         switch.done("its group is at the position of the ledger")
     return as_positions(offsets), note

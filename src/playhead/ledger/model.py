@@ -22,11 +22,13 @@ from playhead.model.times import in_words
 
 SILENT_SECONDS = 60.0  # without a heartbeat for this long, a run is shown as silent
 BEAT_SECONDS = 3.0  # how often a run writes a heartbeat and checks for a stop request
+COPY = "copy"  # the type, in the settings of a run that copies a topic
 RANGES_AT = "ranges"  # a key in the settings of a run
 CONFIG = "config"  # the same: the connector's config as JSON, without secrets. An older Playhead shows it as a setting
 CHUNK_HEADER = "playhead.chunk"  # the header of every position record that a run on Spark writes
 
 FORGOTTEN = "forgotten"  # the same: the user who asked to list this run no more
+BEHIND = "behind"  # the same: how far a source is behind, as JSON
 OWNER = "owner"  # the same: the engine that a hand-over gave the pipeline to; kept by later runs
 OLD_SECONDS = 24 * 3600.0  # a finished run is no longer listed among the connectors after this time
 
@@ -70,6 +72,28 @@ class StopRequest:
     at: datetime
 
 
+class Behind(msgspec.Struct, frozen=True):
+    """How far a running source is behind the end that it saw when it planned: at most `count`, in `unit` (ids, bytes,
+    microseconds). `caught_up`: when it had last read everything; None: not yet."""
+
+    count: int
+    unit: str
+    caught_up: datetime | None = None
+
+    @property
+    def records(self) -> int | None:
+        """At most so many records. None: they are not counted."""
+        return self.count if self.unit == "ids" or not self.count else None
+
+    def seconds(self, now: datetime) -> float | None:
+        """A row that is not read yet is not older than this. None: not known."""
+        if not self.count:
+            return 0.0
+        if self.unit == "microseconds":
+            return self.count / 1e6
+        return None if self.caught_up is None else max(0.0, (now - self.caught_up).total_seconds())
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """The newest run of a pipeline. `records`: written by this run. `settings`: of the engine, including `master`."""
@@ -92,6 +116,13 @@ class Run:
     last_position: Map | None
     config: Mapping[str, str] = field(default_factory=dict)
     """Of the connector, with its secrets masked; empty for a run of a Playhead that did not record it."""
+    behind: Behind | None = None
+    """Of a source, with its last heartbeat. None: not known."""
+
+    @property
+    def is_copy(self) -> bool:
+        """A copy of a topic, which is no connector."""
+        return self.settings.get("type") == COPY
 
     @property
     def ranges_at(self) -> str | None:
@@ -296,6 +327,11 @@ class RecordedRange:
     made_ms: int | None
     superseded_by: int | None = None
     note: str = ""
+
+    @property
+    def is_replay(self) -> bool:
+        """It did not move the position: no run delivered it."""
+        return self.epoch == 0 and self.shape is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,16 @@ from playhead.ledger.model import (
 )
 from playhead.ledger.moves import Hand, move_positions
 from playhead.ledger.range_rows import load_sums
-from playhead.ledger.redo import Redone, begin_redo, commit_redone, load_counting, load_with_output, next_generation
+from playhead.ledger.redo import (
+    DeliveredSpan,
+    Redone,
+    begin_redo,
+    commit_redone,
+    load_counting,
+    load_deliveries,
+    load_with_output,
+    next_generation,
+)
 from playhead.ledger.runs import Ledger, open_ledger
 from playhead.ledger.tables import KEPT, insert_into
 from playhead.model import Map, TopicPartition
@@ -198,6 +207,10 @@ class RangeLedger:
     def list_counting(self, cluster: str, pipeline: str, spans: Sequence[OffsetRange]) -> list[RecordedRange]:
         """What was delivered or skipped in these offsets and counts, in the order of the offsets."""
         return self._read(lambda connection: load_counting(connection, cluster, pipeline, spans), [])
+
+    def list_deliveries(self, cluster: str, pipeline: str, log: Log, start: int = 0) -> list[DeliveredSpan]:
+        """What counts of a log from `start` on, with the order in which runs delivered it."""
+        return self._read(lambda connection: load_deliveries(connection, cluster, pipeline, log, start), [])
 
     def list_with_output(self, cluster: str, pipeline: str, name: str) -> list[RecordedRange]:
         """The delivered ranges with an output of that name; the folders before it may be left out."""

@@ -8,12 +8,14 @@ rows cover exactly the offsets of the old ones, so a later move forward never re
 an old row: a delivered range of the generation that superseded it covers it.
 """
 
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice, takewhile
+from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, text, update
 
 from playhead.errors import Invalid, Refused
 from playhead.ledger import range_rows as rows
@@ -111,6 +113,13 @@ def commit_redone(
     return before
 
 
+def lock_replays(connection: Connection, cluster: str, pipeline: str) -> None:
+    """Until the transaction ends, no other replay of this pipeline passes here. SQLite has one writer anyway."""
+    if connection.dialect.name == "postgresql":
+        key = zlib.crc32(msgspec.json.encode(["playhead replays", cluster, pipeline]))
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
+
+
 def next_generation(connection: Connection, cluster: str, pipeline: str, log: Log) -> int:
     """Higher than any that this log has used."""
     c = RANGES.c
@@ -134,6 +143,37 @@ def load_counting(
         wanted = _of(cluster, pipeline, span.log)
         found |= {one.closed.range: one for one in rows.select_ranges(connection, and_(wanted, *inside))}
     return [found[span] for span in sorted(found)]
+
+
+class DeliveredSpan(NamedTuple):
+    """Offsets of a log that a run delivered. `seq`: the order in which ranges were committed; what was committed later was
+    written over what was committed before."""
+
+    start: int
+    end: int
+    seq: int
+
+
+def load_deliveries(
+    connection: Connection, cluster: str, pipeline: str, log: Log, start: int = 0
+) -> list[DeliveredSpan]:
+    """What counts of a log from `start` on, with the order in which runs delivered it: a replay has not changed that order."""
+    c = RANGES.c
+    own = (_of(cluster, pipeline, log), c.end_offset > start)
+    wanted = select(c.start_offset, c.end_offset, c.seq, c.state, c.epoch).where(*own, c.shape.is_not(None))
+    found = [tuple(row) for row in connection.execute(wanted.order_by(c.start_offset))]
+    by_runs = [DeliveredSpan(*row[:3]) for row in found if row[4]]
+    spans: list[DeliveredSpan] = []
+    at = 0
+    for first, end, seq, state, epoch in found:
+        if state != _COMMITTED:
+            continue
+        while at < len(by_runs) and by_runs[at].end <= first:
+            at += 1
+        before = takewhile(lambda one: one.start < end, islice(by_runs, at, None))  # noqa: B023  used at once
+        replayed = max((one.seq for one in before if one.end > first), default=seq)
+        spans.append(DeliveredSpan(first, end, seq if epoch else replayed))
+    return spans
 
 
 def load_with_output(connection: Connection, cluster: str, pipeline: str, name: str) -> list[RecordedRange]:

@@ -21,9 +21,11 @@ from playhead.errors import AccessDenied, Invalid, NotFound, OutcomeUnknown, Ref
 from playhead.ledger import tables
 from playhead.ledger.chunks import add_chunk, load_chunks, load_last_chunk, load_topics
 from playhead.ledger.model import (
+    BEHIND,
     CONFIG,
     FORGOTTEN,
     OWNER,
+    Behind,
     ChunkRow,
     Claim,
     HandedOver,
@@ -116,12 +118,16 @@ class Ledger:
 
         return self.write(act)
 
-    def beat(self, claim: Claim) -> bool:
+    def beat(self, claim: Claim, behind: Behind | None = None) -> bool:
         """Writes a heartbeat. True: an operator requested a stop."""
 
         def act(connection: Connection) -> bool:
             run = self.own(connection, claim)
-            self.update_run(connection, claim, heartbeat=moment(connection))
+            values: dict[str, Any] = {"heartbeat": moment(connection)}
+            if behind is not None and behind != run.behind:
+                kept = config_setting(run.config) if run.config else {}
+                values["settings"] = to_json({**run.settings, **kept, BEHIND: msgspec.json.encode(behind).decode()})
+            self.update_run(connection, claim, **values)
             return run.stop is not None
 
         return self.write(act)
@@ -396,7 +402,7 @@ def run_at(cluster: str, pipeline: str) -> ColumnElement[bool]:
 def run_of(row: Row[Any], at: datetime) -> Run:
     stop = None if row.stop_requested_at is None else StopRequest(row.stop_requested_by or "", row.stop_requested_at)
     settings = msgspec.json.decode(row.settings, type=dict[str, str])
-    config = settings.pop(CONFIG, None)
+    config, behind = settings.pop(CONFIG, None), settings.pop(BEHIND, None)
     return Run(
         cluster=row.cluster,
         pipeline=row.pipeline,
@@ -414,4 +420,5 @@ def run_of(row: Row[Any], at: datetime) -> Run:
         last_stream=row.last_stream,
         last_position=map_of(row.last_position),
         config={} if config is None else msgspec.json.decode(config, type=dict[str, str]),
+        behind=None if behind is None else msgspec.json.decode(behind, type=Behind),
     )

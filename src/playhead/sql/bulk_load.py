@@ -70,6 +70,10 @@ class Copying:
             self._copy.write(octets)
         self.size += len(octets)
 
+    def pause(self) -> None:
+        """Ends the COPY, so that other statements may follow. More rows need `begin`."""
+        self._end()
+
     def merge(self) -> None:
         self._end()
         for layout in self._waiting:

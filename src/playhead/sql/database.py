@@ -121,6 +121,11 @@ class Database:
         return engine
 
 
+def export_snapshot(connection: Connection) -> str:
+    """PostgreSQL: a name by which other connections see what this transaction sees, for as long as it is open."""
+    return str(connection.execute(text("SELECT pg_export_snapshot()")).scalar_one())
+
+
 def _limit(connection: Connection, **seconds: float) -> None:
     """For this transaction only, so that a connection pooler between us and the server does not keep our limits."""
     calls = ", ".join(f"set_config('{name}', :{name}, true)" for name in seconds)

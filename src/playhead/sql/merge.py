@@ -72,11 +72,16 @@ def merge(connection: Connection, layout: MergeLayout, how: How, number: int) ->
     if how.is_direct:
         return
     with refusing(layout.table):
-        if connection.dialect.name == "postgresql":
-            key = zlib.crc32(f"playhead merges into {layout.table.sql}".encode())
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
+        lock_merges(connection, layout.table)
         for statement in merge_statements(layout, how, connection.dialect.name, number):
             connection.exec_driver_sql(statement)
+
+
+def lock_merges(connection: Connection, table: TargetTableName) -> None:
+    """Until the transaction ends, no other one merges into the table. SQLite has one writer anyway."""
+    if connection.dialect.name == "postgresql":
+        key = zlib.crc32(f"playhead merges into {table.sql}".encode())
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": key})
 
 
 def empty(connection: Connection, number: int) -> None:

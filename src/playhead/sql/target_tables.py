@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import ColumnClause, Connection, Row, and_, column, delete, quoted_name, table, text
 
 from playhead.errors import Invalid
 
@@ -114,6 +114,12 @@ def find_table(connection: Connection, name: TargetTableName) -> TargetTable | N
     return TargetTable(name, columns, kind)
 
 
+def has_rows(connection: Connection, name: TargetTableName) -> bool:
+    if find_table(connection, name) is None:
+        return False
+    return connection.exec_driver_sql(f"SELECT 1 FROM {name.sql} LIMIT 1".replace("%", "%%")).first() is not None  # noqa: S608
+
+
 def create_table(connection: Connection, name: TargetTableName, rules: Mapping[str, str], keys: Sequence[str]) -> None:
     """`rules`: the definition of each column, after its name. Of two concurrent calls, one creates it and the other waits."""
     statement = create_statement(name, rules, keys)
@@ -128,6 +134,29 @@ def create_statement(name: TargetTableName, rules: Mapping[str, str], keys: Sequ
     if keys:
         lines.append(f"PRIMARY KEY({','.join(quoted(key) for key in keys)})")
     return f"CREATE TABLE IF NOT EXISTS {name.sql} (\n" + ",\n".join(lines) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Rows whose `equal` columns have one of these values, and whose whole number `column` is in [start, end)."""
+
+    equal: Mapping[str, Sequence[object]]
+    column: str
+    start: int
+    end: int
+
+
+def delete_between(connection: Connection, name: TargetTableName, rows: Between) -> int:
+    """0 if there is no such table."""
+    if find_table(connection, name) is None:
+        return 0
+    names = [*rows.equal, rows.column]
+    columns: dict[str, ColumnClause[Any]] = {one: column(quoted_name(one, quote=True)) for one in names}
+    schema = None if name.schema is None else quoted_name(name.schema, quote=True)
+    target = table(quoted_name(name.name, quote=True), *columns.values(), schema=schema)
+    wanted = [columns[one].in_(values) for one, values in rows.equal.items()]
+    number = columns[rows.column]
+    return connection.execute(delete(target).where(and_(*wanted, number >= rows.start, number < rows.end))).rowcount
 
 
 def _column(row: Row[Any]) -> TargetColumn:
@@ -174,3 +203,18 @@ def _find_sqlite(connection: Connection, name: TargetTableName) -> TargetTable |
         for row in rows
     }
     return TargetTable(name, columns, found.type.upper())
+
+
+def delete_copies(connection: Connection, name: TargetTableName, places: Sequence[str]) -> int:
+    """PostgreSQL: deletes the rows at these places (ctid) of which another row with the same content stays. Returns how many."""
+    statement = f"""DELETE FROM {name.sql} a WHERE a.ctid = ANY(CAST(:places AS tid[])) AND EXISTS (
+        SELECT 1 FROM {name.sql} b WHERE b.ctid <> ALL(CAST(:places AS tid[])) AND b.* IS NOT DISTINCT FROM a.*)"""  # noqa: S608
+    return connection.execute(text(statement), {"places": list(places)}).rowcount
+
+
+def delete_keys(connection: Connection, name: TargetTableName, keys: Sequence[str], rows: Mapping[str, str]) -> int:
+    """PostgreSQL: deletes rows by their place (ctid) if they still have that key. `rows`: place -> the values of `keys`, with /
+    between them. Returns how many."""
+    found = " || '/' || ".join(f"{quoted(key)}::text" for key in keys)
+    statement = text(f"DELETE FROM {name.sql} WHERE ctid = CAST(:place AS tid) AND {found} = :key")  # noqa: S608
+    return sum(connection.execute(statement, {"place": place, "key": key}).rowcount for place, key in rows.items())

@@ -73,12 +73,12 @@ class SinkLedgerStore:
         return Snapshot(tuple(entries))
 
     def history(self, owners: Collection[str] | None = None) -> Snapshot:
-        """The end of each recorded range, and the current positions."""
+        """The end of each range that moved a position, and the current positions."""
         entries: list[Stored] = []
         with self.open() as sinks:
             for owner in _named(sinks, self.cluster, owners):
                 ranges = reversed(sinks.list_ranges(self.cluster, owner))
-                entries += [_ended(owner, one) for one in ranges]
+                entries += [_ended(owner, one) for one in ranges if not one.is_replay]
                 found = sinks.positions(self.cluster, owner)
                 entries += [_stored(owner, log, position, None) for log, position in found.items()]
         return Snapshot(tuple(entries))

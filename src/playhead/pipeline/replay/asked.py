@@ -10,6 +10,7 @@ from datetime import datetime
 
 from playhead.errors import Invalid
 from playhead.model.position import INT64_MAX
+from playhead.pipeline.replay.keys import KeyRange
 
 _FORM = "write it as TOPIC:PARTITION:START-END, where END is not included; TOPIC:PARTITION and TOPIC are whole"
 _WORDS = re.compile(r"(?P<topic>[\w.-]+?)(?::(?P<partition>\d+)(?::(?P<start>\d*)-(?P<end>\d*))?)?", re.ASCII)
@@ -28,16 +29,19 @@ class AskedRange:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Exactly one of the four is given; `since` and `until` are one."""
+    """Exactly one of the ways is given; `since` and `until` are one. `keys`: of a source."""
 
     ranges: tuple[AskedRange, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
     last: int | None = None
     object: str | None = None
+    keys: tuple[KeyRange, ...] = ()
 
     def __post_init__(self) -> None:
-        given = [self.ranges, self.since or self.until, self.last, self.object]
+        if self.ranges and self.keys:
+            raise Invalid("a sink is replayed by offsets and a source by keys, and both are given")
+        given = [self.ranges or self.keys, self.since or self.until, self.last, self.object]
         count = sum(bool(one) for one in given)
         if count != 1:
             what = "several ways to name a part are given" if count else "no part is named"

@@ -12,7 +12,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
-import numpy as np
 import pyarrow as pa
 
 from playhead.ledger.model import ClosedRange, RangeClaim
@@ -20,31 +19,8 @@ from playhead.model.ranges import OffsetRange, TopicPartition
 from playhead.pipeline.deliver.files.sink import ByTopic
 from playhead.pipeline.deliver.files.storage import DraftFile, OpenStorage, allow_many_files
 from playhead.pipeline.deliver.files.writer import IN_FLIGHT, PUBLISHERS, FileWriter
-from playhead.pipeline.deliver.sink import OFFSET, Reject, Writer
-
-
-def why_different(old: ClosedRange, found: Sequence[ClosedRange]) -> str:
-    """Empty if every record that was delivered is among those that were read. More may be delivered than then: records that
-    were rejected with other options."""
-    count, rejected = sum(one.count for one in found), sum(one.rejected for one in found)
-    if count + rejected != old.count + old.rejected:
-        return (
-            f"{old.count + old.rejected} record(s) were read when it was delivered, and {count + rejected} now:"
-            " compaction or a change of the options took the others"
-        )
-    if count < old.count:
-        return f"{old.count} record(s) were delivered, and only {count} fit the options now"
-    if count == old.count and _digest(found) != (old.hash_xor, old.hash_sum):
-        return "the topic has other records now than were delivered: their digests differ"
-    return ""
-
-
-def _digest(found: Sequence[ClosedRange]) -> tuple[int, int]:
-    xor = total = 0
-    for one in found:
-        xor ^= one.hash_xor
-        total += one.hash_sum
-    return xor, (total + 2**63) % 2**64 - 2**63
+from playhead.pipeline.deliver.sink import Reject, Writer
+from playhead.pipeline.replay.pieces import Pieces, why_different
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +35,7 @@ class RedoWriter:
     def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
         allow_many_files()
         writer = file_writer_of(self.writer, claim.range.topic)
-        store, pieces = writer.place.connect(), _Pieces(batches)
+        store, pieces = writer.place.connect(), Pieces(batches)
         waiting: deque[tuple[list[ClosedRange], Future[None]]] = deque()
         held: list[_Holding] = []
         with ThreadPoolExecutor(PUBLISHERS) as pool:
@@ -158,27 +134,3 @@ class _Holding:
         for held in self._drafts:
             held.draft.discard()
         self._drafts.clear()
-
-
-class _Pieces:
-    """Cuts a stream of batches at offsets, which rise."""
-
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._batches = batches
-        self._rest: pa.RecordBatch | None = None
-
-    def before(self, end: int) -> Iterator[pa.RecordBatch]:
-        while True:
-            batch = self._rest if self._rest is not None else next(self._batches, None)
-            self._rest = None
-            if batch is None:
-                return
-            if not batch.num_rows:
-                continue
-            at = int(np.searchsorted(batch.column(OFFSET).to_numpy(), end))
-            if at < batch.num_rows:
-                self._rest = batch.slice(at)
-                if at:
-                    yield batch.slice(0, at)
-                return
-            yield batch

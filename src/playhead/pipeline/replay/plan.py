@@ -8,16 +8,17 @@ To another folder exactly the asked offsets are written, as far as the topic sti
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from playhead.errors import NotFound
+from playhead.errors import Invalid, NotFound
 from playhead.kafka.client import Admin
 from playhead.kafka.partitions import find_at_time
 from playhead.kafka.topics import Ends, describe_topics
 from playhead.ledger.model import OutputKind, RangeState, RecordedRange, SinkPosition
 from playhead.ledger.ranges import RangeLedger
 from playhead.model import Deadline
+from playhead.model.position import INT64_MAX
 from playhead.model.ranges import Log, OffsetRange, RangeSet
 from playhead.pipeline.deliver.topics import TopicLogs
-from playhead.pipeline.replay.asked import Asked
+from playhead.pipeline.replay.asked import Asked, AskedRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """`spans`: what the topic still has of the asked offsets, for another place. `groups`: for the sink's own place."""
+    """`spans`: what the topic still has of the asked offsets, for another place; `expired`: what it does not have. `groups` and
+    `impossible`: the same for the sink's own place."""
 
     groups: Sequence[Group]
     spans: Sequence[OffsetRange]
@@ -86,7 +88,8 @@ def read_state(ranges: RangeLedger, cluster: str, pipeline: str, logs: TopicLogs
 
 
 def plan_replay(state: SinkState, asked: Asked, admin: Admin, deadline: Deadline) -> ReplayPlan:
-    spans, impossible = _spans(state, asked, admin, deadline)
+    spans, gone = _spans(state, asked, admin, deadline)
+    impossible = list(gone)
     recorded = state.ranges.list_counting(state.cluster, state.pipeline, spans)
     by_log: dict[Log, list[RecordedRange]] = {}
     for one in recorded:
@@ -101,11 +104,11 @@ def plan_replay(state: SinkState, asked: Asked, admin: Admin, deadline: Deadline
     groups = [Group(some, [*wanted & RangeSet(one.closed.range for one in some)]) for some in _neighbours(by_log)]
     there = RangeSet(OffsetRange(*log, at.start, at.stable) for log, at in state.ends.items() if at.start < at.stable)
     expired = [
-        Impossible(gone, f"the topic begins at {state.ends[gone.log].start} now: these records have expired")
-        for gone in wanted - there
-        if gone.log in state.ends and gone.start < state.ends[gone.log].start
+        Impossible(one, f"the topic begins at {state.ends[one.log].start} now: these records have expired")
+        for one in wanted - there
+        if one.log in state.ends and one.start < state.ends[one.log].start
     ]
-    return ReplayPlan(groups, [*wanted & there], sorted(impossible, key=lambda one: one.range), expired)
+    return ReplayPlan(groups, [*wanted & there], sorted(impossible, key=lambda one: one.range), [*expired, *gone])
 
 
 def _why_not(state: SinkState, one: RecordedRange) -> str:
@@ -151,20 +154,33 @@ def _spans(
         return _present(state, _newest(state, asked.last))
     if asked.has_times:
         return _in_time(state, asked, admin, deadline), []
+    return _by_offset(state, asked.ranges)
+
+
+def _by_offset(state: SinkState, asked: Sequence[AskedRange]) -> tuple[list[OffsetRange], list[Impossible]]:
     spans: list[OffsetRange] = []
+    beyond: list[Impossible] = []
     topics = {log.topic for log in state.positions}
-    for one in asked.ranges:
+    for one in asked:
         if one.topic not in topics:
             raise NotFound("topic", one.topic, sorted(topics), f"{state.pipeline} has no position in it")
         logs = [log for log in state.ends if log.topic == one.topic and one.partition in (None, log.partition)]
         if not logs:
-            raise NotFound("partition", f"{one.topic}-{one.partition}")
+            there = sum(log.topic == one.topic for log in state.ends)
+            raise NotFound("partition", f"{one.topic}-{one.partition}", hint=f"the topic has {there} partition(s)")
         for log in logs:
-            ends = [end for end in (state.end(log), _next_offset(state, log)) if end is not None]
-            end = min(one.end, max(ends))
+            last = max(end for end in (state.end(log), _next_offset(state, log)) if end is not None)
+            if one.start > last or (one.start == last and one.start):
+                raise Invalid(f"{log.place} ends at {last}: there is no offset {one.start} yet")
+            end = min(one.end, last)
             if one.start < end:
                 spans.append(OffsetRange(*log, one.start, end))
-    return _present(state, spans)
+            if end < one.end < INT64_MAX:
+                beyond.append(
+                    Impossible(OffsetRange(*log, end, one.end), f"is not there yet: the topic ends at {last}")
+                )
+    found, gone = _present(state, spans)
+    return found, [*gone, *beyond]
 
 
 def _next_offset(state: SinkState, log: Log) -> int | None:

@@ -1,4 +1,5 @@
-"""Delivers recorded ranges of a file sink again, to its own place, in steps that are committed one by one.
+"""Delivers recorded ranges again, to the sink's own place, in steps that are committed one by one. The steps of JDBC sinks are in
+`tables.py`.
 
 A step reads neighbouring ranges as one claim per topic partition. Then, in this order: the files of each range that holds what it
 held are in place under their names, files that the new cut does not have are removed, the manifest is written, and the ledger
@@ -25,7 +26,8 @@ from playhead.pipeline.deliver.rejects import RejectPolicy
 from playhead.pipeline.deliver.sink import SinkStep, TaskCommit, Writer
 from playhead.pipeline.deliver.task import ReadOptions, deliver
 from playhead.pipeline.deliver.topics import TopicLogs
-from playhead.pipeline.replay.files import RedoWriter, why_different
+from playhead.pipeline.replay.files import RedoWriter
+from playhead.pipeline.replay.pieces import why_different
 from playhead.pipeline.replay.plan import Group, SinkState
 
 STEP_CLAIMS = 2  # per slot
@@ -45,60 +47,87 @@ class RedoOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Redo:
-    """`offsets_per_claim`: a larger group is done in several steps. `accepts`: files are replaced although the topic no longer
-    holds what was delivered."""
+class RedoContext:
+    """`offsets_per_claim`: a larger group is done in several steps. `accepts`: what was delivered is replaced although the topic
+    no longer holds all of it. `compacted`: topics whose records disappear one by one."""
 
     spark: SparkSession
     state: SinkState
     logs: TopicLogs
-    sink: FilesSink
     name: str
     properties: Mapping[str, str] = field(repr=False)
     slots: int
     offsets_per_claim: int
     deadline: Callable[[], Deadline]
     accepts: bool = False
+    compacted: frozenset[str] = frozenset()
+
+
+class Redo:
+    """The steps of a redo. `is_by_clock`: the output depends on the time at which a claim was made."""
+
+    def __init__(self, of: RedoContext, shape: str, *, is_by_clock: bool = False) -> None:
+        self.of = of
+        self._shape = shape
+        self._is_by_clock = is_by_clock
 
     def run(self, groups: Sequence[Group]) -> Iterator[RedoOutcome]:
         """Yields what each step has done. A step that fails does not keep the others from being done."""
         waiting = {log: list(self._claims(log, some)) for log, some in _by_log(groups).items()}
         while waiting:
-            step = {log: waiting[log].pop(0) for log in list(waiting)[: STEP_CLAIMS * self.slots]}
+            step = {log: waiting[log].pop(0) for log in list(waiting)[: STEP_CLAIMS * self.of.slots]}
             waiting = {log: left for log, left in waiting.items() if left}
             try:
-                yield from list(self._step(list(step.values())))
+                yield from list(self.step(list(step.values())))
             except PlayheadError as error:
-                what = f"{error.what}; {error.hint}" if error.hint else error.what
-                for claim, _ in step.values():
-                    yield RedoOutcome(claim.range, result_of(error), detail=what)
+                for claim, recorded in step.values():
+                    yield from self.failed(claim, recorded, error)
 
-    def _claims(self, log: Log, groups: Sequence[Group]) -> Iterator["_Step"]:
-        generation = self.state.ranges.next_generation(self.state.cluster, self.state.pipeline, log)
+    def step(self, step: Sequence["RedoClaim"]) -> Iterator[RedoOutcome]:
+        raise NotImplementedError
+
+    def failed(
+        self,
+        claim: RangeClaim,
+        recorded: Sequence[RecordedRange],  # noqa: ARG002
+        error: PlayheadError,
+    ) -> Iterator[RedoOutcome]:
+        yield RedoOutcome(claim.range, result_of(error), detail=in_words(error))
+
+    def counting(self, span: OffsetRange) -> list[RecordedRange]:
+        return self.of.state.ranges.list_counting(self.of.state.cluster, self.of.state.pipeline, [span])
+
+    def _claims(self, log: Log, groups: Sequence[Group]) -> Iterator["RedoClaim"]:
+        generation = self.of.state.ranges.next_generation(self.of.state.cluster, self.of.state.pipeline, log)
         for group in groups:
             for made_ms, same in groupby(group.recorded, key=lambda one: one.made_ms if self._is_by_clock else 0):
-                for some in _parts(list(same), self.offsets_per_claim):
+                for some in _parts(list(same), self.of.offsets_per_claim):
                     first, last = some[0].closed.range, some[-1].closed.range
                     span = OffsetRange(*log, first.start, last.end)
                     at = made_ms or some[0].made_ms or 0
-                    yield RangeClaim(span, True, self.sink.shape, at, generation), some
+                    yield RangeClaim(span, True, self._shape, at, generation), some
 
-    @property
-    def _is_by_clock(self) -> bool:
-        return bool(self.sink.notes)
 
-    def _step(self, step: Sequence["_Step"]) -> Iterator[RedoOutcome]:
+class FilesRedo(Redo):
+    """Of a file sink."""
+
+    def __init__(self, of: RedoContext, sink: FilesSink) -> None:
+        super().__init__(of, sink.shape, is_by_clock=bool(sink.notes))
+        self.sink = sink
+        self.state = of.state
+
+    def step(self, step: Sequence["RedoClaim"]) -> Iterator[RedoOutcome]:
         claims = [claim for claim, _ in step]
-        writer = open_writer(self.sink, self.state, self.logs, claims, self.deadline)
+        writer = open_writer(self.sink, self.state, self.of.logs, claims, self.of.deadline)
         recorded = {claim.range.place: [one.closed for one in some] for claim, some in step}
-        reading = ReadOptions(self.properties, self.sink.has_keys, self.sink.has_headers)
-        policy = RejectPolicy(self.name, tolerates=True)  # counted again; the dead letter queue has them already
-        redo = RedoWriter(writer, recorded, self.accepts)
+        reading = ReadOptions(self.of.properties, self.sink.has_keys, self.sink.has_headers)
+        policy = RejectPolicy(self.of.name, tolerates=True)  # counted again; the dead letter queue has them already
+        redo = RedoWriter(writer, recorded, self.of.accepts)
         marks = {claim.range: claim.shape for claim in claims}
-        self.state.ranges.begin_redo(self.state.cluster, self.state.pipeline, marks, is_forced=self.accepts)
-        done = dict(deliver(self.spark, reading, claims, redo, policy))
-        judged = [_judged(claim, some, done[claim], accepts=self.accepts) for claim, some in step]
-        self.logs.check_same([claim.range.log for claim in claims], self.deadline())
+        self.state.ranges.begin_redo(self.state.cluster, self.state.pipeline, marks, is_forced=self.of.accepts)
+        done = dict(deliver(self.of.spark, reading, claims, redo, policy))
+        judged = [_judged(claim, some, done[claim], accepts=self.of.accepts) for claim, some in step]
+        self.of.logs.check_same([claim.range.log for claim in claims], self.of.deadline())
         good = [one for each in judged for one in each.good]
         removed = self._remove_surplus(good)
         self._write_manifests(judged)
@@ -141,7 +170,7 @@ class Redo:
     def _outcome(self, one: Redone, removed: Mapping[Log, Sequence[str]], *, is_late: bool) -> RedoOutcome:
         """Reads the ledger back: what counts must be what was committed."""
         span = OffsetRange(*one.log, one.new[0].range.start, one.new[-1].range.end)
-        counting = self.state.ranges.list_counting(self.state.cluster, self.state.pipeline, [span])
+        counting = self.counting(span)
         names = [output.name for each in one.new for output in each.outputs]
         same = [each.closed.range for each in counting] == [each.range for each in one.new]
         result, detail = (Result.CHANGED, "") if same else (Result.UNKNOWN, "the ledger has other ranges now")
@@ -153,7 +182,7 @@ class Redo:
         return RedoOutcome(span, result, count, names, gone, generation, detail)
 
 
-_Step = tuple[RangeClaim, Sequence[RecordedRange]]
+RedoClaim = tuple[RangeClaim, Sequence[RecordedRange]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +236,10 @@ def open_writer(
 
     samples = {name: sample(name) for name, _ in topics}
     return sink.writer(SinkStep(recall, samples, _no_commit, incarnations=incarnations))
+
+
+def in_words(error: PlayheadError) -> str:
+    return f"{error.what}; {error.hint}" if error.hint else error.what
 
 
 def _by_log(groups: Sequence[Group]) -> dict[Log, list[Group]]:

@@ -1,42 +1,47 @@
 """`playhead replay`: finds the connector's config, plans, and with a Spark session delivers the part again.
 
-To the sink's own place: `redo.py`. To another folder: the same connector options with that folder, exactly the asked offsets, and
-nothing in the ledger; files are named by their offsets, so the same command writes the same files again.
+To the sink's own place: `redo.py` for files, `tables.py` for tables. To another folder: the same connector options with that
+folder, exactly the asked offsets, and nothing in the ledger; files are named by their offsets, so the same command writes the
+same files again.
 """
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from playhead.config import Context
-from playhead.config.secrets import SecretKeys
-from playhead.connect.rest import open_rest
-from playhead.connectors.files import read_files
-from playhead.errors import NotFound, PlayheadError, Refused, Unreachable
+from playhead.errors import Invalid, PlayheadError, Refused
+from playhead.kafka.client import revealed
 from playhead.kafka.properties import client_properties
 from playhead.kafka.reconnecting import ReconnectingAdmin
 from playhead.ledger.model import RangeClaim, Run
-from playhead.ledger.ranges import RangeLedger, open_ranges
-from playhead.ledger.runs import Ledger, open_context_ledger
-from playhead.model import ConnectorSpec, Deadline, Result
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.runs import Ledger, open_context_ledger, open_ledger
+from playhead.model import ConnectorSpec, Deadline, Engine, Result
 from playhead.model.outcome import result_of
 from playhead.model.ranges import OffsetRange
-from playhead.pipeline.classes import ConnectorKind
+from playhead.pipeline.classes import ConnectorKind, target_ledger_url
 from playhead.pipeline.connect_home import ConnectHome, find_home, find_worker
 from playhead.pipeline.deliver.files.options import parse_options
 from playhead.pipeline.deliver.files.sink import FilesSink
 from playhead.pipeline.deliver.group import group_settings
+from playhead.pipeline.deliver.jdbc.sink import open_jdbc_sink
+from playhead.pipeline.deliver.jdbc.tables import name_of
 from playhead.pipeline.deliver.rejects import RejectPolicy
 from playhead.pipeline.deliver.task import ISOLATION, READ_COMMITTED, ReadOptions, deliver
-from playhead.pipeline.deliver.topics import TopicLogs
+from playhead.pipeline.deliver.topics import TopicLogs, subscription_of
 from playhead.pipeline.replay.asked import Asked
+from playhead.pipeline.replay.configs import find_spec
+from playhead.pipeline.replay.elsewhere import OtherTopic, replay_to_table, replay_to_topic
 from playhead.pipeline.replay.journal import begin_entry, finish_entry
 from playhead.pipeline.replay.plan import ReplayPlan, SinkState, find_compacted, plan_replay, read_state
-from playhead.pipeline.replay.redo import Redo, RedoOutcome, open_writer
+from playhead.pipeline.replay.redo import FilesRedo, Redo, RedoContext, RedoOutcome, in_words, open_writer
+from playhead.pipeline.replay.tables import check_tables, describe, open_tables_redo
 from playhead.pipeline.spark import SparkOptions, count_slots, new_log, spark_session
 from playhead.pipeline.spec import Ready, check_specs
 from playhead.pipeline.stop import find_run
@@ -56,6 +61,13 @@ class ReplayOptions:
     offsets_per_claim: int = 500_000
     seconds: float = 30.0
     cluster: str | None = None
+    to_topic: str | None = None
+    to_table: str | None = None
+    again: bool = False
+
+    @property
+    def is_elsewhere(self) -> bool:
+        return any(one is not None for one in (self.to_dir, self.to_topic, self.to_table))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +84,12 @@ class PlannedReplay:
     target: str
     notes: Sequence[str]
     options: ReplayOptions
+    compacted: frozenset[str] = frozenset()
+    does: str = "rewrite"
 
     @property
     def is_elsewhere(self) -> bool:
-        return self.options.to_dir is not None
+        return self.options.is_elsewhere
 
     @property
     def impossible(self) -> list[dict[str, object]]:
@@ -87,6 +101,7 @@ class PlannedReplay:
         """What would be done, for people and for the journal."""
         if self.is_elsewhere:
             return [{**_place(span), "does": f"write to {self.target}"} for span in self.plan.spans]
+        does = self.does
         return [
             {
                 **_place(group.range),
@@ -95,7 +110,7 @@ class PlannedReplay:
                 "count": group.count,
                 "objects": group.objects,
                 "generation": max(one.generation for one in group.recorded),
-                "does": "widened, rewrite" if group.is_widened else "rewrite",
+                "does": f"widened, {does}" if group.is_widened else does,
             }
             for group in self.plan.groups
         ]
@@ -112,19 +127,34 @@ def planned_replay(context: Context, name: str, asked: Asked, options: ReplayOpt
         spec, found_in = find_spec(context, name, options.file, run, Deadline(options.seconds))
         target = OWN_PLACE
         (ready,) = check_specs([spec], worker)
+        own = ready
         _check_kind(ready, options)
         if options.to_dir is not None:
             target = str(options.to_dir)
             _check_folder(ready, options.to_dir, worker)
             (ready,) = check_specs([_with_folder(spec, options.to_dir)], worker)
-        with _opened(ledger, run, ready, home, options) as (ranges, admin):
+        elif options.to_topic is not None:
+            target = f"topic {options.to_topic}"
+        elif options.to_table is not None:
+            target = f"table {options.to_table}"
+            (ready,) = check_specs([_with_table(spec, options.to_table)], worker)
+        with _opened(ledger, ready, home, options) as (ranges, admin):
             logs = TopicLogs(admin)
+            if options.to_topic is not None:
+                _check_topic(ready, options.to_topic, ranges, run)
             state = read_state(ranges, run.cluster, name, logs, deadline)
+            if options.to_table is not None:
+                _check_table(own, ready, home, state)
             plan = admin.ask(lambda asking, patience: plan_replay(state, asked, asking, patience), deadline)
             topics = sorted({span.topic for span in plan.spans})
-            notes = admin.ask(lambda asking, patience: _notes(find_compacted(topics, asking, patience)), deadline)
-            notes += _of_shape(plan, ready, home) if not options.to_dir else []
-            yield PlannedReplay(ready, run, home, state, logs, plan, found_in, target, notes, options)
+            compacted = admin.ask(lambda asking, patience: find_compacted(topics, asking, patience), deadline)
+            does, notes = "rewrite", list[str]()
+            if not options.is_elsewhere:
+                does, notes = _own_place(ready, home, state, run, plan)
+            notes += _of_compaction(ready, compacted)
+            yield PlannedReplay(
+                ready, run, home, state, logs, plan, found_in, target, notes, options, frozenset(compacted), does
+            )
 
 
 def execute_replay(context: Context, planned: PlannedReplay) -> Iterator[RedoOutcome]:
@@ -145,25 +175,40 @@ def execute_replay(context: Context, planned: PlannedReplay) -> Iterator[RedoOut
 def replay_on(context: Context, planned: PlannedReplay, spark: SparkSession) -> Iterator[RedoOutcome]:
     """In a session that is open already."""
     options, home, ready = planned.options, planned.home, planned.ready
-    sink = FilesSink(ready.config, home.worker)
     group = group_settings(ready.name, ready.config, home.worker, home.settings)
     own = {name: setting.text for name, setting in client_properties(context).items()}
     properties = {ISOLATION: READ_COMMITTED, **own, **group.properties}
-    if planned.is_elsewhere:
-        yield from _elsewhere(planned, spark, sink, properties)
+    if options.to_dir is not None:
+        yield from _elsewhere(planned, spark, FilesSink(ready.config, home.worker), properties)
         return
-    redo = Redo(
+    of = RedoContext(
         spark,
         planned.state,
         planned.logs,
-        sink,
         ready.name,
         properties,
         count_slots(spark),
         options.offsets_per_claim,
         lambda: Deadline(options.seconds),
         options.accepts,
+        planned.compacted,
     )
+    if options.to_topic is not None:
+        settings = home.producer_settings(ready.config)
+        with ReconnectingAdmin(settings) as admin:
+            yield from replay_to_topic(of, OtherTopic(options.to_topic, settings, admin), planned.plan.spans)
+        return
+    if options.to_table is not None:
+        sink = open_jdbc_sink(ready.config, home.worker)
+        table = name_of(options.to_table, sink.sorting.options, sink.target)
+        yield from replay_to_table(of, sink, table, planned.plan.spans)
+        return
+    if ready.kind is ConnectorKind.JDBC_SINK:
+        sink = open_jdbc_sink(ready.config, home.worker)
+        client = revealed({**group.client.common, **group.client.consumer})
+        redo: Redo = open_tables_redo(of, sink, client)
+    else:
+        redo = FilesRedo(of, FilesSink(ready.config, home.worker))
     yield from redo.run(planned.plan.groups)
 
 
@@ -179,58 +224,40 @@ def outcome_row(one: RedoOutcome) -> dict[str, object]:
     }
 
 
-def find_spec(context: Context, name: str, file: str | None, run: Run, deadline: Deadline) -> tuple[ConnectorSpec, str]:
-    """The connector's config, and where it was found: the file, else a worker, else the ledger's copy without secrets."""
-    if file is not None:
-        specs = {spec.name: spec for spec in read_files([file], shared_topics=True).specs}
-        if name not in specs:
-            raise NotFound("connector", name, sorted(specs), f"in {file}")
-        return specs[name], file
-    why = ""
-    if context.connect_urls:
-        try:
-            with open_rest(context, deadline) as rest:
-                found = rest.get_config(name)
-            config = {key: value for key, value in found.items() if value is not None and key != "name"}
-            return ConnectorSpec(name, config), "the Connect worker"
-        except NotFound:
-            why = "no Connect worker has it, and "
-        except Unreachable as error:
-            why = f"no Connect worker answers ({error.what}), and "
-    keys = SecretKeys()
-    masked = sorted(key for key, value in run.config.items() if keys.is_masked(key, value))
-    if not run.config or masked:
-        held = (
-            f"the ledger's copy of its config has no {', '.join(masked)}"
-            if masked
-            else "the ledger has no config of it"
-        )
-        raise Refused(f"{why}{held}", f"name its file: playhead replay {name} -f FILE")
-    return ConnectorSpec(name, run.config), "the ledger"
-
-
 def _check_kind(ready: Ready, options: ReplayOptions) -> None:
     kind = ready.kind
-    if kind is ConnectorKind.FILES_SINK:
+    if kind.is_sink and options.to_topic is not None:
+        return
+    if kind is ConnectorKind.FILES_SINK and options.to_table is None:
+        return
+    if kind is ConnectorKind.JDBC_SINK and options.to_dir is None:
         return
     reasons = {
-        ConnectorKind.JDBC_SINK: "old rows would cover newer ones in its table, which this version cannot prevent",
+        ConnectorKind.JDBC_SINK: "it writes rows and not files",
+        ConnectorKind.FILES_SINK: "it writes files and not rows",
         ConnectorKind.FILE_SINK: "it appends to one file, and a line that is delivered again would be there twice",
     }
-    what = reasons.get(kind, "it is a source: its rows would be repeats for every consumer of its topic")
-    where = "another folder" if options.to_dir else "its own place"
+    if not kind.is_sink:
+        raise Invalid(
+            f"{ready.name} is a source: it is replayed by the keys of its rows, and not by offsets or times of records",
+            "give --range incrementing:1000..2000 or --range timestamp:TIME..TIME",
+        )
+    where = "another folder" if options.to_dir else "another table" if options.to_table else "its own place"
     raise Refused(
-        f"{ready.name} is a {kind.value} and cannot be replayed to {where}: {what}", "file sinks can be replayed"
+        f"{ready.name} is a {kind.value} and cannot be replayed to {where}: {reasons[kind]}",
+        "--to-topic writes the records of any sink to another topic",
     )
 
 
 @contextmanager
 def _opened(
-    ledger: Ledger, run: Run, ready: Ready, home: ConnectHome, options: ReplayOptions
+    ledger: Ledger, ready: Ready, home: ConnectHome, options: ReplayOptions
 ) -> Iterator[tuple[RangeLedger, ReconnectingAdmin]]:
     client = group_settings(ready.name, ready.config, home.worker, home.settings).client
-    with open_ranges(ledger, run, options.seconds) as ranges, ReconnectingAdmin(client) as admin:
-        yield ranges, admin
+    url = target_ledger_url(ready.kind, ready.config)  # the ledger's own copy has no password
+    with ExitStack() as parts:
+        ranges = RangeLedger(parts.enter_context(open_ledger(url, options.seconds)) if url else ledger)
+        yield ranges, parts.enter_context(ReconnectingAdmin(client))
 
 
 def _check_folder(ready: Ready, folder: Path, worker: Mapping[str, str]) -> None:
@@ -248,23 +275,67 @@ def _with_folder(spec: ConnectorSpec, folder: Path) -> ConnectorSpec:
     return replace(spec, config={**config, "store.url": folder.absolute().as_uri()})
 
 
-def _notes(compacted: Sequence[str]) -> list[str]:
+def _own_place(ready: Ready, home: ConnectHome, state: SinkState, run: Run, plan: ReplayPlan) -> tuple[str, list[str]]:
+    """What is done to a range, and what the user should know. Refused if the sink cannot be replayed to its own place."""
+    if ready.kind is ConnectorKind.FILES_SINK:
+        what = "their files are cut, placed and written by the options as they are now, and files that are left over are removed"
+        return "rewrite", _of_shape(plan, FilesSink(ready.config, home.worker).shape, what)
+    sink = open_jdbc_sink(ready.config, home.worker)
+    columns = check_tables(sink, ready.name, sorted({log.topic for log in state.positions}))
+    if columns is None and run.owner is Engine.CONNECT:
+        raise Refused(
+            f"{ready.name} belongs to Connect: which newer values it has written since is not in the ledger",
+            f"hand it over first: playhead handover {ready.name} --to spark",
+        )
+    notes = _of_shape(plan, sink.shape, "their rows are made by the options as they are now")
+    if columns is None:
+        notes.append(
+            "everything that was delivered after these ranges is read, too: each of their keys gets its last record, so that no"
+            " old value covers a newer one"
+        )
+    return describe(columns), notes
+
+
+def _with_table(spec: ConnectorSpec, table: str) -> ConnectorSpec:
+    if "${" in table:
+        raise Invalid(f"{table!r} would be another table for each topic", "name one table")
+    return replace(spec, config={**spec.config, "table.name.format": table, "auto.create": "true"})
+
+
+def _check_table(own: Ready, ready: Ready, home: ConnectHome, state: SinkState) -> None:
+    mine, other = (open_jdbc_sink(one.config, home.worker) for one in (own, ready))
+    name = name_of("", other.sorting.options, other.target)
+    chain = mine.sorting.chain
+    for topic in {log.topic for log in state.positions}:
+        for routed in chain.targets(topic) if chain else (topic,):
+            if name_of(routed, mine.sorting.options, mine.target) == name:
+                raise Refused(
+                    f"{name} is the table of {own.name} itself", "leave --to-table out: its own rows are written again"
+                )
+
+
+def _check_topic(ready: Ready, topic: str, ranges: RangeLedger, run: Run) -> None:
+    """Its records would be delivered by the sink, once more."""
+    known = {log.topic for log in ranges.positions(run.cluster, run.pipeline)}
+    wanted = subscription_of(ready.config)
+    if topic in known or topic in wanted.names or (wanted.pattern and re.fullmatch(wanted.pattern, topic)):
+        raise Refused(
+            f"{ready.name} reads {topic} itself: its records would be delivered once more", "name another topic"
+        )
+
+
+def _of_compaction(ready: Ready, compacted: Sequence[str]) -> list[str]:
     if not compacted:
         return []
-    return [
-        f"{', '.join(compacted)} is compacted: a range whose records are not all there any more is refused when it is read"
-    ]
+    what = f"{', '.join(compacted)} is compacted: "
+    if ready.kind is ConnectorKind.JDBC_SINK:
+        return [f"{what}a record that is gone has a newer one of its key"]
+    return [f"{what}a range whose records are not all there any more is refused when it is read"]
 
 
-def _of_shape(plan: ReplayPlan, ready: Ready, home: ConnectHome) -> list[str]:
-    shape = FilesSink(ready.config, home.worker).shape
+def _of_shape(plan: ReplayPlan, shape: str, what: str) -> list[str]:
     others = sum(one.shape != shape for group in plan.groups for one in group.recorded)
-    if not others:
-        return []
-    return [
-        f"{others} range(s) were delivered with other options: their files are cut, placed and written by the options as they"
-        " are now, and files that are left over are removed"
-    ]
+    return [f"{others} range(s) were delivered with other options: {what}"] if others else []
 
 
 def _elsewhere(
@@ -289,8 +360,7 @@ def _elsewhere(
             policy = RejectPolicy(planned.ready.name, tolerates=True)
             done = deliver(spark, ReadOptions(properties, sink.has_keys, sink.has_headers), claims, writer, policy)
         except PlayheadError as error:
-            what = f"{error.what}; {error.hint}" if error.hint else error.what
-            yield from (RedoOutcome(span, result_of(error), detail=what) for span in spans)
+            yield from (RedoOutcome(span, result_of(error), detail=in_words(error)) for span in spans)
             continue
         for claim, closed in done:
             rejected = sum(one.rejected for one in closed)

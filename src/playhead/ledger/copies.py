@@ -1,0 +1,38 @@
+"""Which offsets of a sink a replay has written to another table of its target database: one mark for each, stored together with
+the rows."""
+
+import msgspec
+from sqlalchemy import Connection, and_, delete, select
+
+from playhead.ledger.redo import lock_replays
+from playhead.ledger.tables import KEPT, insert_into
+from playhead.model.ranges import OffsetRange, RangeSet
+from playhead.sql.times import moment
+
+
+def copied_spans(connection: Connection, cluster: str, pipeline: str, table: str) -> RangeSet:
+    c = KEPT.c
+    mine = and_(c.cluster == cluster, c.pipeline == pipeline, c.key.startswith(_mark(table), autoescape=True))
+    texts = connection.execute(select(c.value).where(mine)).scalars()
+    return RangeSet(OffsetRange(**msgspec.json.decode(text)) for text in texts)
+
+
+def mark_copied(connection: Connection, cluster: str, pipeline: str, table: str, span: OffsetRange) -> bool:
+    """False: some of these offsets are there already, and nothing is marked."""
+    lock_replays(connection, cluster, pipeline)
+    if RangeSet([span]) & copied_spans(connection, cluster, pipeline, table):
+        return False
+    text = msgspec.json.encode(span, order="sorted").decode()
+    values = {"key": _mark(table) + text, "value": text, "epoch": 0, "kept_at": moment(connection)}
+    connection.execute(insert_into(connection, KEPT).values(cluster=cluster, pipeline=pipeline, **values))
+    return True
+
+
+def forget_copies(connection: Connection, cluster: str, pipeline: str, table: str) -> None:
+    c = KEPT.c
+    mine = and_(c.cluster == cluster, c.pipeline == pipeline, c.key.startswith(_mark(table), autoescape=True))
+    connection.execute(delete(KEPT).where(mine))
+
+
+def _mark(table: str) -> str:
+    return f"copied/{table}/"
