@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from playhead.connect.dialects.file import FILE_STREAM
 from playhead.connect.dialects.jdbc import JDBC
-from playhead.errors import Fault
+from playhead.errors import Fault, Invalid
 
 if TYPE_CHECKING:
     from playhead.pipeline.deliver.sink import Sink
@@ -23,10 +23,15 @@ class ConnectorKind(Enum):
     FILES_SINK = "files sink"
     JDBC_SINK = "jdbc sink"
     FILE_SINK = "file sink"
+    PYTHON_SOURCE = "source in Python"
+    PYTHON_SINK = "sink in Python"
 
     @property
     def is_sink(self) -> bool:
-        return self in (ConnectorKind.FILES_SINK, ConnectorKind.JDBC_SINK, ConnectorKind.FILE_SINK)
+        return self in _SINKS
+
+
+_SINKS = (ConnectorKind.FILES_SINK, ConnectorKind.JDBC_SINK, ConnectorKind.FILE_SINK, ConnectorKind.PYTHON_SINK)
 
 
 _FILE_SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
@@ -40,12 +45,40 @@ CLASSES: dict[str, ConnectorKind] = {
 }
 
 
+def find_kind(name: str) -> ConnectorKind | None:
+    """Also of a class in Python whose module cannot be imported: checking its options says why."""
+    found = CLASSES.get(name)
+    if found is not None:
+        return found
+    from playhead.sdk.loading import find_class, is_sink
+
+    try:
+        in_python = find_class(name)
+    except Invalid:
+        return ConnectorKind.PYTHON_SOURCE
+    if in_python is None:
+        return None
+    return ConnectorKind.PYTHON_SINK if is_sink(in_python) else ConnectorKind.PYTHON_SOURCE
+
+
+def get_kind(name: str) -> ConnectorKind:
+    """Of a class that was checked."""
+    found = find_kind(name)
+    if found is None:
+        raise Invalid(f"the Spark engine does not know the class {name}")
+    return found
+
+
 def check_options(kind: ConnectorKind, config: Config, worker: Config) -> list[Fault]:
     """Everything that is wrong with the config, as far as the config alone shows."""
     if kind is ConnectorKind.JDBC_SOURCE:
         from playhead.pipeline.ingest.jdbc.options import check_options as check
     elif kind is ConnectorKind.FILE_SOURCE:
         from playhead.pipeline.ingest.file import check_options as check
+    elif kind is ConnectorKind.PYTHON_SOURCE:
+        from playhead.pipeline.ingest.python.options import check_options as check
+    elif kind is ConnectorKind.PYTHON_SINK:
+        from playhead.pipeline.deliver.python_sink import check_options as check
     elif kind is ConnectorKind.FILES_SINK:
         from playhead.pipeline.deliver.files.options import check_options as check
     elif kind is ConnectorKind.JDBC_SINK:
@@ -79,6 +112,10 @@ def open_sink(kind: ConnectorKind, config: Config, worker: Config) -> "Sink":
         from playhead.pipeline.deliver.jdbc.sink import open_jdbc_sink
 
         return open_jdbc_sink(config, worker)
+    if kind is ConnectorKind.PYTHON_SINK:
+        from playhead.pipeline.deliver.python_sink import open_python_sink
+
+        return open_python_sink(config, worker)
     from playhead.pipeline.deliver.line_file import open_file_sink
 
     return open_file_sink(config, worker)

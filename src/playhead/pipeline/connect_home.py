@@ -16,7 +16,7 @@ from playhead.kafka.client import describe_cluster
 from playhead.kafka.properties import ClientSettings, client_settings, translate
 from playhead.model import ConnectorSpec, Deadline
 from playhead.offsets.workers import Worker, worker_of
-from playhead.pipeline.classes import CLASSES
+from playhead.pipeline.classes import ConnectorKind, get_kind
 from playhead.stores.config_topic import read_fencing_counts
 
 CATALOG_RELEASE = "10.9.4"
@@ -93,6 +93,7 @@ def check_not_in_connect(context: Context, spec: ConnectorSpec, home: ConnectHom
 
     If no worker answers, fencing keeps the two engines apart. It does not fence tasks of workers without exactly-once support.
     """
+    kind = get_kind(spec.connector_class)
     try:
         if not context.connect_urls:
             raise Unreachable("no Connect worker is named")
@@ -102,7 +103,8 @@ def check_not_in_connect(context: Context, spec: ConnectorSpec, home: ConnectHom
     except NotFound:
         return
     except Unreachable as error:
-        if home.exactly_once or CLASSES[spec.connector_class].is_sink:  # a sink's tasks are kept out of its group
+        # A sink's tasks are kept out of its group, and no worker runs a class of Python.
+        if home.exactly_once or kind.is_sink or kind is ConnectorKind.PYTHON_SOURCE:
             return
         raise Refused(
             f"whether a worker without exactly-once support runs {spec.name} is unknown: {error.what}",
@@ -110,7 +112,7 @@ def check_not_in_connect(context: Context, spec: ConnectorSpec, home: ConnectHom
         ) from None
     if status is not None and (status.connector.state != "STOPPED" or tasks):
         # Tasks of a sink are not fenced: they are members of its group, and a run does not join a group with members.
-        otherwise = "" if CLASSES[spec.connector_class].is_sink else ", or --force to fence its tasks"
+        otherwise = "" if kind.is_sink else ", or --force to fence its tasks"
         raise Refused(
             f"{spec.name} is {status.connector.state} in Connect with {tasks} task(s)",
             f"playhead connectors stop {spec.name} --execute{otherwise}",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from playhead.config.references import PLAIN_PROVIDERS, resolve
 from playhead.errors import ConfigInvalid, Fault, Invalid, near_names
 from playhead.model import ConnectorSpec
-from playhead.pipeline.classes import CLASSES, ConnectorKind, check_options
+from playhead.pipeline.classes import CLASSES, ConnectorKind, check_options, find_kind, get_kind
 
 TASKS = "tasks.max"
 MOST_TASKS = 2**31 - 1
@@ -30,7 +30,7 @@ class Ready:
 
     @property
     def kind(self) -> ConnectorKind:
-        return CLASSES[self.spec.connector_class]
+        return get_kind(self.spec.connector_class)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,8 @@ def _refusal(faults: Sequence[Fault]) -> ConfigInvalid:
 
 
 def _faults_of(spec: ConnectorSpec, worker: Mapping[str, str]) -> list[Fault]:
-    if spec.connector_class not in CLASSES:
+    kind = find_kind(spec.connector_class)
+    if kind is None:
         near = near_names(spec.connector_class, list(CLASSES))
         what = f"the Spark engine does not know the class {spec.connector_class or '(none)'}; {near}"
         return [_fault(spec, "connector.class", what)]
@@ -72,7 +73,7 @@ def _faults_of(spec: ConnectorSpec, worker: Mapping[str, str]) -> list[Fault]:
         config = _resolved(spec)
     except Invalid as error:
         return [_fault(spec, "", f"{error.what}; {error.hint}" if error.hint else error.what)]
-    found = [*_task_faults(config), *check_options(CLASSES[spec.connector_class], config, worker)]
+    found = [*_task_faults(config), *check_options(kind, config, worker)]
     return [_fault(spec, fault.where, fault.what) for fault in found]
 
 

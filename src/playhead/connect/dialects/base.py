@@ -162,6 +162,10 @@ class Dialect:
         """-1, 0 or 1 if `a` is before, at or after `b`; None if that is unknown."""
         return 0 if a == b else None
 
+    def direction(self, before: Map, after: Map) -> str:  # noqa: ARG002
+        """What an edit from one offset to the other means, as a note. Empty: unknown."""
+        return ""
+
     def also_forget(self, partition: Map, others: Iterable[Map]) -> list[Map]:  # noqa: ARG002
         """The other stored partitions that would restore the position if only this one were deleted."""
         return []

@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.functions import col, when, xxhash64
 
 from playhead.errors import PlayheadError, Refused
@@ -56,7 +56,7 @@ class DeliverTask:
         number = first.column(CLAIM)[0].as_py()
         with self.policy.open() as reject:
             closed = []
-            for one in self.writer.write(self.claims[number], map(_records, chain([first], filled)), reject):
+            for one in self.writer.write(self.claims[number], map(sink_records, chain([first], filled)), reject):
                 reject.flush()  # before the writer continues: it may commit
                 closed.append(one)
         row = [[number], [msgspec.json.encode(closed).decode()]]
@@ -65,7 +65,7 @@ class DeliverTask:
         )
 
 
-def _records(batch: pa.RecordBatch) -> pa.RecordBatch:
+def sink_records(batch: pa.RecordBatch) -> pa.RecordBatch:
     """In the schema of the writers. Keys that were not read are null; headers are there if they were read."""
     if KEY not in batch.schema.names:
         batch = batch.append_column(KEY, pa.nulls(batch.num_rows, pa.binary()))
@@ -119,23 +119,38 @@ def deliver(
     spark: SparkSession, reading: ReadOptions, claims: Sequence[RangeClaim], writer: Writer, policy: RejectPolicy
 ) -> list[Done]:
     """Returns every claim with the ranges that it closed."""
-    topics = sorted({claim.range.topic for claim in claims})
-    numbers = {_NUMBERS * topics.index(claim.range.topic) + claim.range.partition: claim for claim in claims}
+    numbers = number_claims(claims)
+    topics = _topics(claims)
     task = DeliverTask(numbers, writer, policy)
     with spark_translated(f"reading {', '.join(topics[:3])}{', ...' if len(topics) > 3 else ''}"):
-        rows = read_claims(spark, reading, claims, topics).mapInArrow(cast(Any, task), RECEIPT_DDL).collect()
+        rows = read_claims(spark, reading, claims).mapInArrow(cast(Any, task), RECEIPT_DDL).collect()
     closed = {row[CLAIM]: closed_of(row["closed"]) for row in rows}
     return [(claim, closed[number] if number in closed else _empty(claim)) for number, claim in numbers.items()]
 
 
-def read_claims(
-    spark: SparkSession, reading: ReadOptions, claims: Sequence[RangeClaim], topics: Sequence[str]
-) -> DataFrame:
-    """One Spark partition per claim, with its records in order."""
+def number_claims(claims: Sequence[RangeClaim]) -> dict[int, RangeClaim]:
+    """By the number that the records of a claim have in `read_claims`."""
+    topics = _topics(claims)
+    return {_NUMBERS * topics.index(claim.range.topic) + claim.range.partition: claim for claim in claims}
+
+
+def _topics(claims: Sequence[RangeClaim]) -> list[str]:
+    return sorted({claim.range.topic for claim in claims})
+
+
+def kafka_reader(spark: SparkSession, properties: Mapping[str, str]) -> DataFrameReader:
+    """Reads committed records, unless `properties` say otherwise."""
     reader = spark.read.format("kafka").option("failOnDataLoss", "true")
-    for name, value in ({**_TUNED, **reading.properties}).items():
+    for name, value in ({**_TUNED, **properties}).items():
         if name not in _NOT_FOR_SPARK:
             reader = reader.option(f"kafka.{name}", value)
+    return reader
+
+
+def read_claims(spark: SparkSession, reading: ReadOptions, claims: Sequence[RangeClaim]) -> DataFrame:
+    """One Spark partition per claim, with its records in order."""
+    topics = _topics(claims)
+    reader = kafka_reader(spark, reading.properties)
     starts: dict[str, dict[int, int]] = defaultdict(dict)
     ends: dict[str, dict[int, int]] = defaultdict(dict)
     for claim in claims:

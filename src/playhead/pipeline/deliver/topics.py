@@ -1,9 +1,10 @@
 """The topics that a sink reads (`topics` or `topics.regex`): partitions, ids, ends, and open transactions that hide records."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -17,6 +18,7 @@ from playhead.model import Deadline
 from playhead.model.ranges import Log, OffsetRange
 from playhead.pipeline.deliver.sink import RECORDS
 
+T = TypeVar("T")
 TOPICS, REGEX = "topics", "topics.regex"
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -57,6 +59,10 @@ SAMPLE = 10_000
 class TopicLogs:
     def __init__(self, admin: ReconnectingAdmin) -> None:
         self._admin = admin
+
+    def ask(self, question: Callable[[Admin, Deadline], T], deadline: Deadline) -> T:
+        """Another question, to the same brokers."""
+        return self._admin.ask(question, deadline)
 
     def find(self, topics: Collection[str], deadline: Deadline) -> list[Log]:
         """Every partition of these topics, with the present id of its topic."""
