@@ -44,7 +44,7 @@ def group_names(ctx: click.Context, _param: click.Parameter, incomplete: str) ->
     return matching(names, incomplete)
 
 
-def _store(face: Face) -> "GroupsStore":
+def opened_groups(face: Face) -> "GroupsStore":
     from playhead.stores.groups import open_groups
 
     store = open_groups(face.context, face.deadline)
@@ -55,13 +55,14 @@ def _store(face: Face) -> "GroupsStore":
 
 @click.group(
     cls=LazyGroup,
+    lazy={"translate": ("playhead.cli.group_translate:translate", "Move a group to the copy of a topic.")},
     instead={
         "create": "playhead groups reset GROUP --topic TOPIC --to-earliest shows the group that would be created",
         "diff": "playhead groups reset GROUP ... without --execute shows what would change",
     },
 )
 def groups() -> None:
-    """Consumer groups: lag, reset, delete."""
+    """Consumer groups: lag, reset, translate, delete."""
 
 
 @groups.command("list")
@@ -78,7 +79,7 @@ def list_(face: Face, patterns: tuple[str, ...], lag: bool) -> None:
     from playhead.offsets.groups import list_group_rows
 
     lag = lag or face.form == "wide"
-    face.show(group_listing(list_group_rows(_store(face), patterns, with_lag=lag), with_lag=lag))
+    face.show(group_listing(list_group_rows(opened_groups(face), patterns, with_lag=lag), with_lag=lag))
 
 
 @groups.command()
@@ -93,7 +94,7 @@ def show(face: Face, group: str) -> None:
     """
     from playhead.offsets.groups import show_group
 
-    found = show_group(_store(face), group)
+    found = show_group(opened_groups(face), group)
     face.show(lag_listing(found) if face.form in ("csv", "name") else group_details(found))
     for note in found.notes:
         say(f"note: {note}")
@@ -129,12 +130,12 @@ def reset(face: Face, names: tuple[str, ...], words: ResetWords, export: Path | 
     if words.to_ledger:
         _reset_to_ledger(face, names, words, export, options)
         return
-    store = _store(face)
+    store = opened_groups(face)
     with store.session():
         found = find_groups(store, names)
         planned = plan_reset(store, found, words.reset(store, found), store.settings, face.deadline)
         _export(face, planned, export)
-        _warn_of_members(face, store, found, options)
+        warn_of_members(face, store, found, options)
         carry_out(face, store, planned.plan, options, show=lambda: _show_reset(face, planned, export))
 
 
@@ -147,10 +148,10 @@ def _reset_to_ledger(
         raise click.UsageError(
             "--to-ledger does not support --export: `playhead offsets export` writes the ledger's positions"
         )
-    groups, access = _store(face), face.access
+    groups, access = opened_groups(face), face.access
     with groups.session():
         store, plan = plan_to_ledger(groups, names, words.scope, access, find_connectors(access))
-        _warn_of_members(face, store, list(store.sinks), options)
+        warn_of_members(face, store, list(store.sinks), options)
         carry_out(face, store, plan, options)
 
 
@@ -183,14 +184,14 @@ def delete(face: Face, names: tuple[str, ...], topics: tuple[str, ...], options:
     from playhead.offsets.reset_options import parse_scope
 
     scope = parse_scope(topics)
-    store = _store(face)
+    store = opened_groups(face)
     with store.session():
         found = find_groups(store, names, must_exist=True)
-        _warn_of_members(face, store, found, options)
+        warn_of_members(face, store, found, options)
         carry_out(face, store, plan_group_delete(store, found, scope), options)
 
 
-def _warn_of_members(face: Face, store: "Store", found: list[str], options: WriteOptions) -> None:
+def warn_of_members(face: Face, store: "Store", found: list[str], options: WriteOptions) -> None:
     """In a dry run, reports why --execute would be refused."""
     if not options.execute:
         for refusal in store.guard(found):

@@ -58,7 +58,11 @@ execute_option = click.option("--execute", is_flag=True, help="Execute the plan.
 
 @click.group(
     cls=LazyGroup,
-    lazy={"records": ("playhead.cli.topic_records:records", "Print the records of a topic, or follow it.")},
+    lazy={
+        "records": ("playhead.cli.topic_records:records", "Print the records of a topic, or follow it."),
+        "copy": ("playhead.cli.topic_copy:copy", "Copy a topic to another one, with any number of partitions."),
+        "shrink": ("playhead.cli.topic_shrink:shrink", "Give a topic fewer partitions, with everyone who uses it."),
+    },
     instead={"diff": "playhead topics alter NAME ... without --execute shows what would change"},
 )
 def topics() -> None:

@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from playhead.errors import AccessDenied, PlayheadError, TimedOut, Unreachable, Untrusted, WrongProtocol
 from playhead.kafka.faults import code_of, fault_of, text_of, translated
+from playhead.kafka.librdkafka import NativeProducer
 from playhead.kafka.properties import ClientSettings
 from playhead.model import Deadline, Secret
 from playhead.net import FoundListener, identify
@@ -123,10 +124,21 @@ def make_consumer(settings: ClientSettings, **own: str | int | bool) -> Consumer
 
 
 def make_producer(settings: ClientSettings, **own: str | int | bool) -> Producer:
+    with translated("creating a Kafka producer", _secrets(settings)):
+        return Producer(_producer_config(settings, own), logger=SILENT)
+
+
+def make_native_producer(settings: ClientSettings, **own: str | int | bool) -> NativeProducer:
+    config = _producer_config(settings, own)
+    del config["error_cb"]
+    with translated("creating a Kafka producer", _secrets(settings)):
+        return NativeProducer(config)
+
+
+def _producer_config(settings: ClientSettings, own: dict[str, str | int | bool]) -> dict[str, Any]:
     base = {"partitioner": "murmur2_random", "acks": "all", "enable.idempotence": True}
     names = {key.replace("_", "."): value for key, value in own.items()}
-    with translated("creating a Kafka producer", _secrets(settings)):
-        return Producer(client_config(settings, {**revealed(settings.producer), **base, **names}), logger=SILENT)
+    return client_config(settings, {**revealed(settings.producer), **base, **names})
 
 
 def client_config(

@@ -17,7 +17,7 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as RawPartition
 
-from playhead.errors import Busy, PlayheadError, Refused, Rejected
+from playhead.errors import Busy, PlayheadError, Refused, Rejected, TimedOut
 from playhead.kafka.client import Admin
 from playhead.kafka.faults import code_of, fault_of, retried, translated
 from playhead.kafka.second_client import ask
@@ -26,6 +26,8 @@ from playhead.model import Deadline, TopicPartition
 
 IDLE = ("empty", "dead")
 CONSUMER_TYPES = ("classic", "consumer")
+OFFSETS_TOPIC = "__consumer_offsets"
+_FIRST_SECONDS = 2.0
 _AT_ONCE = 500  # concurrent requests: each group needs its own request to its coordinator
 _NOT_A_CONSUMER_GROUP = re.compile(r"is not a consumer group \(([^)]*)\)")
 _JOINED = frozenset(
@@ -155,12 +157,49 @@ def list_committed(admin: Admin, group: str, deadline: Deadline) -> Commits:
     return list_committed_of(admin, [group], deadline)[group]
 
 
+def list_decided(admin: Admin, group: str, places: Iterable[TopicPartition], deadline: Deadline) -> Commits:
+    """The same for some partitions, once no open transaction may change them; `Busy` if one stays open. They are named in the
+    request: in a request for all partitions a broker leaves out those whose first commit is not decided."""
+    wanted = [RawPartition(place.topic, place.partition) for place in places]
+    _await_first_groups(admin, [group], deadline)
+    return retried(lambda: _decided(admin, group, wanted, deadline), deadline)
+
+
+def _decided(admin: Admin, group: str, wanted: Sequence[RawPartition], deadline: Deadline) -> Commits:
+    doing = f"reading the offsets of group {group}"
+    request = [ConsumerGroupTopicPartitions(group, list(wanted))]
+    future = admin.raw.list_consumer_group_offsets(request, require_stable=True, request_timeout=seconds(deadline))[
+        group
+    ]
+    with translated(doing):
+        found = answer(future, doing, deadline).topic_partitions
+    if any(tp.error and tp.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT for tp in found):
+        raise Busy(f"{doing}: they are part of a transaction that is not decided")
+    return _commits(found, doing)
+
+
 def list_committed_of(admin: Admin, groups: Iterable[str], deadline: Deadline) -> dict[str, Commits]:
     """The commits of several groups, requested together."""
     found: dict[str, Commits] = {}
-    for batch in _batches(groups):
+    names = list(groups)
+    _await_first_groups(admin, names, deadline)
+    for batch in _batches(names):
         found |= retried(partial(_committed_of, admin, batch, deadline), deadline)
     return found
+
+
+def _await_first_groups(admin: Admin, groups: Sequence[str], deadline: Deadline) -> None:
+    """In a cluster that had no group yet, the first request makes the broker create the topic of all groups. While that topic is
+    loaded, librdkafka 2.x crashes on the answer to a request for offsets (uninitialised memory). Its request to describe a group
+    does not crash, but may wait in vain: it is repeated."""
+    with translated("looking for groups"):
+        found = admin.raw.list_topics(OFFSETS_TOPIC, timeout=seconds(deadline)).topics.get(OFFSETS_TOPIC)
+    while found is None or found.error is not None:
+        try:
+            describe_groups(admin, groups, deadline.within(_FIRST_SECONDS))
+            return
+        except TimedOut:
+            deadline.check("looking for groups")
 
 
 def _committed_of(admin: Admin, groups: Sequence[str], deadline: Deadline) -> dict[str, Commits]:

@@ -4,33 +4,42 @@ Initialising an id fences every older producer with the same id. A direct edit o
 Connect from writing at the same time.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import TopicPartition as RawPartition
 
 from playhead.errors import OutcomeUnknown, TimedOut
-from playhead.kafka.client import make_producer
+from playhead.kafka.client import make_consumer, make_producer
 from playhead.kafka.faults import code_of, fault_of, transaction_fault, translated
+from playhead.kafka.groups import Committed
 from playhead.kafka.properties import ClientSettings
-from playhead.model import Deadline
+from playhead.model import Deadline, TopicPartition
 
 Headers = Sequence[tuple[str, bytes]]
 Delivered = Callable[[KafkaError | None, Message], None]
 
 
 def make_transactional(settings: ClientSettings, transactional_id: str, **own: str | int | bool) -> Producer:
-    """A producer that has not contacted a broker yet. librdkafka refuses a delivery.timeout.ms above the timeout of the
-    transaction, after which nothing can be delivered anyway: it is lowered."""
+    """A producer that has not contacted a broker yet."""
+    return make_producer(settings, **transactional_settings(settings, transactional_id, own))
+
+
+def transactional_settings(
+    settings: ClientSettings, transactional_id: str, own: Mapping[str, str | int | bool]
+) -> dict[str, str | int | bool]:
+    """librdkafka refuses a delivery.timeout.ms above the timeout of the transaction, after which nothing can be delivered
+    anyway: it is lowered."""
     delivery, limit = str(settings.producer.get("delivery.timeout.ms", "")).strip(), int(own["transaction_timeout_ms"])
     if delivery.isdigit() and int(delivery) > limit:
         own = {**own, "delivery_timeout_ms": limit}
     if "linger.ms" not in settings.producer:
         own = {"linger_ms": 5, **own}
-    return make_producer(settings, transactional_id=transactional_id, **own)
+    return {"transactional_id": transactional_id, **own}
 
 
 class TransactionalProducer:
@@ -40,20 +49,27 @@ class TransactionalProducer:
         self, settings: ClientSettings, transactional_id: str, deadline: Deadline, **own: str | int | bool
     ) -> None:
         self.transactional_id = transactional_id
+        self._settings = settings
         self._deadline = deadline
         self._undelivered: list[KafkaError] = []
         timeout_ms = max(1000, min(60_000, int(deadline.remaining() * 1000)))
-        self._producer: Producer = make_transactional(
-            settings, transactional_id, **{"transaction_timeout_ms": timeout_ms, **own}
-        )
-        # A producer that is connected to its brokers finds its coordinator at once, not half a second later.
-        with suppress(KafkaException):
-            self._producer.list_topics("__transaction_state", timeout=min(5.0, deadline.remaining()))
+        self._open({"transaction_timeout_ms": timeout_ms, **own})
+        # A producer that is connected to a broker finds its coordinator at once, not half a second later. The first question may
+        # be answered over the bootstrap connection, which librdkafka then closes; the second waits for another one.
+        for _ in range(2):
+            self._find_brokers(min(5.0, deadline.remaining()))
         try:
             self._step("initialising", lambda: self._producer.init_transactions(deadline.remaining()))
         except BaseException:
             del self._producer  # the caller may keep the error; it must not keep the client alive
             raise
+
+    def _open(self, own: Mapping[str, str | int | bool]) -> None:
+        self._producer: Any = make_transactional(self._settings, self.transactional_id, **own)
+
+    def _find_brokers(self, seconds: float) -> None:
+        with suppress(KafkaException):
+            self._producer.list_topics("__transaction_state", timeout=seconds)
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -118,16 +134,33 @@ class TransactionalProducer:
             return error
         return None
 
+    def send_offsets(self, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Commits offsets of the group `group`, which has no member, together with the transaction."""
+        consumer = make_consumer(
+            self._settings, group_id=group
+        )  # librdkafka names a group only by one of its consumers
+        try:
+            raw = [RawPartition(tp.topic, tp.partition, what.offset, what.metadata) for tp, what in offsets.items()]
+            of_group = consumer.consumer_group_metadata()
+            send = self._producer.send_offsets_to_transaction
+            self._step("adding offsets to", lambda: send(raw, of_group, self._deadline.remaining()))
+        finally:
+            consumer.close()
+
     def flush(self) -> None:
         """Raises if any record was not delivered."""
         with self._fatal_translated("producing"):
-            waiting = self._producer.flush(self._deadline.remaining())
+            waiting = self._flushed(self._deadline.remaining())
         if self._undelivered:
             raise transaction_fault(self._undelivered[0], self.transactional_id, "producing")
         if waiting:
             raise TimedOut(
                 f"{waiting} record(s) were not delivered within {self._deadline.words}: nothing is committed"
             )
+
+    def _flushed(self, seconds: float) -> int:
+        waiting: int = self._producer.flush(seconds)
+        return waiting
 
     def commit(self) -> None:
         self.flush()

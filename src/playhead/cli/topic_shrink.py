@@ -1,0 +1,188 @@
+"""`playhead topics shrink`: fewer partitions for a topic, with everyone who reads and writes it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from playhead.cli.extras import check_extra
+from playhead.cli.frame import Face, context_options, output_option, pass_face, say
+from playhead.cli.ledgers import ledger_option
+from playhead.cli.topic_copy import copy_options, run_options
+from playhead.cli.topics import execute_option, topic_names
+from playhead.render import Column, Listing
+
+if TYPE_CHECKING:
+    from playhead.shrink.change import Change, Standing
+    from playhead.shrink.users import Movers
+
+STANDING_COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("target", "NEW TOPIC"),
+    Column("partitions", "PARTITIONS", right=True),
+    Column("stage", "STAGE"),
+    Column("behind", "BEHIND", right=True),
+    Column("late", "LATE", right=True),
+    Column("next", "NEXT", remark=True),
+)
+PLAN_COLUMNS = (
+    Column("what", "WHAT"),
+    Column("name", "NAME"),
+    Column("before", "BEFORE"),
+    Column("after", "AFTER"),
+    Column("note", "NOTE", remark=True),
+)
+
+
+@click.command()
+@click.argument("topic", shell_complete=topic_names)
+@click.option("--partitions", type=click.IntRange(min=1), help="How many the new topic has.")
+@click.option("--to", "target", metavar="NAME", help="Name of the new topic [default: TOPIC-pPARTITIONS].")
+@click.option("--finish", is_flag=True, help="After the switch: delete the old topic.")
+@click.option("--abort", is_flag=True, help="Go back: everyone reads and writes TOPIC, the new topic is deleted.")
+@click.option(
+    "--map",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Folder of the offset map [default: beside the ledger].",
+)
+@execute_option
+@copy_options
+@ledger_option
+@context_options
+@output_option
+@pass_face
+def shrink(face: Face, /, topic: str, given: dict[str, Any], execute: bool, **words: Any) -> None:
+    """Give TOPIC fewer partitions: a new topic, copied and compared, to which everyone is moved.
+
+    With --execute: creates the new topic, copies, compares both, stops the connectors that read or write TOPIC, moves groups
+    and sinks to the same place in the new topic, changes the connectors' configs and starts them again. Refused at the switch
+    while other groups have members; then the same command continues. The same command continues after a kill, too. Without
+    options it shows where it stands. TOPIC stays until --finish.
+    """
+    check_extra("spark")
+    from playhead.shrink.change import Change
+
+    if words["finish"] and words["abort"]:
+        raise click.UsageError("--finish and --abort exclude each other")
+    if (words["finish"] or words["abort"]) and words["partitions"]:
+        raise click.UsageError("--partitions belongs to the beginning, not to --finish or --abort")
+    work = Change(face.context, topic, words["folder"], face.context.timeout_seconds)
+    if words["partitions"]:
+        work.start(words["partitions"], words["target"])
+    elif work.record is None:
+        raise click.UsageError("--partitions is needed: how many shall the new topic have?")
+    is_asked = bool(words["partitions"] or words["finish"] or words["abort"])
+    if not (execute and is_asked):
+        _show(face, work, is_asked=is_asked)
+        return
+    _run(face, work, given, words)
+    _stand(face, work.standing())
+
+
+def _run(face: Face, work: "Change", given: dict[str, Any], words: dict[str, Any]) -> None:
+    from playhead.cli.run_screen import RunScreen
+    from playhead.shrink.ending import abort, finish
+    from playhead.shrink.stages import execute, open_spark
+
+    if words["abort"]:
+        abort(work, _told)
+        raise click.exceptions.Exit(0)
+    screen = RunScreen(is_once=True, is_quiet=given["quiet"])
+    screen.start()
+    try:
+        options = run_options(face, given, is_continuous=False)
+        if words["finish"]:
+            finish(work, lambda: open_spark(face.context, options, screen.update), _told)
+        else:
+            with open_spark(face.context, options, screen.update) as spark:
+                execute(work, spark, _told)
+    finally:
+        screen.close()
+
+
+def _told(text: str) -> None:
+    say(f"note: {text}")
+
+
+def _show(face: Face, work: "Change", *, is_asked: bool) -> None:
+    from playhead.shrink.record import Stage
+
+    standing = work.standing()
+    record = standing.record
+    if is_asked and record is not None and record.stage in (Stage.STARTED, Stage.CREATED, Stage.VERIFIED):
+        movers = standing.movers
+        face.show(Listing(PLAN_COLUMNS, _planned(standing), name="name"))
+        for line in movers.notes if movers else ():
+            say(f"note: {line}")
+        for line in movers.objections if movers else ():
+            say(f"warning: the switch would be refused now: {line}", style="yellow")
+    else:
+        _stand(face, standing)
+    if is_asked:
+        say("dry run: nothing was changed; add --execute")
+
+
+def _planned(standing: "Standing") -> list[dict[str, Any]]:
+    record = standing.record
+    assert record is not None  # noqa: S101  (the caller has one)
+    rows: list[dict[str, Any]] = [
+        _row("topic", record.target, None, f"{record.partitions} partition(s)", "with the settings of " + record.topic),
+        _row("records", record.target, None, f"up to {standing.left} of {record.topic}", "copied, then compared"),
+    ]
+    movers = standing.movers
+    return rows + (_moved(movers, record.topic, record.target) if movers else [])
+
+
+def _moved(movers: "Movers", topic: str, target: str) -> list[dict[str, Any]]:
+    rows = [
+        _row(
+            "connector",
+            one.name,
+            f"{key}={one.before[key] or ''}",
+            f"{key}={value or ''}",
+            f"{one.type}, stopped meanwhile",
+        )
+        for one in movers.connectors
+        for key, value in one.after.items()
+    ]
+    rows += [_row("group", name, topic, target, "its position is translated") for name in movers.groups]
+    return rows + [
+        _row("sink", name, topic, target, "its position in the ledger is translated") for name in movers.sinks
+    ]
+
+
+def _row(what: str, name: str, before: str | None, after: str, note: str) -> dict[str, Any]:
+    return {"what": what, "name": name, "before": before, "after": after, "note": note}
+
+
+def _stand(face: Face, standing: "Standing") -> None:
+    record = standing.record
+    rows = []
+    if record is not None:
+        rows = [
+            {
+                "topic": record.topic,
+                "target": record.target,
+                "partitions": record.partitions,
+                "stage": record.stage.value,
+                "behind": standing.left,
+                "late": standing.late,
+                "next": _next(standing),
+            }
+        ]
+    face.show(Listing(STANDING_COLUMNS, rows, name="topic"))
+
+
+def _next(standing: "Standing") -> str:
+    from playhead.shrink.record import Stage
+
+    record = standing.record
+    if record is None or record.stage is Stage.FINISHED:
+        return ""
+    if record.stage is Stage.ABORTING:
+        return f"playhead topics shrink {record.topic} --abort --execute continues"
+    if record.stage is not Stage.SWITCHED:
+        return f"playhead topics shrink {record.topic} --partitions {record.partitions} --execute continues; --abort goes back"
+    return "--finish deletes the old topic; --abort goes back"

@@ -1,0 +1,287 @@
+"""What is copied where: the request, checked against both clusters before anything is written.
+
+The target is created with the settings of the source. An existing one must be empty, or be the target of this copy: then the
+group of the copy has the positions, and each names both topics by their ids. A topic that was deleted and made again has another
+id, so a copy never continues into, or from, a different topic of the same name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from playhead.config import Context
+from playhead.errors import Invalid, Refused
+from playhead.kafka.client import Admin
+from playhead.kafka.groups import Committed
+from playhead.kafka.partitions import find_at_time
+from playhead.kafka.properties import ClientSettings, client_properties, client_settings
+from playhead.kafka.topic_configs import TopicSettings, get_topic_settings
+from playhead.kafka.topics import Ends, Topic, describe_topics, get_topic, topic_ends
+from playhead.model import Deadline, TopicPartition
+from playhead.pipeline.copy.positions import Mark, Position, PositionPlaces
+from playhead.topics.admin import WantedTopic, plan_create
+from playhead.topics.listing import replication_of
+from playhead.topics.names import topics_of_connect, why_internal
+from playhead.topics.plan import TopicPlan
+from playhead.topics.session import Session
+
+LIMIT = "max.message.bytes"
+TIMESTAMPS = "message.timestamp.type"
+KEEP_TIMES, APPEND_TIME = "CreateTime", "LogAppendTime"
+IN_SYNC = "min.insync.replicas"
+# They name partitions and brokers of one topic.
+_OF_THIS_TOPIC = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
+# Which records a topic accepts and keeps. In another cluster its brokers may have other defaults.
+_SHAPING = (LIMIT, TIMESTAMPS, "cleanup.policy")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The part of the source to copy; None: no bound. Offsets are those of every partition."""
+
+    from_offset: int | None = None
+    to_offset: int | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    def __str__(self) -> str:
+        bounds = (
+            ("offset>=", self.from_offset),
+            ("offset<", self.to_offset),
+            ("time>=", self.from_ms),
+            ("time<", self.to_ms),
+        )
+        return " ".join(f"{word}{value}" for word, value in bounds if value is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    source: str
+    target: str
+    partitions: int | None = None
+    part: Part = field(default_factory=Part)
+    map: Path | None = None
+
+    @property
+    def group(self) -> str:
+        return f"playhead-copy-{self.source}-{self.target}"
+
+    def transactional_id(self, partition: int) -> str:
+        return f"{self.group}-{partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One end of the copy. `properties`: of clients, under Java's names, with their secrets."""
+
+    context: Context
+    settings: ClientSettings
+    properties: Mapping[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, context: Context) -> "Side":
+        plain = {name: setting.text for name, setting in client_properties(context).items()}
+        return cls(context, client_settings(context), plain)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A copy that may run. `target_id` None: the target does not exist yet. `positions`: empty before the first run. `creates`:
+    the plan that makes the target. `ends`: of the source, as of now."""
+
+    request: Request
+    source: Topic
+    cluster: str
+    is_other_cluster: bool
+    target_id: str | None
+    target_partitions: int
+    positions: Mapping[int, Position] = field(default_factory=dict)
+    starts: Mapping[int, int] = field(default_factory=dict)
+    ends: Mapping[int, int] = field(default_factory=dict)
+    creates: TopicPlan = field(default_factory=TopicPlan)
+    limit: int | None = None
+    """The largest record that the target accepts, if the source accepts larger ones."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def places(self) -> PositionPlaces:
+        request = self.request
+        if self.is_other_cluster:
+            return PositionPlaces(request.group, request.target, self.target_partitions)
+        return PositionPlaces(request.group, request.source)
+
+    def start_of(self, partition: int) -> Position:
+        return self.positions.get(partition) or Position(self.starts[partition])
+
+    @property
+    def left(self) -> int:
+        """At most so many records."""
+        return sum(max(0, end - self.start_of(partition).offset) for partition, end in self.ends.items())
+
+    def mark(self, target_id: str, token: str) -> Mark:
+        return Mark(self.source.id, target_id, self.target_partitions, str(self.request.part), token)
+
+
+def plan_copy(request: Request, source: Side, target: Side, deadline: Deadline) -> Job:
+    """Raises `Refused` or `Invalid`, in words, if this must not run. Writes nothing."""
+    with Admin(source.settings, deadline) as here, Admin(target.settings, deadline) as there:
+        is_other = here.cluster.id != there.cluster.id
+        if request.source == request.target and not is_other:
+            raise Invalid(f"{request.source} cannot be copied to itself", "name another target")
+        if internal := why_internal(request.target, topics_of_connect(target.context)):
+            raise Refused(f"{request.target} is {internal}: nothing is copied into it")
+        topic = get_topic(here, request.source, deadline)
+        settings = get_topic_settings(here, request.source, deadline)
+        found = describe_topics(there, [request.target], deadline)[request.target]
+        partitions = request.partitions or (len(found.partitions) if found else len(topic.partitions))
+        creates, lower, notes = TopicPlan(), None, list[str]()
+        if found is None:
+            copies = min(replication_of(topic) or 1, len(there.cluster.brokers))
+            config = carried_settings(settings, copies, request, is_other=is_other)
+            wanted = WantedTopic(request.target, partitions, copies, config)
+            creates = plan_create(Session(there, target.context, deadline), wanted)
+            if settings[TIMESTAMPS].value == APPEND_TIME:
+                notes.append(
+                    f"{request.source} has {TIMESTAMPS}={APPEND_TIME}; {request.target} is created with {KEEP_TIMES}, so that the"
+                    " records keep their times: alter it when all are copied"
+                )
+        else:
+            if request.partitions not in (None, len(found.partitions)):
+                raise Refused(
+                    f"{request.target} exists with {len(found.partitions)} partition(s), not {request.partitions}",
+                    "leave --partitions out, or name a new topic",
+                )
+            lower, notes = _compared(request, settings, get_topic_settings(there, request.target, deadline))
+        job = Job(
+            request,
+            topic,
+            there.cluster.id,
+            is_other,
+            found.id if found else None,
+            partitions,
+            creates=creates,
+            limit=lower,
+            notes=tuple(notes),
+        )
+        ends = topic_ends(here, request.source, [one.id for one in topic.partitions], deadline)
+        positions = _positions(job, found, job.places.find(there, len(topic.partitions), deadline))
+        if found is not None and not positions:
+            _check_empty(there, found, deadline)
+        _check_reach(request, positions, ends)
+        starts, stops = _bounds(here, request, ends, deadline)
+    return replace(job, positions=positions, starts=starts, ends=stops)
+
+
+def carried_settings(settings: TopicSettings, copies: int, request: Request, *, is_other: bool) -> dict[str, str]:
+    """The settings of a new target: those that the source itself has. Records keep their times."""
+    own = {
+        name: one.value
+        for name, one in settings.items()
+        if one.value is not None and (one.is_of_topic or (is_other and name in _SHAPING)) and name not in _OF_THIS_TOPIC
+    }
+    if settings[TIMESTAMPS].value == APPEND_TIME:
+        own[TIMESTAMPS] = KEEP_TIMES
+    if int(own.get(IN_SYNC, "1")) > copies:
+        raise Refused(
+            f"{request.target} would have {copies} replica(s) and {IN_SYNC}={own[IN_SYNC]}: it would accept no record",
+            f"create it before: playhead topics create {request.target} --partitions N --replication-factor {copies} --execute",
+        )
+    return own
+
+
+def _compared(request: Request, here: TopicSettings, there: TopicSettings) -> tuple[int | None, list[str]]:
+    """Of an existing target: its limit, if it accepts less than the source; and what the user should know."""
+    limit, lower = (int(side[LIMIT].value or 0) for side in (here, there))
+    notes = []
+    if there[TIMESTAMPS].value == APPEND_TIME:
+        notes.append(f"{request.target} has {TIMESTAMPS}={APPEND_TIME}: its records get the time of the copy")
+    return (lower if lower < limit else None), notes
+
+
+def _positions(job: Job, target: Topic | None, commits: Mapping[int, Committed]) -> dict[int, Position]:
+    """The positions of this copy, after checking that they are about these two topics."""
+    request, found = job.request, dict[int, Position]()
+    forget = f"to start again: delete {request.target}, then playhead groups delete {request.group} --execute"
+    for partition, commit in commits.items():
+        mark = Mark.find(commit.metadata)
+        if mark is None:
+            raise Refused(
+                f"the position of group {request.group} in partition {partition} was not written by a copy", forget
+            )
+        if mark.source != job.source.id:
+            raise Refused(
+                f"{request.source} was deleted and made again since it was copied to {request.target}", forget
+            )
+        if target is None or mark.target != target.id:
+            raise Refused(
+                f"{request.target} was deleted{' and made again' if target else ''} since it was copied to", forget
+            )
+        if mark.partitions != len(target.partitions):
+            raise Refused(
+                f"{request.target} had {mark.partitions} partition(s) when the copy began, and has {len(target.partitions)}: keys"
+                " would go to other partitions",
+                "copy to a new topic",
+            )
+        if mark.part != str(request.part):
+            began = f"with --where '{mark.part}'" if mark.part else "without --where"
+            raise Refused(f"this copy was started {began}", "repeat the same part, or name another target")
+        found[partition] = Position(commit.offset, mark.token)
+    return found
+
+
+def _check_empty(admin: Admin, target: Topic, deadline: Deadline) -> None:
+    ends = topic_ends(admin, target.name, [one.id for one in target.partitions], deadline)
+    if filled := [number for number, one in ends.items() if one.high]:
+        raise Refused(
+            f"{target.name} is not empty (partition {filled[0]} ends at {ends[filled[0]].high}), and this copy did not write it",
+            "name a new topic",
+        )
+
+
+def _check_reach(request: Request, positions: Mapping[int, Position], ends: Mapping[int, Ends]) -> None:
+    """Records that were deleted before they were copied are a loss, and are named."""
+    for partition, position in positions.items():
+        if position.offset < ends[partition].start:
+            raise Refused(
+                f"{request.source}-{partition}: the offsets {position.offset} to {ends[partition].start - 1} were deleted before"
+                " they were copied",
+                f"copy what is left to a new topic; a longer retention.ms of {request.source} keeps records for a copy",
+            )
+        if position.offset > ends[partition].high:
+            raise Refused(
+                f"{request.source}-{partition} ends at {ends[partition].high} and was copied up to {position.offset}: records"
+                " were lost at the source"
+            )
+
+
+def _bounds(
+    admin: Admin, request: Request, ends: Mapping[int, Ends], deadline: Deadline
+) -> tuple[dict[int, int], dict[int, int]]:
+    """The first offset and the end of every partition; never past the last stable offset."""
+    part = request.part
+    places = {number: TopicPartition(request.source, number) for number in ends}
+    first = find_at_time(admin, list(places.values()), part.from_ms, deadline) if part.from_ms is not None else {}
+    last = find_at_time(admin, list(places.values()), part.to_ms, deadline) if part.to_ms is not None else {}
+    starts, stops = {}, {}
+    for number, one in ends.items():
+        place = places[number]
+        start, stop = one.start, one.stable
+        if place in first:
+            found = first[place]
+            start = max(start, one.stable if found is None else found)
+        if (upper := last.get(place)) is not None:
+            stop = min(stop, upper)
+        start = max(start, part.from_offset or 0)
+        stop = stop if part.to_offset is None else min(stop, part.to_offset)
+        starts[number], stops[number] = min(start, one.high), max(stop, 0)
+    return starts, stops
+
+
+def find_ends(admin: Admin, job: Job, deadline: Deadline) -> tuple[Topic, dict[int, int], dict[int, int], list[int]]:
+    """The source now: the topic, the first offset and the end of each partition, and the partitions with an open transaction."""
+    topic = get_topic(admin, job.request.source, deadline)
+    if topic.id != job.source.id:
+        raise Refused(f"{topic.name} was deleted and made again while it was copied")
+    ends = topic_ends(admin, topic.name, [one.id for one in topic.partitions], deadline)
+    starts, stops = _bounds(admin, job.request, ends, deadline)
+    return topic, starts, stops, [number for number, one in ends.items() if one.has_open_transaction]

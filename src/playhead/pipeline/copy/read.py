@@ -1,0 +1,141 @@
+"""Ranges of a topic as a table, by Spark's Kafka reader, and what is checked in them before anything is written."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, countDistinct, lit, octet_length, when, xxhash64
+
+from playhead.kafka.murmur2 import partitions_of_column
+from playhead.pipeline.deliver.task import ISOLATION, READ_COMMITTED, kafka_reader
+from playhead.pipeline.spark_faults import spark_translated
+
+PARTITION, OFFSET, TIMESTAMP, KEY, VALUE, HEADERS = "partition", "offset", "timestamp", "key", "value", "headers"
+MERGED_AT = "merged_at"
+TASKS = 16  # of a shuffle
+Ranges = Mapping[int, tuple[int, int]]
+_CHECK = pa.schema(
+    [
+        (PARTITION, pa.int32()),
+        ("misplaced", pa.int64()),
+        ("bytes", pa.int64()),
+        ("bytes_at", pa.int64()),
+        ("timeless", pa.int64()),
+        ("timeless_at", pa.int64()),
+    ]
+)
+_RECORDS_DDL = (
+    "partition int, offset bigint, timestamp timestamp, key binary, value binary,"
+    " headers array<struct<key: string, value: binary>>"
+)
+_CHECK_DDL = "partition int, misplaced bigint, bytes bigint, bytes_at bigint, timeless bigint, timeless_at bigint"
+
+
+def read_ranges(
+    spark: SparkSession, properties: Mapping[str, str], topic: str, ranges: Ranges, *, has_headers: bool = True
+) -> DataFrame:
+    """One Spark partition per range, with its committed records in order. Headers cost time even if there are none."""
+    reader = kafka_reader(spark, {**properties, ISOLATION: READ_COMMITTED})
+    reader = reader.option("includeHeaders", str(has_headers).lower())
+    options = {
+        "assign": {topic: sorted(ranges)},
+        "startingOffsets": {topic: {number: start for number, (start, _) in ranges.items()}},
+        "endingOffsets": {topic: {number: end for number, (_, end) in ranges.items()}},
+    }
+    for name, value in options.items():
+        reader = reader.option(name, json.dumps(value))
+    return reader.load().select(PARTITION, OFFSET, TIMESTAMP, KEY, VALUE, *([HEADERS] if has_headers else []))
+
+
+def merged_by_time(records: DataFrame) -> DataFrame:
+    """All partitions as one, by time. A partition is not sorted in itself: a record counts as not older than those before it."""
+    merged = timed(records, _RECORDS_DDL).repartition(1)
+    return merged.sortWithinPartitions(MERGED_AT, PARTITION, OFFSET).drop(MERGED_AT)
+
+
+def timed(records: DataFrame, columns: str) -> DataFrame:
+    """With the largest time so far in its partition. `columns`: of the records, as Spark writes a schema."""
+    return records.mapInArrow(cast(Any, _timed), f"{columns}, {MERGED_AT} bigint")
+
+
+def _timed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Adds the largest time so far. A task gets one partition, in order."""
+    newest = np.iinfo(np.int64).min
+    for batch in batches:
+        if batch.num_rows:
+            times = np.maximum.accumulate(np.maximum(milliseconds(batch), newest))
+            newest = times[-1]
+            yield batch.append_column(MERGED_AT, pa.array(times))
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """`misplaced`: records whose key belongs to another partition by murmur2. `spanning`: keys in several partitions. `largest`:
+    bytes, partition and offset of the largest record. `timeless`: records without a time, and where the first is."""
+
+    misplaced: int = 0
+    spanning: int = 0
+    largest: tuple[int, int, int] = (0, 0, 0)
+    timeless: int = 0
+    timeless_at: tuple[int, int] = (0, 0)
+
+
+def check_ranges(
+    spark: SparkSession, properties: Mapping[str, str], topic: str, ranges: Ranges, partitions: int
+) -> Checked:
+    """Reads the ranges once; a second time only if keys are not where Java's partitioner puts them."""
+    records = read_ranges(spark, properties, topic, ranges, has_headers=False)
+    size = sum((when(col(name).isNull(), lit(0)).otherwise(octet_length(name)) for name in (KEY, VALUE)), lit(0))
+    looked = records.select(PARTITION, OFFSET, TIMESTAMP, KEY, size.alias("bytes"))
+    with spark_translated(f"checking {topic}"):
+        rows = looked.mapInArrow(cast(Any, _Check(partitions)), _CHECK_DDL).collect()
+        misplaced = sum(row["misplaced"] for row in rows)
+        spanning = 0
+        if misplaced:
+            # Hashes of keys, not the keys: two keys that share one would at most cause a merge that was not needed.
+            keys = records.where(col(KEY).isNotNull()).select(PARTITION, xxhash64(KEY).alias("hash"))
+            found = keys.repartition(TASKS, "hash").groupBy("hash").agg(countDistinct(PARTITION).alias("count"))
+            spanning = found.where(col("count") > 1).count()
+    most = max(((row["bytes"], row[PARTITION], row["bytes_at"]) for row in rows), default=(0, 0, 0))
+    without = [row for row in rows if row["timeless"]]
+    return Checked(
+        misplaced,
+        spanning,
+        most,
+        sum(row["timeless"] for row in without),
+        min(((row[PARTITION], row["timeless_at"]) for row in without), default=(0, 0)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    partitions: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                yield self._checked(batch)
+
+    def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        keys = batch.column(KEY)
+        here = batch.column(PARTITION).to_numpy()
+        chosen = partitions_of_column(keys, self.partitions, -1)
+        misplaced = int(np.count_nonzero((chosen >= 0) & (chosen != here)))
+        sizes, offsets = batch.column("bytes").to_numpy(), batch.column(OFFSET).to_numpy()
+        at = int(sizes.argmax())
+        timeless = np.flatnonzero(milliseconds(batch) <= 0)
+        row = [int(here[0]), misplaced, int(sizes[at]), int(offsets[at])]
+        row += [len(timeless), int(offsets[timeless[0]]) if len(timeless) else 0]
+        columns = [pa.array([value], kind) for value, kind in zip(row, _CHECK.types, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=_CHECK)
+
+
+def milliseconds(batch: pa.RecordBatch) -> "np.ndarray[Any, np.dtype[np.int64]]":
+    """Kafka's own -1 for a record without a time."""
+    micros = pc.fill_null(batch.column(TIMESTAMP).cast(pa.int64()), -1000)
+    return cast("np.ndarray[Any, np.dtype[np.int64]]", micros.to_numpy(zero_copy_only=False) // 1000)

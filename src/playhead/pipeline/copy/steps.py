@@ -1,0 +1,365 @@
+"""The steps of a copy: ranges of the source, read by Spark, each produced in a transaction that also commits its position.
+
+Source partitions are copied side by side, one task and one transaction each: every key is in one of them, and a task keeps the
+order. If keys span several source partitions, because partitions were added earlier, a step is all partitions up to one point
+in time, merged by one task in one transaction.
+"""
+
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+
+from playhead.errors import Refused
+from playhead.kafka.client import Admin, revealed
+from playhead.kafka.copying import advance
+from playhead.kafka.groups import Commits, commit
+from playhead.kafka.partitions import find_at_time, find_times_at
+from playhead.kafka.reconnecting import ReconnectingAdmin
+from playhead.kafka.topics import Ends, get_topic, topic_ends
+from playhead.kafka.transactions import fence
+from playhead.ledger.model import Claim
+from playhead.ledger.runs import Ledger
+from playhead.model import Deadline, Map, TopicPartition
+from playhead.pipeline.copy.gate import StepGate
+from playhead.pipeline.copy.job import Job, Side, find_ends
+from playhead.pipeline.copy.offset_map import OffsetMap, new_token
+from playhead.pipeline.copy.positions import Mark, Position
+from playhead.pipeline.copy.read import check_ranges, merged_by_time, read_ranges
+from playhead.pipeline.copy.task import MOVED, RECEIPT_DDL, CopyRange, CopyTarget, CopyTask
+from playhead.pipeline.slots import SlotUser
+from playhead.pipeline.spark import bind_address, driver_host
+from playhead.pipeline.spark_faults import spark_translated
+from playhead.pipeline.step import IDLE, Left, LeftUnit, StepReport, Underway
+
+ASK_SECONDS = 30.0
+STEP_SECONDS = 240.0
+SETTLE_SECONDS = 10.0
+OVERHEAD_BYTES = 100  # of a record in a batch, without its headers
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOptions:
+    """`offsets_per_step`: of one source partition; for a merged step, of all together."""
+
+    offsets_per_step: int = 500_000
+    map: Path = field(default_factory=Path)
+
+
+@dataclass(slots=True)
+class Counted:
+    """The records of a run, however often the copy was opened. `is_merged`: keys spanned partitions."""
+
+    rows: int = 0
+    is_merged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRun:
+    ledger: Ledger
+    claim: Claim
+    counted: Counted
+
+
+class Copy:
+    """The `Work` of a copy. Opening it fences every earlier copy of the same topics."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        slots: SlotUser,
+        job: Job,
+        sides: tuple[Side, Side],
+        run: "CopyRun",
+        options: CopyOptions,
+        note: Callable[[str], None],
+    ) -> None:
+        self._spark = spark
+        self._slots = slots
+        self._job = job
+        self._source, self._target = sides
+        self._ledger, self._claim, self._counted = run.ledger, run.claim, run.counted
+        self._options = options
+        self._note = note
+        self._now = IDLE
+        self._is_merged = False
+        self._gate: StepGate | None = None
+        self._here = ReconnectingAdmin(self._source.settings)
+        self._there = ReconnectingAdmin(self._target.settings)
+        try:
+            self._now = Underway("fencing earlier copies")
+            target = self._there.ask(lambda admin, d: get_topic(admin, job.request.target, d), _deadline())
+            if job.target_id not in (None, target.id) or len(target.partitions) != job.target_partitions:
+                raise _made_again(target.name)
+            plain = {
+                "common": revealed(self._target.settings.common),
+                "producer": revealed(self._target.settings.producer),
+            }
+            self._place = CopyTarget(
+                plain,
+                job.request.target,
+                job.target_partitions,
+                job.places,
+                job.mark(target.id, ""),
+                options.map,
+            )
+            self._positions: dict[int, Position] = {}
+            self._adopt(self._ask_source())
+            tokens = {number: one.token for number, one in self._positions.items()}
+            if dropped := OffsetMap.load(options.map, tokens).drop_others():
+                note(f"{dropped} file(s) of the offset map belonged to attempts that were not committed: deleted")
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._now = IDLE
+
+    @property
+    def underway(self) -> Underway:
+        gate = self._gate
+        return self._now if gate is None else replace(self._now, rows=gate.rows)
+
+    def keep_alive(self) -> None:
+        self._ledger.beat(self._claim)
+
+    def close(self) -> None:
+        self._here.close()
+        self._there.close()
+
+    def steps(self) -> Generator[StepReport, None, None]:
+        """One round: up to the end as seen now."""
+        now = self._ask_source()
+        self._adopt(now)
+        self._check_target()
+        self._check(now)
+        held = f"open transactions in {len(now.held)} partition(s)" if now.held else ""
+        is_new = False
+        while ranges := self._plan(now):
+            self._now = Underway(f"copying {len(ranges)} partition(s)", 0, self._left(now))
+            rows = self._step(ranges)
+            self._counted.rows += rows
+            self._ledger.set_progress(self._claim, self._counted.rows, self._job.request.target, self._position())
+            yield StepReport(self._job.request.target, self._position(), rows, held=held)
+            is_new = True
+        if is_new:
+            self._now = Underway("waiting until the last commits are visible")
+            self._settle()
+        self._now = IDLE
+        yield StepReport(self._job.request.target, self._position(), None, held=held)
+
+    # The source and the positions
+
+    def _ask_source(self) -> "_Now":
+        def ask(admin: Admin, deadline: Deadline) -> _Now:
+            topic, starts, ends, held = find_ends(admin, self._job, deadline)
+            return _Now(len(topic.partitions), starts, ends, held)
+
+        return self._here.ask(ask, _deadline())
+
+    def _adopt(self, now: "_Now") -> None:
+        """Gives every partition of the source a committed position. Fences first those that this run does not know yet."""
+        unknown = [number for number in now.ends if number not in self._positions]
+        if not unknown:
+            return
+        for number in unknown:
+            fence(self._target.settings, self._job.request.transactional_id(number), _deadline())
+        stored = self._stored(unknown)
+        fresh = {number: Position(now.starts[number]) for number in unknown if number not in stored}
+        if fresh:
+            self._commit_first(fresh)
+        self._positions |= {number: stored.get(number) or fresh[number] for number in unknown}
+
+    def _stored(self, partitions: Sequence[int]) -> dict[int, Position]:
+        places = self._job.places
+        found = self._there.ask(lambda admin, deadline: places.find_decided(admin, partitions, deadline), _deadline())
+        positions = {}
+        for number, one in found.items():
+            mark = Mark.find(one.metadata)
+            if mark is None or self._place.metadata(mark.token) != one.metadata:
+                raise Refused(MOVED)
+            positions[number] = Position(one.offset, mark.token)
+        return positions
+
+    def _commit_first(self, fresh: Mapping[int, Position]) -> None:
+        """Before the first record: a copy that is killed in its first step finds its own target again."""
+        wanted = {number: self._place.committed(one.offset, one.token) for number, one in fresh.items()}
+        for group, positions in self._job.places.by_group(wanted).items():
+            self._commit_in(group, positions)
+
+    def _commit_in(self, group: str, positions: Commits) -> None:
+        verdicts = self._there.ask(lambda admin, deadline: commit(admin, group, positions, deadline), _deadline())
+        for fault in verdicts.values():
+            if fault is not None:
+                raise fault
+
+    def _check_target(self) -> None:
+        name = self._job.request.target
+        target = self._there.ask(lambda admin, deadline: get_topic(admin, name, deadline), _deadline())
+        if target.id != self._place.mark.target:
+            raise _made_again(name)
+
+    def _settle(self) -> None:
+        """A commit is answered before readers see it. Waits until they see all of it, and the positions."""
+        name, numbers = self._job.request.target, range(self._job.target_partitions)
+
+        def ends(admin: Admin, deadline: Deadline) -> dict[int, Ends]:
+            return topic_ends(admin, name, numbers, deadline)
+
+        self._there.ask(
+            lambda admin, deadline: self._job.places.find_decided(admin, self._positions, deadline), _deadline()
+        )
+        wanted = self._there.ask(ends, _deadline())
+        patience = Deadline(SETTLE_SECONDS)
+        while any(one.stable < wanted[number].high for number, one in self._there.ask(ends, _deadline()).items()):
+            if patience.passed:
+                self._note(
+                    f"a transaction of another producer is open in {name}: readers of committed records wait for it"
+                )
+                return
+            time.sleep(0.05)
+
+    def _check(self, now: "_Now") -> None:
+        """Before anything of the round is written: sizes, times, and whether keys span partitions."""
+        ranges = self._behind(now)
+        if not ranges:
+            return
+        self._now = Underway("checking sizes, times and keys", 0, self._left(now))
+        source = self._job.request.source
+        with self._slots.request(len(ranges)) as ticket:
+            ticket.wait()
+            found = check_ranges(self._spark, self._source.properties, source, ranges, now.partitions)
+        size, partition, offset = found.largest
+        if self._job.limit is not None and size + OVERHEAD_BYTES > self._job.limit:
+            raise Refused(
+                f"{source}-{partition} offset {offset} has {size} bytes, and {self._place.topic} accepts {self._job.limit}",
+                f"playhead topics alter {self._job.request.target} --config max.message.bytes={size + 1024} --execute",
+            )
+        if found.timeless:
+            partition, offset = found.timeless_at
+            raise Refused(
+                f"{found.timeless} record(s) of {source} have no timestamp, the first at {source}-{partition} offset {offset}:"
+                " a copy would give them the time of the copy",
+                "copy a part without them by --where",
+            )
+        self._is_merged = bool(found.spanning)
+        if found.spanning:
+            self._counted.is_merged = True
+            self._note(
+                f"{found.spanning} key(s) are in several partitions of {source}: all partitions are merged by timestamp"
+            )
+
+    def _behind(self, now: "_Now") -> dict[int, tuple[int, int]]:
+        return {
+            number: (self._positions[number].offset, end)
+            for number, end in sorted(now.ends.items())
+            if end > self._positions[number].offset
+        }
+
+    def _left(self, now: "_Now") -> Left:
+        return Left(sum(end - start for start, end in self._behind(now).values()), LeftUnit.OFFSETS)
+
+    def _position(self) -> Map:
+        return Map({str(number): one.offset for number, one in sorted(self._positions.items())})
+
+    # One step
+
+    def _plan(self, now: "_Now") -> list[CopyRange]:
+        behind, most = self._behind(now), self._options.offsets_per_step
+        if not behind:
+            return []
+        if self._is_merged:
+            ends = self._ends_in_time(behind, max(1, most // len(behind)))
+        else:
+            ends = {number: min(end, start + most) for number, (start, end) in behind.items()}
+        token = new_token()
+        return [
+            CopyRange(number, self._positions[number], ends[number], token)
+            for number, (start, _) in behind.items()
+            if ends[number] > start
+        ]
+
+    def _ends_in_time(self, behind: Mapping[int, tuple[int, int]], most: int) -> dict[int, int]:
+        """Ends at one point in time in all partitions, after about `most` offsets of one of them."""
+        source = self._job.request.source
+
+        def ask(admin: Admin, _: Deadline) -> dict[int, int]:
+            deadline = _deadline()
+            places = {TopicPartition(source, number): start for number, (start, _) in behind.items()}
+            firsts = [at for at in find_times_at(admin, places, deadline).values() if at is not None]
+            long = {TopicPartition(source, n): start + most for n, (start, end) in behind.items() if end - start > most}
+            cuts = [at for at in find_times_at(admin, long, deadline).values() if at is not None]
+            if not cuts or not firsts:
+                return {number: end for number, (_, end) in behind.items()}
+            moment = max(min(cuts), min(firsts) + 1)  # at least the oldest records, or there would be no progress
+            found = find_at_time(admin, list(places), moment, deadline)
+            ends = {}
+            for number, (start, end) in behind.items():
+                at = found[TopicPartition(source, number)]
+                ends[number] = end if at is None else max(start, min(end, at))
+            return ends
+
+        return self._here.ask(ask, _deadline())
+
+    def _step(self, ranges: Sequence[CopyRange]) -> int:
+        self._ledger.beat(self._claim)  # raises if another copy took over
+        source = self._job.request.source
+        with (
+            self._slots.request(len(ranges)) as ticket,
+            StepGate(driver_host(self._spark), bind_address(self._spark)) as self._gate,
+        ):
+            ticket.wait()
+            task = self._task(ranges, self._gate)
+            with spark_translated(f"copying {source}"):
+                wanted = {one.partition: (one.position.offset, one.end) for one in ranges}
+                records = read_ranges(self._spark, self._source.properties, source, wanted)
+                if self._is_merged:
+                    records = merged_by_time(records)
+                rows = records.mapInArrow(cast(Any, task), RECEIPT_DDL).collect()
+        self._gate = None
+        counts = {row["partition"]: row["count"] for row in rows}
+        self._pass_holes([one for one in ranges if one.partition not in counts])
+        for one in ranges:
+            token = one.token if counts.get(one.partition) else one.position.token
+            self._positions[one.partition] = Position(one.end, token)
+        return sum(counts.values())
+
+    def _task(self, ranges: Sequence[CopyRange], gate: StepGate) -> CopyTask:
+        identity = self._job.request.transactional_id
+        return CopyTask(
+            self._place,
+            {one.partition: one for one in ranges},
+            {one.partition: identity(0 if self._is_merged else one.partition) for one in ranges},
+            STEP_SECONDS,
+            gate.address,
+            self._is_merged,
+        )
+
+    def _pass_holes(self, ranges: Sequence[CopyRange]) -> None:
+        """Ranges of markers, aborted and compacted records only: the position goes on without a record."""
+        for one in ranges:
+            deadline = Deadline(ASK_SECONDS)
+            identity = self._job.request.transactional_id(one.partition)
+            self._place.check([one], deadline)
+            positions = {one.partition: self._place.committed(one.end, one.position.token)}
+            advance(self._target.settings, identity, self._job.places.by_group(positions), deadline)
+
+
+@dataclass(frozen=True, slots=True)
+class _Now:
+    """The source as last seen. `held`: partitions with an open transaction."""
+
+    partitions: int
+    starts: Mapping[int, int]
+    ends: Mapping[int, int]
+    held: Sequence[int]
+
+
+def _deadline() -> Deadline:
+    return Deadline(ASK_SECONDS)
+
+
+def _made_again(topic: str) -> Refused:
+    return Refused(f"{topic} was deleted and made again while it was copied to")

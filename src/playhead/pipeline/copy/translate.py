@@ -1,0 +1,215 @@
+"""The position of a consumer group in the copy of a topic, by the offset map.
+
+In each partition of the copy the group continues at the first record that it has not read. Records after it that the group has
+read already, because they come from other partitions of the source, are repeated: their number is computed from the map. A group
+that has read everything continues after the last copied record, and repeats nothing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from playhead.config import Context
+from playhead.errors import Busy, NotFound, Refused
+from playhead.kafka.client import Admin
+from playhead.kafka.groups import Commits, list_committed
+from playhead.kafka.topics import Ends, Topic, get_topic, topic_ends
+from playhead.model import Change, Deadline, Plan, Position
+from playhead.pipeline.copy.job import Request
+from playhead.pipeline.copy.offset_map import MapFile, OffsetMap, map_folder
+from playhead.pipeline.copy.positions import Mark, PositionPlaces
+from playhead.stores.groups import GroupsStore
+
+
+@dataclass(frozen=True, slots=True)
+class Translated:
+    """One partition of the copy. `repeats`: records from `after` on that the group has read."""
+
+    owner: str
+    topic: str
+    partition: int
+    before: int | None
+    after: int
+    repeats: int
+    log_end: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    plan: Plan
+    rows: tuple[Translated, ...]
+
+    @property
+    def repeats(self) -> int:
+        return sum(row.repeats for row in self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedTopic:
+    """A topic, its copy and the offset map between them, as of now. `copied`: by source partition, how far it is copied."""
+
+    request: Request
+    copied: Mapping[int, int]
+    source_ends: Mapping[int, Ends]
+    target_ends: Mapping[int, Ends]
+    map: OffsetMap
+
+    @classmethod
+    def open(cls, here: Admin, there: Admin, request: Request, context: Context, deadline: Deadline) -> "CopiedTopic":
+        """`here`, `there`: the clusters of the source and of the copy. `context`: beside whose ledger the map is."""
+        source, target = get_topic(here, request.source, deadline), get_topic(there, request.target, deadline)
+        is_other = here.cluster.id != there.cluster.id
+        places = PositionPlaces(request.group, *((target.name, len(target.partitions)) if is_other else (source.name,)))
+        copied = _copied(there, places, source, target, deadline)
+        folder = map_folder(context, request.map, there.cluster.id, request.source, request.target)
+        mapped = OffsetMap.load(folder, {number: token for number, (_, token) in copied.items()})
+        ends = {number: end for number, (end, _) in copied.items()}
+        return cls(request, ends, _ends(here, source, deadline), _ends(there, target, deadline), mapped)
+
+    def translate(
+        self, owner: str, commits: Mapping[int, int], before: Mapping[int, int]
+    ) -> tuple[tuple[Translated, ...], list[str]]:
+        """`commits`: the next offsets of the owner in the source; `before`: in the copy. One row per partition of the copy, and
+        warnings."""
+        read, warnings = _read(owner, self.request, commits, self.copied, self.source_ends)
+        found = translated(self.map, read, {number: ends.start for number, ends in self.target_ends.items()})
+        rows = tuple(
+            Translated(
+                owner,
+                self.request.target,
+                number,
+                before.get(number),
+                at,
+                repeats,
+                self.target_ends[number].high,
+                _note(repeats),
+            )
+            for number, (at, repeats) in sorted(found.items())
+        )
+        return rows, warnings
+
+
+def plan_translation(
+    source: GroupsStore, target: GroupsStore, group: str, request: Request, context: Context, deadline: Deadline
+) -> Translation:
+    """Never past a record that the group has not read. Refused if the copy does not have all that the group has read. `source`,
+    `target`: the groups of both clusters, which may be one."""
+    with source.session() as here, target.session() as there:
+        copied = CopiedTopic.open(here, there, request, context, deadline)
+        read = commits_of(list_committed(here, group, deadline), request.source)
+        before = commits_of(list_committed(there, group, deadline), request.target)
+    rows, warnings = copied.translate(group, read, before)
+    return Translation(Plan.of(target.uri, changes_of(rows), warnings), rows)
+
+
+def changes_of(rows: Iterable[Translated]) -> list[Change]:
+    return [_change(row) for row in rows if row.before != row.after]
+
+
+def commits_of(commits: Commits, topic: str) -> dict[int, int]:
+    return {tp.partition: one.offset for tp, one in commits.items() if tp.topic == topic}
+
+
+def _copied(
+    admin: Admin, places: PositionPlaces, source: Topic, target: Topic, deadline: Deadline
+) -> dict[int, tuple[int, str]]:
+    """By source partition: how far it is copied, and the last file of its map."""
+    again = f"playhead topics copy {source.name} {target.name} --execute"
+    try:
+        decided = places.find_decided(admin, [one.id for one in source.partitions], deadline)
+    except Busy as error:
+        error.hint = f"{again} decides it, if its copier was killed"
+        raise
+    found: dict[int, tuple[int, str]] = {}
+    for number, one in decided.items():
+        mark = Mark.find(one.metadata)
+        if mark is not None and (mark.source, mark.target) == (source.id, target.id):
+            found[number] = (one.offset, mark.token)
+    if not found:
+        raise NotFound("copy", f"{source.name} -> {target.name}", hint=again)
+    return found
+
+
+def _ends(admin: Admin, topic: Topic, deadline: Deadline) -> dict[int, Ends]:
+    return topic_ends(admin, topic.name, [one.id for one in topic.partitions], deadline)
+
+
+def _read(
+    group: str,
+    request: Request,
+    commits: Mapping[int, int],
+    copied: Mapping[int, int],
+    ends: Mapping[int, Ends],
+) -> tuple[dict[int, int], list[str]]:
+    """By source partition: the next offset of the group. Without a commit nothing of the partition counts as read."""
+    if not commits:
+        raise Refused(f"{group} has no commit in {request.source}", f"playhead groups show {group}")
+    warnings = []
+    for partition, offset in sorted(commits.items()):
+        end = copied.get(partition, 0)
+        if offset > end:
+            raise Refused(
+                f"{group} has read {request.source}-{partition} up to {offset}, and only {end} is copied",
+                f"playhead topics copy {request.source} {request.target} --execute",
+            )
+    read = {}
+    for partition, end in copied.items():
+        read[partition] = commits.get(partition, ends[partition].start if partition in ends else 0)
+        if partition not in commits and end > read[partition]:
+            warnings.append(f"{group} has no commit in {request.source}-{partition}: its records count as not read")
+    return read, warnings
+
+
+def translated(mapped: OffsetMap, read: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """By target partition: the position, and the number of repeats. `read`: the next offset by source partition."""
+    unread: dict[int, int] = {}
+    end: dict[int, int] = {}
+    for number, file in _files(mapped):
+        for place, (_, last, _) in mapped.summary(file).items():
+            end[place] = max(end.get(place, 0), last + 1)
+        for place, first in _first_unread(mapped, file, read[number]).items():
+            unread[place] = min(unread.get(place, first), first)
+    positions = {place: unread.get(place, end.get(place, start)) for place, start in starts.items()}
+    repeats = dict.fromkeys(starts, 0)
+    for number, file in _files(mapped):
+        for place, count in _count_repeats(mapped, file, read[number], positions).items():
+            repeats[place] += count
+    return {place: (positions[place], repeats[place]) for place in starts}
+
+
+def _files(mapped: OffsetMap) -> Iterator[tuple[int, MapFile]]:
+    return ((number, file) for number, chain in mapped.chains.items() for file in chain)
+
+
+def _first_unread(mapped: OffsetMap, file: MapFile, read: int) -> dict[int, int]:
+    """By target partition: the first offset of a record that was not read. Only a file that is read in part is opened."""
+    if file.end <= read:
+        return {}
+    if file.start >= read:
+        return {place: first for place, (first, _, _) in mapped.summary(file).items()}
+    source, places, offsets = mapped.read(file)
+    at = int(np.searchsorted(source, read))
+    numbers, indexes = np.unique(places[at:], return_index=True)
+    return dict(zip(numbers.tolist(), offsets[at:][indexes].tolist(), strict=True))
+
+
+def _count_repeats(mapped: OffsetMap, file: MapFile, read: int, positions: Mapping[int, int]) -> dict[int, int]:
+    """By target partition: the records that were read and are at or after the position. Few files have any."""
+    late = [place for place, (_, last, _) in mapped.summary(file).items() if last >= positions[place]]
+    if file.start >= read or not late:
+        return {}
+    source, places, offsets = mapped.read(file)
+    at = int(np.searchsorted(source, read))
+    return {place: int(np.count_nonzero((places[:at] == place) & (offsets[:at] >= positions[place]))) for place in late}
+
+
+def _note(repeats: int) -> str:
+    return f"{repeats} record(s) are read again" if repeats else ""
+
+
+def _change(row: Translated) -> Change:
+    wanted = Position.of_kafka(row.owner, row.topic, row.partition, row.after)
+    before = None if row.before is None else Position.of_kafka(row.owner, row.topic, row.partition, row.before).offset
+    return Change(row.owner, wanted.partition, before, wanted.offset, row.note)

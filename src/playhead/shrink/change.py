@@ -1,0 +1,166 @@
+"""The change of one topic to fewer partitions: its record, what is there now, and how far it is."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from playhead.config import Context
+from playhead.errors import Invalid, NotFound, Refused
+from playhead.kafka.client import Admin
+from playhead.kafka.topics import Ends, Topic, describe_topics, get_topic, topic_ends
+from playhead.model import Deadline
+from playhead.pipeline.copy.job import Job, Request, Side, plan_copy
+from playhead.pipeline.copy.positions import PositionPlaces
+from playhead.pipeline.copy.translate import CopiedTopic
+from playhead.shrink.record import AFTER_SWITCH, Record, Stage, find_record, record_path, save_record
+from playhead.shrink.users import Movers, find_movers, why_not_shrunk
+from playhead.stores import Access
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where it stands. `left`: offsets that are not copied. `late`: offsets of the old topic since the switch. `movers`: before
+    the switch, who would be moved."""
+
+    record: Record | None
+    left: int | None = None
+    late: int | None = None
+    movers: Movers | None = None
+
+
+class Change:
+    """`found`: the old topic; None when it is deleted. `folder`: of the offset map, if it is not beside the ledger."""
+
+    def __init__(self, context: Context, topic: str, folder: Path | None, seconds: float) -> None:
+        self.context = context
+        self.topic = topic
+        self.side = Side.of(context)
+        self._seconds = seconds
+        self._folder = folder
+        with self.admin() as admin:
+            self.found: Topic | None = describe_topics(admin, [topic], self.deadline())[topic]
+            self._path = record_path(context, folder, admin.cluster.id, topic)
+        self.record = find_record(self._path)
+        if self.record is not None and self.found is not None and self.record.source_id != self.found.id:
+            if self.record.stage is not Stage.FINISHED:
+                raise Refused(
+                    f"{topic} was deleted and made again since it was copied to {self.record.target}",
+                    f"delete {self._path} to start again",
+                )
+            self.record = None
+        if self.found is None and self.record is None:
+            raise NotFound("topic", topic)
+
+    def start(self, partitions: int, target: str | None) -> Record:
+        """The record of a new change, not saved yet; that of one which was started before."""
+        if self.record is not None and self.record.stage is not Stage.FINISHED:
+            if self.record.stage is Stage.ABORTING:
+                raise Refused(
+                    f"the change of {self.topic} is being undone",
+                    f"playhead topics shrink {self.topic} --abort --execute",
+                )
+            if self.record.partitions != partitions or target not in (None, self.record.target):
+                raise Refused(
+                    f"{self.topic} is being changed to {self.record.partitions} partition(s) in {self.record.target}",
+                    f"playhead topics shrink {self.topic} --abort --execute",
+                )
+            return self.record
+        if self.found is None:
+            raise NotFound("topic", self.topic)
+        with self.admin() as admin:
+            if why := why_not_shrunk(admin, self.context, self.topic, self.deadline()):
+                raise Refused(f"{self.topic} is {why}: its partitions are not changed")
+        if partitions >= len(self.found.partitions):
+            raise Invalid(
+                f"{self.topic} has {len(self.found.partitions)} partition(s): {partitions} are not fewer",
+                "playhead topics alter adds partitions",
+            )
+        self.record = Record(self.topic, target or f"{self.topic}-p{partitions}", partitions, self.found.id)
+        return self.record
+
+    def standing(self) -> Standing:
+        record = self.record
+        if record is None or record.stage in (Stage.FINISHED, Stage.ABORTING) or self.found is None:
+            return Standing(record)
+        with self.admin() as admin, Access(self.context, self.deadline()) as access:
+            if record.stage in AFTER_SWITCH:
+                return Standing(record, late=self.late(admin))
+            movers = find_movers(admin, access, self.topic, record.target, self.request.group)
+        return Standing(record, self.plan().left, movers=movers)
+
+    # The record
+
+    @property
+    def is_saved(self) -> bool:
+        return self._path.exists()
+
+    @property
+    def recorded(self) -> Record:
+        if self.record is None:
+            raise NotFound("change of", self.topic, hint=f"playhead topics shrink {self.topic} --partitions M")
+        return self.record
+
+    def save(self, **changes: object) -> Record:
+        self.record = save_record(self._path, msgspec.structs.replace(self.recorded, **changes))
+        return self.record
+
+    def forget(self) -> None:
+        self._path.unlink(missing_ok=True)
+        self.record = None
+
+    # What is there
+
+    @property
+    def request(self) -> Request:
+        return Request(self.topic, self.recorded.target, self.recorded.partitions, map=self._folder)
+
+    def plan(self) -> Job:
+        return plan_copy(self.request, self.side, self.side, self.deadline())
+
+    def copied(self, admin: Admin) -> dict[int, int]:
+        """By partition of the old topic: how far it is copied."""
+        deadline = self.deadline()
+        source = get_topic(admin, self.topic, deadline)
+        places = PositionPlaces(self.request.group, self.topic)
+        decided = places.find_decided(admin, [one.id for one in source.partitions], deadline)
+        return {number: one.offset for number, one in decided.items()}
+
+    def late(self, admin: Admin) -> int:
+        """Offsets of the old topic since the switch."""
+        ends, known = self.ends(admin, self.topic), self.recorded.source_ends
+        return sum(one.high - known.get(number, 0) for number, one in ends.items())
+
+    def own(self, admin: Admin) -> int:
+        """At most so many offsets of the new topic were written since the switch by others than the copy. The map has the records
+        of the copy. Each of its transactions has a marker in every partition that it wrote to: one transaction for each source
+        partition of a step, or one for the step if it was merged."""
+        copied = CopiedTopic.open(admin, admin, self.request, self.context, self.deadline())
+        since, known = self.recorded.verified_target, copied.target_ends
+        found = sum(one.high - since.get(number, 0) for number, one in known.items())
+        markers = set[tuple[str, int, int]]()
+        for number, chain in copied.map.chains.items():
+            source = 0 if self.recorded.is_merged else number
+            for file in chain:
+                late = [
+                    place for place, (_, last, _) in copied.map.summary(file).items() if last >= since.get(place, 0)
+                ]
+                if late:
+                    _, places, offsets = copied.map.read(file)
+                    found -= sum(int(((places == one) & (offsets >= since.get(one, 0))).sum()) for one in late)
+                    markers |= {(file.token, source, one) for one in late}
+        return found - len(markers)
+
+    def ends(self, admin: Admin, topic: str) -> Mapping[int, Ends]:
+        deadline = self.deadline()
+        found = get_topic(admin, topic, deadline)
+        return topic_ends(admin, topic, [one.id for one in found.partitions], deadline)
+
+    def admin(self) -> Admin:
+        return Admin(self.side.settings, self.deadline())
+
+    def deadline(self) -> Deadline:
+        return Deadline(self._seconds)

@@ -1,0 +1,245 @@
+"""The stages of a change to fewer partitions: create, copy, compare, move everyone.
+
+Every stage can be repeated: what it is going to do is recorded before, what it has done after. Positions are written through
+`offsets.apply`, with journal and read-back. Connectors that read or write the topic are stopped for the last round of the copy,
+so that their positions and the map are final; all others go on reading and writing the old topic until their owners move them.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from playhead.config import Context
+from playhead.errors import PlayheadError, Refused
+from playhead.kafka.groups import list_committed_of
+from playhead.kafka.topic_configs import alter_topic_config, get_topic_settings
+from playhead.kafka.topics import get_topic
+from playhead.ledger.runs import Ledger, open_context_ledger
+from playhead.model import Deadline, Plan, Position
+from playhead.offsets.apply import Permissions, apply_plan
+from playhead.offsets.journal import Journal, JournalEntry
+from playhead.offsets.spark_sinks import Sinks
+from playhead.pipeline.copy.run import CopyRunOptions, copy_in, make_target
+from playhead.pipeline.copy.steps import Counted
+from playhead.pipeline.copy.translate import CopiedTopic, Translated, changes_of, commits_of
+from playhead.pipeline.copy.verify import VerifySide, verify_copy
+from playhead.pipeline.spark import spark_session
+from playhead.pipeline.supervisor import Progress
+from playhead.shrink.change import Change, Say
+from playhead.shrink.connectors import (
+    STOP_SECONDS,
+    change_connectors,
+    connectors_named,
+    restore_connectors,
+    stop_connectors,
+)
+from playhead.shrink.record import Record, Stage
+from playhead.shrink.users import find_movers
+from playhead.stores import Access, Store
+from playhead.stores.groups import open_groups
+
+WIDE = {"retention.ms": "-1", "retention.bytes": "-1"}  # nothing of the copy expires before the switch
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """What a copy needs."""
+
+    session: SparkSession
+    ledger: Ledger
+    options: CopyRunOptions
+    report: Callable[[Progress], None] = lambda progress: None
+
+
+@contextmanager
+def open_spark(context: Context, options: CopyRunOptions, report: Callable[[Progress], None]) -> Iterator[Spark]:
+    with open_context_ledger(context, options.seconds) as ledger, spark_session(options.spark) as session:
+        yield Spark(session, ledger, options, report)
+
+
+def execute(change: Change, spark: Spark, say: Say) -> Record:
+    """Up to the switch. The same call continues after a kill, or after the cause of a refusal is gone."""
+    if change.recorded.stage is Stage.STARTED:
+        create(change)
+    if change.recorded.stage is Stage.CREATED:
+        copy_new(change, spark)
+        verify(change, spark, say)
+        change.save(stage=Stage.VERIFIED)
+    if change.recorded.stage is Stage.VERIFIED:
+        begin_switch(change, say)
+    if change.recorded.stage is Stage.SWITCHING:
+        with connectors_named(change):
+            stop_connectors(change)
+            copy_new(change, spark)
+            verify(change, spark, say)
+            move_positions(change, say)
+            change_connectors(change, forward=True)
+        change.save(stage=Stage.MOVED, source_ends=change.recorded.verified_source)
+    if change.recorded.stage is Stage.MOVED:
+        restore_connectors(change, say, forward=True)
+        change.save(stage=Stage.SWITCHED)
+    return change.recorded
+
+
+def create(change: Change) -> None:
+    """A record that was saved means that the new topic did not exist before: what is there now is of this change."""
+    job = change.plan()
+    if not change.is_saved and job.creates.is_empty:
+        raise Refused(f"{change.recorded.target} exists already", "--to names another one")
+    record = change.save()
+    make_target(job, change.side, change.deadline())
+    with change.admin() as admin:
+        target = get_topic(admin, record.target, change.deadline())
+        settings = record.settings
+        if not settings:
+            found = get_topic_settings(admin, change.topic, change.deadline())
+            settings = {key: found[key].value if found[key].is_of_topic else None for key in WIDE}
+        change.save(target_id=target.id, settings=settings, starts=record.starts or dict(job.starts))
+        alter_topic_config(admin, record.target, WIDE, (), change.deadline())
+    change.save(stage=Stage.CREATED)
+
+
+def copy_new(change: Change, spark: Spark) -> None:
+    """What is not copied yet."""
+    counted = Counted()
+
+    def seen(progress: Progress) -> None:
+        if counted.is_merged and not change.recorded.is_merged:
+            change.save(is_merged=True)
+        spark.report(progress)
+
+    sides = (change.side, change.side)
+    end = copy_in(spark.session, spark.ledger, change.plan(), sides, spark.options, seen, counted)
+    (done,) = end.connectors
+    if done.error is not None:
+        raise done.error
+    if end.exit_code:
+        raise Refused(done.held or f"copying {change.topic} was stopped", "the same command continues")
+
+
+def verify(change: Change, spark: Spark, say: Say) -> None:
+    """Compares what was copied since the last comparison."""
+    record = change.recorded
+    with change.admin() as admin:
+        copied = change.copied(admin)
+        here, there = change.ends(admin, change.topic), change.ends(admin, record.target)
+        policy = get_topic_settings(admin, change.topic, change.deadline())["cleanup.policy"].value or ""
+    starts = {number: record.verified_source.get(number, record.starts.get(number, 0)) for number in copied}
+    for number, start in starts.items():
+        if here[number].start > start and "compact" not in policy:
+            raise Refused(
+                f"{change.topic}-{number}: the offsets {start} to {here[number].start - 1} expired before they were compared",
+                f"playhead topics alter {change.topic} --config retention.ms=-1 --execute, then --abort and again",
+            )
+    source = {number: (starts[number], end) for number, end in copied.items() if end > starts[number]}
+    ends = {number: one.stable for number, one in there.items()}
+    verified = record.verified_target
+    target = {number: (verified.get(number, 0), end) for number, end in ends.items() if end > verified.get(number, 0)}
+    if source or target:
+        properties = change.side.properties
+        found = verify_copy(
+            spark.session,
+            VerifySide(properties, change.topic, source),
+            VerifySide(properties, record.target, target),
+            is_compacted="compact" in policy,
+            by_time=record.is_merged,
+        )
+        if not found.is_equal:
+            lines = "; ".join(map(str, found.differences))
+            raise PlayheadError(f"{record.target} differs from {change.topic}: {lines}")
+        say(f"{found.source_records} record(s) are equal in {change.topic} and {record.target}")
+    change.save(verified_source=copied, verified_target=ends)
+
+
+# The switch
+
+
+def begin_switch(change: Change, say: Say) -> None:
+    record = change.recorded
+    with change.admin() as admin, Access(change.context, change.deadline()) as access:
+        movers = find_movers(admin, access, change.topic, record.target, change.request.group)
+    if movers.objections:
+        raise Refused(
+            f"{change.topic} is copied and compared, and cannot be switched yet: {'; '.join(movers.objections)}",
+            "then the same command again",
+        )
+    for note in movers.notes:
+        say(note)
+    change.save(stage=Stage.SWITCHING, connectors=list(movers.connectors))
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One owner of a position, and where it goes."""
+
+    store: Store
+    owner: str
+    rows: tuple[Translated, ...]
+
+    @property
+    def repeats(self) -> int:
+        return sum(row.repeats for row in self.rows)
+
+
+def move_positions(change: Change, say: Say) -> None:
+    """Groups, those of stopped sink connectors too, and sinks that run on Spark. How many records each reads again is reported
+    before the first position is written."""
+    deadline = Deadline(STOP_SECONDS)
+    with Access(change.context, deadline) as access:
+        moves = _plan_moves(change, access, say)
+        for one in moves:
+            words = f"{one.repeats} record(s) will be read again" if one.repeats else "no record will be read again"
+            say(f"{one.owner}: {words}")
+        change.save(repeats={one.owner: one.repeats for one in moves})
+        for one in moves:
+            _apply(change, one)
+
+
+def _plan_moves(change: Change, access: Access, say: Say) -> list[_Move]:
+    request, deadline = change.request, access.deadline
+    groups = open_groups(change.context, deadline)
+    moves = []
+    with groups.session() as admin:
+        movers = find_movers(admin, access, change.topic, request.target, request.group)
+        copied = CopiedTopic.open(admin, admin, request, change.context, deadline)
+        for name, commits in list_committed_of(admin, movers.groups, deadline).items():
+            if read := commits_of(commits, change.topic):
+                rows, warnings = copied.translate(name, read, commits_of(commits, request.target))
+                moves.append(_Move(groups, name, rows))
+                for warning in warnings:
+                    say(warning)
+        sinks = Sinks(access)
+        for name in movers.sinks:
+            store = sinks.find(name)
+            if store is None:
+                raise PlayheadError(f"{name} has no position in the ledger any more")
+            stored = [one.position for one in store.snapshot([name]).entries]
+            read, before = (_offsets_in(topic, stored) for topic in (change.topic, request.target))
+            rows, warnings = copied.translate(name, read, before)
+            moves.append(_Move(store, name, rows))
+            for warning in warnings:
+                say(warning)
+    return moves
+
+
+def _offsets_in(topic: str, positions: list[Position]) -> dict[int, int]:
+    return {
+        int(str(one.partition["kafka_partition"])): int(str(one.offset["kafka_offset"]))
+        for one in positions
+        if one.offset is not None and one.partition["kafka_topic"] == topic
+    }
+
+
+def _apply(change: Change, move: _Move) -> None:
+    def began(entry: JournalEntry) -> None:
+        change.save(edits=[*change.recorded.edits, entry.id])
+
+    plan = Plan.of(move.store.uri, changes_of(move.rows))
+    done = apply_plan(
+        move.store, plan, Journal.of_context(change.context), Permissions(deadline=change.deadline()), began
+    )
+    if done.outcomes.exit_code:
+        why = "; ".join(sorted({one.detail for one in done.outcomes if one.detail}))
+        raise PlayheadError(f"the position of {move.owner} was not moved: {why}")

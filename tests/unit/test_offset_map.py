@@ -1,0 +1,81 @@
+"""The offset map of a copy, and positions translated by it: compared with a translation record by record."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from playhead.errors import Refused
+from playhead.pipeline.copy.offset_map import FIRST, MapFile, OffsetMap, new_token, write_file
+from playhead.pipeline.copy.translate import translated
+
+Record = tuple[int, int, int, int]  # source partition and offset, target partition and offset
+
+
+def written(folder: Path, records: list[Record], per_file: int) -> dict[int, str]:
+    """Files of `per_file` records. Returns the last token of each source partition."""
+    tokens = {}
+    for number in {one[0] for one in records}:
+        mine, token = [one for one in records if one[0] == number], FIRST
+        for at in range(0, len(mine), per_file):
+            some = mine[at : at + per_file]
+            file = MapFile(number, some[0][1], some[-1][1] + 1, token, new_token())
+            columns = [np.array(column) for column in zip(*some, strict=True)]
+            write_file(folder, file, columns[1], columns[2].astype(np.int32), columns[3])
+            token = file.token
+        tokens[number] = token
+    return tokens
+
+
+@st.composite
+def copies(draw: st.DrawFn) -> tuple[list[Record], dict[int, int]]:
+    """Records of up to three source partitions, interleaved into three targets, with holes; and how far a group has read."""
+    order = draw(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(1, 3)), min_size=1, max_size=40))
+    source, target = [0, 0, 0], [0, 0, 0]
+    records = []
+    for number, place, step in order:
+        records.append((number, source[number], place, target[place]))
+        source[number] += step
+        target[place] += step
+    return records, {number: draw(st.integers(0, source[number] + 1)) for number in range(3)}
+
+
+@given(copies(), st.integers(1, 7))
+def test_a_translated_position_is_the_first_unread_record(copy, per_file):
+    records, read = copy
+    with TemporaryDirectory() as folder:
+        mapped = OffsetMap.load(Path(folder), written(Path(folder), records, per_file))
+        found = translated(mapped, read, {0: 0, 1: 0, 2: 0})
+    for place in range(3):
+        mine = [one for one in records if one[2] == place]
+        unread = [to for number, at, _, to in mine if at >= read[number]]
+        wanted = min(unread) if unread else max((to + 1 for *_, to in mine), default=0)
+        repeats = sum(at < read[number] and to >= wanted for number, at, _, to in mine)
+        assert found[place] == (wanted, repeats)
+
+
+def test_a_drained_group_repeats_nothing(tmp_path):
+    records = [(0, n, n % 2, n // 2) for n in range(10)]
+    mapped = OffsetMap.load(tmp_path, written(tmp_path, records, 3))
+    assert translated(mapped, {0: 10}, {0: 0, 1: 0, 2: 0}) == {0: (5, 0), 1: (5, 0), 2: (0, 0)}
+
+
+def test_files_of_attempts_that_were_not_committed_are_no_part_of_the_map(tmp_path):
+    tokens = written(tmp_path, [(0, n, 0, n) for n in range(6)], 3)
+    late = MapFile(0, 3, 6, FIRST, new_token())
+    write_file(tmp_path, late, np.array([3]), np.array([0], np.int32), np.array([99]))
+    mapped = OffsetMap.load(tmp_path, tokens)
+    assert [file.start for file in mapped.chains[0]] == [0, 3]
+    assert [rows[2].tolist() for rows in mapped.rows(0, 2)] == [[2], [3, 4, 5]]
+    assert mapped.drop_others() == 1
+    assert not (tmp_path / late.name).exists()
+
+
+def test_a_map_with_a_missing_file_is_refused(tmp_path):
+    tokens = written(tmp_path, [(0, n, 0, n) for n in range(6)], 3)
+    (tmp_path / OffsetMap.load(tmp_path, tokens).chains[0][0].name).unlink()
+    with pytest.raises(Refused, match="is not complete"):
+        OffsetMap.load(tmp_path, tokens)
