@@ -1,0 +1,217 @@
+"""What would mend the findings of an audit: the smallest ranges of offsets and keys, and the action for each. Plain functions.
+
+Only missing, doubled and changed rows are mended. What is extra stays unless it is said to delete it. What cannot be mended is an
+action as well, with the reason: a record cannot be taken out of a topic.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from playhead.pipeline.audit.model import FINDINGS, Item, Pair, Verdict
+
+_AT = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)@(?P<offset>\d+)")
+_NAME = re.compile(r"(?P<topic>.+)\+(?P<partition>\d+)\+(?P<offset>\d+)(\.\d+)?\.[^/]+")
+SOURCE, FILES, TABLE = "source", "files sink", "jdbc sink"
+
+
+class Does(StrEnum):
+    PRODUCE = "produce missing rows"
+    DELIVER = "deliver again"
+    DELETE_FILE = "delete file"
+    DELETE_ROWS = "delete rows"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """`ranges`: of offsets, as `topic:partition:start-end`. `keys`: of a source's table. `names`: files, or places of rows in a
+    table. `sees`: what readers of the target see while it is done and after."""
+
+    pipeline: str
+    does: Does
+    topic: str = ""
+    ranges: Sequence[str] = ()
+    keys: Sequence[str] = ()
+    names: Sequence[str] = ()
+    rows: int = 0
+    sees: str = ""
+    note: str = ""
+
+    @property
+    def what(self) -> str:
+        if self.keys:
+            return f"keys {', '.join(key_ranges(self.keys))}"
+        return ", ".join(self.ranges or self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What is known of the files of a sink. `is_own`: the ledger has it. `rows`: how many it holds."""
+
+    is_own: Callable[[str], bool]
+    rows: Callable[[str], int]
+
+
+@dataclass(slots=True)
+class _Gathered:
+    offsets: dict[tuple[str, int], set[int]] = field(default_factory=lambda: defaultdict(set))
+    foreign: Counter[str] = field(default_factory=Counter)
+    extra_own: set[str] = field(default_factory=set)
+    rows: int = 0
+    left: int = 0
+
+
+def plan_pair(pair: Pair, *, deletes_extra: bool = False, files: Files | None = None) -> list[Action]:
+    """`files` is needed for file sinks."""
+    items = [item for item in pair.items if item.verdict in FINDINGS]
+    topic = str(pair.facts.get("topic", ""))
+    if pair.kind == SOURCE:
+        return _of_source(pair, topic, items)
+    if pair.kind == FILES and files is not None:
+        return _of_files(pair, topic, items, files, deletes_extra=deletes_extra)
+    if pair.kind == TABLE:
+        return _of_table(pair, topic, items, deletes_extra=deletes_extra)
+    rows = sum(item.count for item in items)
+    note = "Playhead knows no pipeline that wrote this target: mend it by the means that wrote it"
+    return [Action(pair.pipeline, Does.NOTHING, rows=rows, note=note)] if items else []
+
+
+def _of_source(pair: Pair, topic: str, items: Sequence[Item]) -> list[Action]:
+    actions = []
+    lost = [item for item in items if item.verdict is Verdict.MISSING]
+    keys = [item.key for item in lost if item.key is not None and item.key.lstrip("-").isdigit()]
+    if keys:
+        sees = f"{len(keys)} new record(s) at the end of {topic}, after newer ones; the position does not move"
+        actions.append(Action(pair.pipeline, Does.PRODUCE, topic, keys=keys, rows=len(keys), sees=sees))
+    if unknown := len(lost) - len(keys):
+        note = "the key of these rows is not known: read the part again with playhead offsets set"
+        actions.append(Action(pair.pipeline, Does.NOTHING, topic, rows=unknown, note=note))
+    for verdict, why in (
+        (Verdict.DUPLICATE, "a record cannot be taken out of a topic: consumers see it so often"),
+        (Verdict.CHANGED, "a record cannot be changed: the table was updated after it was read"),
+        (Verdict.EXTRA, "a record cannot be taken out of a topic: the row was deleted after it was read"),
+    ):
+        rows = sum(item.count for item in items if item.verdict is verdict)
+        if rows:
+            actions.append(Action(pair.pipeline, Does.NOTHING, topic, rows=rows, note=f"{verdict.value}: {why}"))
+    return actions
+
+
+def _of_files(pair: Pair, topic: str, items: Sequence[Item], files: Files, *, deletes_extra: bool) -> list[Action]:
+    """A file that the ledger has is written again with its range; one that it does not have is deleted, if all that it holds is
+    too much."""
+    found = _Gathered()
+    for item in items:
+        _gather(found, item, files, deletes_extra=deletes_extra)
+    actions = [_surplus(pair, topic, name, count, files.rows(name)) for name, count in sorted(found.foreign.items())]
+    if found.offsets:
+        note = ""
+        if found.extra_own:
+            note = f"{len(found.extra_own)} of its files hold extra rows, which would go: add --delete-extra"
+        does = Does.NOTHING if found.extra_own else Does.DELIVER
+        sees = (
+            "each file is replaced as a whole by one of the same name, as a new generation; the position does not move"
+        )
+        ranges = merged_ranges(found.offsets)
+        actions.append(Action(pair.pipeline, does, topic, ranges=ranges, rows=found.rows, sees=sees, note=note))
+    return [*actions, *([_left(pair, topic, found.left)] if found.left else [])]
+
+
+def _gather(found: _Gathered, item: Item, files: Files, *, deletes_extra: bool) -> None:
+    own = [name for name in _names(item) if files.is_own(name)]
+    others = [name for name in _names(item) if not files.is_own(name)]
+    if item.verdict is Verdict.EXTRA and not deletes_extra:
+        found.left += item.count
+        found.extra_own.update(own)
+        return
+    found.foreign.update(others)
+    if item.verdict is Verdict.DUPLICATE and others and len(own) <= len(item.source):
+        return  # without the files that the ledger does not have, it is there as often as it should be
+    found.rows += item.count
+    if item.verdict in (Verdict.MISSING, Verdict.CHANGED):
+        _add_places(found, item.source)
+    for name in own:
+        _add_name(found, name)
+
+
+def _surplus(pair: Pair, topic: str, name: str, count: int, rows: int) -> Action:
+    """A file that the ledger does not have, `count` of whose rows are too many."""
+    if rows == count:
+        sees = "what it holds is no longer there, or no longer there twice"
+        return Action(pair.pipeline, Does.DELETE_FILE, topic, names=[name], rows=count, sees=sees)
+    note = f"it is not of the ledger and holds other rows, too: delete its {count} row(s) by hand"
+    return Action(pair.pipeline, Does.NOTHING, topic, names=[name], rows=count, note=note)
+
+
+def _of_table(pair: Pair, topic: str, items: Sequence[Item], *, deletes_extra: bool) -> list[Action]:
+    found = _Gathered()
+    surplus: list[str] = []
+    left = 0
+    for item in items:
+        if item.verdict is Verdict.EXTRA and not deletes_extra:
+            left += item.count
+        elif item.verdict is Verdict.EXTRA:
+            surplus += item.target
+        elif item.verdict is Verdict.DUPLICATE:
+            surplus += sorted(item.target)[len(item.target) - item.count :]
+        else:
+            found.rows += item.count
+            _add_places(found, item.source)
+    actions = []
+    if surplus:
+        sees = f"{len(surplus)} row(s) are deleted in one transaction"
+        actions.append(Action(pair.pipeline, Does.DELETE_ROWS, topic, names=surplus, rows=len(surplus), sees=sees))
+    if found.offsets:
+        sees = "rows are written in one transaction with the ledger, as a new generation; the position does not move"
+        ranges = merged_ranges(found.offsets)
+        actions.append(Action(pair.pipeline, Does.DELIVER, topic, ranges=ranges, rows=found.rows, sees=sees))
+    if left:
+        actions.append(_left(pair, topic, left))
+    return actions
+
+
+def _left(pair: Pair, topic: str, rows: int) -> Action:
+    return Action(
+        pair.pipeline, Does.NOTHING, topic, rows=rows, note="extra rows stay: add --delete-extra to delete them"
+    )
+
+
+def _names(item: Item) -> list[str]:
+    return [place.rpartition("#")[0] for place in item.target]
+
+
+def _add_places(found: _Gathered, places: Iterable[str]) -> None:
+    for text in places:
+        if (at := _AT.fullmatch(text)) is not None:
+            found.offsets[at["topic"], int(at["partition"])].add(int(at["offset"]))
+
+
+def _add_name(found: _Gathered, name: str) -> None:
+    if (at := _NAME.fullmatch(name.rpartition("/")[2])) is not None:
+        found.offsets[at["topic"], int(at["partition"])].add(int(at["offset"]))
+
+
+def merged_ranges(offsets: "dict[tuple[str, int], set[int]]") -> list[str]:
+    """Neighbouring offsets are one range."""
+    found = []
+    for (topic, partition), some in sorted(offsets.items()):
+        for first, last in _runs(some):
+            found.append(f"{topic}:{partition}:{first}-{last + 1}")
+    return found
+
+
+def key_ranges(keys: Sequence[str]) -> list[str]:
+    return [str(first) if first == last else f"{first}-{last}" for first, last in _runs(map(int, keys))]
+
+
+def _runs(numbers: Iterable[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs

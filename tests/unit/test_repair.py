@@ -1,0 +1,74 @@
+"""What a repair would do: the smallest ranges, the right action, and nothing that was not asked for."""
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from playhead.pipeline.audit.model import Item, Pair, Verdict
+from playhead.pipeline.audit.repair_plan import Does, Files, key_ranges, merged_ranges, plan_pair
+
+OWN = "topics/t/partition=0/t+0+0000000100.json"
+FILES = Files(lambda name: "+" in name, lambda _name: 2)
+
+
+def pair(kind, *items):
+    return Pair("p", "topic t", "there", kind=kind, items=items, facts={"topic": "t"})
+
+
+def planned(kind, *items, **options):
+    return [
+        (one.does, list(one.ranges or one.keys or one.names), one.rows)
+        for one in plan_pair(pair(kind, *items), **options)
+    ]
+
+
+def test_neighbouring_offsets_and_keys_are_one_range():
+    assert merged_ranges({("t", 1): {5, 6, 7, 9}, ("t", 0): {3}}) == ["t:0:3-4", "t:1:5-8", "t:1:9-10"]
+    assert key_ranges(["9", "-1", "10", "0", "5"]) == ["-1-0", "5", "9-10"]
+
+
+def test_missing_rows_of_a_source_are_produced_and_nothing_is_taken_out_of_a_topic():
+    items = [
+        Item(Verdict.MISSING, "3"),
+        Item(Verdict.DUPLICATE, "4", target=("t-0@1", "t-0@2")),
+        Item(Verdict.EXTRA, "5"),
+    ]
+    assert planned("source", *items) == [(Does.PRODUCE, ["3"], 1), (Does.NOTHING, [], 1), (Does.NOTHING, [], 1)]
+
+
+def test_lost_changed_and_doubled_lines_are_delivered_again_with_their_range():
+    lost = Item(Verdict.MISSING, "1", ("t-0@104",))
+    changed = Item(Verdict.CHANGED, "2", ("t-0@105",), (f"{OWN}#5",))
+    doubled = Item(Verdict.DUPLICATE, "3", ("t-0@200",), (f"{OWN}#7", f"{OWN}#8"))
+    found = planned("files sink", lost, changed, doubled, files=FILES)
+    assert found == [(Does.DELIVER, ["t:0:100-101", "t:0:104-106"], 3)]
+
+
+def test_a_file_that_the_ledger_does_not_have_goes_only_if_all_of_it_is_too_much():
+    copies = [Item(Verdict.DUPLICATE, str(n), (f"t-0@{n}",), (f"{OWN}#{n}", f"copy.json#{n}")) for n in range(2)]
+    assert planned("files sink", *copies, files=FILES) == [(Does.DELETE_FILE, ["copy.json"], 2)]
+    assert planned("files sink", copies[0], files=FILES) == [(Does.NOTHING, ["copy.json"], 1)]
+
+
+def test_extra_stays_unless_it_is_said_and_no_file_with_extra_rows_is_replaced():
+    extra = Item(Verdict.EXTRA, "9", (), (f"{OWN}#3",))
+    lost = Item(Verdict.MISSING, "1", ("t-0@104",))
+    assert planned("files sink", extra, lost, files=FILES) == [
+        (Does.NOTHING, ["t:0:104-105"], 1),
+        (Does.NOTHING, [], 1),
+    ]
+    assert planned("files sink", extra, lost, files=FILES, deletes_extra=True) == [
+        (Does.DELIVER, ["t:0:100-101", "t:0:104-105"], 2)
+    ]
+    row = Item(Verdict.EXTRA, "9", (), ("(0,3)",))
+    assert planned("jdbc sink", row) == [(Does.NOTHING, [], 1)]
+    assert planned("jdbc sink", row, deletes_extra=True) == [(Does.DELETE_ROWS, ["(0,3)"], 1)]
+
+
+def test_of_doubled_rows_of_a_table_only_the_copies_too_many_are_deleted():
+    doubled = Item(Verdict.DUPLICATE, "9", ("t-0@1",), ("(0,1)", "(0,2)", "(0,3)"), 2)
+    assert planned("jdbc sink", doubled) == [(Does.DELETE_ROWS, ["(0,2)", "(0,3)"], 2)]
+
+
+def test_of_folders_nothing_can_be_mended():
+    assert planned("folders", Item(Verdict.MISSING, "1", ("a#1",))) == [(Does.NOTHING, [], 1)]
