@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,11 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
+import pytest
 import uvicorn
 
 from playhead.config import Context
 from playhead.config.scrub import Scrub
-from playhead.connectors import ConnectorList, ConnectorRow
+from playhead.connectors import ConnectorList, ConnectorRow, ShownConnector
+from playhead.connectors.status import TaskRow
 from playhead.errors import Unreachable
 from playhead.model import Deadline
 from playhead.model.secret import Secret
@@ -24,9 +25,9 @@ from playhead.web.app import build_app
 from playhead.web.lookups import Lookups
 from playhead.web.options import ServeOptions, Tokens
 from playhead.web.poller import Poller
+from playhead.web.server import open_listener, uvicorn_config
 from playhead.web.sessions import Sessions
 from playhead.web.site import Site, Watched
-from playhead.web.slow_clients import LARGEST_HEAD, TimedProtocol
 
 TOKEN = "a-token-of-this-test-0123"
 TOKENS = Tokens((("anna", Secret(TOKEN)),))
@@ -111,7 +112,7 @@ class Served:
     def ask(self, method: str, path: str, body: bytes | None = None, host: str = "", **headers: str) -> Answer:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
-            connection.putrequest(method, path, skip_host=True)
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             named = {
                 "Host": host or f"127.0.0.1:{self.port}",
                 **{key.replace("_", "-"): value for key, value in headers.items()},
@@ -149,16 +150,16 @@ def served(
     options: ServeOptions | None = None, sources: FakeSources | None = None, parts: Sequence[str] = ()
 ) -> Iterator[Served]:
     """`parts`: what the poller asks by itself; without any, `ask_once` asks."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    options = replace(options or ServeOptions(), port=listener.getsockname()[1])
+    options = options or ServeOptions()
+    listener = open_listener(replace(options, port=0))
+    options = replace(options, port=listener.getsockname()[1])
     sources = sources or FakeSources()
     poller = Poller(sources, 0.05, Scrub(), parts)
     context = Context("shop", {})
     site = Site(options, [Watched(context, poller, Lookups(5.0), Scrub())], Sessions(options.tokens))
-    config = uvicorn.Config(
-        build_app(site), http=TimedProtocol, ws="none", log_level="critical", access_log=False, server_header=False,
-        h11_max_incomplete_event_size=LARGEST_HEAD, timeout_graceful_shutdown=1,
-    )  # fmt: skip
+    config = uvicorn_config(build_app(site), options)
+    config.log_level = "critical"
+    config.configure_logging()
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
@@ -169,3 +170,17 @@ def served(
         server.should_exit = True
         thread.join(10)
         listener.close()
+
+
+def show_connector_as(monkeypatch: pytest.MonkeyPatch, tasks: tuple[TaskRow, ...], **config: str) -> None:
+    """Every connector is this one: a sink that reads a topic, about which no broker answers."""
+    row = ConnectorRow("orders_sink", "sink", "running", len(tasks), "C", "w:8083")
+
+    def away(*_: object, **__: object) -> None:
+        raise Unreachable("no broker answers")
+
+    monkeypatch.setattr(
+        "playhead.web.pages.show_connector",
+        lambda _context, _name, _deadline: ShownConnector(row, config, tasks, ("orders",)),
+    )
+    monkeypatch.setattr("playhead.web.pipeline_page.show_topic", away)

@@ -4,9 +4,9 @@ import json
 import re
 from dataclasses import fields
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from ruamel.yaml import YAML
 from starlette.routing import Route
 
 from playhead.config import Context
@@ -15,10 +15,11 @@ from playhead.model import Change, Map, Plan
 from playhead.offsets.api import _check_same, reset_of
 from playhead.web.api import ENDPOINTS, openapi
 from playhead.web.app import build_app
+from playhead.web.forms import request_of_form, typed
 from playhead.web.options import ServeOptions
 from playhead.web.pipelines import Pipeline
-from playhead.web.plans import PlanRequest, command_of, request_of_form, typed
-from web_server import TOKEN, TOKENS, FakeSources, served
+from playhead.web.plans import PlanRequest, command_of
+from web_server import TOKEN, TOKENS, FakeSources, served, show_connector_as
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -112,13 +113,30 @@ def test_readiness_waits_for_the_first_answers():
         ({"word": ["shift_by"], "value": ["-1,200"]}, "reset s --shift-by -1200"),
         (
             {"word": ["earliest"], "place": ["t:0", "t:1"], "stop": ["1"]},
-            "reset s --to-earliest --topic t:0 --topic t:1 --stop",
+            "reset s --to-earliest --topic t:0,1 --stop",
         ),
         ({"word": ["time"], "value": ["2h"]}, "reset s --to-datetime 2h"),
         ({"word": ["to_group"], "value": ["other"]}, "reset s --to-group other"),
         ({"word": ["fields"], "value": ["incrementing=5"]}, "set s incrementing=5 --all"),
         ({"word": ["forget"]}, "delete s --all"),
-        ({"kind": ["copy"], "value": ["n"]}, "copy s n"),
+        ({"word": ["copy"], "value": ["n"]}, "copy s n"),
+        (
+            {"word": ["copy"], "value": ["n"], "place": ["t:1"]},
+            """copy s n --partition '{"kafka_topic": "t", "kafka_partition": 1}'""",
+        ),
+        (
+            {"word": ["forget"], "place": ["t:1"], "places": ["2"]},
+            """delete s --partition '{"kafka_topic": "t", "kafka_partition": 1}'""",
+        ),
+        ({"word": ["forget"], "place": ["t:1"], "every": ["1"]}, "delete s --all"),
+        (
+            {"word": ["latest"], "place": ["t:0"], "out_of_range": ["error"]},
+            "reset s --to-latest --out-of-range error --topic t:0",
+        ),
+        ({"word": ["by_duration"], "value": ["1h"]}, "reset s --by-duration 1h"),
+        ({"word": ["current"]}, "reset s --to-current"),
+        ({"word": ["offset"], "value": ["1,000"]}, "reset s --to-offset 1000"),
+        ({"word": ["earliest"], "place": ['{"table": "a b"}']}, """delete s --partition '{"table": "a b"}'"""),
         ({"kind": ["undo"], "entry": ["20260101"]}, "undo 20260101"),
     ],
 )
@@ -139,12 +157,67 @@ def test_new_values_become_offsets_of_single_partitions():
     request = request_of_form(form)
     assert request.to_offsets == {"t:0": 1000, "t:1": 7}
     assert command_of(request, Context(None, {})).startswith(
-        "printf 't,0,1000\\nt,1,7\\n' | playhead offsets reset s --from-file -"
+        "printf %s 't,0,1000\nt,1,7\n' | playhead offsets reset s --from-file -"
     )
     with pytest.raises(Invalid, match="not an offset"):
         request_of_form({**form, "new.t:0": ["-1"]})
     with pytest.raises(Invalid, match="does not name one partition"):
         reset_of({"to_offsets": {"t": 5}})
+
+
+def test_new_values_of_a_source_are_a_line_each():
+    first, second = '{"table": "a"}', '{"table": "b"}'
+    form = {
+        "owner": ["s"], "word": ["each"], "place": [first, second], f"new.{first}": ["incrementing=5 'at=x y'"],
+        f"new.{second}": ["incrementing=7"],
+    }  # fmt: skip
+    request = request_of_form(form)
+    assert [one.fields for one in request.each] == [{"incrementing": 5, "at": "x y"}, {"incrementing": 7}]
+    assert command_of(request, Context(None, {})).splitlines() == [
+        f"playhead offsets set s incrementing=5 'at=x y' --partition '{first}' --execute",
+        f"playhead offsets set s incrementing=7 --partition '{second}' --execute",
+    ]
+
+
+def test_a_text_of_offsets_and_the_ledger_are_ways_to_move_too():
+    request = request_of_form({"owner": ["s"], "word": ["file"], "text": ["t,0,5\r\nt,1,6"], "places": ["2"]})
+    assert request.from_text == "t,0,5\nt,1,6"
+    assert command_of(request, Context(None, {})) == (
+        "printf %s 't,0,5\nt,1,6' | playhead offsets reset s --from-file - --execute"
+    )
+    request = request_of_form({"owner": ["group:connect-s"], "word": ["ledger"], "place": ["t:0"]})
+    assert command_of(request, Context(None, {})) == (
+        "playhead groups reset connect-s --to-ledger --topic t:0 --execute"
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ({"word": ["earliest"], "places": ["3"]}, "no partition is chosen"),  # nothing ticked is not everything
+        ({"word": ["forget"], "places": ["3"]}, "no partition is chosen"),
+        ({"word": ["copy"], "place": ["t:0"]}, "no owner to copy to"),
+        ({"word": ["time"], "place": ["t:0"]}, "a value is missing"),
+        ({"word": ["shift_by"], "place": ['{"table": "a"}'], "value": ["1"]}, "is a source"),
+        ({"word": ["each"], "every": ["1"]}, "that are shown"),
+        ({"word": ["forget"], "place": ["{"]}, "is not a partition"),
+        ({"word": ["forget"], "place": ["t"]}, "is not a partition"),
+        ({"word": ["fields"], "value": ["x"]}, "is not FIELD=VALUE"),
+        ({"word": ["explode"], "place": ["t:0"]}, "is not a way"),
+    ],
+)
+def test_a_form_that_says_too_little_is_refused(form, words):
+    with pytest.raises(Invalid, match=words):
+        request_of_form({"owner": ["s"], **form})
+
+
+def test_a_form_with_too_many_fields_is_refused_and_not_an_internal_error(server):
+    cookie = server.log_in()
+    csrf = server.get("/api/v1/session", **cookie).json["csrf"]
+    body = ("&".join(f"place=t:{number}" for number in range(6000)) + f"&csrf={csrf}").encode()
+    answer = server.ask("POST", "/plans", body, Content_Type="application/x-www-form-urlencoded", **cookie)
+    assert answer.status == 400
+    assert "at most 5000 fields" in answer.text
 
 
 def test_values_are_read_as_on_the_command_line():
@@ -167,23 +240,30 @@ def test_a_plan_that_leads_elsewhere_by_now_is_refused():
         _check_same(plan(5, "groups://c"), plan(5))
 
 
-def test_the_example_rules_and_dashboard_use_metrics_that_exist(server):
-    there = set(re.findall(r"^# TYPE (playhead_\w+)", server.get("/metrics", **BEARER).text, re.MULTILINE))
-    for name in ("prometheus_alerts.yaml", "grafana_dashboard.json"):
-        used = set(re.findall(r"playhead_\w+", (EXAMPLES / name).read_text()))
-        assert used
-        assert used <= there
+def test_the_example_rules_and_dashboard_use_metrics_and_labels_that_exist(server):
+    text = server.get("/metrics", **BEARER).text
+    there = set(re.findall(r"^# TYPE (playhead_\w+)", text, re.MULTILINE))
+    rules = YAML(typ="safe").load(EXAMPLES / "prometheus_alerts.yaml")["groups"][0]["rules"]
+    board = json.loads((EXAMPLES / "grafana_dashboard.json").read_text())
+    drawn = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    asked = [rule["expr"] for rule in rules] + drawn
+    assert all(re.findall(r"playhead_\w+", expression) for expression in asked)
+    used = {name for expression in asked for name in re.findall(r"playhead_\w+", expression)}
+    assert used == there  # each is drawn or watched, too
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    known = {"context", "connector", "state", "owner", "topic", "partition", "pipeline", "part", "kind", "field"}
+    named = [*(rule["annotations"]["summary"] for rule in rules), *drawn]
+    assert {label for words in named for label in re.findall(r"\$labels\.(\w+)", words)} <= known
 
 
 def test_a_history_that_cannot_be_read_is_not_called_empty(server, monkeypatch):
-    row = SimpleNamespace(type="sink", engine="connect", worker="w:8083", trace="")
-    shown = SimpleNamespace(row=row, topics=["orders"], config={}, positions=[], tasks=[], notes=[])
-    monkeypatch.setattr("playhead.web.pages.show_connector", lambda *_: shown)
+    show_connector_as(monkeypatch, ())
 
     def away(*_: object, **__: object) -> None:
         raise Unreachable("no broker answered <within> 5 s")
 
-    monkeypatch.setattr("playhead.web.pages.list_", away)
+    monkeypatch.setattr("playhead.web.pipeline_page.list_", away)
     page = server.get("/pipelines/orders_sink", **BEARER).text
     assert "The history is not known: no broker answered &lt;within&gt; 5 s" in page
     assert "keeps only the current position" not in page

@@ -23,6 +23,15 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option("--interval", default="5s", show_default=True, metavar="TIME", help="How often the servers are asked.")
 @click.option("--host", "hosts", multiple=True, metavar="NAME", help="A name by which browsers call it; repeatable.")
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    metavar="FILE",
+    help="Connector file or folder: a connector's page shows what applying it would change; repeatable.",
+)
 @click.option("--cert", type=FILE, metavar="FILE", help="Certificate chain for HTTPS, as PEM.")
 @click.option("--key", type=FILE, metavar="FILE", help="Its private key, as PEM.")
 @ledger_option
@@ -35,6 +44,7 @@ def serve(  # noqa: PLR0913, PLR0917  (each is an option of its own)
     token_file: Path | None,
     interval: str,
     hosts: tuple[str, ...],
+    files: tuple[Path, ...],
     cert: Path | None,
     key: Path | None,
 ) -> None:
@@ -54,4 +64,4 @@ def serve(  # noqa: PLR0913, PLR0917  (each is an option of its own)
     options = ServeOptions(host, port, allow_writes, read_tokens(token_file), hosts, seconds, cert, key)
     contexts = [face.context, *(open_context(name) for name in face.more_contexts)]
     writes = "plans can be executed" if allow_writes else "nothing can be changed: --allow-writes allows it"
-    serve_forever(options, contexts, lambda url: say(f"serving on {url} ({writes}); Ctrl-C ends it"))
+    serve_forever(options, contexts, lambda url: say(f"serving on {url} ({writes}); Ctrl-C ends it"), files)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import overload
 
 from playhead.config import Context, context_for_code
-from playhead.connect.rest import open_rest
+from playhead.connect.rest import Rest, open_rest
 from playhead.connectors.apply import AppliedConnectors, ConnectorOutcome, apply_connectors
 from playhead.connectors.export import Replaced, export_connectors
 from playhead.connectors.files import write_specs
@@ -25,6 +25,7 @@ from playhead.connectors.lifecycle import Done, Verb, Wait, Wish, apply_verb, ex
 from playhead.connectors.plan.check import Allowed, Severity
 from playhead.connectors.plan.make import check_connectors, plan_connectors
 from playhead.connectors.plan.model import IDLE, Action, ConnectorsPlan, Running
+from playhead.connectors.spark_runs import find_owners
 from playhead.connectors.status import (
     ConnectorHealth,
     ConnectorList,
@@ -33,9 +34,10 @@ from playhead.connectors.status import (
     list_connectors,
     show_connector,
 )
+from playhead.connectors.verb_journal import VerbBook
 from playhead.connectors.watch import Event, RestartPolicy, RestCluster, Watch, wishes_of
 from playhead.errors import ConfigInvalid, Fault, Invalid, Refused
-from playhead.model import ConnectorSpec, Deadline, Result
+from playhead.model import ConnectorSpec, Deadline, Engine, Result
 from playhead.model.text_table import table
 
 Where = Context | str | None
@@ -164,16 +166,88 @@ def run_verb(
     place, deadline = opened(context)
     _some(patterns)
     with open_rest(place, deadline) as rest:
-        wishes = (
-            plan_task_restart(rest, patterns, tasks)
-            if tasks
-            else plan_verb(rest, verb, patterns, only_failed=only_failed)
-        )
+        wishes = _wishes(place, rest, deadline, verb, patterns, tasks, only_failed=only_failed)
         if not execute:
             return Answers(tuple(_would(wish) for wish in wishes), executed=False)
         done = apply_verb(rest, wishes, wait)
+    return _answers(wishes, done)
+
+
+def run_shown_verb(
+    verb: Verb,
+    shown: Answers,
+    *,
+    only_failed: bool = False,
+    tasks: Sequence[int] = (),
+    wait: float | None = WAIT_SECONDS,
+    context: Where = None,
+) -> Answers:
+    """Executes what a dry run has shown, and records it in the journal of verbs. A connector whose state has changed since is
+    refused, and nothing is sent."""
+    place, deadline = opened(context)
+    with open_rest(place, deadline) as rest:
+        names = [answer.name for answer in shown]
+        wishes = _wishes(place, rest, deadline, verb, names, tasks, only_failed=only_failed)
+        _check_as_shown(wishes, shown)
+        book = VerbBook.of_context(place)
+        record = book.begin(f"{verb} {_parts(wishes)}".strip(), [wish.name for wish in wishes])
+        done = apply_verb(rest, wishes, wait)
+    warning = book.finish(record, {one.name: (one.result.value, one.detail) for one in done})
+    return replace(_answers(wishes, done), notes=(warning,) if warning else (), record_id=record.id)
+
+
+def _wishes(
+    place: Context,
+    rest: Rest,
+    deadline: Deadline,
+    verb: Verb,
+    patterns: Sequence[str],
+    tasks: Sequence[int],
+    *,
+    only_failed: bool,
+) -> Sequence[Wish]:
+    if tasks:
+        return plan_task_restart(rest, patterns, tasks)
+    wishes = plan_verb(rest, verb, patterns, only_failed=only_failed)
+    return _left_to_spark(place, rest, wishes, deadline) if verb is Verb.RESUME else wishes
+
+
+def _answers(wishes: Sequence[Wish], done: Sequence[Done]) -> Answers:
     does = {wish.name: wish.does for wish in wishes}
     return Answers(tuple(_did(one, does[one.name]) for one in done), executed=True)
+
+
+def _parts(wishes: Sequence[Wish]) -> str:
+    if any(wish.only_failed for wish in wishes):
+        return "failed parts"
+    return ", ".join(f"task {number}" for wish in wishes for number in wish.tasks)
+
+
+def _check_as_shown(wishes: Sequence[Wish], shown: Answers) -> None:
+    then = {answer.name: (answer.before, answer.does) for answer in shown}
+    now = {wish.name: (wish.before, wish.does) for wish in wishes}
+    if odd := [name for name in {**then, **now} if then.get(name) != now.get(name)]:
+        state = now[odd[0]][0] if odd[0] in now else "gone"
+        raise Refused(f"{odd[0]} changed since the plan was created: it is {state}", "plan again")
+
+
+def _left_to_spark(place: Context, rest: Rest, wishes: Sequence[Wish], deadline: Deadline) -> list[Wish]:
+    """A connector that was handed over to Spark would get a second owner: refused. A hand-over leaves it stopped, so if the
+    ledger cannot be read, what is stopped is refused too, and what is paused is resumed."""
+    if all(wish.idle for wish in wishes):
+        return list(wishes)
+    owners, unread = find_owners(place, rest.worker().kafka_cluster_id, deadline)
+    left = []
+    for wish in wishes:
+        if owners.get(wish.name) is Engine.SPARK and not wish.idle:
+            note = f"it was handed over to Spark: playhead handover {wish.name} --to connect"
+            left.append(replace(wish, does="nothing", note=note, refused=True))
+        elif unread and wish.before.startswith("stopped") and not wish.idle:
+            note = f"it may have been handed over to Spark: {unread}"
+            left.append(replace(wish, does="nothing", note=note, refused=True))
+        else:
+            left.append(wish)
+    return left
 
 
 def delete(

@@ -25,10 +25,14 @@ _SHOWN = 2
 
 @dataclass
 class ConnectorPositions:
-    """Connector -> its lag, or its position as text. A connector that is in neither has none, or it is unknown."""
+    """Connector -> its lag, or its position as text. A connector that is in neither has none, or it is unknown.
+
+    `offsets`: the stored positions that `words` are made from.
+    """
 
     lags: dict[str, int] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
+    offsets: dict[str, Mapping[Map, Map | None]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -87,6 +91,7 @@ def _add_words(
             for (owner, partition), entry in found.current().items():
                 by_owner.setdefault(owner, {})[partition] = entry.position.offset
             places.words |= {c.name: in_words(c, by_owner[c.name]) for c in direct if c.name in by_owner}
+            places.offsets |= by_owner
     for one in sources:
         if one not in direct:
             _query_worker(rest, one, places)
@@ -101,6 +106,7 @@ def _query_worker(rest: Rest, one: ConfiguredConnector, places: ConnectorPositio
         return
     if offsets:
         places.words[one.name] = in_words(one, offsets)
+        places.offsets[one.name] = offsets
 
 
 def in_words(connector: ConfiguredConnector, offsets: Mapping[Map, Map | None]) -> str:

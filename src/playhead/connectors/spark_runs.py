@@ -76,6 +76,7 @@ def list_spark_runs(
 
         with open_context_ledger(context, deadline.share().remaining()) as ledger:
             runs = [run for run in ledger.list_runs() if cluster in (None, run.cluster) and not _is_with_connect(run)]
+            runs = [run for run in runs if not run.is_copy]
             notes: list[str] = []
             if named is not None:
                 runs = [run for run in runs if run.forgotten_by is None]
@@ -109,7 +110,7 @@ def find_owners(context: Context, cluster: str | None, deadline: Deadline) -> tu
     except MissingExtra:
         return {}, ""  # without SQLAlchemy nothing was ever handed over from here
     except PlayheadError as error:
-        return {}, f"which connectors were handed over to Spark is unknown: {error.what}"
+        return {}, f"the ledger cannot be read: {error.what}"
     return {run.pipeline: run.owner for run in runs if run.owner is not None}, ""
 
 
@@ -138,6 +139,11 @@ def _with_lags(
             for key, positions in of_cluster.items()
             if seen.spans.keys() & positions.keys()
         }
+    lags |= {
+        (run.cluster, run.pipeline): run.behind.records
+        for run in runs
+        if run.is_alive and run.behind is not None and run.behind.records is not None
+    }
     return [replace(row, lag=lags.get((run.cluster, run.pipeline))) for run, row in zip(runs, rows, strict=True)], notes
 
 

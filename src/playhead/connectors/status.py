@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from playhead.config import Context
 from playhead.config.scrub import scrub_of
@@ -18,8 +18,11 @@ from playhead.connectors.names import choose_names
 from playhead.connectors.plan.check import PluginKeys
 from playhead.connectors.traces import cause_first, cause_of
 from playhead.errors import Invalid, NotFound, PlayheadError
-from playhead.model import Deadline, Engine
+from playhead.model import Deadline, Engine, Map
 from playhead.model.text_table import table
+
+if TYPE_CHECKING:
+    from playhead.connectors.spark_runs import SparkConnector
 
 Config = Mapping[str, str | None]
 # Of Connect, and of runs on Spark.
@@ -65,12 +68,22 @@ class PositionRow:
     lag: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectorNumbers:
+    """What a monitor counts. `tasks`: state -> how many. `offsets`: the stored positions of a source, if they were read."""
+
+    tasks: Mapping[str, int]
+    offsets: Mapping[Map, Map | None] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, repr=False)
 class ConnectorList(Sequence[ConnectorRow]):
     """A sequence of connectors that prints as a table."""
 
     rows: tuple[ConnectorRow, ...]
     notes: tuple[str, ...] = ()
+    numbers: Mapping[str, ConnectorNumbers] = field(default_factory=dict)
+    """Of the connectors of the workers, by name; only if positions were requested."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -194,7 +207,14 @@ def list_connectors(
         connectors = [ConfiguredConnector.of(info.name, info.config) for info, _ in found]
         places = find_places(context, rest, connectors, deadline)
         placed = [replace(row, lag=places.lags.get(row.name), position=places.words.get(row.name)) for row in rows]
-        return ConnectorList(tuple(merged(placed, on_spark)), (*notes, *places.notes))
+        numbers = {
+            info.name: ConnectorNumbers(
+                Counter(task.state.lower() for task in status.tasks) if status else {},
+                places.offsets.get(info.name, {}),
+            )
+            for info, status in found
+        }
+        return ConnectorList(tuple(merged(placed, on_spark)), (*notes, *places.notes), numbers)
 
 
 def known_states(words: Iterable[str]) -> set[str]:
@@ -236,11 +256,38 @@ def show_connector(context: Context, name: str, deadline: Deadline) -> ShownConn
         info, status = found
         topics, notes = _topics(rest, name)
         keys = secret_keys(PluginKeys(rest), info.config)
-    positions, more = _positions(context, name, deadline)
-    row = replace(_row(info, status, keys), lag=_lag(positions))
-    tasks = [_task(task, info.config, keys) for task in status.tasks] if status else []
+        row = _row(info, status, keys)
+        on_spark, more = _run_of_stopped(context, rest, row, deadline)
+        notes += more
     config = masked_config(info.config, keys.passwords, keys.plain)
+    if on_spark is not None:
+        row, config = on_spark.row, on_spark.config or config
+        topics = sorted({*topics, *on_spark.topics})
+    positions, more = _positions(context, name, deadline)
+    tasks = [_task(task, info.config, keys) for task in status.tasks] if status else []
+    row = replace(row, type=info.type, lag=_lag(positions))
     return ShownConnector(row, config, tuple(tasks), tuple(topics), tuple(positions), (*notes, *more))
+
+
+def _run_of_stopped(
+    context: Context, rest: Rest, row: ConnectorRow, deadline: Deadline
+) -> tuple["SparkConnector | None", list[str]]:
+    """A connector that is stopped in Connect may belong to Spark: then its newest run is shown, as in the list."""
+    from playhead.connectors.spark_runs import show_spark_run
+
+    if row.state != "stopped":
+        return None, []
+    try:
+        found = show_spark_run(context, rest.worker().kafka_cluster_id, row.name, deadline)
+    except PlayheadError as error:
+        return None, [f"whether it runs on Spark is unknown: {error.what}"]
+    if found is None:
+        return None, []
+    whose = "its newest run" if found.config else "Connect"
+    note = (
+        f"it is stopped in Connect and runs on Spark; the config is that of {whose}; see: playhead runs show {row.name}"
+    )
+    return found, [note, *found.notes]
 
 
 def _shown_on_spark(context: Context, rest: Rest, name: str, deadline: Deadline) -> ShownConnector:

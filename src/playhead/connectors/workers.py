@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from playhead.config import Context
 from playhead.connect.rest import open_rest
+from playhead.connectors.python_classes import list_python_plugins
 from playhead.errors import Invalid, NotFound, near_names
 from playhead.model import Deadline
 
@@ -17,9 +18,21 @@ LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 
 @dataclass(frozen=True, slots=True)
 class PluginRow:
+    """`origin`: the worker, or the package or path of a connector in Python."""
+
     class_name: str
     type: str
     version: str | None
+    engine: str = "connect"
+    origin: str = "worker"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginRows:
+    """`notes`: what is not in the rows: a worker that nobody named, a module that cannot be imported."""
+
+    rows: list[PluginRow]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +55,18 @@ class LevelChange:
     loggers: tuple[str, ...] = ()
 
 
-def list_plugins(context: Context, deadline: Deadline, *, everything: bool = False) -> list[PluginRow]:
-    """Connectors; with `everything` converters, transforms and predicates too."""
-    with open_rest(context, deadline) as rest:
-        found = rest.list_plugins(connectors_only=not everything)
-    rows = [PluginRow(one.class_, one.type, one.version) for one in found]
-    return sorted(rows, key=lambda row: (row.type, row.class_name))
+def list_plugins(context: Context, deadline: Deadline, *, everything: bool = False) -> PluginRows:
+    """Connectors; with `everything` converters, transforms and predicates too. Those in Python need no worker."""
+    python = list_python_plugins(context)
+    rows = [PluginRow(one.class_name, one.type, one.version, "spark", one.origin) for one in python if not one.fault]
+    notes = [f"{one.origin}: {one.fault}" for one in python if one.fault]
+    if context.connect_urls or not rows:
+        with open_rest(context, deadline) as rest:
+            found = rest.list_plugins(connectors_only=not everything)
+        rows += [PluginRow(one.class_, one.type, one.version) for one in found]
+    else:
+        notes.append("no Connect worker is named, so its classes are not listed")
+    return PluginRows(sorted(rows, key=lambda row: (row.type, row.class_name)), tuple(notes))
 
 
 def list_loggers(context: Context, deadline: Deadline, only: Sequence[str] = ()) -> list[LoggerRow]:

@@ -31,9 +31,10 @@ from playhead.offsets.show import show_owner
 from playhead.offsets.stop_restore import StoppedConnectors, apply_stopped, stopped
 from playhead.offsets.undo import check_store, find_newest
 from playhead.stores import Access, Store
+from playhead.stores.groups import open_groups
 
 Where = Context | str | None
-Partition = Mapping[str, Any] | str | None
+Partition = Mapping[str, Any] | str | Sequence[Mapping[str, Any]] | None  # a sequence: some partitions
 Fields = dict[str, Any]
 DRY_RUN = "dry run: nothing was changed; add execute=True"
 _FLAGS = {"force": "--force", "worker_is_down": "--worker-is-down", "query_is_stopped": "--query-is-stopped"}
@@ -64,14 +65,14 @@ class EditOptions(Place, total=False):
 
 class ResetOptions(TypedDict, total=False):
     """The target of a reset, exactly one: `to` ("earliest", "latest", "current", an offset, a time), `shift_by`, `by_duration`
-    (a timedelta, or "PT1H"), `to_group`, `from_file`, `to_offsets` (of single partitions: {"t:0": 5}). `topics`: "t" or
-    "t:0,1". `out_of_range`: "clamp" or "error"."""
+    (a timedelta, or "PT1H"), `to_group`, `from_file` (its name, or its bytes), `to_offsets` (of single partitions: {"t:0": 5}).
+    `topics`: "t" or "t:0,1". `out_of_range`: "clamp" or "error"."""
 
     to: str | int | datetime | None
     shift_by: int | None
     by_duration: str | timedelta | None
     to_group: str | None
-    from_file: str | Path | None
+    from_file: str | Path | bytes | None
     to_offsets: Mapping[str, int] | None
     topics: Sequence[str]
     out_of_range: str
@@ -247,7 +248,8 @@ def set_(
     replace: bool = False,
     **options: Unpack[EditOptions],
 ) -> Edit:
-    """Set fields of a position; other fields are kept, unless `replace`. `partition` names one, `every` sets all of them.
+    """Set fields of a position; other fields are kept, unless `replace`. `partition` names one or some, `every` sets all of
+    them.
 
     >>> offsets.set("orders_src", {"incrementing": 369034}, stop=True, execute=True)
     """
@@ -262,6 +264,38 @@ def set_(
         return target.store, plan_set(target, texts, which, replace_all=replace)
 
     return _edit([owner], planned, options)
+
+
+def set_each(
+    owner: str, values: Sequence[tuple[Mapping[str, Any], Mapping[str, object]]], **options: Unpack[EditOptions]
+) -> Edit:
+    """Set fields of several positions, each its own: `values` are partitions and their fields. One plan, and one undo."""
+    texts = [
+        (Which(Map(where)), {name: _as_typed(value) for name, value in fields.items()}) for where, fields in values
+    ]
+
+    def planned(locator: Locator) -> tuple[Store, Plan]:
+        target = locator.owner(owner)
+        plans = [plan_set(target, fields, which) for which, fields in texts]
+        changes = [change for plan in plans for change in plan.changes]
+        warnings = dict.fromkeys(warning for plan in plans for warning in plan.warnings)
+        return target.store, Plan.of(target.store.uri, changes, warnings)
+
+    return _edit([owner], planned, options)
+
+
+def reset_to_ledger(sink: str, *, topics: Sequence[str] = (), **options: Unpack[EditOptions]) -> Edit:
+    """Move the consumer group of a sink that runs on Spark to its positions in the ledger, as `groups reset --to-ledger`."""
+
+    def planned(locator: Locator) -> tuple[Store, Plan]:
+        from playhead.offsets.group_to_ledger import find_connectors, plan_to_ledger
+
+        scope = parse_scope(topics, all_topics=not topics)
+        access = locator.access
+        groups = open_groups(locator.context, access.deadline)
+        return plan_to_ledger(groups, [sink.removeprefix(GROUP)], scope, access, find_connectors(access))
+
+    return _edit([sink], planned, options)
 
 
 def reset(owner: str, **options: Unpack[ResetAndEdit]) -> Edit:
@@ -339,8 +373,12 @@ def _of(target: Location, plan_of: Callable[[Location], Plan]) -> tuple[Store, P
 def _which(partition: Partition, *, every: bool, create: bool = False) -> Which:
     if partition is not None and every:
         raise Invalid("partition and every exclude each other")
-    given = parse_partition(partition) if isinstance(partition, str) else partition
-    return Which(None if given is None else Map(given), every, create)
+    if partition is None or isinstance(partition, str | Mapping):
+        given = parse_partition(partition) if isinstance(partition, str) else partition
+        return Which(None if given is None else Map(given), every, create)
+    if not partition:
+        raise Invalid("no partition is named")
+    return Which(create=create, some=tuple(Map(one) for one in partition))
 
 
 def _as_typed(value: object) -> str:
@@ -384,6 +422,8 @@ def reset_of(
     if isinstance(value, Mapping):
         single = _places(value)
         return lambda store, owners: Reset(ResetTo(Word.FILE, dict.fromkeys(owners, single)), scope, out_of_range)
+    if isinstance(value, bytes):
+        return lambda store, owners: Reset(reset_to_file(value, "the text", owners), scope, out_of_range)
     if name == "from_file":
         file = Path(str(value))
         return lambda store, owners: Reset(reset_to_file(file.read_bytes(), str(file), owners), scope, out_of_range)

@@ -19,6 +19,7 @@ from playhead.connect.keys import OffsetKey, encode_key
 from playhead.errors import Invalid, NotFound, PlayheadError, Refused, Unreachable
 from playhead.kafka.properties import client_settings
 from playhead.model import Deadline, Map, Plan, Positions, TopicPartition
+from playhead.offsets.python_dialects import PythonDialects
 from playhead.offsets.spark_sinks import Sinks, as_sink_ledger
 from playhead.offsets.workers import ConfiguredConnector, KnownConnectors, Worker, know_connectors, worker_of
 from playhead.stores import Access, Progress, Snapshot, Store, is_kafka_place
@@ -44,6 +45,7 @@ class Location:
     notes: tuple[str, ...] = ()
     is_typed: bool = False
     _seen: Snapshot | None = field(default=None, repr=False)
+    _in_python: PythonDialects | None = field(default=None, repr=False)
 
     def now(self) -> Snapshot:
         """The stored entries of the owner, read once: a plan must start from the entries that decided the location."""
@@ -65,7 +67,12 @@ class Location:
             missing = NotFound("group" if self.store.uri.startswith("groups:") else "owner", self.owner, sorted(known))
             raise missing.with_hint(hint) if hint else missing
 
-    def dialect(self, partition: Map, offset: Map | None) -> Dialect | None:
+    def dialect(self, partition: Map, offset: Map | None, owner: str | None = None) -> Dialect | None:
+        """`owner`: another one of this store, for plans over several."""
+        if self.connector is None and not is_kafka_place(partition):
+            self._in_python = self._in_python or PythonDialects(self.access)
+            if (found := self._in_python.find(owner or self.owner)) is not None:
+                return found
         return find_dialect(self.connector.connector_class if self.connector else None, partition, offset)
 
 

@@ -41,7 +41,7 @@ def checked_plan(target: Location, now: Snapshot, changes: Sequence[Change], war
     unknown: set[str] = set()
     checked: list[Change] = []
     for change in changes:
-        dialect = target.dialect(change.partition, change.before or change.after)
+        dialect = target.dialect(change.partition, change.before or change.after, change.owner)
         if dialect is None and change.after is not None:
             unknown.add(change.owner)
         notes = [change.note, *_rules(target, change, dialect, fatal), *_stored_notes(change, counts)]
@@ -82,7 +82,10 @@ def _rules(target: Location, change: Change, dialect: Dialect | None, fatal: lis
         fatal.append(f"{change.owner} {change.partition}: a position in a Kafka topic belongs to a consumer group")
     problems = dialect.check(change.partition, change.after) if dialect else []
     fatal += [str(problem) for problem in problems if problem.fatal]
-    return [str(problem) for problem in problems if not problem.fatal]
+    notes = [str(problem) for problem in problems if not problem.fatal]
+    if dialect is not None and change.before is not None and UNREADABLE not in change.before:
+        notes.append(dialect.direction(change.before, change.after))
+    return notes
 
 
 def _stored_notes(change: Change, counts: Mapping[tuple[str, Map], int]) -> list[str]:
@@ -149,11 +152,12 @@ ResetOf = Callable[[Store, Sequence[str]], Reset]
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """Which partitions of an owner: one, all, or the only one there is. `create`: the named one may look like a typo."""
+    """Which partitions of an owner: one, some, all, or the only one there is. `create`: the named one may look like a typo."""
 
     partition: Map | None = None
     all: bool = False
     create: bool = False
+    some: tuple[Map, ...] = ()
 
 
 def plan_set(target: Location, texts: Mapping[str, str], which: Which, *, replace_all: bool = False) -> Plan:
@@ -303,8 +307,8 @@ def parse_partition(text: str) -> Map:
 
 def _chosen(now: Snapshot, owner: str, which: Which, *, may_be_new: bool) -> list[Map]:
     there = list(dict.fromkeys(entry.position.partition for entry in now.entries if entry.position.owner == owner))
-    if which.partition is not None:
-        return [_named(which, which.partition, there, owner, may_be_new=may_be_new)]
+    if named := which.some if which.partition is None else (which.partition,):
+        return list(dict.fromkeys(_named(which, one, there, owner, may_be_new=may_be_new) for one in named))
     if which.all or len(there) == 1:
         return there
     if there:

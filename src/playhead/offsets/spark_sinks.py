@@ -47,6 +47,11 @@ class Sinks:
         """Sink -> cluster -> the database that it writes to and that holds its positions."""
         return self._found.elsewhere
 
+    @property
+    def classes(self) -> Mapping[str, str]:
+        """Source -> the class of its last run on Spark."""
+        return self._found.classes
+
     @cached_property
     def _found(self) -> "_Found":
         if not may_hold_something(self.access.context):
@@ -109,6 +114,7 @@ class _Found:
     runs: Mapping[str, frozenset[str]] = field(default_factory=dict)
     clusters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     elsewhere: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    classes: Mapping[str, str] = field(default_factory=dict)
 
 
 def _found_in(sinks: Iterable[tuple[str, str]], runs: Collection["Run"]) -> _Found:
@@ -124,7 +130,9 @@ def _found_in(sinks: Iterable[tuple[str, str]], runs: Collection["Run"]) -> _Fou
         ran[run.pipeline] = ran.get(run.pipeline, frozenset()) | {run.cluster}
         if run.ranges_at and (run.cluster, run.pipeline) not in handed:
             elsewhere.setdefault(run.pipeline, {})[run.cluster] = run.ranges_at
-    return _Found(ran, clusters, elsewhere)
+    sources = [run for run in runs if run.settings.get("type") == "source"]
+    classes = {run.pipeline: run.config["connector.class"] for run in sources if "connector.class" in run.config}
+    return _Found(ran, clusters, elsewhere, classes)
 
 
 def as_sink_ledger(store: Store) -> "SinkLedgerStore | None":

@@ -44,7 +44,7 @@ def stopped(access: Access, names: Sequence[str], report: Report) -> Iterator[St
             for name in names:
                 rest.stop(name)
             for name in names:
-                _await_stop(access, rest, name)
+                await_stopped(access, rest, name)
         yield held
     finally:
         if held.may_restore:
@@ -84,7 +84,8 @@ def _state(rest: Rest, name: str) -> str:
     return state if state in ("PAUSED", STOPPED) else "RUNNING"
 
 
-def _await_stop(access: Access, rest: Rest, name: str) -> None:
+def await_stopped(access: Access, rest: Rest, name: str) -> None:
+    """Returns when no task of the connector, and no member of its group, is left."""
     context, deadline = access.context, access.deadline
 
     stuck = StuckStop(name)

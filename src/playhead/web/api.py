@@ -19,11 +19,13 @@ from playhead.render.connectors import connector_fields
 from playhead.render.positions import journal_row
 from playhead.render.runs import run_row
 from playhead.render.topics import encoded
-from playhead.web.pipelines import Pipeline, list_pipelines
+from playhead.web.journals import Deeds, read_deeds
+from playhead.web.mends import finding_id
+from playhead.web.pipelines import Pipeline
 from playhead.web.plans import PlanRequest
 from playhead.web.poller import Part
 from playhead.web.problems import Problem
-from playhead.web.site import Site, session_of
+from playhead.web.site import Site, Watched, session_of
 
 Handler = Callable[[Site, Request], Any]
 MOST_RECORDS = 500
@@ -43,13 +45,12 @@ class Endpoint:
 
 
 def pipeline_row(one: Pipeline) -> dict[str, Any]:
-    row = {key: value for key, value in asdict(one).items() if key not in ("points", "stale")}
+    row = {key: value for key, value in asdict(one).items() if key != "stale"}
     return row | {"stale_since": None if one.stale is None else one.stale.isoformat()}
 
 
 def get_pipelines(site: Site, request: Request) -> Any:
-    poller = site.context_of(request).poller
-    return [pipeline_row(one) for one in list_pipelines(poller.seen, poller.history)]
+    return [pipeline_row(one) for one in site.context_of(request).board.shown.pipelines]
 
 
 def get_connector(site: Site, request: Request) -> Any:
@@ -87,12 +88,33 @@ def get_runs(site: Site, request: Request) -> Any:
 
 def get_findings(site: Site, request: Request) -> Any:
     found = site.context_of(request).poller.seen.doctor.value
-    return None if found is None else [asdict(finding) for finding in found.findings]
+    return None if found is None else [{"id": finding_id(one), **asdict(one)} for one in found.findings]
+
+
+def get_lab(site: Site, request: Request) -> Any:
+    from playhead.lab import Lab
+
+    here = Lab()
+    found = site.context_of(request).lookups.get("lab", lambda deadline: here.status() if here.exists else [])
+    return [msgspec.to_builtins(asdict(one)) for one in found.value or ()]
+
+
+def deeds_of(at: Watched) -> Deeds:
+    """Shared for an interval; every write of this server forgets it."""
+    return at.lookups.get("journals", lambda deadline: read_deeds(at.context)).value or Deeds(())
 
 
 def get_journal(site: Site, request: Request) -> Any:
     book = Journal.of_context(site.context_of(request).context)
     return [journal_row(entry) for entry in islice(book.newest_first(), 200)]
+
+
+def get_deeds(site: Site, request: Request) -> Any:
+    fields = ("id", "kind", "who", "what", "names", "outcome")
+    return [
+        {"started": one.at.isoformat(timespec="seconds"), **{name: getattr(one, name) for name in fields}}
+        for one in deeds_of(site.context_of(request)).entries
+    ]
 
 
 def get_topics(site: Site, request: Request) -> Any:
@@ -227,7 +249,11 @@ ENDPOINTS = (
         "GET", "/api/v1/doctor", get_findings, "Findings, as `offsets doctor`; null before the first examination.", C
     ),
     Endpoint("GET", "/api/v1/journal", get_journal, "Changes of positions, newest first, as `offsets journal`.", C),
+    Endpoint(
+        "GET", "/api/v1/deeds", get_deeds, "All changes by hand: positions, connectors and verbs, newest first.", C
+    ),
     Endpoint("GET", "/api/v1/status", get_status, "When each part was last seen, and what does not answer.", C),
+    Endpoint("GET", "/api/v1/lab", get_lab, "The parts of this machine's lab, as `lab status`; empty without one.", C),
     Endpoint("GET", "/api/v1/session", get_session, "Who is logged in, and the CSRF token of the session.", {}),
     Endpoint("POST", "/api/v1/plans", post_plan, "Make a plan. Nothing is changed.", C, PlanRequest),
     Endpoint("GET", "/api/v1/plans/{id}", get_plan, "A plan, and what became of it.", C),

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
@@ -21,7 +22,7 @@ from playhead.render.clean import clean_json
 from playhead.web.api import ENDPOINTS, Handler, openapi
 from playhead.web.gate import Gate
 from playhead.web.metrics import metrics_text
-from playhead.web.pages import PAGES, Page, is_fragment, login_page, render
+from playhead.web.pages import PAGES, Page, find_overview, is_fragment, load_templates, login_page, overview, render
 from playhead.web.problems import Problem, problem_of
 from playhead.web.site import Site
 
@@ -33,6 +34,7 @@ _LOG = logging.getLogger(__name__)
 def build_app(site: Site) -> ASGIApp:
     @asynccontextmanager
     async def life(_app: Starlette) -> AsyncIterator[None]:
+        load_templates()
         for one in site.watched:
             one.poller.start()
         yield
@@ -92,8 +94,9 @@ def _answer(site: Site, request: Request, problem: Problem) -> Response:
 
 
 def _page(site: Site, page: Page) -> Any:
-    def answer(request: Request) -> Response:
-        return page(site, request)
+    async def answer(request: Request) -> Response:
+        kept = find_overview(site, request) if page is overview else None
+        return kept if kept is not None else await run_in_threadpool(page, site, request)
 
     return answer
 
@@ -110,7 +113,7 @@ def _encoded(value: Any, status: int = 200, kind: str = "application/json") -> R
 
 
 def _metrics(site: Site) -> Response:
-    return Response(metrics_text(site.pollers()), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(metrics_text(site.boards()), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _ready(site: Site) -> Response:

@@ -1,9 +1,7 @@
 """The pages. Each is what a template makes of values that the poller, a lookup or a plan has."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from itertools import islice
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, urlencode
 
@@ -13,56 +11,55 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from playhead.broker import show_topic, show_topics
 from playhead.connectors import show_connector
-from playhead.errors import PlayheadError
-from playhead.offsets.api import list_, show
-from playhead.offsets.journal import Journal
+from playhead.errors import Invalid, NotFound, PlayheadError
 from playhead.render.runs import run_row
 from playhead.render.topics import record_cells
-from playhead.web import svg
-from playhead.web.api import carry_out, records_of
-from playhead.web.pipelines import SORTS, Pipeline, chosen, list_pipelines
-from playhead.web.plans import request_of_form
-from playhead.web.poller import Seen
+from playhead.web.api import carry_out, deeds_of, records_of
+from playhead.web.board import KeptPage, Shown
+from playhead.web.editor import Editor
+from playhead.web.forms import request_of_form
+from playhead.web.mends import finding_id, request_of_command
+from playhead.web.pipeline_page import Committed, Zoom, bars_of, chart_of, committed_of, file_diff, verbs_of, way_of
+from playhead.web.pipelines import SORTS, Pipeline, chosen
+from playhead.web.plans import KeptPlan
+from playhead.web.problems import Problem
 from playhead.web.site import Site, Watched, session_of
 from playhead.web.templating import environment
 
 if TYPE_CHECKING:
-    from playhead.ledger.model import RecordedRange
+    pass
 
-NEWEST_RANGES = 1000
-WORDS = {
-    "shift_by": "shift by",
-    "earliest": "to the log start",
-    "latest": "to the log end",
-    "current": "to the current commit",
-    "offset": "to offset",
-    "time": "to time, or how long ago",
-    "by_duration": "back by duration",
-    "to_group": "to the position of group",
-    "each": "to the new values",
-    "fields": "set FIELD=VALUE",
-    "forget": "forget",
-}
+MOST_FIELDS = 5000
 _JINJA = environment()
+
+
+def load_templates() -> None:
+    """Before the first request, which would wait for it."""
+    for name in _JINJA.list_templates():
+        _JINJA.get_template(name)
 
 
 def render(site: Site, request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
     """`HX-Request`: only the part of the page that changes is sent, for a page that is open."""
     at = values.pop("at", None)
     session = request.scope.get("session")
-    name = at.name if at is not None else ""
-
-    def url(path: str, **query: str) -> str:
-        context = {"context": name} if at is not None and at is not site.watched[0] else {}
-        words = urlencode({key: value for key, value in {**query, **context}.items() if value})
-        return quote(path, safe="/:") + (f"?{words}" if words else "")
-
     raw: bytes = request.scope.get("raw_path") or b"/"  # as it was sent: a decoded name is another address
     here = raw.decode("ascii", "replace") + (f"?{request.url.query}" if request.url.query else "")
     text = _JINJA.get_template(template).render(
-        site=site, session=session, at=at, url=url, path=request.url.path, here=here, fragment=is_fragment(request), **values
+        site=site, session=session, at=at, url=_url_of(site, at), path=request.url.path, here=here,
+        fragment=is_fragment(request), **values,
     )  # fmt: skip
     return HTMLResponse(text, status)
+
+
+def _url_of(site: Site, at: Watched | None) -> Callable[..., str]:
+    context = {"context": at.name} if at is not None and at is not site.watched[0] else {}
+
+    def url(path: str, **query: str) -> str:
+        words = urlencode({key: value for key, value in {**query, **context}.items() if value})
+        return quote(path, safe="/:") + (f"?{words}" if words else "")
+
+    return url
 
 
 def is_fragment(request: Request) -> bool:
@@ -70,148 +67,105 @@ def is_fragment(request: Request) -> bool:
 
 
 def overview(site: Site, request: Request) -> Response:
-    at = site.context_of(request)
-    seen, given = at.poller.seen, request.query_params
-    every = list_pipelines(seen, at.poller.history)
-    sort = given.get("sort", "worst")
-    rows = chosen(every, given.get("q", ""), given.get("engine", ""), sort)
-    lines = [(one, _line(one)) for one in rows]
-    return render(
-        site, request, "overview.html", at=at, seen=seen, every=every, lines=lines, given=given, sorts=SORTS, sort=sort,
-        sums=_sums(every), findings=None if seen.doctor.value is None else len(seen.doctor.value.findings),
-    )  # fmt: skip
+    """The same bytes for all who look with the same address and name."""
+    at, given = site.context_of(request), request.query_params
+
+    def make(shown: Shown) -> bytes:
+        sort = given.get("sort", "worst")
+        rows = at.board.part("rows", shown, lambda shown: _rows(site, at, shown))
+        picked = chosen(shown.pipelines, given.get("q", ""), given.get("engine", ""), sort)
+        page = render(
+            site, request, "overview.html", at=at, seen=shown.seen, every=shown.pipelines, given=given, sorts=SORTS, sort=sort,
+            sums=shown.sums, rows=Markup("").join([rows[one] for one in picked]),
+            findings=None if shown.seen.doctor.value is None else len(shown.seen.doctor.value.findings),
+        )  # fmt: skip
+        return bytes(page.body)
+
+    return _sent(request, at.board.page(_overview_key(request), make))
 
 
-def _line(one: Pipeline) -> Any:
-    return svg.spark_line([point.lag for point in one.points], f"lag of {one.name} lately", one.level)
+def find_overview(site: Site, request: Request) -> Response | None:
+    """The overview if it is kept already: then no thread is needed."""
+    kept = site.context_of(request).board.find_page(_overview_key(request))
+    return None if kept is None else _sent(request, kept)
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
-    wrong: int
-    attention: int
-    lag: int
-    oldest: float | None
-    rate: float
+def _overview_key(request: Request) -> Hashable:
+    return session_of(request).name, request.url.query, is_fragment(request)
 
 
-def _sums(every: Sequence[Pipeline]) -> Sums:
-    return Sums(
-        sum(one.level == "wrong" for one in every),
-        sum(one.level == "attention" for one in every),
-        sum(one.lag or 0 for one in every),
-        max((one.behind_seconds for one in every if one.behind_seconds is not None), default=None),
-        sum(one.rate or 0 for one in every),
-    )
+def _sent(request: Request, kept: KeptPage) -> Response:
+    if kept.packed is None or "gzip" not in request.headers.get("accept-encoding", ""):
+        return HTMLResponse(kept.body, headers={"vary": "accept-encoding"})
+    return HTMLResponse(kept.packed, headers={"vary": "accept-encoding", "content-encoding": "gzip"})
+
+
+def _rows(site: Site, at: Watched, shown: Shown) -> dict[Pipeline, Markup]:
+    row: Any = _JINJA.get_template("rows.html").module.row  # type: ignore[attr-defined]
+    url = _url_of(site, at)
+    return {one: row(one, shown.lines[one], url(f"/pipelines/{one.name}")) for one in shown.pipelines}
 
 
 def pipeline(site: Site, request: Request) -> Response:
     at = site.context_of(request)
     name = request.path_params["name"]
     part = at.lookups.get(("connector", name), lambda deadline: show_connector(at.context, name, deadline))
-    row = next((one for one in list_pipelines(at.poller.seen, at.poller.history) if one.name == name), None)
-    entries = [entry for entry in _entries(at, 100) if name in entry.owners or f"group:connect-{name}" in entry.owners]
-    try:
-        ledger = at.lookups.get(("ranges", name), lambda deadline: _bars(at, name)).value
-        why = ""
-    except PlayheadError as error:
-        ledger, why = None, error.what
+    if part.value is None:
+        raise Problem(503, "not known", part.fault, None, 3)
+    row = at.board.shown.find(name)
+    run = next((one for one in at.poller.seen.runs.value or () if one.run.pipeline == name), None)
+    committed, why = Committed(), ""
+    if run is not None:
+        try:
+            found = at.lookups.get(("committed", name), lambda deadline: committed_of(at, run, deadline))
+            committed, why = found.value or committed, found.fault
+        except PlayheadError as error:
+            why = error.what
+    deeds = deeds_of(at)
+    address = _url_of(site, at)(f"/pipelines/{name}")
     return render(
-        site, request, "pipeline.html", at=at, seen=at.poller.seen, name=name, row=row, part=part, shown=part.value,
-        entries=entries, chart=_chart(at, name, entries), bars=ledger or [], why=why,
-        run=next((one for one in at.poller.seen.runs.value or () if one.run.pipeline == name), None),
+        site, request, "pipeline.html", at=at, seen=at.poller.seen, name=name, row=row, part=part, shown=part.value, run=run,
+        deeds=deeds, entries=deeds.of(name), chart=chart_of(at, name, deeds.of(name)), why=why, chunks=committed.chunks,
+        bars=[] if run is None else bars_of(at, run, committed, Zoom.of(request.query_params), address),
+        way=way_of(at, part.value), verbs=verbs_of(row, run), file=file_diff(at, site.files, part.value),
     )  # fmt: skip
-
-
-def _entries(at: Watched, count: int) -> list[Any]:
-    return list(islice(Journal.of_context(at.context).newest_first(), count))
-
-
-def _chart(at: Watched, name: str, entries: Sequence[Any]) -> Any:
-    """Positions by the times at which they were written, as far as the store still has them."""
-    try:
-        rows = at.lookups.get(
-            ("history", name), lambda deadline: list(list_(name, history=True, context=at.context)), every=6
-        )
-    except PlayheadError as error:
-        return Markup('<p class="notice">The history is not known: {}</p>').format(error.what)
-    lines: dict[str, list[tuple[float, float]]] = {}
-    for row in rows.value or ():
-        written, numbers = row.where.get("written"), [v for v in (row.offset or {}).values() if type(v) is int]
-        if isinstance(written, str) and numbers:
-            point = (datetime.fromisoformat(written).timestamp(), float(numbers[-1]))
-            lines.setdefault(str(sorted(row.partition.items(), key=str)), []).append(point)
-    marks = [(entry.started.timestamp(), f"moved by {entry.who}") for entry in entries]
-    return svg.position_chart(list(lines.values()), marks)
-
-
-def _bars(at: Watched, name: str) -> list[tuple[str, Any, int | None]]:
-    from playhead.config.ledger import may_hold_something
-
-    seen = next((one for one in at.poller.seen.runs.value or () if one.run.pipeline == name and one.sinks), None)
-    if seen is None or not may_hold_something(at.context):
-        return []
-    from playhead.ledger.ranges import open_ranges
-    from playhead.ledger.runs import open_context_ledger
-
-    with open_context_ledger(at.context, 10) as ledger, open_ranges(ledger, seen.run, 10) as kept:
-        ranges = kept.list_ranges(seen.run.cluster, name, newest=NEWEST_RANGES)
-        claims = {(one.range.topic, one.range.partition): one.range for one in kept.list_claims(seen.run.cluster, name)}
-    ends = {(row.topic, row.partition): row.log_end for g in at.poller.seen.groups.value or () for row in g.rows}
-    bars = []
-    for row in seen.sinks:
-        own: list[RecordedRange] = [
-            r for r in ranges if (r.closed.range.topic, r.closed.range.partition) == (row.topic, row.partition)
-        ]
-        place = (row.topic, row.partition)
-        end = (
-            max(row.position, ends.get(place) or 0, *(r.closed.range.end for r in own)) if own else max(row.position, 1)
-        )
-        start = min((r.closed.range.start for r in own), default=0)
-        claim = claims.get(place)
-        bar = svg.ledger_bar(own, None if claim is None else (claim.start, claim.end), start, end)
-        bars.append((f"{row.topic}-{row.partition}", bar, max(0, end - row.position) if place in ends else None))
-    return bars
 
 
 def positions(site: Site, request: Request) -> Response:
-    """The editor: what is. Its form makes a plan, which has a page of its own."""
+    """The editor: what is. Its form makes a plan, which has a page of its own with the editor above it."""
     at = site.context_of(request)
-    owner = request.query_params.get("owner", "").strip()
-    seen = at.poller.seen
-    owners = [row.name for row in seen.connectors.value or ()]
-    owners += [f"group:{group.group}" for group in seen.groups.value or () if not group.group.startswith("connect-")]
-    part = at.lookups.get(("positions", owner), lambda deadline: show(owner, context=at.context)) if owner else None
-    group = owner.removeprefix("group:") if owner.startswith("group:") else f"connect-{owner}"
-    rows = next((one.rows for one in seen.groups.value or () if one.group == group), ())
-    spans = {(row.topic, row.partition): row for row in rows}
-    return render(
-        site, request, "positions.html", at=at, seen=seen, owner=owner, owners=owners, part=part, spans=spans, words=WORDS,
-        running=next((r.state for r in rows_of(seen) if r.name == owner and r.engine == "connect" and r.state != "stopped"), ""),
-    )  # fmt: skip
-
-
-def rows_of(seen: Seen) -> Sequence[Any]:
-    return seen.connectors.value or ()
+    owner, find = (request.query_params.get(name, "").strip() for name in ("owner", "find"))
+    return render(site, request, "positions.html", at=at, seen=at.poller.seen, editor=Editor.of(at, owner, find))
 
 
 def make_plan(site: Site, request: Request) -> Response:
     at = site.context_of(request)
-    wanted = request_of_form(_form(request))
-    kept = site.plans.make(at.context, wanted, session_of(request).name or "")
-    return RedirectResponse(_to(site, at, f"/plans/{kept.id}"), 303)
+    form = _form(request)
+    kept = site.plans.make(at.context, request_of_form(form), session_of(request).name or "", form)
+    return RedirectResponse(_to_plan(site, at, kept), 303)
 
 
 def plan(site: Site, request: Request) -> Response:
     at = site.context_of(request)
-    return render(
-        site, request, "plan.html", at=at, seen=at.poller.seen, kept=site.plans.get(request.path_params["id"])
-    )
+    kept = site.plans.get(request.path_params["id"])
+    editor, why = None, ""
+    if kept.edit is not None and kept.request.owner:
+        try:
+            editor = Editor.of(
+                at, kept.request.owner, "", kept.form, kept.edit.plan.changes if kept.state == "planned" else ()
+            )
+        except PlayheadError as error:  # the plan is shown in any case
+            why = error.what
+    return render(site, request, "plan.html", at=at, seen=at.poller.seen, kept=kept, editor=editor, why=why)
 
 
 def apply(site: Site, request: Request) -> Response:
     kept = carry_out(site, request)
-    return RedirectResponse(_to(site, site.context_of(request), f"/plans/{kept.id}"), 303)
+    return RedirectResponse(_to_plan(site, site.context_of(request), kept), 303)
+
+
+def _to_plan(site: Site, at: Watched, kept: KeptPlan) -> str:
+    return _to(site, at, f"/plans/{kept.id}") + ("#plan" if kept.edit else "")
 
 
 def _to(site: Site, at: Watched, path: str) -> str:
@@ -268,16 +222,47 @@ def runs(site: Site, request: Request) -> Response:
 
 
 def doctor(site: Site, request: Request) -> Response:
-    part = site.context_of(request).poller.seen.doctor
+    at = site.context_of(request)
+    part = at.poller.seen.doctor
     findings = part.value.findings if part.value else ()
-    rows = [("", one.kind, one.owner, one.what, one.mend) for one in findings]
-    notes = list(part.value.notes) if part.value else [part.fault or "the first examination is under way"]
-    return _listing(site, request, "Doctor", ("finding", "owner", "what", "mend it with"), rows, notes)
+    plans = [(one, request_of_command(one.mend) is not None) for one in findings]
+    return render(site, request, "doctor.html", at=at, seen=at.poller.seen, part=part, plans=plans)
+
+
+def mend(site: Site, request: Request) -> Response:
+    """A plan of what the doctor would do. The finding is one of those that it has now: a form names it, and no command."""
+    at = site.context_of(request)
+    findings = at.poller.seen.doctor.value.findings if at.poller.seen.doctor.value else ()
+    number = (_form(request).get("finding") or [""])[0]
+    found = next((one for one in findings if finding_id(one) == number), None)
+    wanted = None if found is None else request_of_command(found.mend)
+    if wanted is None:
+        raise NotFound("finding", number, hint="the doctor has examined again: load its page")
+    kept = site.plans.make(at.context, wanted, session_of(request).name or "")
+    return RedirectResponse(_to(site, at, f"/plans/{kept.id}"), 303)
+
+
+def lab(site: Site, request: Request) -> Response:
+    """The lab of this machine, if there is one: the command line knows it by the same folder."""
+    from playhead.lab import Lab
+
+    at = site.context_of(request)
+    here = Lab()
+    parts = at.lookups.get("lab", lambda deadline: here.status() if here.exists else []).value or []
+    return render(
+        site,
+        request,
+        "lab.html",
+        at=at,
+        seen=at.poller.seen,
+        parts=[asdict(one) for one in parts],
+        exists=here.exists,
+    )
 
 
 def journal(site: Site, request: Request) -> Response:
     at = site.context_of(request)
-    return render(site, request, "journal.html", at=at, seen=at.poller.seen, entries=_entries(at, 200))
+    return render(site, request, "journal.html", at=at, seen=at.poller.seen, deeds=deeds_of(at))
 
 
 def _listing(
@@ -306,7 +291,10 @@ def _own_path(text: str) -> str:
 
 
 def _form(request: Request) -> dict[str, list[str]]:
-    return parse_qs(request.scope["body"].decode("utf-8", "replace"), max_num_fields=5000)
+    try:
+        return parse_qs(request.scope["body"].decode("utf-8", "replace"), max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise Invalid(f"a form has at most {MOST_FIELDS} fields", "use the API for more") from None
 
 
 def login(site: Site, request: Request) -> Response:
@@ -333,6 +321,8 @@ def login(site: Site, request: Request) -> Response:
 def logout(site: Site, request: Request) -> Response:
     from playhead.web.gate import COOKIE
 
+    if request.method == "GET":  # a form: another site must not log a user out by a link
+        return render(site, request, "logout.html")
     site.sessions.log_out(request.cookies.get(COOKIE, ""))
     done = RedirectResponse("/login", 303)
     done.delete_cookie(COOKIE)
@@ -352,8 +342,11 @@ PAGES: tuple[tuple[str, str, Page], ...] = (
     ("GET", "/groups", groups),
     ("GET", "/runs", runs),
     ("GET", "/doctor", doctor),
+    ("POST", "/doctor/plans", mend),
+    ("GET", "/lab", lab),
     ("GET", "/journal", journal),
     ("GET", "/login", login),
     ("POST", "/login", login),
+    ("GET", "/logout", logout),
     ("POST", "/logout", logout),
 )

@@ -1,13 +1,15 @@
 """All pipelines in one list: what the overview shows, and the API and the metrics give. What is wrong comes first."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from playhead.connectors import ConnectorRow
-from playhead.web.history import History, Point
-from playhead.web.poller import Seen
+from playhead.ledger.model import Run
+from playhead.web.history import History
+from playhead.web.poller import Part, Seen
 from playhead.web.sources import SeenRun
 
 WRONG, ATTENTION, OK = "wrong", "attention", "ok"
@@ -32,7 +34,6 @@ class Pipeline:
     rate: float | None
     said: str
     position: str | None
-    points: tuple[Point, ...] = ()
     stale: datetime | None = None
 
 
@@ -43,7 +44,7 @@ def list_pipelines(seen: Seen, history: History) -> list[Pipeline]:
     rows = list(seen.connectors.value or ())
     known = {row.name for row in rows}
     rows += [_run_row(one) for name, one in runs.items() if name not in known and not one.run.is_past]
-    found = [_pipeline(row, runs.get(row.name), times, seen, history) for row in rows]
+    found = [_pipeline(row, runs.get(row.name), times, seen, history, known) for row in rows]
     return sorted(found, key=_worst_first)
 
 
@@ -53,9 +54,13 @@ def _pipeline(
     times: dict[str, list[float | None]],
     seen: Seen,
     history: History,
+    known: Collection[str],
 ) -> Pipeline:
     behind = [seconds for seconds in times.get(f"connect-{row.name}", ()) if seconds is not None]
-    stale = seen.connectors.at if seen.connectors.is_stale and row.engine == "connect" else None
+    lag, stale = row.lag, _stale(row, seen, known)
+    if lag is None and seen.groups.is_stale and row.type == "sink":  # no broker answers: what was seen last, marked
+        lag = history.last_lag(row.name)
+        stale = stale or (seen.groups.at if lag is not None else None)
     return Pipeline(
         row.name,
         row.type,
@@ -63,14 +68,30 @@ def _pipeline(
         row.state,
         level_of(row.state),
         row.tasks,
-        row.lag,
-        max(behind, default=None) if row.type == "sink" else None,
+        lag if lag is not None or run is None else _records_behind(run.run),
+        max(behind, default=None) if row.type == "sink" else _seconds_behind(run, seen),
         history.rate(row.name),
         said_of(row.trace) or (run.why if run else ""),
         row.position,
-        tuple(history.of(row.name)),
         stale,
     )
+
+
+def _records_behind(run: Run) -> int | None:
+    return run.behind.records if run.is_alive and run.behind is not None else None
+
+
+def _seconds_behind(run: SeenRun | None, seen: Seen) -> float | None:
+    """Of a source that runs on Spark, when it was seen: nobody knows it of one on Connect."""
+    if run is None or not run.run.is_alive or run.run.behind is None:
+        return None
+    return run.run.behind.seconds(seen.runs.at or run.run.heartbeat)
+
+
+def _stale(row: ConnectorRow, seen: Seen, known: Collection[str]) -> datetime | None:
+    """When this row was last seen, if that is not now. Connectors come from the workers, other rows from the ledger."""
+    part: Part[Any] = seen.connectors if row.name in known else seen.runs
+    return part.at if part.is_stale else None
 
 
 def _run_row(one: SeenRun) -> ConnectorRow:
@@ -108,11 +129,12 @@ def _worst_first(one: Pipeline) -> tuple[int, int, str]:
 
 
 def chosen(pipelines: Sequence[Pipeline], words: str = "", engine: str = "", sort: str = "worst") -> list[Pipeline]:
-    """`words`: parts of names, types, states, positions and causes; `state:failed` and `engine:spark` for one of these only."""
+    """`words`: parts of names, types, states, positions and causes; `state:failed`, `engine:spark` and
+    `level:wrong` for one of these only."""
     found = [one for one in pipelines if not engine or one.engine == engine]
     for word in words.lower().split():
         key, colon, value = word.partition(":")
-        if colon and key in ("state", "engine", "type", "name"):
+        if colon and key in ("state", "engine", "type", "name", "level"):
             found = [one for one in found if value in str(getattr(one, key)).lower()]
         else:
             found = [

@@ -1,10 +1,12 @@
 """Plans as resources: made, looked at, carried out once by their id, undone by the id of their journal entry.
 
-A plan is kept in memory for an hour. To carry it out is to make it again by the same words and to refuse whatever leads elsewhere
-by now (`only` of `offsets.api`), so that what happens is what was shown.
+A plan moves positions (`offsets.api`), or changes the state of a connector or a run (`verbs.py`). It is kept in memory for an
+hour. To carry it out is to make it again by the same words and to refuse whatever leads elsewhere by now, so that what happens
+is what was shown.
 """
 
 import json
+import secrets
 import shlex
 import threading
 from collections import OrderedDict
@@ -20,16 +22,30 @@ from playhead.errors import Invalid, NotFound, Refused
 from playhead.offsets import api
 from playhead.offsets.api import Edit
 from playhead.render.positions import outcome_row, plan_row
+from playhead.web.verbs import VERBS, Deed, VerbRequest, run_deed
 
 MOST = 200
 LASTS = timedelta(hours=1)
-Kind = Literal["set", "reset", "delete", "copy", "undo"]
+LEDGER = "ledger"
+Kind = Literal["set", "reset", "delete", "copy", "undo", "pause", "resume", "stop", "restart", "stop_run"]
+
+
+Value = str | int | float | bool | None
+
+
+class FieldsOf(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """New values of one partition of a source."""
+
+    partition: dict[str, Value]
+    fields: dict[str, Value]
 
 
 class PlanRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The words of a move. `kind` reset: one of `to` (earliest, latest, current, an offset, a time), `shift_by`, `by_duration`,
-    `to_group` or `to_offsets`, in `topics` ("t" or "t:0,1"). set: `fields`, of `partition` or `all`. copy: to `new_owner`.
-    undo: `entry`."""
+    """The words of a move. `kind` reset: one of `to` (earliest, latest, current, ledger, an offset, a time), `shift_by`,
+    `by_duration`, `to_group`, `to_offsets` or `from_text` (the content of a file of offsets), in `topics` ("t" or "t:0,1");
+    `out_of_range` is clamp or error. set: `fields`, of `partitions` or `all`; or `each`. delete and copy: `partitions`, or
+    all; copy: to `new_owner`. undo: `entry`. pause, resume, stop and restart: the connector `owner`; restart also with `tasks` or
+    `only_failed`. stop_run: the run `owner`, on Spark."""
 
     kind: Kind
     owner: str = ""
@@ -38,45 +54,72 @@ class PlanRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     by_duration: str | None = None
     to_group: str | None = None
     to_offsets: dict[str, int] | None = None
+    from_text: str | None = None
     topics: list[str] = []
-    fields: dict[str, str | int | float | bool | None] = {}
-    partition: dict[str, str | int | float | bool | None] | None = None
+    out_of_range: Literal["clamp", "error"] = "clamp"
+    fields: dict[str, Value] = {}
+    each: list[FieldsOf] = []
+    partition: dict[str, Value] | None = None
+    partitions: list[dict[str, Value]] = []
     all: bool = False
     new_owner: str = ""
     entry: str = ""
     stop: bool = False
     force: bool = False
+    tasks: list[int] = []
+    only_failed: bool = False
+
+    @property
+    def chosen(self) -> list[dict[str, Value]]:
+        return self.partitions or ([] if self.partition is None else [self.partition])
 
 
 @dataclass(slots=True)
 class KeptPlan:
-    """`edit`: the plan, and once it was applied its outcomes. `state`: planned, applying, applied, or refused as a whole."""
+    """`edit`: the plan, and once it was applied its outcomes. `deed`: the same, for a verb. `state`: planned, applying, applied,
+    or refused as a whole. `form`: what a page sent, to show it again."""
 
     id: str
     request: PlanRequest
-    edit: Edit
+    edit: Edit | None
+    deed: Deed | None
     command: str
     who: str
     context: str | None
     made: datetime
+    form: Mapping[str, list[str]]
     state: str = "planned"
 
+    @property
+    def ok(self) -> bool:
+        return (self.deed.exit_code if self.deed else self.edit.exit_code if self.edit else 0) == 0
+
+    @property
+    def is_empty(self) -> bool:
+        return self.deed.is_empty if self.deed else self.edit is None or self.edit.is_empty
+
     def to_dict(self) -> dict[str, Any]:
-        done = self.edit.outcomes
-        return {
+        about = {
             "id": self.id,
             "kind": self.request.kind,
             "owner": self.request.owner,
             "state": self.state,
             "who": self.who,
             "created": self.made.isoformat(timespec="seconds"),
+        }
+        return about | (self.deed.to_dict() if self.deed else self._edit_dict()) | {"command": self.command}
+
+    def _edit_dict(self) -> dict[str, Any]:
+        if self.edit is None:
+            return {}
+        done = self.edit.outcomes
+        return {
             "store": self.edit.plan.store,
             "warnings": [*self.edit.plan.warnings, *self.edit.notes],
             "changes": [plan_row(change) for change in self.edit.plan.changes],
             "outcomes": None if done is None else [outcome_row(one) for one in done],
             "exit_code": None if done is None else self.edit.exit_code,
             "journal": self.edit.journal,
-            "command": self.command,
         }
 
 
@@ -85,9 +128,17 @@ class PlanBook:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, KeptPlan] = OrderedDict()
 
-    def make(self, context: Context, request: PlanRequest, who: str) -> KeptPlan:
-        edit = _run(context, request)
-        kept = KeptPlan(edit.plan.id, request, edit, command_of(request, context), who, context.name, datetime.now(UTC))
+    def make(
+        self, context: Context, request: PlanRequest, who: str, form: Mapping[str, list[str]] | None = None
+    ) -> KeptPlan:
+        if not request.owner and request.kind != "undo":
+            raise Invalid("no owner is named", "name a connector, a sink, or group:NAME")
+        verb = request.kind in VERBS
+        edit = None if verb else _run(context, request)
+        deed = run_deed(context, _verb_of(request)) if verb else None
+        kept_id = edit.plan.id if edit else secrets.token_hex(6)
+        command = command_of(request, context)
+        kept = KeptPlan(kept_id, request, edit, deed, command, who, context.name, datetime.now(UTC), form or {})
         with self._lock:
             self._kept[kept.id] = kept
             while len(self._kept) > MOST:
@@ -110,12 +161,19 @@ class PlanBook:
                 raise Refused(f"the plan {plan_id} was carried out already", "plan again")
             kept.state = "applying"
         try:
-            kept.edit = _run(context, kept.request, only=kept.edit)
+            if kept.deed is not None:
+                kept.deed = run_deed(context, _verb_of(kept.request), only=kept.deed)
+            else:
+                kept.edit = _run(context, kept.request, only=kept.edit)
             kept.state = "applied"
         except BaseException:
             kept.state = "refused"
             raise
         return kept
+
+
+def _verb_of(request: PlanRequest) -> VerbRequest:
+    return VerbRequest(request.kind, request.owner, tuple(request.tasks), request.only_failed)
 
 
 def _run(context: Context, request: PlanRequest, only: Edit | None = None) -> Edit:
@@ -125,42 +183,59 @@ def _run(context: Context, request: PlanRequest, only: Edit | None = None) -> Ed
     owner = request.owner
     if request.kind == "undo":
         return api.undo(request.entry or None, **more)
-    if not owner:
-        raise Invalid("no owner is named", "name a connector, a sink, or group:NAME")
-    partition = request.partition
+    some = request.chosen or None
+    if request.kind == "set" and request.each:
+        return api.set_each(owner, [(one.partition, one.fields) for one in request.each], **more)
     if request.kind == "set":
-        return api.set_(owner, request.fields, partition=partition, every=request.all, **more)
+        return api.set_(owner, request.fields, partition=some, every=request.all, **more)
     if request.kind == "delete":
-        return api.delete(owner, partition=partition, every=request.all or partition is None, **more)
+        return api.delete(owner, partition=some, every=some is None, **more)
     if request.kind == "copy":
-        return api.copy(owner, request.new_owner, partition=partition, **more)
+        return api.copy(owner, request.new_owner, partition=some, **more)
+    if request.to == LEDGER:
+        return api.reset_to_ledger(owner, topics=request.topics, **more)
     names = ("to", "shift_by", "by_duration", "to_group", "to_offsets")
     words: dict[str, Any] = {name: value for name in names if (value := getattr(request, name)) is not None}
-    return api.reset(owner, **words, topics=request.topics, **more)
+    if request.from_text is not None:
+        words["from_file"] = request.from_text.encode()
+    return api.reset(owner, **words, topics=request.topics, out_of_range=request.out_of_range, **more)
 
 
 def command_of(request: PlanRequest, context: Context) -> str:
-    """The same move as a command line, to be pasted."""
+    """The same move as a command line, to be pasted. Some partitions of a source, or different values, are a line each."""
+    last = [flag for flag, given in (("--stop", request.stop), ("--force", request.force)) if given]
+    last += [*(["--context", context.name] if context.name else []), "--execute"]
+    if request.kind in VERBS:
+        return shlex.join([*_verb_of(request).words, *last])
     words = ["playhead", "offsets", request.kind]
-    before = ""
     if request.kind == "undo":
-        words += [request.entry] if request.entry else []
-    else:
-        words += [request.owner]
-    if request.kind == "copy":
-        words += [request.new_owner]
-    if request.kind == "set":
-        words += [f"{name}={_literal(value)}" for name, value in request.fields.items()]
-    if request.partition is not None:
-        words += ["--partition", json.dumps(request.partition)]
-    elif request.kind == "delete" or (request.kind == "set" and request.all):
-        words += ["--all"]
+        return shlex.join([*words, *([request.entry] if request.entry else []), *last])
     if request.kind == "reset":
+        if request.to == LEDGER:
+            scope = [word for topic in request.topics for word in ("--topic", topic)] or ["--all-topics"]
+            return shlex.join(
+                ["playhead", "groups", "reset", request.owner.removeprefix("group:"), "--to-ledger", *scope, *last]
+            )
         more, before = _reset_words(request)
-        words += more
-    words += [flag for flag, given in (("--stop", request.stop), ("--force", request.force)) if given]
-    words += ["--context", context.name] if context.name else []
-    return before + shlex.join([*words, "--execute"])
+        return before + shlex.join([*words, request.owner, *more, *last])
+    words += [request.owner, *([request.new_owner] if request.kind == "copy" else [])]
+    if request.each:
+        lines = [(_typed_fields(one.fields), [one.partition]) for one in request.each]
+    else:
+        lines = [(_typed_fields(request.fields), request.chosen)]
+    return "\n".join(
+        shlex.join([*words, *fields, *where, *last]) for fields, chosen in lines for where in _places(request, chosen)
+    )
+
+
+def _typed_fields(fields: Mapping[str, Value]) -> list[str]:
+    return [f"{name}={_literal(value)}" for name, value in fields.items()]
+
+
+def _places(request: PlanRequest, chosen: list[dict[str, Value]]) -> list[list[str]]:
+    if chosen:
+        return [["--partition", json.dumps(one, ensure_ascii=False)] for one in chosen]
+    return [["--all"] if request.kind == "delete" or request.all else []]
 
 
 def _reset_words(request: PlanRequest) -> tuple[list[str], str]:
@@ -179,68 +254,18 @@ def _reset_words(request: PlanRequest) -> tuple[list[str], str]:
     elif request.to_group is not None:
         words = ["--to-group", request.to_group]
     elif request.to_offsets is not None:
-        lines = [f"{place.replace(':', ',')},{offset}\\n" for place, offset in request.to_offsets.items()]
-        before = f"printf {shlex.quote(''.join(lines))} | "
-        words = ["--from-file", "-"]
+        lines = [f"{place.replace(':', ',')},{offset}\n" for place, offset in request.to_offsets.items()]
+        before, words = _piped("".join(lines)), ["--from-file", "-"]
+    elif request.from_text is not None:
+        before, words = _piped(request.from_text), ["--from-file", "-"]
+    if request.out_of_range != "clamp":
+        words += ["--out-of-range", request.out_of_range]
     return words + [word for topic in request.topics for word in ("--topic", topic)], before
+
+
+def _piped(text: str) -> str:
+    return f"printf %s {shlex.quote(text)} | "
 
 
 def _literal(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def typed(text: str) -> str | int | float | bool | None:
-    """A value as it is typed on the command line: JSON where it is a JSON literal, else text."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return text
-    return found if found is None or isinstance(found, str | int | float | bool) else text
-
-
-def request_of_form(form: Mapping[str, list[str]]) -> PlanRequest:
-    """The editor's form. Chosen partitions are `place` (topic:partition), new offsets `new.topic:partition`."""
-
-    def one(name: str) -> str:
-        return (form.get(name) or [""])[0].strip()
-
-    kind, owner, word, value = one("kind") or "reset", one("owner"), one("word"), one("value")
-    flags: Any = {"stop": bool(one("stop")), "force": bool(one("force"))}
-    if kind == "undo":
-        return PlanRequest("undo", entry=one("entry"), **flags)
-    places = form.get("place", [])
-    if kind == "copy":
-        return PlanRequest("copy", owner, new_owner=value, **flags)
-    if kind == "delete" or word == "forget":
-        return PlanRequest("delete", owner, **flags)
-    if kind == "set" or word == "fields":
-        pairs = [pair.partition("=") for pair in value.split()]
-        if not pairs or not all(name and equals for name, equals, _ in pairs):
-            raise Invalid(f"{value!r} is not FIELD=VALUE", "write it like incrementing=369034")
-        fields = {name: typed(text) for name, _, text in pairs}
-        partition = json.loads(one("partition")) if one("partition") else None
-        return PlanRequest("set", owner, fields=fields, partition=partition, all=partition is None, **flags)
-    if word == "each":
-        names = [(place, (form.get(f"new.{place}") or [""])[0].replace(",", "").strip()) for place in places]
-        if odd := [place for place, text in names if not text.isdigit()]:
-            raise Invalid(f"{odd[0]}: the new position is not an offset", "offsets are whole numbers from 0")
-        return PlanRequest("reset", owner, to_offsets={place: int(text) for place, text in names}, **flags)
-    return _reset_of(owner, word, value, places, flags)
-
-
-def _reset_of(owner: str, word: str, value: str, places: list[str], flags: Any) -> PlanRequest:
-    words: dict[str, Any] = {"topics": places, **flags}
-    if word in ("earliest", "latest", "current"):
-        words["to"] = word
-    elif word in ("offset", "shift_by"):
-        try:
-            words["to" if word == "offset" else word] = int(value.replace(",", ""))
-        except ValueError:
-            raise Invalid(f"{value!r} is not a whole number") from None
-    elif word == "time":
-        words["to"] = value
-    elif word in ("by_duration", "to_group"):
-        words[word] = value
-    else:
-        raise Invalid(f"{word!r} is not a way to move a position")
-    return PlanRequest("reset", owner, **words)

@@ -62,6 +62,16 @@ class Seen:
         return {name: getattr(self, name) for name in PARTS}
 
     @property
+    def servers_up(self) -> list[tuple[str, int, int]]:
+        """Brokers and workers: how many answered, and how many there are."""
+        found = []
+        for kind in ("broker", "worker"):
+            some = [one for one in self.servers.value or () if one.part.split(" ")[0] == kind]
+            if some:
+                found.append((kind, sum(one.fault is None for one in some), len(some)))
+        return found
+
+    @property
     def is_ready(self) -> bool:
         """Every part that the overview needs was asked once."""
         return all(part.at or part.fault for name, part in self.parts.items() if name != "doctor")
@@ -76,10 +86,11 @@ class Poller:
         self.interval = interval
         self.history = History()
         self.seen = Seen()
+        self.started = datetime.now(UTC)
         self._scrub = scrub
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self._listeners: set[Callable[[], None]] = set()
+        self._listeners: dict[Callable[[], None], None] = {}
         self._threads = [
             threading.Thread(target=self._keep, args=(name,), name=f"ask-{name}", daemon=True) for name in parts
         ]
@@ -92,13 +103,13 @@ class Poller:
         self._ended.set()
 
     def listen(self, heard: Callable[[], None]) -> Callable[[], None]:
-        """`heard` is called, in another thread, after each answer. Returns how to end that."""
+        """`heard` is called, in another thread, after each answer, in the order of listening. Returns how to end that."""
         with self._lock:
-            self._listeners.add(heard)
+            self._listeners[heard] = None
 
         def end() -> None:
             with self._lock:
-                self._listeners.discard(heard)
+                self._listeners.pop(heard, None)
 
         return end
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from starlette.requests import Request
 
 from playhead.config import Context
 from playhead.config.scrub import Scrub, secrets_of
 from playhead.errors import NotFound
+from playhead.web.board import Board
 from playhead.web.lookups import Lookups
 from playhead.web.options import ServeOptions
 from playhead.web.plans import PlanBook
@@ -24,6 +26,10 @@ class Watched:
     poller: Poller
     lookups: Lookups
     scrub: Scrub
+    board: Board = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.board = Board(self.poller)
 
     @classmethod
     def of(cls, context: Context, interval: float) -> "Watched":
@@ -41,6 +47,8 @@ class Site:
     watched: Sequence[Watched]
     sessions: Sessions
     plans: PlanBook = field(default_factory=PlanBook)
+    files: Sequence[Path] = ()
+    """Files of connectors: a pipeline's page shows what applying its file would change."""
 
     def context_of(self, request: Request) -> Watched:
         """The context that `?context=` names, or the first."""
@@ -50,8 +58,8 @@ class Site:
                 return one
         raise NotFound("context", str(wanted), [one.name for one in self.watched])
 
-    def pollers(self) -> dict[str, Poller]:
-        return {one.name: one.poller for one in self.watched}
+    def boards(self) -> dict[str, Board]:
+        return {one.name: one.board for one in self.watched}
 
 
 def session_of(request: Request) -> Session:

@@ -172,6 +172,7 @@ def to_spec(page: Page, draft: SpecDraft) -> ConnectorSpec:
         _positions(page, draft),
         draft.origin,
         {key: setting.origin for key, setting in settings.items()},
+        draft.engine is not None,
     )
 
 

@@ -15,7 +15,8 @@ from playhead.config.scrub import Scrub
 from playhead.config.secrets import SecretKeys
 from playhead.connect.answers import Validation
 from playhead.connect.rest import Rest
-from playhead.errors import NotFound, PlayheadError, Rejected, TimedOut, WrongProtocol, near_names
+from playhead.connectors.python_classes import check_file, names_python, types_of
+from playhead.errors import Fault, NotFound, PlayheadError, Rejected, TimedOut, WrongProtocol, near_names
 from playhead.kafka.properties import CONSUMER, PRODUCER, RENAMED, SAME, SPECIAL
 from playhead.model.connector import ConnectorSpec, Engine
 
@@ -266,9 +267,19 @@ def check_specs(
     return {spec.name.strip(): check for spec, check in zip(specs, checks, strict=True)}
 
 
+def check_python(specs: Sequence[ConnectorSpec]) -> dict[str, Check]:
+    """Of connectors in Python, of which no worker knows anything."""
+    return {spec.name.strip(): _python_check(spec, check_file(spec) or []) for spec in specs}
+
+
+def _python_check(spec: ConnectorSpec, faults: Sequence[Fault]) -> Check:
+    found = tuple(KeyFinding(Severity.ERROR, one.where, one.what) for one in faults)
+    return _finished(spec, Check(found, types_of(spec.connector_class)))
+
+
 def _asked(rest: Rest, spec: ConnectorSpec) -> Validation | PlayheadError | None:
     """The worker's answer, or why there is none. None: it is not asked."""
-    if spec.engine is not Engine.CONNECT or not spec.connector_class.strip():
+    if spec.engine is not Engine.CONNECT or not spec.connector_class.strip() or names_python(spec.connector_class):
         return None
     try:
         return rest.validate(spec.connector_class.strip(), {**spec.config, "name": spec.name.strip()})
@@ -283,6 +294,8 @@ def _check(
     plugins: PluginKeys,
     unvalidated: Severity,
 ) -> Check:
+    if (faults := check_file(spec)) is not None:
+        return _python_check(spec, faults)
     if spec.engine is not Engine.CONNECT:
         return _finished(spec, Check())
     if not spec.connector_class.strip():

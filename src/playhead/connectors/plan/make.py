@@ -13,7 +13,15 @@ from playhead.config import Context
 from playhead.config.secrets import SecretKeys
 from playhead.connect.answers import ConnectorInfo, ConnectorStatus
 from playhead.connect.rest import Rest, open_rest
-from playhead.connectors.plan.check import Allowed, Check, KeyFinding, PluginKeys, Severity, check_specs
+from playhead.connectors.plan.check import (
+    Allowed,
+    Check,
+    KeyFinding,
+    PluginKeys,
+    Severity,
+    check_python,
+    check_specs,
+)
 from playhead.connectors.plan.leftovers import find_orphans
 from playhead.connectors.plan.model import (
     NAME,
@@ -29,11 +37,13 @@ from playhead.connectors.plan.model import (
 )
 from playhead.connectors.plan.renames import find_renames
 from playhead.connectors.plan.topics import Candidate, TopicCheck, check_topics
+from playhead.connectors.python_classes import names_python, with_engines
 from playhead.connectors.spark_runs import find_owners
 from playhead.connectors.traces import cause_of
 from playhead.errors import Invalid, NotFound
 from playhead.model import Deadline
 from playhead.model.connector import ConnectorSpec, Engine, WantedState
+from playhead.offsets.plugins import use_plugins
 
 _STATES = {"PAUSED": WantedState.PAUSED, "STOPPED": WantedState.STOPPED}
 _STATE_EFFECTS = {
@@ -53,6 +63,8 @@ def plan_connectors(
     allowed: Allowed = Allowed(),
 ) -> ConnectorsPlan:
     """`prune`: a connector that matches this pattern and is in no file is deleted. `doomed`: names to delete."""
+    use_plugins(context)
+    specs = with_engines(specs)
     _refuse_duplicates(specs)
     with open_rest(context, deadline) as rest:
         cluster = ClusterState(rest.worker().kafka_cluster_id or "", tuple(context.connect_urls))
@@ -64,6 +76,7 @@ def plan_connectors(
         rows = [_row(spec, running.get(spec.name.strip()), checks[spec.name.strip()], plugins) for spec in specs]
         owners, unread = find_owners(context, cluster.kafka_cluster_id or None, deadline)
         rows = [_left_to_owner(row, owners.get(row.name)) for row in rows]
+        rows = [_of_unknown_owner(row, unread) for row in rows] if unread else rows
         kept = {spec.name.strip() for spec in specs}
         goes = {name for name in running if name in doomed or (prune is not None and fnmatchcase(name, prune))} - kept
         rows += [_deletion(running[name], plugins) for name in sorted(goes)]
@@ -71,7 +84,7 @@ def plan_connectors(
     rows = [replace(row, findings=(*row.findings, *topics.findings.get(row.name, ()))) for row in rows]
     rows = _with_orphans(context, rows, deadline)
     rows = _with_renames(rows, {name: one for name, one in every.items() if name not in kept})
-    return ConnectorsPlan(cluster, tuple(rows), (*topics.notes, *([unread] if unread else [])), allowed)
+    return ConnectorsPlan(cluster, tuple(rows), (*topics.notes, *_unknown_owners(unread)), allowed)
 
 
 def topics_of_plan(
@@ -94,7 +107,11 @@ def check_connectors(
     context: Context, specs: Sequence[ConnectorSpec], deadline: Deadline, allowed: Allowed = Allowed()
 ) -> tuple[dict[str, Check], tuple[str, ...]]:
     """Only the findings, without a comparison with what runs; and notes about what could not be checked."""
+    use_plugins(context)
+    specs = with_engines(specs)
     _refuse_duplicates(specs)
+    if all(names_python(spec.connector_class) for spec in specs):  # no worker knows anything of them
+        return check_python(specs), ()
     with open_rest(context, deadline) as rest:
         cluster_id = rest.worker().kafka_cluster_id or ""
         checks = check_specs(rest, specs, PluginKeys(rest), allow_unvalidated=allowed.unvalidated)
@@ -183,6 +200,19 @@ def _left_to_owner(row: PlanRow, owner: Engine | None) -> PlanRow:
     effect = f"it belongs to {owner.value.capitalize()}"
     action = Action.LEAVE if owner is Engine.SPARK else Action.SAME
     return replace(row, action=action, changes=(), state=None, effects=(effect,), findings=(finding,))
+
+
+def _of_unknown_owner(row: PlanRow, unread: str) -> PlanRow:
+    """A hand-over to Spark leaves a connector stopped: what is stopped is not started while nobody knows its owner."""
+    if row.running is None or row.running.state is not WantedState.STOPPED or row.state is not WantedState.RUNNING:
+        return row
+    what = f"it is stopped, and whether it was handed over to Spark is unknown: {unread}"
+    finding = KeyFinding(Severity.ERROR, "state", what, str(row.wanted.origin) if row.wanted else "", refuses=True)
+    return replace(row, findings=(*row.findings, finding))
+
+
+def _unknown_owners(unread: str) -> list[str]:
+    return [f"which connectors were handed over to Spark is unknown: {unread}"] if unread else []
 
 
 def _deletion(running: Running, plugins: PluginKeys) -> PlanRow:

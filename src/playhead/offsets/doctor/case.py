@@ -22,6 +22,7 @@ from playhead.kafka.murmur2 import partition_of, partitions_of
 from playhead.ledger.model import CHUNK_HEADER
 from playhead.model import Deadline, Map, TopicPartition
 from playhead.offsets.doctor.commands import Commands
+from playhead.offsets.python_dialects import PythonDialects
 from playhead.offsets.workers import ConfiguredConnector
 from playhead.stores import Progress
 
@@ -74,9 +75,14 @@ class Case:
     on_spark: frozenset[str] = frozenset()
     why: str = ""
     removed: tuple[KeptPosition, ...] = ()
+    in_python: PythonDialects | None = None
 
     def dialect_of(self, kept: KeptPosition) -> Dialect | None:
         connector = (self.connectors or {}).get(kept.owner)
+        if connector is None and self.in_python is not None:
+            found = self.in_python.find(kept.owner)
+            if found is not None:
+                return found
         return find_dialect(connector.connector_class if connector else None, kept.partition, kept.offset)
 
 

@@ -23,6 +23,7 @@ from playhead.offsets.doctor.transactions import check_aborted, check_transactio
 from playhead.offsets.doctor.values import check_values
 from playhead.offsets.journal import Journal, JournalEntry
 from playhead.offsets.locate import Locator
+from playhead.offsets.python_dialects import PythonDialects
 from playhead.offsets.spark_sinks import as_sink_ledger
 from playhead.offsets.workers import ConfiguredConnector, worker_of
 from playhead.stores import Store, Stored
@@ -262,7 +263,9 @@ class Examination:
     def _case(self, kept: tuple[KeptPosition, ...]) -> Case:
         sinks = self.locator.sinks
         on_spark = sinks.runs
-        return Case(kept, self.connectors, self.commands, on_spark, sinks.why.what if sinks.why else "")
+        why = sinks.why.what if sinks.why else ""
+        in_python = PythonDialects(self.locator.access, sinks)
+        return Case(kept, self.connectors, self.commands, on_spark, why, in_python=in_python)
 
     def _read(self, admin: Admin, store: OffsetsTopic, topic: str) -> TopicReading:
         return read_topic(admin, topic, self.deadline, self.locator.access.progress, committed=store.committed)

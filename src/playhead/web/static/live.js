@@ -3,14 +3,19 @@
 (() => {
   const live = document.getElementById("live");
   const lamp = document.getElementById("lamp");
-  if (!live || !window.EventSource || !window.htmx) return;
+  const age = document.getElementById("age");
+  if (!live || !lamp || !window.EventSource || !window.htmx) return;
+  let seen = 0;
+  const show = (text, level) => { lamp.textContent = text; lamp.className = "pill " + level; };
   const source = new EventSource(live.dataset.events);
   source.addEventListener("seen", () => {
-    if (lamp) { lamp.textContent = "live"; lamp.className = "pill ok"; }
+    seen = Date.now();
+    show("live", "ok");
     const busy = live.contains(document.activeElement) && document.activeElement.matches("input, select, textarea");
     if (!busy && !live.querySelector("details[open]")) window.htmx.trigger(live, "seen");
   });
-  source.addEventListener("error", () => {
-    if (lamp) { lamp.textContent = "server away"; lamp.className = "pill wrong"; }
-  });
+  source.addEventListener("error", () => show("server away", "wrong"));
+  setInterval(() => {
+    if (seen && age) age.textContent = Math.round((Date.now() - seen) / 1000) + " s ago";
+  }, 1000);
 })();
