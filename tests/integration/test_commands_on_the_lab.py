@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shlex
 
 import pytest
@@ -152,15 +153,23 @@ def test_connect_offsets_leaves_foreign_keys_out_and_says_so(playhead, lab, sett
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=pytest.mark.soak)])
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1900)
 def test_the_demo_counts_every_row_once_though_its_runs_are_killed(playhead, lab, times):
     for _ in range(times):
-        story = playhead("demo", "--dir", str(lab.folder), "--rows", "20000", seconds=400).exits(0).out
+        story = playhead("demo", "--dir", str(lab.folder), "--rows", "20000", seconds=900).exits(0).out
         assert "kafka-console-consumer shows: alpha bravo charlie charlie delta" in story
         assert "playhead lab down --dir" in story
         assert story.count("kill -9") == 2
         for table in ("login", "purchase"):
             assert f"demo_{table}: psql counts 21000 rows; kafka-console-consumer shows 21000 of them once" in story
+        assert "The file is back; no other file was touched." in story
+        (lost,) = re.findall(r"8\. Take the row with id (\d+) out of", story)
+        audit = story.partition("8. Take the row")[2]
+        assert re.search(rf"missing +demo_lake +{lost} +1 .* delivered and gone +(run \d+|a replay)", audit), audit
+        assert "audited again: clean" in audit
+        assert f"The row with id {lost} is back." in audit
+        assert "of them once in demo-orders-p2" in story
+        assert story.count("Nothing lost, nothing duplicated.") == 5
     shown = lab.tool(
         "org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", lab.bootstrap_servers, "--topic", TOPIC
     )

@@ -55,6 +55,18 @@ class LakeAct:
         for table in TABLES:
             self.expect(f"demo_{table}")
         self.say("   Nothing lost, nothing duplicated.\n")
+        self.bring_back_a_file()
+
+    def bring_back_a_file(self) -> None:
+        lost, *others = sorted(self.files())
+        before = {path: path.stat().st_mtime_ns for path in others}
+        lost.unlink()
+        self.say(f"   Delete one of the files by hand, {lost.name}, and deliver exactly that part again:")
+        self.stage.playhead("replay", "demo_lake", "--object", lost.name, "-f", str(self.file), "--execute")
+        self.expect(f"demo_{TABLES[0]}")
+        if before != {path: path.stat().st_mtime_ns for path in self.files() if path != lost}:
+            raise PlayheadError("the demo expected that no other file was touched")
+        self.say("   The file is back; no other file was touched.\n")
 
     def clear(self) -> None:
         """Removes what an earlier demo delivered: its topics no longer exist."""

@@ -5,11 +5,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 
 from playhead.errors import PlayheadError
 from playhead.kafka.client import Admin
 from playhead.kafka.properties import ClientSettings
-from playhead.kafka.topics import create_topic, delete_topic, list_topics
+from playhead.kafka.topics import create_topic, delete_topic, list_topics, topic_ends
 from playhead.lab import Lab
 from playhead.model import Deadline
 
@@ -25,29 +26,43 @@ class Stage:
         self.deadline = Deadline(seconds)
         self.folder = lab.folder / "demo"
         self.folder.mkdir(exist_ok=True)
+        self.settings = ClientSettings({"bootstrap.servers": lab.bootstrap_servers})
 
-    def playhead(self, *words: str) -> None:
+    def playhead(self, *words: str, exits: int = 0) -> str:
+        """Shows a command and what it prints. `exits`: the exit code that is expected."""
         self.say(f"   $ playhead {' '.join(words)}")
-        with self.start(*words) as process:
-            output, _ = process.communicate(timeout=max(1.0, self.deadline.remaining()))
+        output = self._ended(self.start(*words), words, exits)
         for line in output.splitlines():
             self.say(f"     {line}")
-        if process.returncode:
-            raise PlayheadError(f"playhead {' '.join(words[:2])} ended with exit code {process.returncode}")
+        return output
+
+    def playhead_to(self, path: Path, *words: str, exits: int = 0) -> None:
+        """Its data goes to a file."""
+        self.say(f"   $ playhead {' '.join(words)} > {path}")
+        path.write_text(self._ended(self.start(*words, stderr=subprocess.DEVNULL), words, exits))
+
+    def _ended(self, process: "subprocess.Popen[str]", words: Sequence[str], exits: int) -> str:
+        with process:
+            output, _ = process.communicate(timeout=max(1.0, self.deadline.remaining()))
+        if process.returncode != exits:
+            raise PlayheadError(
+                f"playhead {' '.join(words[:2])} ended with exit code {process.returncode}, not {exits}: {output[-500:]}"
+            )
+        return output
 
     def output_of(self, *words: str) -> list[str]:
         """The output of a command, without showing it."""
         with self.start(*words) as process:
             return process.communicate(timeout=60)[0].splitlines()
 
-    def start(self, *words: str) -> "subprocess.Popen[str]":
+    def start(self, *words: str, stderr: int = subprocess.STDOUT) -> "subprocess.Popen[str]":
         """Starts a command in its own session, so that all its processes can be killed. Its journal is in the lab's folder."""
         flags = ["--connect", ",".join(self.lab.connect_urls), "--worker-config", str(self.lab.worker_config)]
         journal = str(self.lab.folder / "journal")
         return subprocess.Popen(
             [sys.executable, "-m", "playhead", *words, *flags],
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=stderr,
             text=True,
             start_new_session=True,
             env={
@@ -73,8 +88,8 @@ class Stage:
 
     def empty_topics(self, names: Collection[str], partitions: int) -> None:
         """Recreates topics, so that records of an earlier demo are not counted."""
-        settings, deadline = ClientSettings({"bootstrap.servers": self.lab.bootstrap_servers}), self.deadline
-        with Admin(settings, deadline) as admin:
+        deadline = self.deadline
+        with Admin(self.settings, deadline) as admin:
             for name in set(names) & set(list_topics(admin, deadline)):
                 delete_topic(admin, name, deadline)
             deadline.wait_for(
@@ -82,6 +97,11 @@ class Stage:
             )
             for name in names:
                 create_topic(admin, name, partitions, deadline)
+
+    def count_committed(self, topic: str, partitions: Collection[int] = (0,)) -> int:
+        """The offsets up to the last committed record; markers of transactions count as well."""
+        with Admin(self.settings, self.deadline) as admin:
+            return sum(ends.stable for ends in topic_ends(admin, topic, partitions, self.deadline).values())
 
     def consumed(self, topic: str, expected: int) -> list[str]:
         """Every committed value of a topic, by Kafka's own console consumer. It ends when nothing came for a while; on a busy
