@@ -11,26 +11,40 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+import audit_rows
 import connectors_apply
 import connectors_plan
 import group_reset
+import ingest_cpu
 import latest_per_key
 import ledger_commit
+import python_source
+import run_startup
+import serve_pages
 import spark_deliver
 import spark_ingest
+import spark_replay
 import spark_rows
 import startup
+import topic_copy
 
 BENCHMARKS = {
     "startup": startup.measure,
+    "run_startup": run_startup.measure,
     "latest_per_key": latest_per_key.measure,
     "group_reset": group_reset.measure,
     "connectors_plan": connectors_plan.measure,
     "connectors_apply": connectors_apply.measure,
     "ledger_commit": ledger_commit.measure,
+    "serve_pages": serve_pages.measure,
+    "ingest_cpu": ingest_cpu.measure,
     "spark_ingest": spark_ingest.measure,
+    "python_source": python_source.measure,
     "spark_deliver": spark_deliver.measure,
     "spark_rows": spark_rows.measure,
+    "spark_replay": spark_replay.measure,
+    "topic_copy": topic_copy.measure,
+    "audit_rows": audit_rows.measure,
 }
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from spark_runs import PARTITIONS, ROWS, SMALL, Runner, bench_lab, fill, make_topic, millions
 from worker_sink import connect_worker, sink_rate
 
 from playhead.config import Context
-from playhead.kafka.bulk import BulkProducer
+from playhead.kafka.bulk import open_bulk
 from playhead.lab import Lab
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import Ledger, open_ledger
@@ -102,9 +103,9 @@ class _Bench(Runner):
         self.timed("small", config, ROWS)
         times = []
         for _ in range(SMALL_STEPS):
-            with BulkProducer(self.home.settings, "fill-small", Deadline(60)) as producer:
+            with open_bulk(self.home.settings, "fill-small", Deadline(60)) as producer:
                 producer.begin()
-                producer.send(TOPIC, 0, [_value(number) for number in range(SMALL)])
+                producer.send(TOPIC, pa.array([_value(number) for number in range(SMALL)]), None, 0)
                 producer.commit()
             times.append(SMALL / self.timed("small", config, SMALL))
         return min(times)

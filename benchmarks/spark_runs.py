@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from playhead.config import Context, Setting
-from playhead.kafka.bulk import BulkProducer
+from playhead.kafka.bulk import open_bulk
 from playhead.kafka.client import Admin
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import create_topic
@@ -54,12 +55,13 @@ def make_topic(lab: Lab, name: str, partitions: int, **config: str) -> None:
 
 def fill(lab: Lab, topic: str, numbers: range, value: Callable[[int], bytes]) -> None:
     """Fills each partition in one transaction."""
-    with BulkProducer(ClientSettings({"bootstrap.servers": lab.bootstrap_servers}), "fill", Deadline(600)) as producer:
+    with open_bulk(ClientSettings({"bootstrap.servers": lab.bootstrap_servers}), "fill", Deadline(600)) as producer:
         for partition in range(PARTITIONS):
             ours = numbers[partition::PARTITIONS]
             producer.begin()
             for start in range(0, len(ours), 50_000):
-                producer.send(topic, partition, [value(number) for number in ours[start : start + 50_000]])
+                values = pa.array([value(number) for number in ours[start : start + 50_000]])
+                producer.send(topic, values, None, partition)
             producer.commit()
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from emptied_lab import empty
 from kafka_jvm import KAFKA_JVM
 from playhead.connect.rest import Rest
 from playhead.errors import NotFound
@@ -33,6 +34,8 @@ SHARED_LAB = pytest.StashKey[Lab]()
 LONGEST = [
     "test_lab_life",
     "test_commands_on_the_lab",
+    "test_topic_copy",
+    "test_topic_shrink",
     "test_supervised_run",
     "test_serve",
     "test_sink_group",
@@ -48,6 +51,7 @@ LONGEST = [
 RERUNS = int(os.environ.get("TEST_RERUNS", "1"))
 
 os.environ.setdefault("JAVA_TOOL_OPTIONS", OPTIONS)
+os.environ["PLAYHEAD_CLASS_ARCHIVE"] = "off"  # JVMs of tests have archives of their own
 if "PYTEST_XDIST_WORKER" not in os.environ and (home := quick_home()):
     os.environ["JAVA_HOME"] = str(home)
 
@@ -109,12 +113,22 @@ def whole_lab(request: pytest.FixtureRequest) -> Iterator[None]:
                 shared.start(part.name)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def emptied_lab(pytestconfig: pytest.Config) -> Iterator[None]:
+    """The next file of this process finds the shared lab as empty as the first."""
+    yield
+    shared = pytestconfig.stash.get(SHARED_LAB, None)
+    if shared is not None:
+        empty(shared)
+
+
 @pytest.fixture(autouse=True)
 def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test sees or changes the configuration of the user who runs it, or of another test."""
     home = tmp_path_factory.getbasetemp() / "home" / uuid.uuid4().hex
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("PLAYHEAD_") and name != "PLAYHEAD_CACHE"]:
+        kept = ("PLAYHEAD_CACHE", "PLAYHEAD_CLASS_ARCHIVE")
+        for name in [name for name in os.environ if name.startswith("PLAYHEAD_") and name not in kept]:
             patch.delenv(name)
         patch.setenv("XDG_CONFIG_HOME", str(home / "config"))
         patch.setenv("XDG_STATE_HOME", str(home / "state"))

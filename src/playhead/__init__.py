@@ -10,12 +10,18 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from playhead.config import open_context as open_context
     from playhead.consumer import consume as consume
+    from playhead.handover.api import hand_over as hand_over
     from playhead.stores.open import open_store
 
-_HOME = {"consume": "playhead.consumer", "open_context": "playhead.config", "open_store": "playhead.stores.open"}
+_HOME = {
+    "consume": "playhead.consumer",
+    "hand_over": "playhead.handover.api",
+    "open_context": "playhead.config",
+    "open_store": "playhead.stores.open",
+}
 _MODULES = ("broker", "connectors", "offsets")
 
-__all__ = ["__version__", "broker", "connectors", "consume", "offsets", "open_context", "open_store"]
+__all__ = ["__version__", "broker", "connectors", "consume", "hand_over", "offsets", "open_context", "open_store"]
 
 
 def __getattr__(name: str) -> Any:

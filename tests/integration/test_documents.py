@@ -17,10 +17,15 @@ from playhead.model import Map, TopicPartition
 
 # Whatever has none of these words is run.
 NOT_RUN = {
+    ("connectors", "new"): "writes a package: test_python_connectors_page, as all of that page",
     ("connectors", "watch"): "runs until it is stopped: test_connectors_watch",
     ("topics", "records", "--follow"): "runs until it is stopped: test_topics",
     ("run",): "starts Spark: test_spark_run and the demo",
     ("handover",): "a connector of the reader: test_handover",
+    ("replay",): "needs a run: test_replay",
+    ("audit",): "needs a pipeline: test_audit",
+    ("repair",): "needs an audit: test_repair",
+    ("topics", "shrink"): "needs a topic of the reader: test_topic_shrink",
     ("runs",): "needs a run: test_runs_commands",
     ("groups", "reset", "--to-ledger"): "needs a run: test_sink_positions",
     ("lab",): "the lab of the reader's machine: test_lab_life",
@@ -114,6 +119,8 @@ def typed(monkeypatch, capsys):
 def test_the_commands_of_the_pages_run_as_they_are_printed(world, typed):
     faults, count = [], 0
     for page in PAGES:
+        if page.name == "python-connectors.md":
+            continue
         for words in commands_of(page):
             if any(set(skipped) <= set(words) for skipped in NOT_RUN):
                 continue

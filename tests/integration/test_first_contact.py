@@ -5,6 +5,7 @@ import http.server
 import socket
 import threading
 import time
+import warnings
 
 import pytest
 from confluent_kafka import Consumer
@@ -137,7 +138,9 @@ def test_an_unknown_client_setting_is_a_configuration_error(playhead, lab: Lab):
 
 def test_clients_are_let_go_at_once_and_never_by_the_collector(settings_of, closed_port, deadline):
     """Destroyed by the collector in a thread of librdkafka, a client aborts the process: none may be left to it."""
-    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # of what other tests left to the collector
+        gc.collect()
     gc.disable()
     try:
         before = _clients()

@@ -319,3 +319,19 @@ def test_sizes_that_a_user_may_not_see_are_unknown_and_not_zero(secure, bob, pla
     ran = playhead("topics", "list", topic, "-b", server, "--command-config", str(path), "-o", "json").exits(0)
     assert [row["size_bytes"] for row in json.loads(ran.out)] == [None]
     assert "the sizes of the topics are unknown" in ran.err
+
+
+def test_a_copy_to_a_topic_that_the_user_may_not_create_is_refused_in_words(secure, plain, playhead, deadline, unique):
+    """Bob may see that the target does not exist, and has no right to the cluster any more."""
+    lab, server, folder = secure
+    topic, target = unique("open"), unique("closed")
+    create_topic(plain, topic, 1, deadline)
+    allow_only_alice(lab, "--cluster")
+    seen = ("--add", "--allow-principal", "User:bob", "--operation", "Describe", "--topic", target)
+    lab.tool("org.apache.kafka.tools.AclCommand", "--bootstrap-server", lab.bootstrap_servers, *seen)
+    path = client_file(folder, "bob", "SCRAM-SHA-512", f"{SCRAM} required username='bob' password='scram-secret';")
+    words = ("topics", "copy", topic, target, "-b", server, "--command-config", str(path))
+    deadline.wait_for(lambda: playhead(*words).code, "the ACLs")  # they reach the broker a moment later
+    ran = playhead(*words, "--execute").exits(3)
+    assert f"creating {target}" in ran.err and "check the credentials and the ACLs of this user" in ran.err
+    assert target not in plain.raw.list_topics(timeout=10).topics

@@ -8,7 +8,7 @@ from playhead.pipeline.spec import check_specs, sort_specs
 
 TEXT = "org.apache.kafka.connect.storage.StringConverter"
 CONFIGS = {
-    "sink": {"connector.class": "FileStreamSink", "topics": "a", "file": "/tmp/out", "value.converter": TEXT},  # noqa: S108
+    "sink": {"connector.class": "FileStreamSink", "topics": "a", "file": "/nowhere/out", "value.converter": TEXT},
     "source": {"connector.class": "FileStreamSource", "topic": "a", "file": "/tmp/in", "value.converter": TEXT},  # noqa: S108
 }
 

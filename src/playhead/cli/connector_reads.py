@@ -36,7 +36,13 @@ POSITION_COLUMNS = (
     Column("lag", "LAG", right=True),
 )
 CONFIG_COLUMNS = (Column("key", "KEY"), Column("value", "VALUE"))
-PLUGIN_COLUMNS = (Column("class", "CLASS"), Column("type", "TYPE"), Column("version", "VERSION"))
+PLUGIN_COLUMNS = (
+    Column("class", "CLASS"),
+    Column("type", "TYPE"),
+    Column("version", "VERSION"),
+    Column("engine", "ENGINE", hide=1),
+    Column("origin", "ORIGIN", hide=2),
+)
 
 
 @click.command("list")
@@ -117,9 +123,25 @@ def _fields(shown: "ShownConnector", *, for_people: bool) -> dict[str, Any]:
 @output_option
 @pass_face
 def plugins(face: Face, everything: bool) -> None:
-    """List the connector classes of the worker that answers. Other workers of the cluster may have others."""
+    """List the connector classes: of the worker that answers, and those written in Python.
+
+    Other workers of the cluster may have others. Connectors in Python are installed packages with the entry point
+    group playhead.connectors, and what is in the folders and wheels of plugin.path.
+    """
     from playhead.connectors.workers import list_plugins
+    from playhead.pipeline.classes import CLASSES
 
     found = list_plugins(face.context, face.deadline, everything=everything)
-    rows = [{"class": one.class_name, "type": one.type, "version": one.version} for one in found]
-    face.show(Listing(PLUGIN_COLUMNS, rows, name="class", empty="the worker has no plugin"))
+    rows = [
+        {
+            "class": one.class_name,
+            "type": one.type or None,
+            "version": one.version,
+            "engine": ", ".join([one.engine, *(["spark"] if one.class_name in CLASSES else [])]),
+            "origin": one.origin,
+        }
+        for one in found.rows
+    ]
+    face.show(Listing(PLUGIN_COLUMNS, rows, name="class", empty="there is no plugin"))
+    for note in found.notes:
+        say(f"note: {note}")

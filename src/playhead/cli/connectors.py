@@ -22,7 +22,8 @@ COMMANDS = {
     "undo": (f"{_JOURNAL}:undo", "Undo an apply or a delete: restore the connectors that it changed."),
     "journal": (f"{_JOURNAL}:journal", "List applies and deletes: what, when and by whom."),
     "watch": (f"{_VERBS}:watch", "Keep connectors running: restart failed ones, with a limit."),
-    "plugins": (f"{_READS}:plugins", "The connector classes of the worker."),
+    "plugins": (f"{_READS}:plugins", "The connector classes of the worker, and those in Python."),
+    "new": ("playhead.cli.connector_new:new", "Write a connector in Python: a package with a test."),
     "log-level": (f"{_VERBS}:log_level", "Show and set the log levels of the workers."),
 }
 

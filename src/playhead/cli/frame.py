@@ -177,6 +177,15 @@ class Face:
         self._context: Context | None = None
         self._deadline: Deadline | None = None
         self._access: Access | None = None
+        self._others: list[Face] = []
+
+    def elsewhere(self, name: str) -> "Face":
+        """The same invocation in another context, for a command that works with two. Flags that name servers are of the first."""
+        other = Face()
+        other.context_name, other.form, other.debug, other.root = name, self.form, self.debug, self.root
+        other._deadline = self.deadline
+        self._others.append(other)
+        return other
 
     @property
     def context(self) -> Context:
@@ -204,10 +213,11 @@ class Face:
 
     @property
     def scrub(self) -> "Scrub":
-        """Masks the secrets of the context. Drivers scrub what servers send; only here all of these secrets are known."""
+        """Masks the secrets of the contexts. Drivers scrub what servers send; only here all of these secrets are known."""
         from playhead.config.scrub import Scrub, secrets_of
 
-        return Scrub(secrets_of(self._context) if self._context else ())
+        contexts = [face._context for face in (self, *self._others) if face._context]
+        return Scrub({secret for context in contexts for secret in secrets_of(context)})
 
     @property
     def typed(self) -> list[tuple[str, str]]:
@@ -231,6 +241,7 @@ class Face:
             or len(words) < 2
             or (len(words) == 2 and words[1] not in READS)
             or words[-1].startswith("..")
+            or "--context" in words
         ):
             return command
         takes = self._options_of(words)
@@ -247,6 +258,8 @@ class Face:
         return {name for param in params if not set(param.opts) & set(words) for name in param.opts}
 
     def close(self) -> None:
+        for face in self._others:
+            face.close()
         if self._access is not None:
             self._access.close()
 
@@ -406,6 +419,12 @@ _OUTPUT = _option(
     type=click.Choice(FORMATS),
     help="Output format [default: table].",
 )
+to_context_option = click.option(
+    "--to-context",
+    metavar="NAME",
+    shell_complete=_complete_contexts,
+    help="Context of the cluster that has DST [default: the same as that of SRC].",
+)
 _DEBUG = _option("--debug", callback=_remember_debug, is_flag=True, help="Show the trace of an error.")
 
 
@@ -547,7 +566,8 @@ def _usage(error: click.UsageError) -> int:
         return Invalid.exit_code
     if error.ctx:
         say(error.ctx.get_usage())
-    say(f"error: {error.format_message()}", style="red")
+    words = error.format_message().replace("\n\t", " ")  # a missing choice is followed by a list, one word a line
+    say(f"error: {words}", style="red")
     return Invalid.exit_code
 
 

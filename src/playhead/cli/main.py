@@ -18,6 +18,8 @@ COMMANDS = {
     "run": ("playhead.cli.run:run", "Run connector files on Spark, exactly once."),
     "handover": ("playhead.cli.handover:handover", "Give connectors to Spark or to Connect, with their positions."),
     "replay": ("playhead.cli.replay:replay", "Deliver a part of what a sink delivered again."),
+    "audit": ("playhead.cli.audit:audit", "Compare the tiers of pipelines: nothing lost, nothing doubled."),
+    "repair": ("playhead.cli.repair:repair", "Mend what an audit found, and audit again."),
     "serve": ("playhead.cli.serve:serve", "Pages and an API in a browser, and metrics."),
     "config": ("playhead.cli.config:config", "Contexts and settings, and the origin of each value."),
     "info": ("playhead.cli.info:info", "Versions of this client, the brokers and the workers."),

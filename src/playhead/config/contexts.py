@@ -42,6 +42,7 @@ KEYS = (
     "connect-token",
     "timeout",
     "ledger",
+    "plugin-path",
     *PATH_KEYS,
 )
 TABLES = ("kafka", "spark")
@@ -58,6 +59,7 @@ ENVIRONMENT = {
     "timeout": "PLAYHEAD_TIMEOUT",
     "journal": "PLAYHEAD_JOURNAL",
     "ledger": "PLAYHEAD_LEDGER",
+    "plugin-path": "PLAYHEAD_PLUGIN_PATH",
 }
 _ONE_REFERENCE = re.compile(rf"\$\{{({'|'.join(PLAIN_PROVIDERS)}):[^}}]+\}}")
 _DURATION = re.compile(r"^(\d+(?:\.\d+)?)\s*(ms|s|m|h)?$")
@@ -276,6 +278,8 @@ class _FileReader:
     def value_of(self, key: str, text: str) -> str | Secret:
         if key in PATH_KEYS and not text.startswith("${"):
             return str(self.path.parent / Path(text).expanduser())
+        if key == "plugin-path":
+            return ",".join(str(self.path.parent / Path(one.strip()).expanduser()) for one in text.split(","))
         if key == "ledger" and (found := _LEDGER.fullmatch(text)) and found["file"]:
             return text[: found.start("file")] + str(self.path.parent / Path(found["file"]).expanduser())
         return as_value(key, text)

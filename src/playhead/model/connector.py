@@ -36,7 +36,8 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorSpec:
-    """`config` has no `name` in it. `state` None: unchanged. `offsets`: where a new connector starts; None: its default."""
+    """`config` has no `name` in it. `state` None: unchanged. `offsets`: where a new connector starts; None: its default.
+    `is_engine_given`: False if `engine` is only the default."""
 
     name: str
     config: Mapping[str, str]
@@ -45,6 +46,7 @@ class ConnectorSpec:
     offsets: Positions | None = None
     origin: Origin = field(default=Origin(""), compare=False)
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
+    is_engine_given: bool = field(default=False, compare=False)
 
     @property
     def connector_class(self) -> str:
