@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 import playhead as playhead_package
 from contract.workers import ask, path_of
@@ -233,9 +234,11 @@ def fragile_lab(request, make_lab):
     return make_lab(LabOptions(postgres=False))
 
 
-def test_kills_of_either_engine_lose_nothing_and_only_connect_repeats(fragile_lab, spark, playhead, unique, tmp_path):
+def test_kills_of_either_engine_lose_nothing_and_only_connect_repeats(
+    fragile_lab, spark, playhead, unique, tmp_path, record_property
+):
     """A worker is killed while it has both; later a run, a process of its own. Connect repeats only what it sent in the phase
-    in which it was killed; of a source with exactly-once support nothing; Spark never."""
+    in which it was killed, once, because it was killed once; of a source with exactly-once support nothing; Spark never."""
     pair = made_pair(fragile_lab, spark, playhead, unique, tmp_path)
     writer = Writer(pair.lines)
     try:
@@ -267,6 +270,9 @@ def test_kills_of_either_engine_lose_nothing_and_only_connect_repeats(fragile_la
         assert set(records) == set(delivered) == set(lines)
         assert all(began[0] < number <= ended[0] for number in repeated(records))
         assert all(began[1] < number <= ended[1] for number in repeated(delivered))
+        sent, written = Counter(records), Counter(delivered)
+        assert all(sent[line] <= 2 and written[line] <= 2 * sent[line] for line in lines)
+        record_property("repeats", f"{len(repeated(records))} records, {len(repeated(delivered))} lines")
         if fragile_lab.options.exactly_once:
             assert records == lines
     finally:
@@ -335,3 +341,96 @@ def test_a_sink_task_that_does_not_leave_its_group_is_refused(eos_pair):
 def _drain(reader):
     while select.select([reader], [], [], 3)[0]:
         os.read(reader, 1 << 16)
+
+
+@pytest.fixture
+def plain_pair(plain_lab, spark, playhead, unique, tmp_path):
+    made = made_pair(plain_lab, spark, playhead, unique, tmp_path)
+    yield made
+    made.close()
+    made.on_spark.ledger.close()
+
+
+def leave(pair, transactional_id, key, value, *, commit):
+    """A position record in the offsets topic, in a transaction that ends one way or the other."""
+    producer = Producer({"bootstrap.servers": pair.lab.bootstrap_servers, "transactional.id": transactional_id})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce("connect-offsets", value, key)
+    assert producer.flush(20) == 0
+    (producer.commit_transaction if commit else producer.abort_transaction)(20)
+
+
+@pytest.mark.parametrize("was_deleted", [False, True], ids=["never saved", "deleted before"])
+def test_a_first_position_that_was_aborted_loses_no_line(plain_pair, unique, was_deleted):
+    """A run was killed between its first position record and the end of its transaction. A worker without exactly-once support
+    reads that record."""
+    pair, name = plain_pair, plain_pair.names[0]
+    pair.lines.write_text("a\nb\n")
+    pair.write_file()
+    pair.hand("spark", name)
+    key = f'["{name}",{{"filename":"{pair.lines}"}}]'.encode()
+    if was_deleted:
+        leave(pair, unique("tx"), key, b'{"position":2}', commit=True)
+        leave(pair, unique("tx"), key, None, commit=True)
+    leave(pair, unique("tx"), key, b'{"position":4}', commit=False)
+    pair.hand("connect", name)
+    Deadline(30).wait_for(lambda: len(pair.records()) >= 2, "the lines", every=0.2)
+    assert pair.records() == ["a", "b"]
+
+
+def test_a_topic_ahead_of_the_position_is_refused_unless_repeats_are_accepted(plain_pair, unique):
+    """A worker without exactly-once support sent rows and did not save its position. Nothing of the plan needs the database."""
+    pair, name, table = plain_pair, unique("rows"), plain_pair.topic.removeprefix("moved-")
+    config = {
+        "connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector",
+        "connection.url": "jdbc:postgresql://127.0.0.1:1/shop?user=me",
+        "mode": "incrementing",
+        "incrementing.column.name": "id",
+        "table.whitelist": table,
+        "topic.prefix": "moved-",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+    }
+    pair.file.write_text(json.dumps({"connectors": {name: {"config": config}}}))
+    pair.on_spark.send(pair.topic, 8, partitions=1)
+    refused = pair.hand("spark", name, code=4)
+    assert "already holds rows after the position" in refused.out and "such as id=7" in refused.out
+    key = f'["{name}",{{"protocol":"1","table":"shop.public.{table}"}}]'.encode()
+    leave(pair, unique("tx"), key, b'{"incrementing":5}', commit=True)
+    refused = pair.hand("spark", name, code=4)
+    assert "such as id=7" in refused.out and "--accept-repeats" in refused.out
+    assert pair.on_spark.ledger.list_runs() == []
+    pair.hand("spark", name, more=("--accept-repeats",))
+    assert [run.owner for run in pair.on_spark.ledger.list_runs()] == [Engine.SPARK]
+
+
+def test_an_undo_leaves_the_config_that_connect_has(eos_pair):
+    """The file differs from it, and the hand-over to Spark did not send it."""
+    pair, name = eos_pair, eos_pair.names[0]
+    pair.lines.write_text("a\n")
+    pair.create()
+    pair.ends_with(["a"])
+    text = pair.file.read_text()
+    pair.file.write_text(text.replace(f"topic: {pair.topic}", f"topic: {pair.topic}\n      batch.size: 77", 1))
+    before = ask(f"{pair.url}{path_of(name)}/config")[1]
+    warned = pair.hand("spark", name)
+    pair.undo()
+    assert "engine: connect" in pair.file.read_text() and "batch.size: 77" in pair.file.read_text()
+    assert ask(f"{pair.url}{path_of(name)}/config")[1] == before, warned.err
+    assert pair.state(name) == ("RUNNING", 1)
+
+
+def test_a_connector_that_does_not_run_in_connect_is_no_success_the_second_time_either(eos_pair):
+    pair, name = eos_pair, eos_pair.names[1]
+    pair.out.mkdir()  # a file that cannot be opened
+    pair.create()
+    Deadline(60).wait_for(lambda: _task_states(pair, name) == ["FAILED"], "the failure")
+    for words in (pair.words("connect", name), pair.words("connect", name)[:-1]):
+        again = pair.playhead(*words).exits(1)
+        assert "it belongs to Connect, and does not run there" in again.out
+    assert "engine: connect" in pair.file.read_text().partition(name)[2]
+
+
+def _task_states(pair, name):
+    return [task["state"] for task in ask(f"{pair.url}{path_of(name)}/status")[1].get("tasks", [])]

@@ -1,20 +1,33 @@
 """What a hand-over writes: the engine in files, the owner in the ledger."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from playhead.config import Context, Setting
+from playhead.connect.answers import OffsetEntry
 from playhead.connectors.files import read_specs
 from playhead.connectors.files.engine import apply_engines, plan_engines
-from playhead.errors import PlayheadError, Refused
+from playhead.connectors.lifecycle import Wait
+from playhead.connectors.plan.model import Running
+from playhead.errors import PlayheadError, Refused, Unreachable
+from playhead.handover import movement, sinks
+from playhead.handover.model import Handed, HandedButDown, Handover, HandoverOptions, HandoverPlan, HandoverResult
+from playhead.handover.plan import Wanted, _Maker
 from playhead.handover.sinks import SinkSide
+from playhead.handover.sources import tails_of, verify
+from playhead.handover.to_spark import Switch, _after_error
+from playhead.kafka.groups import Committed
 from playhead.ledger.model import Claim, HandedOver, Host, RangeClaim, RunState
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import open_ledger
-from playhead.model import Engine
+from playhead.model import ConnectorSpec, Deadline, Engine, Map, Result
+from playhead.model.connector import WantedState
 from playhead.model.ranges import Log, OffsetRange
 from playhead.pipeline.classes import ConnectorKind
+from playhead.pipeline.ingest.steps import NOWHERE
 
 YAML = """# ours
 common: {connector.class: FileStreamSource}
@@ -157,3 +170,148 @@ def test_objects_that_a_killed_run_began_keep_a_sink_from_connect(ledger):
     assert len(side.open_claims()) == 1
     assert "1 range(s)" in side.settle(claim, accept_repeats=True)
     assert side.open_claims() == []
+
+
+# The position of a sink
+
+
+@pytest.fixture
+def delivered(ledger, monkeypatch):
+    """A sink whose ledger is at 1000 and was published there; the group and the topic are as the test says."""
+    log = Log("orders", "id-1", 0)
+    ranges, claim = RangeLedger(ledger), ledger.claim("cluster", "orders", HERE, {})
+    ranges.adopt(claim, {log: 1000})
+    ranges.published(claim, {log: 1000})
+    ledger.finish(claim, RunState.STOPPED)
+    ready: Any = SimpleNamespace(name="orders", kind=ConnectorKind.FILES_SINK, config={})
+    group: Any = SimpleNamespace(group_id="connect-orders")
+
+    def seen(commits, topic_id="id-1"):
+        topic = SimpleNamespace(id=topic_id) if topic_id else None
+        monkeypatch.setattr(sinks, "list_committed", lambda *_: {log.place: Committed(*commits)} if commits else {})
+        monkeypatch.setattr(sinks, "describe_topics", lambda *_: {"orders": topic})
+        return SinkSide(ready, "cluster", ranges, True, group)
+
+    return seen
+
+
+NO_ADMIN: Any = None
+
+
+def test_a_group_that_lost_its_offsets_keeps_a_sink_with_connect(delivered):
+    """Connect delivered on from 1000, and nothing says how far. With repeats accepted it continues at the ledger's position."""
+    side = delivered([])
+    with pytest.raises(Refused, match="has no offset for orders-0 any more, and the ledger is at 1000"):
+        side.adopt(NO_ADMIN, Deadline(5), accept_repeats=False)
+    with pytest.raises(Refused, match="how far Connect delivered is unknown"):
+        side.check_known(NO_ADMIN, side.commits(NO_ADMIN, Deadline(5)), Deadline(5))
+    side.adopt(NO_ADMIN, Deadline(5), accept_repeats=True)
+    assert [at.next_offset for at in side.positions().values()] == [1000]
+
+
+def test_the_ledger_goes_where_the_group_is_and_a_deleted_topic_is_no_reason_to_refuse(delivered):
+    delivered([], topic_id=None).adopt(NO_ADMIN, Deadline(5), accept_repeats=False)
+    delivered([], topic_id="id-2").adopt(NO_ADMIN, Deadline(5), accept_repeats=False)
+    side = delivered([5000])
+    assert side.adopt(NO_ADMIN, Deadline(5), accept_repeats=False) == "continues at orders-0 5000"
+    assert [at.next_offset for at in side.positions().values()] == [5000]
+
+
+# Verdicts
+
+
+def row_of(name="orders", to=Engine.CONNECT, **more) -> Handover:
+    spec = ConnectorSpec(name, {"connector.class": "FileStreamSource"})
+    return Handover(name, to, spec, more.pop("running", None), None, WantedState.RUNNING, None, **more)
+
+
+def plan_of(*rows) -> HandoverPlan:
+    some: Any = None
+    return HandoverPlan(rows[0].to, some, some, rows)
+
+
+def test_a_database_that_does_not_answer_blocks_its_own_connector_only():
+    class Broken(_Maker):
+        def _with_source(self, row, ready):
+            if row.name == "far":
+                raise Unreachable("the database does not answer: nothing listens there")
+            return row
+
+    home: Any = SimpleNamespace(exactly_once=True, transactional_id=lambda name, task: f"{name}-{task}")
+    some: Any = None
+    maker = Broken(Wanted(Engine.CONNECT), home, some, some, some, {}, Deadline(5))
+    ready: Any = SimpleNamespace(config={}, kind=ConnectorKind.JDBC_SOURCE)
+    far, near = (maker._complete(row_of(name), ready) for name in ("far", "near"))
+    plan = plan_of(far, near)
+    assert [one.name for one in plan.doable] == ["near"]
+    assert plan.exit_code == 3 and "nothing listens there" in str(far.blocked_by)
+    outcomes = (Handed("near", plan.to, Result.CHANGED), Handed("far", plan.to, Result.REFUSED))
+    assert HandoverResult(outcomes).exit_code_with(plan) == 3
+    failed = (replace(outcomes[0], result=Result.FAILED), outcomes[1])
+    assert HandoverResult(failed).exit_code_with(plan) == 1
+
+
+def test_an_error_after_the_stop_says_that_connect_is_stopped_if_the_ledger_is_away(tmp_path):
+    """Who owns it is unknown then: it is not resumed."""
+    broken = tmp_path / "ledger.db"
+    broken.write_text("not a database")
+    context = Context(None, {"ledger": Setting(f"sqlite:///{broken}", "here")})
+    running = Running("orders", {}, WantedState.RUNNING)
+    some: Any = SimpleNamespace(home=SimpleNamespace(cluster_id="cluster"), context=context)
+    switch = Switch(some, some, row_of(to=Engine.SPARK, running=running), HandoverOptions(), some, print)
+    error = PlayheadError("the broker went away")
+    nothing: Any = None
+    _after_error(switch, nothing, error)
+    assert error.what.startswith("the broker went away; it is left stopped in Connect, and whether the ledger")
+    assert "give the same command again" in error.what
+
+
+def test_a_topic_without_a_saved_position_is_compared_with_the_beginning():
+    config = {"connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector", "topic.prefix": "t_"}
+    stored = {Map({"table": "shop.public.orders"}): Map({"incrementing": 7})}
+    found = tails_of({**config, "table.whitelist": "public.orders,bills"}, stored)
+    assert found == {"t_orders": Map({"incrementing": 7}), "t_bills": NOWHERE}
+    assert tails_of({**config, "query": "select 1"}, {}) == {"t_": NOWHERE}
+
+
+class Shows:
+    """A worker that shows these positions."""
+
+    def __init__(self, positions):
+        self.positions = positions
+
+    def get_offsets(self, name):
+        return [OffsetEntry(partition.to_dict(), offset.to_dict()) for partition, offset in self.positions.items()]
+
+
+AT_SIX = {Map({"filename": "a"}): Map({"position": 6})}
+
+
+def test_the_worker_must_show_what_was_committed_and_of_a_source_nothing_else():
+    rest: Any = Shows(AT_SIX)
+    verify(rest, "orders", AT_SIX, Deadline(1), may_show_more=False)
+    verify(rest, "orders", {}, Deadline(1), may_show_more=True)
+    with pytest.raises(Refused, match="and Spark committed no position there"):
+        verify(rest, "orders", {}, Deadline(0.1), may_show_more=False)
+    with pytest.raises(Refused, match="would start orders at None"):
+        verify(Shows({}), "orders", AT_SIX, Deadline(0.1), may_show_more=False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("a\nb\nc\n", "has lines after byte 4"), ("a\nb\nhalf", "it is at the end"), ("a\nb\n", "it is at the end")],
+)
+def test_a_connector_that_rests_before_a_known_end_has_failed(tmp_path, monkeypatch, text, words):
+    monkeypatch.setattr(movement, "FLUSH_GRACE_SECONDS", 0.0)
+    file = tmp_path / "in.txt"
+    file.write_text(text)
+    at = {Map({"filename": str(file)}): Map({"position": 4})}
+    home = SimpleNamespace(worker={"offset.flush.interval.ms": "10"})
+    options = HandoverOptions(wait=Wait(wait_seconds=0.2))
+    switch: Any = SimpleNamespace(row=row_of(), plan=SimpleNamespace(home=home), options=options)
+    ready: Any = SimpleNamespace(kind=ConnectorKind.FILE_SOURCE, config={"file": str(file)})
+    try:
+        found = movement.await_movement(switch, ready, Shows(at), at)  # type: ignore[arg-type]
+    except HandedButDown as error:
+        found = error.what
+    assert words in found

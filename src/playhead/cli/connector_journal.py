@@ -8,7 +8,7 @@ import click
 from playhead.cli.complete import connector_names
 from playhead.cli.connector_files import OUTCOME_COLUMNS, Files, carry_out, file_options, show_plan, wait_options
 from playhead.cli.extras import check_extra
-from playhead.cli.frame import Face, context_options, output_option, pass_face, say, term_interrupts
+from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say, term_interrupts
 from playhead.cli.ledgers import ledger_option
 from playhead.cli.offset_edits import pairs_of
 from playhead.cli.writes import command_line, show_journal
@@ -19,6 +19,7 @@ from playhead.render.connectors import record_row
 if TYPE_CHECKING:
     from playhead.connectors.journal import ApplyEntry, ApplyRecord
     from playhead.connectors.lifecycle import Wait
+    from playhead.handover.model import HandoverOptions
 
 JOURNAL_COLUMNS = (
     Column("id", "ID"),
@@ -81,13 +82,27 @@ def _entry_row(entry: "ApplyEntry") -> dict[str, Any]:
     }
 
 
+_ALLOWED = (
+    click.option("--force", is_flag=True, help="Overwrite what something else has changed since."),
+    click.option(
+        "--accept-repeats", is_flag=True, help="Of a hand-over: go on where some records may come a second time."
+    ),
+)
+
+
+def _allowed_options(command: Any) -> Any:
+    """The command gets them as `allowed`."""
+    names = ("force", "accept_repeats")
+    return folded(command, _ALLOWED, "allowed", lambda words: {name: words.pop(name) for name in names})
+
+
 @click.command()
 @click.argument("record_id", required=False, metavar="[ID]")
 @file_options
 @click.option(
     "--set", "secrets", multiple=True, metavar="KEY=VALUE", help="A secret that the journal does not keep; repeatable."
 )
-@click.option("--force", is_flag=True, help="Overwrite what something else has changed since.")
+@_allowed_options
 @click.option("--execute", is_flag=True, help="Execute the plan. Without it nothing is changed.")
 @wait_options
 @ledger_option
@@ -99,7 +114,7 @@ def undo(
     record_id: str | None,
     files: Files,
     secrets: tuple[str, ...],
-    force: bool,
+    allowed: dict[str, bool],
     execute: bool,
     wait: "Wait",
 ) -> None:
@@ -117,10 +132,13 @@ def undo(
     record = get_record(face.context, record_id, face.deadline)
     say(f"undoing {record.id} ({record.what}) of {record.started:%Y-%m-%d %H:%M:%SZ} by {record.who}")
     if record.what.startswith(HANDOVER):
-        _undo_handover(face, record, files, wait, execute=execute)
+        check_extra("spark")
+        from playhead.handover.model import HandoverOptions
+
+        _undo_handover(face, record, files, HandoverOptions(allowed["accept_repeats"], wait), execute=execute)
         return
     given = Given(pairs_of(secrets), files.read() if files.paths else ())
-    plan = plan_undo(face.context, record, face.deadline, given, force=force)
+    plan = plan_undo(face.context, record, face.deadline, given, force=allowed["force"])
     if not execute or plan.is_empty:
         show_plan(face, plan)
         say(plan.summary)
@@ -131,16 +149,15 @@ def undo(
     carry_out(face, plan, wait)
 
 
-def _undo_handover(face: Face, record: "ApplyRecord", files: Files, wait: "Wait", *, execute: bool) -> None:
+def _undo_handover(
+    face: Face, record: "ApplyRecord", files: Files, options: "HandoverOptions", *, execute: bool
+) -> None:
     """The other way; with the files of the hand-over, unless others are given."""
-    check_extra("spark")
     from playhead.cli.handover import settle
     from playhead.handover.apply import plan_back
-    from playhead.handover.model import HandoverOptions
 
     paths = files.paths or tuple(path for path in record.files if path != "-")
     specs = replace(files, paths=paths).read() if paths else ()
-    options = HandoverOptions(wait=wait)
     plan = plan_back(face.context, record, specs, options, face.deadline)
     settle(face, plan, options, execute=execute, again=command_line(face, ["connectors", "undo", record.id]))
 

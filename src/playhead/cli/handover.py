@@ -92,8 +92,7 @@ def settle(face: Face, plan: "HandoverPlan", options: "HandoverOptions", *, exec
         say(f"interrupted: {', '.join(stopped.names)} may have no owner now. It continues with: {again} --execute")
         raise
     _show_outcomes(face, plan, done)
-    code = done.exit_code if plan.doable else plan.exit_code
-    if code:
+    if code := done.exit_code_with(plan):
         raise click.exceptions.Exit(code)
 
 

@@ -96,7 +96,10 @@ def _asked_options(command: Any) -> Any:
 
 _GIVEN = (
     click.option(
-        "-f", "--file", metavar="FILE", help="The connector's file [default: the worker's config, else the ledger's]."
+        "-f",
+        "--file",
+        metavar="FILE",
+        help="The connector's file [default: the config of its run on Spark, else the worker's].",
     ),
     click.option(
         "--to-dir",

@@ -35,7 +35,7 @@ class HandOver:
 
     @property
     def exit_code(self) -> int:
-        return self.result.exit_code if self.result and self.plan.doable else self.plan.exit_code
+        return self.result.exit_code_with(self.plan) if self.result else self.plan.exit_code
 
     @property
     def ok(self) -> bool:

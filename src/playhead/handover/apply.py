@@ -14,7 +14,7 @@ from playhead.connectors.lifecycle import sentence
 from playhead.connectors.plan.model import Action, ConnectorsPlan, PlanRow
 from playhead.connectors.undo import HANDOVER
 from playhead.errors import Invalid, PlayheadError, Refused
-from playhead.handover.model import Handed, Handover, HandoverOptions, HandoverPlan, HandoverResult
+from playhead.handover.model import Handed, HandedButDown, Handover, HandoverOptions, HandoverPlan, HandoverResult
 from playhead.handover.plan import Wanted, plan_handover
 from playhead.handover.to_connect import hand_to_connect
 from playhead.handover.to_spark import Switch, hand_to_spark
@@ -65,7 +65,8 @@ def _handed(switch: Switch) -> Handed:
         state, detail = hand_to_connect(switch)
         return Handed(row.name, row.to, Result.CHANGED, state, detail)
     except PlayheadError as error:
-        return Handed(row.name, row.to, result_of(error), "", _scrubbed(row, sentence(error)))
+        is_down = isinstance(error, HandedButDown)
+        return Handed(row.name, row.to, result_of(error), "", _scrubbed(row, sentence(error)), is_down)
 
 
 def _scrubbed(row: Handover, text: str) -> str:
@@ -76,6 +77,8 @@ def _settled_before(row: Handover) -> Handed:
     if blocked := row.blocked_by:
         result = Result.REFUSED if blocked.refuses or blocked.is_unasked else Result.FAILED
         return Handed(row.name, row.to, result, "", f"nothing was done: {blocked}")
+    if row.down:
+        return Handed(row.name, row.to, Result.FAILED, "", row.down, is_down=True)
     return Handed(row.name, row.to, Result.UNCHANGED, "", row.idle)
 
 
@@ -100,7 +103,7 @@ def _journal_row(row: Handover) -> PlanRow:
 
 def _edit_files(plan: HandoverPlan, outcomes: Sequence[Handed]) -> tuple[dict[str, list[str]], tuple[str, ...]]:
     """The files of those that are where they were to go."""
-    there = {one.name: one.to for one in outcomes if one.result in (Result.CHANGED, Result.UNCHANGED)}
+    there = {one.name: one.to for one in outcomes if one.is_there}
     planned = {edit.path: edit.before for edit in plan.edits}
     edited: dict[str, list[str]] = {}
     by_hand: list[str] = []

@@ -12,7 +12,7 @@ from playhead.connectors.lifecycle import Wait, exit_code_of
 from playhead.connectors.plan.check import KeyFinding, Severity
 from playhead.connectors.plan.model import ClusterState, KeyChange, Running, finding_row
 from playhead.connectors.status import phrase
-from playhead.errors import Invalid, Refused, Unreachable
+from playhead.errors import Invalid, PlayheadError, Refused, Unreachable
 from playhead.ledger.model import Run
 from playhead.model import ConnectorSpec, Engine, Result
 from playhead.model.connector import WantedState
@@ -29,10 +29,15 @@ class HandoverOptions:
     wait: Wait = field(default_factory=Wait)
 
 
+class HandedButDown(PlayheadError):
+    """The connector belongs to Connect now, and does not work there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Handover:
     """One connector. `running`: as Connect has it. `run`: its newest run in the ledger. `spec`: the config that counts from now
-    on. `state`: that it gets in Connect; `was`: that it had there before the first attempt. `idle`: why nothing is to do."""
+    on. `state`: that it gets in Connect; `was`: that it had there before the first attempt. `idle`: why nothing is to do;
+    `down`: why it does not run all the same."""
 
     name: str
     to: Engine
@@ -49,6 +54,7 @@ class Handover:
     secrets: SecretKeys = field(default_factory=SecretKeys, repr=False)
     steps: Sequence[str] = ()
     idle: str = ""
+    down: str = ""
     is_unfinished: bool = False
 
     @property
@@ -91,7 +97,7 @@ class Handover:
         """The plan of it, for people."""
         kind = "sink" if self.is_sink else "source"
         if self.idle:
-            return [f"{self.name} ({kind}): nothing to do: {self.idle}"]
+            return [f"{self.name} ({kind}): nothing to do: {self.down or self.idle}"]
         lines = [f"{self.name} ({kind}) to {self.to}"]
         lines += [f"    Connect   {self.in_connect}", f"    Spark     {self.on_spark}"]
         lines += [f"    position  {words}" for words in self.positions or ["none"]]
@@ -116,7 +122,7 @@ class Handover:
             "steps": list(self.steps),
             "changes": [change.key for change in self.changes],
             "findings": [finding_row(finding) for finding in self.findings],
-            "nothing_to_do": self.idle or None,
+            "nothing_to_do": self.down or self.idle or None,
         }
 
 
@@ -150,24 +156,33 @@ class HandoverPlan:
 
     @property
     def exit_code(self) -> int:
-        """2: a config is not valid on the other engine. 3: a part could not be asked. 4: a guard refuses it."""
+        """1: one that is there does not run. 2: a config is not valid on the other engine. 3: a part could not be asked. 4: a
+        guard refuses it."""
         blocking = [row.blocked_by for row in self.rows if row.blocked_by]
         if any(not finding.refuses and not finding.is_unasked for finding in blocking):
             return Invalid.exit_code
         if any(finding.refuses for finding in blocking):
             return Refused.exit_code
-        return Unreachable.exit_code if blocking else 0
+        if blocking:
+            return Unreachable.exit_code
+        return PlayheadError.exit_code if any(row.down for row in self.rows) else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """The outcome for one connector. `state`: of the connector in Connect, or of its run, in words."""
+    """The outcome for one connector. `state`: of the connector in Connect, or of its run, in words. `is_down`: it belongs to the
+    engine that was to get it, and does not work there."""
 
     name: str
     to: Engine
     result: Result
     state: str = ""
     detail: str = ""
+    is_down: bool = False
+
+    @property
+    def is_there(self) -> bool:
+        return self.is_down or self.result in (Result.CHANGED, Result.UNCHANGED)
 
     def to_row(self) -> dict[str, Any]:
         return {
@@ -193,8 +208,12 @@ class HandoverResult:
     @property
     def there(self) -> list[str]:
         """Those that belong to the engine that was to get them."""
-        return [one.name for one in self.outcomes if one.result in (Result.CHANGED, Result.UNCHANGED)]
+        return [one.name for one in self.outcomes if one.is_there]
 
-    @property
-    def exit_code(self) -> int:
-        return exit_code_of([outcome.result for outcome in self.outcomes])
+    def exit_code_with(self, plan: HandoverPlan) -> int:
+        """The worst one; 3 only if nothing is worse than a part that could not be asked."""
+        if not plan.doable:
+            return plan.exit_code
+        unasked = {row.name for row in plan.rows if row.blocked_by and row.blocked_by.is_unasked}
+        worst = exit_code_of([one.result for one in self.outcomes if one.name not in unasked])
+        return worst or (Unreachable.exit_code if unasked else 0)

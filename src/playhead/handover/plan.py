@@ -19,7 +19,7 @@ from playhead.connectors.plan.make import observe
 from playhead.connectors.plan.model import ClusterState, Running, diff_config, normalised
 from playhead.connectors.status import secret_keys
 from playhead.connectors.undo import HANDOVER
-from playhead.errors import Invalid, PlayheadError, Refused
+from playhead.errors import Invalid, PlayheadError, Refused, Unreachable
 from playhead.handover.horizon import find_held_back
 from playhead.handover.model import Handover, HandoverOptions, HandoverPlan
 from playhead.handover.sinks import open_side, refused_claims
@@ -149,11 +149,11 @@ class _Maker:
         row = Handover(
             name, to, config, running, run, state, was, secrets=secrets, is_unfinished=unfinished is not None
         )
-        if running is not None and spec is not None:
+        if running is not None and spec is not None and not self._keeps_config(row):
             changes = diff_config(running.config, normalised(spec.config), secrets)
             row = replace(row, changes=tuple(changes))
         if idle := _idle(row):
-            return replace(row, idle=idle)
+            return replace(row, idle=idle, down=_down(row))
         return self._to_spark(row) if to is Engine.SPARK else self._to_connect(row)
 
     def _to_spark(self, row: Handover) -> Handover:
@@ -191,13 +191,18 @@ class _Maker:
 
     def _to_connect(self, row: Handover) -> Handover:
         spec = replace(row.spec, engine=Engine.CONNECT)
-        findings = list(check_specs(self.rest, [spec], self.plugins)[row.name].findings)
+        checks = {} if self._keeps_config(row) else check_specs(self.rest, [spec], self.plugins)
+        findings = [finding for one in checks.values() for finding in one.findings]
         checked, ready = self._on_spark(row)  # its positions are found by the rules of Spark
         findings += [] if ready is not None else checked
         if row.running is not None and row.running.state is not WantedState.STOPPED and not row.is_unfinished:
             what = f"Connect has it too: it is {row.in_connect}, and belongs to Spark"
             findings.append(_refusal(what, f"playhead connectors stop {row.name} --execute"))
         return self._complete(replace(row, findings=tuple(findings)), ready)
+
+    def _keeps_config(self, row: Handover) -> bool:
+        """A hand-over to Spark leaves the config that Connect has alone, and so does its undo."""
+        return bool(self.wanted.undoes) and row.to is Engine.CONNECT and row.running is not None
 
     def _complete(self, row: Handover, ready: Ready | None) -> Handover:
         """Adds what needs the brokers and the ledger."""
@@ -209,6 +214,9 @@ class _Maker:
         except PlayheadError as error:
             if isinstance(error, Invalid | Refused):
                 return replace(row, findings=(*row.findings, _refusal(error.what, error.hint or "")))
+            if isinstance(error, Unreachable):  # its own database: the others go on
+                unasked = KeyFinding(Severity.ERROR, "", _sentence(error.what, error.hint), is_unasked=True)
+                return replace(row, findings=(*row.findings, unasked))
             raise
         return row
 
@@ -218,9 +226,12 @@ class _Maker:
         findings = row.findings
         if row.to is Engine.CONNECT and ready.kind is ConnectorKind.JDBC_SOURCE:
             held = find_held_back(ready, self.deadline)
-            if held:
+            if held.writers:
                 seconds = self.wanted.options.wait.wait_seconds
-                what = f"open transactions hold rows back, which Connect would skip: {held}; waited for ({seconds:g} s)"
+                what = f"open transactions hold rows back, which Connect would skip: {held.writers}; waited for ({seconds:g} s)"
+                findings = (*findings, KeyFinding(Severity.WARNING, "", what))
+            if held.unknown:
+                what = f"whether open transactions hold rows back, which Connect would skip, is unknown: {held.unknown}"
                 findings = (*findings, KeyFinding(Severity.WARNING, "", what))
         return replace(
             row, positions=words, consumers=self._consumers(topics_of(ready.config)[1], row), findings=findings
@@ -230,6 +241,8 @@ class _Maker:
         with open_side(self.home, ready, self.ledger, self.deadline.remaining()) as side:
             with Admin(self.home.settings, self.deadline) as admin:
                 commits = side.commits(admin, self.deadline)
+                if row.to is Engine.SPARK and not self.wanted.options.accept_repeats:
+                    side.check_known(admin, commits, self.deadline)
             words = [f"{place}: group {at.offset}" for place, at in sorted(commits.items())]
             if row.run is not None:
                 words += [f"{log.place}: ledger {at.next_offset}" for log, at in sorted(side.positions().items())]
@@ -300,6 +313,13 @@ def _idle(row: Handover) -> str:
     return "it belongs to Connect already" if runs and owner is not Engine.SPARK else ""
 
 
+def _down(row: Handover) -> str:
+    """Why a connector that belongs to Connect does not run there; empty if it does."""
+    if row.to is not Engine.CONNECT or row.running is None or not row.running.is_failed:
+        return ""
+    return f"it belongs to Connect, and does not run there: {row.in_connect}; playhead connectors show {row.name} has the cause"
+
+
 def _promises(row: Handover, ready: Ready, home: ConnectHome) -> list[str]:
     """What is exact, and what cannot be promised."""
     words = []
@@ -349,4 +369,8 @@ def _verb(state: WantedState) -> str:
 
 
 def _refusal(what: str, hint: str) -> KeyFinding:
-    return KeyFinding(Severity.ERROR, "", f"{what}; {hint}" if hint else what, refuses=True)
+    return KeyFinding(Severity.ERROR, "", _sentence(what, hint), refuses=True)
+
+
+def _sentence(what: str, hint: str | None) -> str:
+    return f"{what}; {hint}" if hint else what

@@ -6,7 +6,7 @@ it, a line file is cut to its recorded end), then the ledger's positions are com
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,11 +68,12 @@ class SinkSide:
 
     # To Spark
 
-    def adopt(self, admin: Admin, deadline: Deadline) -> str:
+    def adopt(self, admin: Admin, deadline: Deadline, *, accept_repeats: bool) -> str:
         """The ledger continues where the group is. A log that it does not know yet is adopted by the first run."""
         commits, known = self.commits(admin, deadline), self.positions()
-        topics = describe_topics(admin, {log.topic for log in known}, deadline)
-        ids = {name: topic.id for name, topic in topics.items() if topic is not None}
+        ids = _topic_ids(admin, known, deadline)
+        if not accept_repeats:
+            self._refuse_unknown(known, commits, ids)
         moves = [
             SinkMove(log._replace(topic_id=ids.get(log.topic, log.topic_id)), at.next_offset, commits[log.place].offset)
             for log, at in known.items()
@@ -82,6 +83,22 @@ class SinkSide:
         if self.ready.kind is ConnectorKind.FILE_SINK:
             self._record_end()
         return f"continues at {_shown({place: at.offset for place, at in commits.items()})}"
+
+    def check_known(self, admin: Admin, commits: Commits, deadline: Deadline) -> None:
+        """For the plan: refused as `adopt` would refuse it."""
+        known = self.positions()
+        self._refuse_unknown(known, commits, _topic_ids(admin, known, deadline))
+
+    def _refuse_unknown(self, known: Mapping[Log, SinkPosition], commits: Commits, ids: Mapping[str, str]) -> None:
+        """Where the group was and is no more, nothing says how far Connect delivered."""
+        for log, at in sorted(known.items()):
+            was_there = at.published_offset is not None and ids.get(log.topic) == log.topic_id
+            if was_there and log.place not in commits:
+                raise Refused(
+                    f"group {self.group.group_id} has no offset for {log.place} any more, and the ledger is at {at.next_offset}:"
+                    " how far Connect delivered is unknown",
+                    f"commit where it was: playhead groups reset {self.group.group_id}; or --accept-repeats",
+                )
 
     def _record_end(self) -> None:
         file = self._file
@@ -181,6 +198,11 @@ def as_positions(offsets: Mapping[TopicPartition, int]) -> dict[Map, Map]:
         Map({"kafka_partition": place.partition, "kafka_topic": place.topic}): Map({"kafka_offset": offset})
         for place, offset in offsets.items()
     }
+
+
+def _topic_ids(admin: Admin, known: Iterable[Log], deadline: Deadline) -> dict[str, str]:
+    topics = describe_topics(admin, {log.topic for log in known}, deadline)
+    return {name: topic.id for name, topic in topics.items() if topic is not None}
 
 
 def _offset(commits: Commits, log: Log) -> int | None:

@@ -5,24 +5,25 @@ the records, under transactional ids that a fence takes over. Workers without it
 records, and read positions of transactions that were aborted.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from playhead.connect.answers import OffsetEntry
-from playhead.connect.keys import encode_value
 from playhead.connect.rest import Rest
+from playhead.connectors.files.read import topics_of
 from playhead.errors import PlayheadError, Refused
+from playhead.kafka.client import Admin
 from playhead.kafka.transactions import PlainProducer
 from playhead.ledger.runs import Ledger
 from playhead.model import Deadline, Map
 from playhead.pipeline.classes import ConnectorKind
 from playhead.pipeline.connect_home import ConnectHome
 from playhead.pipeline.ingest.jdbc.stream import find_ahead
-from playhead.pipeline.ingest.position_log import PositionLog
+from playhead.pipeline.ingest.position_log import PositionLog, capture_settled
 from playhead.pipeline.ingest.steps import NOWHERE, SourceConnection
 from playhead.pipeline.spec import TASKS, Ready
 from playhead.stores import Stored
+from playhead.stores.entries import LEGACY
 from playhead.stores.offsets_topic import OffsetsTopic
 
 OWN_TOPIC = "offsets.storage.topic"
@@ -43,23 +44,35 @@ class SourcePositions:
         found = ((entry.position.partition, entry.position.offset) for entry in self.entries(deadline))
         return {partition: offset for partition, offset in found if offset is not None}
 
-    def write_again(self, deadline: Deadline) -> int:
-        """Makes the committed positions the newest records of their keys: workers that read uncommitted records would start
-        from one of an aborted transaction. Returns how many there are."""
-        entries = [entry for entry in self.entries(deadline) if entry.raw is not None and entry.position.offset]
-        with PlainProducer(self.home.settings, deadline) as producer:
-            for entry in entries:
-                assert entry.raw is not None and entry.position.offset is not None  # noqa: S101  chosen above
-                topic = str(entry.where.get("topic", self.home.topic))
-                place = int(str(entry.where["kafka_partition"]))
-                producer.produce(topic, entry.raw.key, encode_value(entry.position.offset), partition=place)
-        return len(entries)
+    def settle(self, deadline: Deadline) -> None:
+        """After the fence: waits until no open transaction of another connector hides what was committed for this one."""
+        with Admin(self.home.settings, deadline) as admin:
+            for topic in dict.fromkeys((self.home.topic, self.config.get(OWN_TOPIC) or self.home.topic)):
+                capture_settled(admin, topic, deadline)
 
-    def _store(self, deadline: Deadline) -> OffsetsTopic:
+    def write_again(self, deadline: Deadline) -> None:
+        """Makes the committed position the newest record of every key: workers that read uncommitted records would start from
+        one of an aborted transaction. A key that has no committed position gets a tombstone."""
+        committed = {entry.position.partition: entry for entry in self.entries(deadline)}
+        newest: dict[tuple[str, int, bytes], Stored] = {}
+        for entry in self._store(deadline, committed=False).history([self.name]).entries:
+            if entry.raw is not None and LEGACY not in entry.notes:
+                topic, place = entry.where.get("topic", self.home.topic), entry.where["kafka_partition"]
+                newest[str(topic), int(str(place)), entry.raw.key] = entry
+        with PlainProducer(self.home.settings, deadline) as producer:
+            for (topic, place, key), entry in newest.items():
+                found = committed.get(entry.position.partition)
+                value = found.raw.value if found is not None and found.raw is not None else None
+                if value is not None or entry.position.offset is not None:
+                    producer.produce(topic, key, value, partition=place)
+
+    def _store(self, deadline: Deadline, *, committed: bool = True) -> OffsetsTopic:
         own = self.config.get(OWN_TOPIC)
         own_topics = {self.name: own} if own and own != self.home.topic else {}
         home = self.home
-        return OffsetsTopic(home.settings, home.topic, True, deadline, group_id=home.group_id, own_topics=own_topics)
+        return OffsetsTopic(
+            home.settings, home.topic, committed, deadline, group_id=home.group_id, own_topics=own_topics
+        )
 
 
 @contextmanager
@@ -91,42 +104,54 @@ class _Tail:
 
 
 def refuse_repeats(connection: SourceConnection, ready: Ready, stored: Mapping[Map, Map], deadline: Deadline) -> None:
-    """For workers without exactly-once support: refuses a topic that is ahead of the saved position. Known only for a JDBC
-    source with an incrementing column and without transforms."""
+    """For workers without exactly-once support: refuses a topic that is ahead of the saved position, or that has records where
+    none is saved. Known only for a JDBC source with an incrementing column and without transforms."""
     if ready.kind is not ConnectorKind.JDBC_SOURCE or ready.config.get("transforms", "").strip():
         return
     column = ready.config.get("incrementing.column.name", "").strip()
     if not column or "incrementing" not in ready.config.get("mode", ""):
         return
-    prefix = ready.config.get("topic.prefix", "")
+    for topic, offset in tails_of(ready.config, stored).items():
+        tail = _Tail(topic, {"incrementing": column})
+        connection.refuse_repeats(tail, offset, deadline)  # type: ignore[arg-type]  # what it uses of a stream
+
+
+def tails_of(config: Mapping[str, str], stored: Mapping[Map, Map]) -> dict[str, Map]:
+    """By topic the position with which its end is compared: that of its table, else the beginning. Tables that the config does
+    not list are known by their positions only."""
+    prefix = config.get("topic.prefix", "")
+    tails = dict.fromkeys(topics_of(config)[1], NOWHERE)
     for partition, offset in stored.items():
         table = str(partition.get("table") or "").rpartition(".")[2]
-        tail = _Tail(f"{prefix}{table}", {"incrementing": column})
-        connection.refuse_repeats(tail, offset or NOWHERE, deadline)  # type: ignore[arg-type]  # what it uses of a stream
+        tails[f"{prefix}{table}"] = offset or NOWHERE
+    return tails
 
 
 def shown_by_worker(rest: Rest, name: str) -> dict[Map, Map]:
     return {Map(one.partition): Map(one.offset) for one in rest.get_offsets(name) if one.offset is not None}
 
 
-def verify(rest: Rest, name: str, wanted: Mapping[Map, Map], deadline: Deadline) -> None:
-    """The worker must show these positions before the connector is resumed. It reads its topic to the end to answer."""
+def verify(rest: Rest, name: str, wanted: Mapping[Map, Map], deadline: Deadline, *, may_show_more: bool) -> None:
+    """The worker must show these positions before the connector is resumed, and no others unless it `may_show_more`: a group may
+    have partitions that the ledger does not know. It reads its topic to the end to answer."""
     seen: dict[Map, Map] = {}
 
     def is_shown() -> bool:
         nonlocal seen
         seen = shown_by_worker(rest, name)
-        return all(seen.get(partition) == offset for partition, offset in wanted.items())
+        return not wrong()
+
+    def wrong() -> list[Map]:
+        places = wanted if may_show_more else {**seen, **wanted}
+        return [place for place in places if seen.get(place) != wanted.get(place)]
 
     try:
         deadline.wait_for(is_shown, f"the worker showing the position of {name}", every=0.3)
     except PlayheadError as error:
-        wrong = next((p for p, offset in wanted.items() if seen.get(p) != offset), None)
-        if wrong is None:
+        if not (places := wrong()):
             raise
-        what = f"the worker would start {name} at {seen.get(wrong)} of {wrong}, and Spark committed {wanted[wrong]}"
-        raise Refused(what, error.hint) from None
-
-
-def as_entries(positions: Mapping[Map, Map]) -> Sequence[OffsetEntry]:
-    return [OffsetEntry(partition.to_dict(), offset.to_dict()) for partition, offset in positions.items()]
+        place = places[0]
+        right = f"Spark committed {wanted[place]}" if place in wanted else "Spark committed no position there"
+        raise Refused(
+            f"the worker would start {name} at {seen.get(place)} of {place}, and {right}", error.hint
+        ) from None

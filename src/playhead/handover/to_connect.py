@@ -6,15 +6,15 @@ gives it back to Spark.
 
 import os
 import socket
-import time
 from collections.abc import Mapping
-from pathlib import Path
 
 from playhead.connect.rest import Rest
 from playhead.connectors.lifecycle import Watched, await_states
 from playhead.connectors.plan.model import normalised
 from playhead.errors import NotFound, PlayheadError, Refused
-from playhead.handover.horizon import await_writers
+from playhead.handover.horizon import await_held_back
+from playhead.handover.model import HandedButDown
+from playhead.handover.movement import await_movement
 from playhead.handover.sinks import as_positions, open_side
 from playhead.handover.sources import SourcePositions, open_connection, shown_by_worker, verify
 from playhead.handover.to_spark import REQUEST_SECONDS, Switch
@@ -23,12 +23,10 @@ from playhead.ledger.model import Claim, Host, Run
 from playhead.ledger.runs import Ledger, open_context_ledger
 from playhead.model import Deadline, Engine, Map
 from playhead.model.connector import WantedState
-from playhead.offsets.spark_sinks import find_ends
 from playhead.pipeline.classes import ConnectorKind
 from playhead.pipeline.spec import Ready
 from playhead.pipeline.stop import plan_stop, stop_run
 
-MOVE_SECONDS = 10.0  # how long a position may rest before it is said; the end of a table is not known here
 TRIES = 3
 
 
@@ -41,7 +39,7 @@ def hand_to_connect(switch: Switch) -> tuple[str, str]:
         is_there = row.running is not None and row.running.state is not WantedState.STOPPED
         with open_context_ledger(switch.access.context, REQUEST_SECONDS) as ledger:
             if not is_there and ready.kind is ConnectorKind.JDBC_SOURCE:
-                await_writers(ready, switch.waiting())
+                notes.append(await_held_back(ready, switch.waiting()))
             claim, note = _take_from_spark(switch, ready, ledger)
             notes.append(note)
             if is_there:  # resumed by the attempt that was interrupted
@@ -111,7 +109,7 @@ def _placed(switch: Switch, ready: Ready, ledger: Ledger, claim: Claim, rest: Re
     else:
         wanted, note = _fence(switch, ready, ledger), ""
     _configure(switch, rest)
-    verify(rest, switch.row.name, wanted, Deadline(REQUEST_SECONDS / 2))
+    verify(rest, switch.row.name, wanted, Deadline(REQUEST_SECONDS / 2), may_show_more=switch.row.is_sink)
     switch.done("the worker shows its position")
     return wanted, note
 
@@ -122,6 +120,7 @@ def _fence(switch: Switch, ready: Ready, ledger: Ledger) -> Mapping[Map, Map]:
     with open_connection(home, ready, ledger) as connection:
         connection.fence(1, deadline)
     switch.done("fenced")
+    positions.settle(deadline)
     if not home.exactly_once:
         positions.write_again(deadline)
         switch.done("its position is written once more")
@@ -190,43 +189,10 @@ def _awaited(switch: Switch, ready: Ready, before: Mapping[Map, Map]) -> tuple[s
         await_states(rest, [watched], wait)
         if not watched.good:
             why = watched.cause or f"it is {watched.words} after {wait.wait_seconds:g} s"
-            raise PlayheadError(
+            raise HandedButDown(
                 f"{row.name} belongs to Connect, and does not run there: {why}",
                 f"fix it, or take it back: playhead handover {row.name} --to spark",
             )
         if row.state is not WantedState.RUNNING:
             return watched.words, ""
-        return watched.words, _movement(switch, ready, rest, before)
-
-
-def _movement(switch: Switch, ready: Ready, rest: Rest, before: Mapping[Map, Map]) -> str:
-    """Waits until its position moves, or is at the end if that is known here."""
-    end = _end_of(switch, ready)
-    patience = switch.waiting() if end else Deadline(min(MOVE_SECONDS, switch.options.wait.wait_seconds))
-    while True:
-        now = shown_by_worker(rest, switch.row.name)
-        if now != before:
-            return "its position moves"
-        if end and all(now.get(place) == at for place, at in end.items()):
-            return "it is at the end"
-        if patience.passed:
-            return f"its position has not moved within {patience.seconds:g} s: there is nothing new, or it is not saved yet"
-        time.sleep(0.3)
-
-
-def _end_of(switch: Switch, ready: Ready) -> Mapping[Map, Map]:
-    """The position at the end as of now; empty if it is not known here."""
-    if ready.kind is ConnectorKind.FILE_SOURCE:
-        path = ready.config.get("file", "")
-        if not Path(path).is_file():
-            return {}
-        return {Map({"filename": path}): Map({"position": Path(path).stat().st_size})}
-    if not switch.row.is_sink:
-        return {}
-    with (
-        open_context_ledger(switch.access.context, REQUEST_SECONDS) as ledger,
-        open_side(switch.plan.home, ready, ledger, REQUEST_SECONDS) as side,
-    ):
-        places = [log.place for log in side.positions()]
-    seen = find_ends(switch.access, switch.plan.home.cluster_id, places)
-    return as_positions({place: span.end for place, span in seen.spans.items()})
+        return watched.words, await_movement(switch, ready, rest, before)

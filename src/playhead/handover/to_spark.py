@@ -85,8 +85,7 @@ def hand_to_spark(switch: Switch) -> str:
                 run = switch.find_run(ledger)
                 ledger.hand_over(run, switch.at, Engine.SPARK, Host.here(), switch.settings(ready), switch.detail())
         except PlayheadError as error:
-            if not _belongs_to_spark(switch):
-                _give_back(switch, rest, error)
+            _after_error(switch, rest, error)
             raise
     switch.done("it belongs to Spark")
     return "; ".join(note for note in notes if note)
@@ -122,6 +121,7 @@ def _source(switch: Switch, ready: Ready, ledger: Ledger, rest: Rest) -> str:
     with open_connection(home, ready, ledger) as connection:
         connection.fence(1, deadline)
         switch.done("fenced")
+        positions.settle(deadline)
         stored = positions.read(deadline)
         if not home.exactly_once and not switch.options.accept_repeats:
             refuse_repeats(connection, ready, stored, deadline)
@@ -138,16 +138,26 @@ def _sink(switch: Switch, ready: Ready, ledger: Ledger, rest: Rest) -> str:
         switch.done("its group is empty")
         if switch.row.running is not None:
             switch.recording.save_offsets(switch.row.name, rest.get_offsets(switch.row.name))
-        found = side.adopt(admin, Deadline(REQUEST_SECONDS))
+        found = side.adopt(admin, Deadline(REQUEST_SECONDS), accept_repeats=switch.options.accept_repeats)
         switch.done("the ledger is at the position of the group")
         return found
 
 
-def _belongs_to_spark(switch: Switch) -> bool:
-    """After an error: whether the owner was recorded in spite of it. Raises if the ledger cannot be read."""
-    with open_context_ledger(switch.access.context, REQUEST_SECONDS) as ledger:
-        run = switch.find_run(ledger)
-    return run is not None and run.owner is Engine.SPARK
+def _after_error(switch: Switch, rest: Rest, error: PlayheadError) -> None:
+    """Connect gets it back, unless the owner was recorded in spite of the error. If that is unknown, it stays stopped: two owners
+    are worse than none."""
+    try:
+        with open_context_ledger(switch.access.context, REQUEST_SECONDS) as ledger:
+            run = switch.find_run(ledger)
+    except PlayheadError as second:
+        stopped = "it is left stopped in Connect, and " if switch.row.running is not None else ""
+        error.what += (
+            f"; {stopped}whether the ledger has recorded that it belongs to Spark is unknown: {second.what};"
+            " give the same command again"
+        )
+        return
+    if run is None or run.owner is not Engine.SPARK:
+        _give_back(switch, rest, error)
 
 
 def _give_back(switch: Switch, rest: Rest, error: PlayheadError) -> None:

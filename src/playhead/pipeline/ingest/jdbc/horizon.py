@@ -18,9 +18,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Protocol
 
 from playhead.errors import NotFound, Rejected
-from playhead.pipeline.ingest.jdbc.database import APPLICATION, JdbcDatabase, Row
+from playhead.pipeline.ingest.jdbc.database import APPLICATION, Row
 from playhead.pipeline.ingest.jdbc.flavour import EPOCH
 from playhead.pipeline.ingest.jdbc.view import Relation
 
@@ -30,6 +31,15 @@ _OPAQUE = ("Function Scan", "Table Function Scan", "Foreign Scan", "Custom Scan"
 _QUERY = "where the ids of a query come from is unknown"
 _FETCHED = "ids that a client fetches with nextval before its INSERT are not waited for"
 _NO_PROTECTION = "rows that become visible out of order are lost unless timestamp.delay.interval.ms covers them"
+
+
+class Answering(Protocol):
+    """A database that answers in PostgreSQL's own text: `JdbcDatabase`, and a plain client where no session of Spark is open."""
+
+    @property
+    def product(self) -> str: ...
+    def rows(self, sql: str, what: str = "planning") -> list[Row]: ...
+    def scalar(self, sql: str, what: str = "planning") -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +79,7 @@ class Protection:
         return "; ".join(part for part in (self.reason, *self.caveats) if part)
 
 
-def find_protection(database: JdbcDatabase, relation: Relation, id_column: str | None) -> Protection:
+def find_protection(database: Answering, relation: Relation, id_column: str | None) -> Protection:
     """The tables whose locks show the writers of this relation, with the caveats."""
     if database.product == "SQLite" and id_column is not None:
         return Protection(None, "SQLite lets one transaction write at a time, so ids appear in order")
@@ -107,7 +117,7 @@ def await_writers(
     return []
 
 
-def list_writers(database: JdbcDatabase, tables: Sequence[int]) -> list[OpenWriter]:
+def list_writers(database: Answering, tables: Sequence[int]) -> list[OpenWriter]:
     """Sessions and prepared transactions that hold a writer's lock on one of the tables."""
     rows = database.rows(
         f"""
@@ -128,7 +138,7 @@ def list_writers(database: JdbcDatabase, tables: Sequence[int]) -> list[OpenWrit
     return [_writer(row) for row in rows]
 
 
-def list_transactions(database: JdbcDatabase, tables: Sequence[int]) -> list[OpenWriter]:
+def list_transactions(database: Answering, tables: Sequence[int]) -> list[OpenWriter]:
     """The writers and every other transaction of this database that is not ours: it may still write to the table."""
     others = database.rows(
         f"""
@@ -153,9 +163,12 @@ def _writer(row: Row) -> OpenWriter:
     return OpenWriter(transaction or "", pid or "", user or "", application or "", since or "", begun, wrote == "t")
 
 
+def writers_shown(writers: Sequence[OpenWriter]) -> str:
+    return ", ".join(writer.shown for writer in writers[:3]) + (" and others" if len(writers) > 3 else "")
+
+
 def waiting_words(waiting: Sequence[OpenWriter], seconds: float) -> str:
-    shown = ", ".join(writer.shown for writer in waiting[:3]) + (" and others" if len(waiting) > 3 else "")
-    return f"waited {seconds:g} s for {shown}"
+    return f"waited {seconds:g} s for {writers_shown(waiting)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +198,7 @@ def now_shown(micros: int) -> str:
     return (EPOCH + timedelta(microseconds=micros)).isoformat(sep=" ")
 
 
-def _tables_of(database: JdbcDatabase, relation: Relation) -> tuple[list[int], list[str]]:
+def _tables_of(database: Answering, relation: Relation) -> tuple[list[int], list[str]]:
     """Oids of the tables that a relation reads, with all their partitions, and the caveats."""
     if relation.name is not None and _kind(database, relation) in ("r", "p"):
         return _family(database, [relation]), []
@@ -197,7 +210,7 @@ def _tables_of(database: JdbcDatabase, relation: Relation) -> tuple[list[int], l
     return _family(database, [Relation(None, schema, name, "") for schema, name in sorted(names)]), caveats
 
 
-def _family(database: JdbcDatabase, tables: Sequence[Relation]) -> list[int]:
+def _family(database: Answering, tables: Sequence[Relation]) -> list[int]:
     """Oids of the tables, of their parents, and of all partitions below those."""
     if not tables:
         return []
@@ -231,11 +244,11 @@ def _regclass(relation: Relation) -> str:
     return f"format('%I.%I', {_text(relation.schema or 'public')}, {_text(relation.name or '')})::regclass"
 
 
-def _kind(database: JdbcDatabase, relation: Relation) -> str:
+def _kind(database: Answering, relation: Relation) -> str:
     return database.scalar(f"SELECT relkind FROM pg_class WHERE oid = {_regclass(relation)}") or ""  # noqa: S608
 
 
-def _id_caveats(database: JdbcDatabase, relation: Relation, column: str) -> list[str]:
+def _id_caveats(database: Answering, relation: Relation, column: str) -> list[str]:
     """The rule is exact only for ids that PostgreSQL assigns in order, one at a time, within the INSERT."""
     rows = database.rows(
         f"""
