@@ -136,7 +136,7 @@ def test_an_interrupted_redo_with_other_options_must_be_completed_with_them(plac
     sinks.begin_redo("c1", "orders", {span: "s2"})  # the same command again
     sinks.begin_redo("c1", "orders", {other: "s3"})
     for shape in ("s1", "s3"):
-        with pytest.raises(Refused, match="with other options was interrupted"):
+        with pytest.raises(Refused, match="with other options is running or was interrupted"):
             sinks.begin_redo("c1", "orders", {part: shape})
     sinks.begin_redo("c1", "orders", {part: "s3"}, is_forced=True)
     sinks.redo("c1", "orders", [redone(sinks, 0, 20)], THERE, [span])
@@ -146,7 +146,13 @@ def test_an_interrupted_redo_with_other_options_must_be_completed_with_them(plac
     sinks.begin_redo("c1", "orders", {span: "s4"})
 
 
-def test_a_redo_with_the_same_options_leaves_no_mark(place, sinks):
+def test_a_redo_with_the_same_options_keeps_others_away_until_it_is_committed(place, sinks):
+    """Another one would remove the names that it is about to write."""
     deliver(sinks, begun(sinks), 10, 20)
-    sinks.begin_redo("c1", "orders", {OffsetRange(*LOG, 0, 20): "s1"})
+    span = OffsetRange(*LOG, 0, 20)
+    sinks.begin_redo("c1", "orders", {span: "s1"})
+    with pytest.raises(Refused, match="with other options is running or was interrupted"):
+        sinks.begin_redo("c1", "orders", {OffsetRange(*LOG, 10, 20): "s2"})
+    sinks.redo("c1", "orders", [redone(sinks, 0, 20, shape="s1")], THERE, [span])
     assert place.ask("select key from playhead_kept") == []
+    sinks.begin_redo("c1", "orders", {OffsetRange(*LOG, 10, 20): "s2"})

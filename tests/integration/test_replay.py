@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from integration.on_spark import Running
 from integration.replaying import Replay
 from integration.sinks_on_the_lab import produce
 from playhead.errors import Invalid, NotFound, PlayheadError, Refused
-from playhead.model import Result
+from playhead.model import Deadline, Result
 
 pytest.importorskip("pyspark")
 
@@ -214,6 +215,32 @@ def test_another_folder_gets_exactly_the_asked_offsets(delivered, tmp_path):
     assert replay.rows() == rows
     with pytest.raises(Refused, match="in the folder of"), replay.planned(topic, to_dir=tmp_path / "lake" / "x"):
         pass
+
+
+def test_a_folder_of_the_clock_is_the_same_whenever_the_command_is_given(delivered, tmp_path):
+    """The records lie under the second of their delivery, which the ledger has."""
+    clock = {
+        "partitioner.class": "io.confluent.connect.storage.partitioner.TimeBasedPartitioner",
+        "path.format": "'at'=YYYY-MM-dd-HH-mm-ss",
+        "partition.duration.ms": "1000",
+        "timestamp.extractor": "Wallclock",
+        "locale": "en",
+        "timezone": "UTC",
+    }
+    topic, replay = delivered(300, **clock)
+    other = tmp_path / "other"
+    replay.execute(f"{topic}:0:20-120", to_dir=other)
+    first = bytes_in(other)
+    assert ids_in(other) == Counter(2 * at for at in range(20, 120))
+    shown_folders = {path.parent.name for path in files_in(other)}
+    assert shown_folders <= {path.parent.name for path in files_in(tmp_path / "lake")}
+    Deadline(10).wait_for(lambda: f"{datetime.now(UTC):at=%Y-%m-%d-%H-%M-%S}" not in shown_folders, "the next second")
+    replay.execute(f"{topic}:0:20-120", to_dir=other)
+    assert bytes_in(other) == first
+    replay.deliver.send(topic, 10, start=300)
+    done, (late,) = replay.execute(f"{topic}:0:140-", to_dir=other)
+    assert [(one.range.start, one.range.end) for one in done] == [(140, 150)]
+    assert (late["start"], late["end"]) == (150, 155) and "no run has delivered it" in late["why"]
 
 
 def test_another_topic_gets_the_records_as_they_are_once(delivered, unique):

@@ -38,6 +38,7 @@ from playhead.ledger.redo import (
     commit_redone,
     load_counting,
     load_deliveries,
+    load_in_time,
     load_with_output,
     next_generation,
 )
@@ -215,6 +216,12 @@ class RangeLedger:
     def list_with_output(self, cluster: str, pipeline: str, name: str) -> list[RecordedRange]:
         """The delivered ranges with an output of that name; the folders before it may be left out."""
         return self._read(lambda connection: load_with_output(connection, cluster, pipeline, name), [])
+
+    def list_in_time(
+        self, cluster: str, pipeline: str, since_ms: int | None, until_ms: int | None
+    ) -> list[RecordedRange]:
+        """The delivered ranges with records from `since_ms` on and before `until_ms`."""
+        return self._read(lambda connection: load_in_time(connection, cluster, pipeline, since_ms, until_ms), [])
 
     def positions(self, cluster: str, pipeline: str) -> dict[Log, SinkPosition]:
         found = self._read(lambda connection: rows.load_positions(connection, cluster, pipeline), _NO_POSITION)

@@ -2,10 +2,10 @@
 
 Only rows change. The position, the consumer group, an open claim and the epoch of a live run stay as they are: what is delivered
 again lies below the position, and the offsets of the open claim lie above it. The lock of the run's row serializes it with the
-commits of a run and with moves. Before a redo with other options than those of the old rows a mark is stored, and removed by its
-commit: what a killed attempt left under other names is known to nobody else, so the next one must have the same options. The new
-rows cover exactly the offsets of the old ones, so a later move forward never restores
-an old row: a delivered range of the generation that superseded it covers it.
+commits of a run and with moves. Before a redo a mark with the shape of its output is stored, and removed by its commit. A redo of
+another shape is refused meanwhile: it would remove the names that a live one is about to write, and only an attempt of the same
+shape knows the names that a killed one has written. The new rows cover exactly the offsets of the old ones, so a later move
+forward never restores an old row: a delivered range of the generation that superseded it covers it.
 """
 
 import zlib
@@ -48,7 +48,8 @@ class Redone:
 def begin_redo(
     connection: Connection, cluster: str, pipeline: str, marks: Mapping[OffsetRange, str], *, is_forced: bool
 ) -> None:
-    """Stores with which shape these ranges are about to be written. Refused if an interrupted redo of another shape overlaps."""
+    """Stores with which shape these ranges are about to be written. Refused if a redo of another shape overlaps that is not
+    committed."""
     c = KEPT.c
     mine = and_(c.cluster == cluster, c.pipeline == pipeline)
     found = connection.execute(select(c.key, c.value).where(mine, c.key.startswith(_MARK, autoescape=True)))
@@ -57,25 +58,18 @@ def begin_redo(
         for other, known in marked:
             if not is_forced and known != shape and RangeSet([span]) & RangeSet([other]):
                 raise Refused(
-                    f"a replay of {other} with other options was interrupted, and some of its objects may be written",
+                    f"a replay of {other} with other options is running or was interrupted: some of its objects may be written",
                     "run it once more with those options, then with these; --accept-changes leaves such objects where they are",
                 )
-        if shape not in _shapes(connection, cluster, pipeline, span):
-            at = {"cluster": cluster, "pipeline": pipeline, "key": _mark_of(span)}
-            values = {"value": shape, "epoch": 0, "kept_at": moment(connection)}
-            wanted = insert_into(connection, KEPT).values(**at, **values)
-            again = wanted.on_conflict_do_update(index_elements=[c.cluster, c.pipeline, c.key], set_=values)
-            connection.execute(again)
+        at = {"cluster": cluster, "pipeline": pipeline, "key": _mark_of(span)}
+        values = {"value": shape, "epoch": 0, "kept_at": moment(connection)}
+        wanted = insert_into(connection, KEPT).values(**at, **values)
+        again = wanted.on_conflict_do_update(index_elements=[c.cluster, c.pipeline, c.key], set_=values)
+        connection.execute(again)
 
 
 def _mark_of(span: OffsetRange) -> str:
     return _MARK + msgspec.json.encode(span, order="sorted").decode()
-
-
-def _shapes(connection: Connection, cluster: str, pipeline: str, span: OffsetRange) -> set[str | None]:
-    """Empty if they differ among each other: then some of them differ from any."""
-    found = {one.shape for one in load_counting(connection, cluster, pipeline, [span])}
-    return found if len(found) == 1 else set()
 
 
 def commit_redone(
@@ -186,6 +180,17 @@ def load_with_output(connection: Connection, cluster: str, pipeline: str, name: 
     )
     found = rows.select_ranges(connection, and_(*some))
     return [one for one in found if any(f"/{out.name}".endswith(f"/{name}") for out in one.closed.outputs)]
+
+
+def load_in_time(
+    connection: Connection, cluster: str, pipeline: str, since_ms: int | None, until_ms: int | None
+) -> list[RecordedRange]:
+    """The delivered ranges with records from `since_ms` on and before `until_ms`, of topics that were deleted, too."""
+    c = RANGES.c
+    wanted = [rows.of_pipeline(RANGES, cluster, pipeline), c.state == _COMMITTED, c.last_ms.is_not(None)]
+    wanted += [] if since_ms is None else [c.last_ms >= since_ms]
+    wanted += [] if until_ms is None else [c.first_ms < until_ms]
+    return rows.select_ranges(connection, and_(*wanted))
 
 
 def _of(cluster: str, pipeline: str, log: Log) -> ColumnElement[bool]:

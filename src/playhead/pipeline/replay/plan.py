@@ -153,7 +153,7 @@ def _spans(
     if asked.last is not None:
         return _present(state, _newest(state, asked.last))
     if asked.has_times:
-        return _in_time(state, asked, admin, deadline), []
+        return _in_time(state, asked, admin, deadline)
     return _by_offset(state, asked.ranges)
 
 
@@ -211,21 +211,29 @@ def _newest(state: SinkState, count: int) -> list[OffsetRange]:
         limit *= 4
 
 
-def _in_time(state: SinkState, asked: Asked, admin: Admin, deadline: Deadline) -> list[OffsetRange]:
-    """By the times of the records, as the broker finds them: from the first one of that time or later."""
+def _in_time(
+    state: SinkState, asked: Asked, admin: Admin, deadline: Deadline
+) -> tuple[list[OffsetRange], list[Impossible]]:
+    """By the times of the records, as the broker finds them: from the first one of that time or later. The broker does not know
+    what has expired, the ledger does: where the part begins at the log start, older ranges of that time are a part of it."""
+    since, until = (None if one is None else int(one.timestamp() * 1000) for one in (asked.since, asked.until))
     logs = [log for log in state.positions if log in state.ends]
-    edges: list[dict[Log, int]] = []
-    for moment in (asked.since, asked.until):
-        found = {} if moment is None else _at(admin, logs, int(moment.timestamp() * 1000), deadline)
-        edges.append({log: at if at is not None else state.end(log) for log, at in found.items()})
-    starts, stops = edges
+    starts = {} if since is None else _at(admin, logs, since, deadline)
+    stops = {} if until is None else _at(admin, logs, until, deadline)
     spans = []
     for log in logs:
-        start, stop = starts.get(log, state.ends[log].start), stops.get(log, state.end(log))
-        stop = min(stop, state.positions[log].next_offset)
+        start, stop = starts.get(log, state.ends[log].start), stops.get(log)
+        start, stop = (state.end(log) if at is None else at for at in (start, stop))
         if start < stop:
             spans.append(OffsetRange(*log, start, stop))
-    return spans
+    delivered, gone = _present(
+        state, [one.closed.range for one in state.ranges.list_in_time(state.cluster, state.pipeline, since, until)]
+    )
+    for span in delivered:
+        first, start = state.ends[span.log].start, starts.get(span.log)
+        if span.start < first and (start is None or start <= first):
+            spans.append(OffsetRange(*span.log, span.start, min(span.end, first)))
+    return spans, gone
 
 
 def _at(admin: Admin, logs: Sequence[Log], moment_ms: int, deadline: Deadline) -> dict[Log, int | None]:

@@ -1,12 +1,10 @@
 """`playhead replay`: finds the connector's config, plans, and with a Spark session delivers the part again.
 
-To the sink's own place: `redo.py` for files, `tables.py` for tables. To another folder: the same connector options with that
-folder, exactly the asked offsets, and nothing in the ledger; files are named by their offsets, so the same command writes the
-same files again.
+To the sink's own place: `redo.py` for files, `tables.py` for tables. To another folder, with the same connector options:
+`folders.py`. To another table or topic: `elsewhere.py`.
 """
 
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,15 +13,14 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from playhead.config import Context
-from playhead.errors import Invalid, PlayheadError, Refused
+from playhead.errors import Invalid, Refused
 from playhead.kafka.client import revealed
 from playhead.kafka.properties import client_properties
 from playhead.kafka.reconnecting import ReconnectingAdmin
-from playhead.ledger.model import RangeClaim, Run
+from playhead.ledger.model import Run
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import Ledger, open_context_ledger, open_ledger
 from playhead.model import ConnectorSpec, Deadline, Engine, Result
-from playhead.model.outcome import result_of
 from playhead.model.ranges import OffsetRange
 from playhead.pipeline.classes import ConnectorKind, target_ledger_url
 from playhead.pipeline.connect_home import ConnectHome, find_home, find_worker
@@ -32,15 +29,15 @@ from playhead.pipeline.deliver.files.sink import FilesSink
 from playhead.pipeline.deliver.group import group_settings
 from playhead.pipeline.deliver.jdbc.sink import open_jdbc_sink
 from playhead.pipeline.deliver.jdbc.tables import name_of
-from playhead.pipeline.deliver.rejects import RejectPolicy
-from playhead.pipeline.deliver.task import ISOLATION, READ_COMMITTED, ReadOptions, deliver
+from playhead.pipeline.deliver.task import ISOLATION, READ_COMMITTED
 from playhead.pipeline.deliver.topics import TopicLogs, subscription_of
 from playhead.pipeline.replay.asked import Asked
 from playhead.pipeline.replay.configs import find_spec
 from playhead.pipeline.replay.elsewhere import OtherTopic, replay_to_table, replay_to_topic
+from playhead.pipeline.replay.folders import limit_to_known_times, replay_to_folder
 from playhead.pipeline.replay.journal import begin_entry, finish_entry
 from playhead.pipeline.replay.plan import ReplayPlan, SinkState, find_compacted, plan_replay, read_state
-from playhead.pipeline.replay.redo import FilesRedo, Redo, RedoContext, RedoOutcome, in_words, open_writer
+from playhead.pipeline.replay.redo import FilesRedo, Redo, RedoContext, RedoOutcome
 from playhead.pipeline.replay.tables import check_tables, describe, open_tables_redo
 from playhead.pipeline.spark import SparkOptions, count_slots, new_log, spark_session
 from playhead.pipeline.spec import Ready, check_specs
@@ -146,6 +143,8 @@ def planned_replay(context: Context, name: str, asked: Asked, options: ReplayOpt
             if options.to_table is not None:
                 _check_table(own, ready, home, state)
             plan = admin.ask(lambda asking, patience: plan_replay(state, asked, asking, patience), deadline)
+            if options.to_dir is not None:
+                plan = limit_to_known_times(plan, state, FilesSink(ready.config, home.worker))
             topics = sorted({span.topic for span in plan.spans})
             compacted = admin.ask(lambda asking, patience: find_compacted(topics, asking, patience), deadline)
             does, notes = "rewrite", list[str]()
@@ -178,9 +177,6 @@ def replay_on(context: Context, planned: PlannedReplay, spark: SparkSession) -> 
     group = group_settings(ready.name, ready.config, home.worker, home.settings)
     own = {name: setting.text for name, setting in client_properties(context).items()}
     properties = {ISOLATION: READ_COMMITTED, **own, **group.properties}
-    if options.to_dir is not None:
-        yield from _elsewhere(planned, spark, FilesSink(ready.config, home.worker), properties)
-        return
     of = RedoContext(
         spark,
         planned.state,
@@ -193,6 +189,9 @@ def replay_on(context: Context, planned: PlannedReplay, spark: SparkSession) -> 
         options.accepts,
         planned.compacted,
     )
+    if options.to_dir is not None:
+        yield from replay_to_folder(of, FilesSink(ready.config, home.worker), planned.plan.spans)
+        return
     if options.to_topic is not None:
         settings = home.producer_settings(ready.config)
         with ReconnectingAdmin(settings) as admin:
@@ -336,41 +335,6 @@ def _of_compaction(ready: Ready, compacted: Sequence[str]) -> list[str]:
 def _of_shape(plan: ReplayPlan, shape: str, what: str) -> list[str]:
     others = sum(one.shape != shape for group in plan.groups for one in group.recorded)
     return [f"{others} range(s) were delivered with other options: {what}"] if others else []
-
-
-def _elsewhere(
-    planned: PlannedReplay, spark: SparkSession, sink: FilesSink, properties: Mapping[str, str]
-) -> Iterator[RedoOutcome]:
-    """One claim per span; spans of one topic partition follow each other."""
-    made_ms = int(time.time() * 1000)
-
-    def deadline() -> Deadline:
-        return Deadline(planned.options.seconds)
-
-    rounds: list[list[OffsetRange]] = []
-    for span in planned.plan.spans:
-        free = next((one for one in rounds if all(other.place != span.place for other in one)), None)
-        if free is None:
-            rounds.append(free := [])
-        free.append(span)
-    for spans in rounds:
-        claims = [RangeClaim(span, True, sink.shape, made_ms) for span in spans]
-        try:
-            writer = open_writer(sink, planned.state, planned.logs, claims, deadline)
-            policy = RejectPolicy(planned.ready.name, tolerates=True)
-            done = deliver(spark, ReadOptions(properties, sink.has_keys, sink.has_headers), claims, writer, policy)
-        except PlayheadError as error:
-            yield from (RedoOutcome(span, result_of(error), detail=in_words(error)) for span in spans)
-            continue
-        for claim, closed in done:
-            rejected = sum(one.rejected for one in closed)
-            yield RedoOutcome(
-                claim.range,
-                Result.CHANGED,
-                sum(one.count for one in closed),
-                [output.name for one in closed for output in one.outputs],
-                detail=f"{rejected} record(s) did not fit and were left out" if rejected else "",
-            )
 
 
 def _place(span: OffsetRange) -> dict[str, object]:

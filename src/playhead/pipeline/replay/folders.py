@@ -1,0 +1,77 @@
+"""Records that a sink has delivered go to another folder: exactly the asked offsets, and nothing in the ledger.
+
+Files are named by their offsets. A partitioner by the clock also needs a time: it is the one at which the records were delivered,
+which the ledger has. So the same command, after a kill or later, writes the same files again.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from playhead.errors import PlayheadError
+from playhead.ledger.model import RangeClaim
+from playhead.model import Result
+from playhead.model.outcome import result_of
+from playhead.model.ranges import OffsetRange, RangeSet
+from playhead.pipeline.deliver.files.sink import FilesSink
+from playhead.pipeline.deliver.rejects import RejectPolicy
+from playhead.pipeline.deliver.task import ReadOptions, deliver
+from playhead.pipeline.replay.plan import Impossible, ReplayPlan, SinkState
+from playhead.pipeline.replay.redo import RedoContext, RedoOutcome, in_words, open_writer
+
+_NO_TIME = "its folder follows from the time of its delivery, and no run has delivered it"
+
+
+def limit_to_known_times(plan: ReplayPlan, state: SinkState, sink: FilesSink) -> ReplayPlan:
+    """Of a sink with partitions by the clock only what a run has delivered has a time."""
+    if not sink.options.partitioner.is_by_clock:
+        return plan
+    known = [span for span, _ in _timed(state, plan.spans)]
+    without = [Impossible(span, _NO_TIME) for span in RangeSet(plan.spans) - RangeSet(known)]
+    return replace(plan, spans=known, expired=[*plan.expired, *without])
+
+
+def replay_to_folder(of: RedoContext, sink: FilesSink, spans: Sequence[OffsetRange]) -> Iterator[RedoOutcome]:
+    """One claim per span; spans of one topic partition follow each other."""
+    is_by_clock = sink.options.partitioner.is_by_clock
+    claims = [
+        RangeClaim(span, True, sink.shape, made_ms)
+        for span, made_ms in (_timed(of.state, spans) if is_by_clock else ((span, 0) for span in spans))
+    ]
+    for some in _rounds(claims):
+        try:
+            writer = open_writer(sink, of.state, of.logs, some, of.deadline)
+            policy = RejectPolicy(of.name, tolerates=True)
+            done = deliver(of.spark, ReadOptions(of.properties, sink.has_keys, sink.has_headers), some, writer, policy)
+        except PlayheadError as error:
+            yield from (RedoOutcome(claim.range, result_of(error), detail=in_words(error)) for claim in some)
+            continue
+        for claim, closed in done:
+            rejected = sum(one.rejected for one in closed)
+            yield RedoOutcome(
+                claim.range,
+                Result.CHANGED,
+                sum(one.count for one in closed),
+                [output.name for one in closed for output in one.outputs],
+                detail=f"{rejected} record(s) did not fit and were left out" if rejected else "",
+            )
+
+
+def _timed(state: SinkState, spans: Sequence[OffsetRange]) -> list[tuple[OffsetRange, int]]:
+    """What runs have delivered of these offsets, cut where the time of the delivery changes."""
+    recorded = state.ranges.list_counting(state.cluster, state.pipeline, spans)
+    found: list[tuple[OffsetRange, int]] = []
+    for (_, made_ms), same in groupby(recorded, key=lambda one: (one.closed.range.log, one.made_ms)):
+        if made_ms is not None:
+            found += [(span, made_ms) for span in RangeSet(spans) & RangeSet(one.closed.range for one in same)]
+    return found
+
+
+def _rounds(claims: Sequence[RangeClaim]) -> list[list[RangeClaim]]:
+    rounds: list[list[RangeClaim]] = []
+    for claim in claims:
+        free = next((some for some in rounds if all(one.range.place != claim.range.place for one in some)), None)
+        if free is None:
+            rounds.append(free := [])
+        free.append(claim)
+    return rounds

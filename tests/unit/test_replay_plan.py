@@ -1,0 +1,135 @@
+"""What a replay finds before it begins: the config of the connector, and the offsets of a window of time."""
+
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from playhead.errors import Refused
+from playhead.kafka.topics import Ends
+from playhead.ledger.model import ClosedRange, Host, RangeClaim
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.runs import open_ledger
+from playhead.model import Deadline, Engine
+from playhead.model.ranges import Log, OffsetRange
+
+pytest.importorskip("pyspark")
+from playhead.pipeline.replay import configs, plan
+from playhead.pipeline.replay.asked import Asked
+from playhead.pipeline.replay.plan import SinkState, plan_replay
+
+LOG = Log("orders", "id-1", 0)
+HOUR = 3_600_000
+
+
+# The config
+
+
+def spec_found(monkeypatch, recorded, in_connect, owner=None):
+    """Without a file: what the ledger's newest run recorded, and what a worker has."""
+
+    @contextmanager
+    def rest(*_):
+        yield SimpleNamespace(get_config=lambda _: in_connect)
+
+    monkeypatch.setattr(configs, "open_rest", rest)
+    run: Any = SimpleNamespace(config=recorded, owner=owner)
+    context: Any = SimpleNamespace(connect_urls=("http://worker:8083",))
+    spec, found_in = configs.find_spec(context, "lake", None, run, Deadline(5))
+    return dict(spec.config), found_in
+
+
+def test_a_connector_on_spark_is_replayed_with_the_config_of_its_run(monkeypatch):
+    """Connect still has the one from before the hand-over."""
+    ours, theirs = {"flush.size": "10"}, {"name": "lake", "flush.size": "3"}
+    assert spec_found(monkeypatch, ours, theirs, Engine.SPARK) == (ours, "the ledger")
+    assert spec_found(monkeypatch, ours, theirs) == (ours, "the ledger")
+    assert spec_found(monkeypatch, ours, theirs, Engine.CONNECT) == ({"flush.size": "3"}, "the Connect worker")
+    assert spec_found(monkeypatch, {}, theirs) == ({"flush.size": "3"}, "the Connect worker")
+
+
+def test_a_secret_of_the_ledgers_copy_is_the_workers_if_nothing_else_of_it_differs(monkeypatch):
+    ours = {"connection.password": "***", "connection.url": "jdbc:postgresql://h/shop?password=***", "a": "1"}
+    theirs = {"connection.password": "s3cret", "connection.url": "jdbc:postgresql://h/shop?password=s3cret", "a": "2"}
+    found, words = spec_found(monkeypatch, ours, theirs, Engine.SPARK)
+    assert found == {**theirs, "a": "1"}
+    assert words == "the ledger; connection.password, connection.url: the Connect worker"
+    other = theirs | {"connection.url": "jdbc:postgresql://old/shop?password=s3cret"}
+    with pytest.raises(Refused, match=r"the ledger's copy of its config has no connection\.url"):
+        spec_found(monkeypatch, ours, other, Engine.SPARK)
+
+
+# A window of time
+
+
+def moment(hour):
+    return None if hour is None else datetime.fromtimestamp(hour * HOUR / 1000, UTC)
+
+
+@pytest.fixture
+def planned(tmp_path, monkeypatch):
+    """A sink that delivered three ranges of 100 records, an hour each, and has 20 more to deliver. The log begins at `start`."""
+    with open_ledger(f"sqlite:///{tmp_path}/ledger.db", 5) as ledger:
+        ranges = RangeLedger(ledger)
+        claim = ledger.claim("c", "lake", Host("here", 1, "me"), {})
+        ranges.adopt(claim, {LOG: 0})
+        for hour in range(3):
+            span = OffsetRange(*LOG, hour * 100, hour * 100 + 100)
+            ranges.plan(claim, [RangeClaim(span, True, "s", 1, 1)])
+            closed = ClosedRange(span, 100, 0, 0, first_ms=hour * HOUR, last_ms=(hour + 1) * HOUR - 1)
+            ranges.commit_all(claim, [(RangeClaim(span, True, "s", 1, 1), [closed])])
+
+        def ask(since, until, start=0, log=LOG):
+            def at(_admin, places, moment_ms, _deadline):
+                """As a broker: a record every 36 seconds, from the log start on."""
+                found = max(start, -(-moment_ms * 100 // HOUR))
+                return dict.fromkeys(places, found if found < 320 else None)
+
+            monkeypatch.setattr(plan, "find_at_time", at)
+            ends = {log: Ends(start, 320, 320)}
+            state = SinkState(ranges, "c", "lake", ranges.positions("c", "lake"), ends)
+            nothing: Any = None
+            return plan_replay(state, Asked((), moment(since), moment(until)), nothing, Deadline(5))
+
+        yield ask
+
+
+def ends_of(found):
+    return [(one.start, one.end) for one in found]
+
+
+def test_what_has_expired_of_a_window_is_named(planned):
+    """To another place and to its own. The broker answers with the log start only."""
+    found = planned(1, 2, start=150)
+    assert ends_of(found.spans) == [(150, 200)] and found.groups == []
+    assert ends_of(one.range for one in found.expired) == [(100, 150)]
+    assert "the topic begins at 150 now" in found.expired[0].why
+    assert [(one.range.start, "has expired in part" in one.why) for one in found.impossible] == [(100, True)]
+    all_gone = planned(1, 2, start=320)
+    assert all_gone.spans == [] and ends_of(one.range for one in all_gone.expired) == [(100, 200)]
+    assert ends_of(one.range for one in planned(None, 2, start=150).expired) == [(0, 150)]
+
+
+def test_what_expired_before_a_window_is_no_part_of_it(planned):
+    found = planned(1.75, 2, start=150)
+    assert (ends_of(found.spans), found.expired) == ([(175, 200)], [])
+    assert planned(1, 2).expired == [] and planned(1, 2).impossible == []
+
+
+def test_what_is_not_delivered_yet_in_a_window_is_named(planned):
+    found = planned(2, None)
+    assert ends_of(one.range for one in found.groups) == [(200, 300)]
+    assert [(one.range.start, one.range.end, one.why) for one in found.impossible] == [
+        (300, 320, "is not delivered yet: the position is 300")
+    ]
+    assert ends_of(found.spans) == [(200, 320)]
+
+
+def test_what_was_delivered_from_a_deleted_topic_is_named(planned):
+    found = planned(1, 2, log=LOG._replace(topic_id="id-2"))
+    assert found.spans == [] and found.groups == []
+    for some in (found.expired, found.impossible):
+        assert ends_of(one.range for one in some) == [(100, 200)]
+        assert "deleted and recreated" in some[0].why
