@@ -3,16 +3,17 @@
 One topic of 4 partitions is delivered as JSON lines in files of 10,000 records. Then ranges of one partition are replayed, each
 longer than the one before, in the session that is open already; the best of several rounds. Files that are replaced are
 counted by their inodes. The last line replays a range of the same size in a topic of a tenth of the records: what lies
-around a range must not matter. `ROWS=20000000` in the environment sets another size.
+around a range must not matter. `ROWS=1000000` in the environment sets another size.
 """
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from spark_runs import PARTITIONS, ROWS, Runner, bench_lab, fill, make_topic
+from spark_runs import PARTITIONS, Runner, bench_lab, fill, make_topic
 
 from playhead.config import Context, Setting
 from playhead.ledger.runs import open_ledger
@@ -21,6 +22,7 @@ from playhead.pipeline.replay.asked import Asked, parse_range
 from playhead.pipeline.replay.run import ReplayOptions, planned_replay, replay_on
 from playhead.pipeline.spark import SparkOptions, spark_session
 
+ROWS = int(os.environ.get("ROWS", "20000000"))
 ROUNDS, FILE = 3, 10_000
 LARGE, TENTH = "bench-replay", "bench-replay-tenth"
 

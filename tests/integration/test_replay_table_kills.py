@@ -1,4 +1,5 @@
-"""`playhead replay` of tables and of a source is killed again and again: psql and Kafka's own consumer are the oracles."""
+"""`playhead replay` of tables and of a source, and to other places, is killed again and again: psql, a listing of the folder and
+Kafka's own consumer are the oracles."""
 
 import json
 import os
@@ -8,12 +9,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from integration.delivering import JSON_FORMAT, S3_SINK, files_in, lines_in
 from integration.ingesting import JDBC, records_of
 from integration.on_spark import JSON, NEW_TOPICS, Topics
 from integration.victims import Victim, check_once
@@ -28,15 +30,17 @@ SCHEMA = (
     '{"type":"struct","optional":false,"fields":[{"type":"int64","optional":false,"field":"id"},'
     '{"type":"string","optional":true,"field":"t"}]}'
 )
-UPSERT, PLACED, SOURCE = "k-upsert", "k-placed", "k-source"
-NAMES = (UPSERT, SOURCE, PLACED)
+UPSERT, PLACED, SOURCE, FILES = "k-upsert", "k-placed", "k-source", "k-files"
+TO_TOPIC, OWN_TOPIC, TO_TABLE, TO_DIR = "sink to topic", "source to own topic", "to table", "to folder"
+KINDS = (UPSERT, PLACED, SOURCE, TO_TOPIC, OWN_TOPIC, TO_TABLE, TO_DIR)
+OFFSETS, KEYS = f"{TOPIC}:0:0-3000", "incrementing:1..5000"
 
 
 class Killed:
-    """One topic in two tables, and a table that a source reads."""
+    """One topic in two tables and a folder, and a table that a source reads."""
 
     def __init__(self, lab: Lab, folder: Path) -> None:
-        self.lab = lab
+        self.lab, self.folder = lab, folder / "other"
         user, _, rest = lab.postgres_url.removeprefix("postgresql://").partition("@")
         sink = {
             "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector",
@@ -60,6 +64,14 @@ class Killed:
             UPSERT: {**sink, **by_key, "table.name.format": "upserted"},
             PLACED: {**sink, "insert.mode": "insert", "pk.mode": "kafka", "table.name.format": "placed"},
             SOURCE: source,
+            FILES: {
+                "connector.class": S3_SINK,
+                "topics": TOPIC,
+                "flush.size": "100",
+                "format.class": JSON_FORMAT,
+                **JSON,
+            }
+            | {"store.url": (folder / "lake").as_uri()},
         }
         self.file = folder / "killed.yaml"
         self.file.write_text(
@@ -77,32 +89,32 @@ class Killed:
         assert self.victim.end(self.victim.start()) == 0, self.victim.log
         self.coordinates = self.placed()
         self.replays = 0
+        Topics(lab).make_topic("raw", PARTITIONS)
         self.next_topic()
 
     def next_topic(self) -> None:
         self.replays += 1
         Topics(self.lab).make_topic(self.again, PARTITIONS)
 
-    def placed(self) -> str:
-        return self.lab.psql("SELECT __connect_partition, __connect_offset, id, t FROM placed ORDER BY 1, 2")
+    def placed(self, table: str = "placed") -> str:
+        return self.lab.psql(f"SELECT __connect_partition, __connect_offset, id, t FROM {table} ORDER BY 1, 2")
 
     @property
     def again(self) -> str:
         return f"again_{self.replays}"
 
-    def start(self, name: str, *more: str) -> "subprocess.Popen[str]":
-        part = ["incrementing:1..5000", "--to-topic", self.again] if name == SOURCE else [f"{TOPIC}:0:0-3000"]
-        words = [
-            "replay",
-            name,
-            "--range",
-            *part,
-            "-f",
-            str(self.file),
-            "--chunk-rows",
-            "500",
-            *(more or ("--execute",)),
-        ]
+    def part(self, kind: str) -> list[str]:
+        """The words of the command: which connector, which part, and where to."""
+        return {
+            SOURCE: [SOURCE, "--range", KEYS, "--to-topic", self.again],
+            OWN_TOPIC: [SOURCE, "--range", KEYS],
+            TO_TOPIC: [UPSERT, "--range", OFFSETS, "--to-topic", "raw"],
+            TO_TABLE: [PLACED, "--range", OFFSETS, "--to-table", "placed_again"],
+            TO_DIR: [FILES, "--range", OFFSETS, "--to-dir", str(self.folder)],
+        }.get(kind, [kind, "--range", OFFSETS])
+
+    def start(self, kind: str, *more: str) -> "subprocess.Popen[str]":
+        words = ["replay", *self.part(kind), "-f", str(self.file), "--chunk-rows", "500", *(more or ("--execute",))]
         words += ["--ledger", f"sqlite:///{self.victim.ledger}", "--worker-config", str(self.lab.worker_config)]
         return subprocess.Popen(
             [sys.executable, "-m", "playhead", *words],
@@ -113,46 +125,68 @@ class Killed:
             start_new_session=True,
         )
 
-    def seen(self, name: str) -> int:
+    def seen(self, kind: str) -> int:
         """What is committed, without Playhead."""
-        if name != SOURCE:
-            asked = f"SELECT coalesce(max(seq), 0) FROM playhead_ranges WHERE pipeline = '{name}'"
-            return int(self.lab.psql(asked))
-        return len(records_of(self.lab, self.again))
+        if topic := {SOURCE: self.again, OWN_TOPIC: "origin", TO_TOPIC: "raw"}.get(kind):
+            return len(records_of(self.lab, topic))
+        if kind == TO_DIR:
+            return len(files_in(self.folder)) if self.folder.exists() else 0
+        if kind == TO_TABLE:
+            is_there = self.lab.psql("SELECT to_regclass('placed_again')").strip()
+            return int(self.lab.psql("SELECT count(*) FROM placed_again")) if is_there else 0
+        return int(self.lab.psql(f"SELECT coalesce(max(seq), 0) FROM playhead_ranges WHERE pipeline = '{kind}'"))
 
-    def lose(self, names: Sequence[str]) -> None:
+    def lose(self, kind: str) -> None:
         """Rows are deleted and changed by hand, in the part that is replayed: ids of partition 0."""
         some = ", ".join(str(2 * number) for number in random.sample(range(IDS // 2), 50))
-        self.lab.psql(f"DELETE FROM upserted WHERE id IN ({some})")
-        self.lab.psql("UPDATE upserted SET t = 'by hand' WHERE id % 10 = 4")
-        if PLACED in names:
+        if kind == UPSERT:
+            self.lab.psql(f"DELETE FROM upserted WHERE id IN ({some})")
+            self.lab.psql("UPDATE upserted SET t = 'by hand' WHERE id % 10 = 4")
+        if kind == PLACED:
             self.lab.psql(f"DELETE FROM placed WHERE __connect_partition = 0 AND __connect_offset IN ({some})")
 
-    def kill(self, name: str) -> None:
-        before, process = self.seen(name), self.start(name)
+    def kill(self, kind: str) -> None:
+        before, process = self.seen(kind), self.start(kind)
         Deadline(150).wait_for(
-            lambda: self.seen(name) > before or process.poll() is not None, "a committed step", every=0.2
+            lambda: self.seen(kind) > before or process.poll() is not None, "a committed step", every=0.2
         )
         time.sleep(random.random())
-        self.victim.log.append(f"kill {name}, {'too late' if process.poll() is not None else 'in time'}")
+        self.victim.log.append(f"kill {kind}, {'too late' if process.poll() is not None else 'in time'}")
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         self.victim.end(process)
 
-    def check(self, context: str) -> None:
+    def check(self, kinds: Collection[str], context: str) -> None:
         rows = [line.split("|") for line in self.lab.psql("SELECT id, t FROM upserted").splitlines()]
         wanted = {(number, f"turn {TURNS - 1}") for number in range(IDS)}
         check_once(Counter((int(number), text) for number, text in rows), wanted, f"upserted, {context}")
         assert self.placed() == self.coordinates, context
-        for number in range(1, self.replays + 1):
-            records = records_of(self.lab, f"again_{number}")
-            ids = Counter(json.loads(record.value or b"{}")["id"] for record in records)
-            check_once(ids, set(range(1, 5001)), f"again_{number}, {context}")
+        for number in range(1, self.replays):
+            check_once(self.ids(f"again_{number}"), set(range(1, 5001)), f"again_{number}, {context}")
+        twice = Counter({number: 1 + (number <= 5000 and OWN_TOPIC in kinds) for number in range(1, SOURCE_ROWS + 1)})
+        assert self.ids("origin") == twice, f"origin, {context}"
+        self.check_places(kinds, context)
+
+    def check_places(self, kinds: Collection[str], context: str) -> None:
+        """Offsets 0 to 2999 of partition 0: its ids are even, and every turn has a thousand."""
+        asked = {(2 * (at % 1000), f"turn {at // 1000}") for at in range(3000)}
+        if TO_TOPIC in kinds:
+            values = [json.loads(record.value or b"{}") for record in records_of(self.lab, "raw")]
+            check_once(Counter((one["id"], one["t"]) for one in values), asked, f"raw, {context}")
+        if TO_DIR in kinds:
+            values = [json.loads(line) for line in lines_in(self.folder)]
+            check_once(Counter((one["id"], one["t"]) for one in values), asked, f"folder, {context}")
+        if TO_TABLE in kinds:
+            lines = [line for line in self.coordinates.splitlines() if line.startswith("0|")]
+            assert self.placed("placed_again").splitlines() == lines[:3000], context
+
+    def ids(self, topic: str) -> Counter[int]:
+        return Counter(json.loads(record.value or b"{}")["id"] for record in records_of(self.lab, topic))
 
 
-def check_kills(lab: Lab, folder: Path, rounds: int) -> None:
+def check_kills(lab: Lab, folder: Path, choose: Callable[[], Sequence[str]]) -> None:
     random.seed(seed := time.time_ns())
-    killed = Killed(lab, folder)
+    killed, kinds = Killed(lab, folder), choose()
     assert killed.victim.end(killed.start(SOURCE, "-o", "json")) == 0, killed.victim.log
     shown = killed.victim.log[-1]
     planned = json.loads(shown[shown.index("[") : shown.rindex("]") + 1])
@@ -160,25 +194,21 @@ def check_kills(lab: Lab, folder: Path, rounds: int) -> None:
         ("incrementing:1..5000", 5000, {"incrementing": SOURCE_ROWS})
     ]
     assert killed.seen(SOURCE) == 0  # it was a dry run
-    names = NAMES[:rounds]
-    for number in range(rounds):
-        name = NAMES[number % len(NAMES)]
-        killed.lose(names)
-        killed.kill(name)
-        if name == SOURCE and number + len(NAMES) < rounds:  # completed, and the next one goes into a new topic
-            assert killed.victim.end(killed.start(SOURCE)) == 0, killed.victim.log
+    for kind in kinds:
+        killed.lose(kind)
+        killed.kill(kind)
+        assert killed.victim.end(killed.start(kind)) == 0, killed.victim.log
+        if kind == SOURCE:
             killed.next_topic()
-    for name in names:
-        assert killed.victim.end(killed.start(name)) == 0, killed.victim.log
-    killed.check(f"seed {seed}: {killed.victim.log}")
+    killed.check(kinds, f"seed {seed}: {killed.victim.log}")
 
 
 @pytest.mark.timeout(600)
 def test_killed_replays_of_tables_and_sources_are_completed_by_the_same_command(make_lab, tmp_path):
-    check_kills(make_lab(LabOptions()), tmp_path, 2)
+    check_kills(make_lab(LabOptions()), tmp_path, lambda: random.sample(KINDS, 2))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_ten_kills_of_replays_of_tables_and_sources_lose_and_double_nothing(make_lab, tmp_path):
-    check_kills(make_lab(LabOptions()), tmp_path, 10)
+    check_kills(make_lab(LabOptions()), tmp_path, lambda: [*KINDS, UPSERT, SOURCE, PLACED])
