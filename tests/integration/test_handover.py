@@ -22,6 +22,7 @@ from integration.file_source import TEXT
 from integration.switching import PYTHON, SINK, SOURCE, Watching, Writer, eos_pair, made_pair  # noqa: F401
 from playhead.config import open_context
 from playhead.errors import Invalid, NotFound
+from playhead.kafka.murmur2 import partition_of
 from playhead.lab import LabOptions
 from playhead.model import Deadline, Engine, Result
 
@@ -351,13 +352,20 @@ def plain_pair(plain_lab, spark, playhead, unique, tmp_path):
     made.on_spark.ledger.close()
 
 
-def leave(pair, transactional_id, key, value, *, commit):
-    """A position record in the offsets topic, in a transaction that ends one way or the other."""
-    producer = Producer({"bootstrap.servers": pair.lab.bootstrap_servers, "transactional.id": transactional_id})
+def begun(pair, transactional_id, key, value, *, near=None):
+    """A position record in the offsets topic, in an open transaction. `near`: in the Kafka partition of this key."""
+    settings = {"bootstrap.servers": pair.lab.bootstrap_servers, "transactional.id": transactional_id}
+    producer = Producer(settings)
     producer.init_transactions(20)
     producer.begin_transaction()
-    producer.produce("connect-offsets", value, key)
+    count = len(producer.list_topics("connect-offsets", 20).topics["connect-offsets"].partitions)
+    producer.produce("connect-offsets", value, key, partition_of(near or key, count))
     assert producer.flush(20) == 0
+    return producer
+
+
+def leave(pair, transactional_id, key, value, *, commit):
+    producer = begun(pair, transactional_id, key, value)
     (producer.commit_transaction if commit else producer.abort_transaction)(20)
 
 
@@ -377,6 +385,23 @@ def test_a_first_position_that_was_aborted_loses_no_line(plain_pair, unique, was
     pair.hand("connect", name)
     Deadline(30).wait_for(lambda: len(pair.records()) >= 2, "the lines", every=0.2)
     assert pair.records() == ["a", "b"]
+
+
+def test_a_position_behind_the_open_transaction_of_another_connector_is_not_overlooked(plain_pair, unique):
+    """Committed records behind it cannot be read until it ends. An older position would be written once more."""
+    pair, name = plain_pair, plain_pair.names[0]
+    pair.lines.write_text("a\nb\n")
+    pair.write_file()
+    pair.hand("spark", name)
+    key = f'["{name}",{{"filename":"{pair.lines}"}}]'.encode()
+    other = begun(pair, unique("tx"), b'["another",{"filename":"x"}]', b'{"position":1}', near=key)
+    leave(pair, unique("tx"), key, b'{"position":2}', commit=True)
+    timer = threading.Timer(8, other.commit_transaction, (20,))
+    timer.start()
+    pair.hand("connect", name)
+    timer.join()
+    Deadline(30).wait_for(pair.records, "the second line", every=0.2)
+    assert pair.records() == ["b"]
 
 
 def test_a_topic_ahead_of_the_position_is_refused_unless_repeats_are_accepted(plain_pair, unique):

@@ -315,3 +315,11 @@ def test_a_connector_that_rests_before_a_known_end_has_failed(tmp_path, monkeypa
     except HandedButDown as error:
         found = error.what
     assert words in found
+
+
+def test_a_partition_of_a_group_that_the_ledger_does_not_know_is_no_movement():
+    one, other = (Map({"kafka_topic": "orders", "kafka_partition": number}) for number in (0, 1))
+    at = {number: Map({"kafka_offset": number}) for number in (5, 6)}
+    assert not movement.has_moved({one: at[5], other: at[6]}, {one: at[5]}, is_sink=True)
+    assert movement.has_moved({one: at[6], other: at[6]}, {one: at[5]}, is_sink=True)
+    assert movement.has_moved(AT_SIX, {}, is_sink=False) and not movement.has_moved(AT_SIX, AT_SIX, is_sink=False)

@@ -13,13 +13,14 @@ from playhead.connect.rest import Rest
 from playhead.connectors.files.read import topics_of
 from playhead.errors import PlayheadError, Refused
 from playhead.kafka.client import Admin
+from playhead.kafka.log import capture
 from playhead.kafka.transactions import PlainProducer
 from playhead.ledger.runs import Ledger
 from playhead.model import Deadline, Map
 from playhead.pipeline.classes import ConnectorKind
 from playhead.pipeline.connect_home import ConnectHome
 from playhead.pipeline.ingest.jdbc.stream import find_ahead
-from playhead.pipeline.ingest.position_log import PositionLog, capture_settled
+from playhead.pipeline.ingest.position_log import HIDDEN_SECONDS, PositionLog
 from playhead.pipeline.ingest.steps import NOWHERE, SourceConnection
 from playhead.pipeline.spec import TASKS, Ready
 from playhead.stores import Stored
@@ -45,10 +46,11 @@ class SourcePositions:
         return {partition: offset for partition, offset in found if offset is not None}
 
     def settle(self, deadline: Deadline) -> None:
-        """After the fence: waits until no open transaction of another connector hides what was committed for this one."""
+        """After the fence: waits until no open transaction of another connector hides what was committed for this one. Those that
+        begin later hide nothing of it."""
         with Admin(self.home.settings, deadline) as admin:
             for topic in dict.fromkeys((self.home.topic, self.config.get(OWN_TOPIC) or self.home.topic)):
-                capture_settled(admin, topic, deadline)
+                _await_decided(admin, topic, deadline.within(HIDDEN_SECONDS))
 
     def write_again(self, deadline: Deadline) -> None:
         """Makes the committed position the newest record of every key: workers that read uncommitted records would start from
@@ -73,6 +75,16 @@ class SourcePositions:
         return OffsetsTopic(
             home.settings, home.topic, committed, deadline, group_id=home.group_id, own_topics=own_topics
         )
+
+
+def _await_decided(admin: Admin, topic: str, deadline: Deadline) -> None:
+    ends = {partition: at.high for partition, at in capture(admin, topic, deadline, committed=False).ends.items()}
+
+    def is_decided() -> bool:
+        now = capture(admin, topic, deadline, committed=False).ends
+        return all(now[partition].stable >= end for partition, end in ends.items())
+
+    deadline.wait_for(is_decided, f"the open transactions in {topic}, which hide positions", every=0.1)
 
 
 @contextmanager
