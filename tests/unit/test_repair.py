@@ -4,6 +4,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from dataclasses import replace
+
 from playhead.pipeline.audit.model import Item, Pair, Verdict
 from playhead.pipeline.audit.repair_plan import Does, Files, key_ranges, merged_ranges, plan_pair
 
@@ -48,6 +50,31 @@ def test_a_file_that_the_ledger_does_not_have_goes_only_if_all_of_it_is_too_much
     copies = [Item(Verdict.DUPLICATE, str(n), (f"t-0@{n}",), (f"{OWN}#{n}", f"copy.json#{n}")) for n in range(2)]
     assert planned("files sink", *copies, files=FILES) == [(Does.DELETE_FILE, ["copy.json"], 2)]
     assert planned("files sink", copies[0], files=FILES) == [(Does.NOTHING, ["copy.json"], 1)]
+
+
+def test_of_equal_files_that_the_ledger_does_not_have_one_stays():
+    doubled = [
+        Item(Verdict.DUPLICATE, str(n), (f"t-0@{n}",), (f"one.json#{n}", f"two.json#{n}")) for n in range(2)
+    ]
+    assert planned("files sink", *doubled, files=FILES) == [(Does.DELETE_FILE, ["one.json"], 2)]
+    thrice = [replace(item, target=(*item.target, f"{OWN}#{n}"), count=2) for n, item in enumerate(doubled)]
+    assert planned("files sink", *thrice, files=FILES) == [
+        (Does.DELETE_FILE, ["one.json"], 2),
+        (Does.DELETE_FILE, ["two.json"], 2),
+    ]
+
+
+def test_a_copy_of_a_row_that_is_gone_in_the_topic_leaves_the_own_file_as_it_is():
+    doubled = [Item(Verdict.DUPLICATE, str(n), (), (f"{OWN}#{n}", f"copy.json#{n}")) for n in range(2)]
+    assert planned("files sink", *doubled, files=FILES) == [(Does.DELETE_FILE, ["copy.json"], 2)]
+
+
+def test_a_file_goes_only_after_its_rows_were_delivered_again():
+    changed = [Item(Verdict.CHANGED, str(n), (f"t-0@10{n}",), (f"other.json#{n}",)) for n in range(2)]
+    found = [(Does.DELIVER, ["t:0:100-102"], 2), (Does.DELETE_FILE, ["other.json"], 2)]
+    assert planned("files sink", *changed, files=FILES) == found
+    extra = Item(Verdict.EXTRA, "9", (), (f"{OWN}#3",))
+    assert [does for does, *_ in planned("files sink", *changed, extra, files=FILES)] == [Does.NOTHING] * 2
 
 
 def test_extra_stays_unless_it_is_said_and_no_file_with_extra_rows_is_replaced():

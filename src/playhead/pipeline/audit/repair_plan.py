@@ -6,7 +6,7 @@ action as well, with the reason: a record cannot be taken out of a topic.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -55,10 +55,16 @@ class Files:
     rows: Callable[[str], int]
 
 
+Copies = tuple[str, ...]  # the places of one row in files that the ledger does not have
+
+
 @dataclass(slots=True)
 class _Gathered:
+    """`spare`: how many of these copies may go. `delivered`: those that may go only after their row was delivered again."""
+
     offsets: dict[tuple[str, int], set[int]] = field(default_factory=lambda: defaultdict(set))
-    foreign: Counter[str] = field(default_factory=Counter)
+    spare: dict[Copies, int] = field(default_factory=dict)
+    delivered: set[Copies] = field(default_factory=set)
     extra_own: set[str] = field(default_factory=set)
     rows: int = 0
     left: int = 0
@@ -101,49 +107,71 @@ def _of_source(pair: Pair, topic: str, items: Sequence[Item]) -> list[Action]:
 
 
 def _of_files(pair: Pair, topic: str, items: Sequence[Item], files: Files, *, deletes_extra: bool) -> list[Action]:
-    """A file that the ledger has is written again with its range; one that it does not have is deleted, if all that it holds is
-    too much."""
+    """A file that the ledger has is written again with its range. One that it does not have is deleted, if each of its rows is one
+    too many; deliveries come first."""
     found = _Gathered()
     for item in items:
         _gather(found, item, files, deletes_extra=deletes_extra)
-    actions = [_surplus(pair, topic, name, count, files.rows(name)) for name, count in sorted(found.foreign.items())]
+    actions = []
     if found.offsets:
         note = ""
         if found.extra_own:
             note = f"{len(found.extra_own)} of its files hold extra rows, which would go: add --delete-extra"
+            found.spare |= dict.fromkeys(found.delivered, 0)
         does = Does.NOTHING if found.extra_own else Does.DELIVER
         sees = (
             "each file is replaced as a whole by one of the same name, as a new generation; the position does not move"
         )
         ranges = merged_ranges(found.offsets)
         actions.append(Action(pair.pipeline, does, topic, ranges=ranges, rows=found.rows, sees=sees, note=note))
+    actions += _surplus_files(pair, topic, found.spare, files)
     return [*actions, *([_left(pair, topic, found.left)] if found.left else [])]
 
 
 def _gather(found: _Gathered, item: Item, files: Files, *, deletes_extra: bool) -> None:
     own = [name for name in _names(item) if files.is_own(name)]
-    others = [name for name in _names(item) if not files.is_own(name)]
+    others = tuple(sorted(place for place in item.target if not files.is_own(_name(place))))
     if item.verdict is Verdict.EXTRA and not deletes_extra:
         found.left += item.count
         found.extra_own.update(own)
         return
-    found.foreign.update(others)
-    if item.verdict is Verdict.DUPLICATE and others and len(own) <= len(item.source):
-        return  # without the files that the ledger does not have, it is there as often as it should be
-    found.rows += item.count
-    if item.verdict in (Verdict.MISSING, Verdict.CHANGED):
+    is_delivered = item.verdict in (Verdict.MISSING, Verdict.CHANGED)
+    if others:
+        spare = len(others) if is_delivered else min(item.count, len(others))
+        found.spare[others] = max(spare, found.spare.get(others, 0))
+        found.delivered |= {others} if is_delivered else set()
+    if is_delivered:
         _add_places(found, item.source)
+    elif item.count <= len(others):
+        return  # without copies that the ledger does not have, it is there as often as it should be
+    found.rows += item.count
     for name in own:
         _add_name(found, name)
 
 
-def _surplus(pair: Pair, topic: str, name: str, count: int, rows: int) -> Action:
-    """A file that the ledger does not have, `count` of whose rows are too many."""
-    if rows == count:
-        sees = "what it holds is no longer there, or no longer there twice"
-        return Action(pair.pipeline, Does.DELETE_FILE, topic, names=[name], rows=count, sees=sees)
-    note = f"it is not of the ledger and holds other rows, too: delete its {count} row(s) by hand"
-    return Action(pair.pipeline, Does.NOTHING, topic, names=[name], rows=count, note=note)
+def _surplus_files(pair: Pair, topic: str, spare: Mapping[Copies, int], files: Files) -> list[Action]:
+    """Files that the ledger does not have. No more copies of a row go than are spare: of two equal files one may have to stay."""
+    held: dict[str, Counter[Copies]] = defaultdict(Counter)
+    for copies in spare:
+        for place in copies:
+            held[_name(place)][copies] += 1
+    left = dict(spare)
+    rows = {name: files.rows(name) for name in held}
+    gone: list[str] = []
+    for name in sorted(held, key=lambda name: (_NAME.fullmatch(name.rpartition("/")[2]) is not None, name)):
+        if rows[name] == sum(min(left[copies], count) for copies, count in held[name].items()):
+            gone.append(name)
+            for copies, count in held[name].items():
+                left[copies] -= count
+    sees = "what it holds is no longer there, or no longer there twice"
+    actions = [
+        Action(pair.pipeline, Does.DELETE_FILE, topic, names=[name], rows=rows[name], sees=sees) for name in gone
+    ]
+    for name in sorted(held.keys() - set(gone)):
+        if count := sum(min(left[copies], many) for copies, many in held[name].items()):
+            note = f"it is not of the ledger and holds other rows, too: delete {count} of its row(s) by hand"
+            actions.append(Action(pair.pipeline, Does.NOTHING, topic, names=[name], rows=count, note=note))
+    return actions
 
 
 def _of_table(pair: Pair, topic: str, items: Sequence[Item], *, deletes_extra: bool) -> list[Action]:
@@ -180,7 +208,12 @@ def _left(pair: Pair, topic: str, rows: int) -> Action:
 
 
 def _names(item: Item) -> list[str]:
-    return [place.rpartition("#")[0] for place in item.target]
+    return [_name(place) for place in item.target]
+
+
+def _name(place: str) -> str:
+    """The file of a row."""
+    return place.rpartition("#")[0]
 
 
 def _add_places(found: _Gathered, places: Iterable[str]) -> None:
