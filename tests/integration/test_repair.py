@@ -166,7 +166,8 @@ HOPS = ({"read but not produced"}, {"delivered and gone"}, {"delivered and gone"
 
 
 def repair(tiers, audit, **options):
-    from playhead.pipeline.audit.repair import RepairOptions, execute_repair
+    from playhead.pipeline.audit.repair import execute_repair
+    from playhead.pipeline.audit.repair_actions import RepairOptions
 
     return execute_repair(tiers.audit.context, audit, RepairOptions(**options), spark=tiers.ingest.spark)
 

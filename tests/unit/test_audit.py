@@ -1,6 +1,7 @@
 """The parts of an audit that need no Spark: digests by bucket, verdicts, and the arithmetic of a ledger."""
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -12,7 +13,7 @@ pytest.importorskip("pyspark")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from playhead.errors import Invalid  # noqa: E402
+from playhead.errors import Invalid, Unreachable  # noqa: E402
 from playhead.ledger.model import (  # noqa: E402
     ChunkRow,
     ClosedRange,
@@ -27,9 +28,11 @@ from playhead.model.ranges import Log, OffsetRange  # noqa: E402
 from playhead.pipeline.audit.arithmetic import check_chunks, check_ranges  # noqa: E402
 from playhead.pipeline.audit.buckets import Buckets  # noqa: E402
 from playhead.pipeline.audit.compare import Unbalanced  # noqa: E402
+from playhead.pipeline.audit.contents import difference, key_of_fields  # noqa: E402
 from playhead.pipeline.audit.file import audit_fields, audit_of_fields  # noqa: E402
-from playhead.pipeline.audit.judge import Rules, difference, judge, key_of_fields  # noqa: E402
+from playhead.pipeline.audit.judge import Rules, judge  # noqa: E402
 from playhead.pipeline.audit.model import Audit, Faulty, Hop, Item, Pair, Verdict  # noqa: E402
+from playhead.pipeline.audit.of_jdbc import block_ranges  # noqa: E402
 from playhead.pipeline.audit.watching import watch  # noqa: E402
 from playhead.render.audit_page import audit_page  # noqa: E402
 
@@ -233,6 +236,30 @@ def test_the_page_has_the_verdict_first_and_nothing_from_outside():
         assert outside not in page
 
 
+def test_the_page_says_what_a_repair_would_do_or_why_nothing():
+    action = {"pipeline": "p", "does": "deliver again", "what": "t:0:5-6", "rows": 1, "sees": "<new>", "note": ""}
+    page = audit_page(audit_fields(spoilt()), [action])
+    assert "What a repair would do" in page
+    assert ("t:0:5-6" in page, "&lt;new&gt;" in page) == (True, True)
+    assert "Nothing: too &lt;many&gt;" in audit_page(audit_fields(spoilt()), (), "too <many>")
+
+
+def test_a_watch_goes_on_when_a_server_is_away():
+    def failing():
+        raise Unreachable("no broker answers")
+
+    rounds = iter([spoilt, failing, failing, spoilt])
+
+    def audit():
+        return next(rounds)()
+
+    waited: list[float] = []
+    lines = list(watch(audit, 60, rounds=4, wait=waited.append))
+    assert [line["verdict"] for line in lines] == ["missing", "not compared", "missing"]
+    with pytest.raises(Invalid):
+        list(watch(lambda: audit_of_fields({}, "here"), 60, rounds=1))
+
+
 def test_a_watch_reports_what_is_new_and_what_comes_back():
     bad, good = spoilt(), replace(spoilt(), pairs=[Pair("p", "a", "b")])
     lost = replace(good, pairs=[Pair("p", "a", "b", error="no answer")])
@@ -245,3 +272,13 @@ def test_a_watch_reports_what_is_new_and_what_comes_back():
         ("missing", "<b>"),
     ]
     assert waited == [60] * 4
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 3999, 4000, 5001, 10**7])
+def test_the_parts_of_a_table_touch_and_the_last_has_no_end(blocks):
+    parts = block_ranges(blocks)
+    lows, highs = (re.findall(rf"ctid {sign} '\((\d+),0\)'", " ".join(parts)) for sign in (">=", "<"))
+    assert lows == highs
+    assert len(parts) == len(lows) + 1 == min(8, max(1, blocks // 2000))
+    assert "<" not in parts[-1]
+    assert sorted(set(map(int, lows))) == list(map(int, lows))

@@ -12,6 +12,7 @@ from playhead.cli.extras import check_extra
 from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say, write
 from playhead.cli.ledgers import ledger_option
 from playhead.cli.runs import run_names
+from playhead.errors import PlayheadError
 from playhead.render import Column, Details, Listing
 from playhead.render.progress import ProgressLine
 
@@ -65,6 +66,13 @@ _OPTIONS = (
     ),
     click.option("--key", metavar="FIELDS", help="Fields that identify a row of files, with commas [default: id]."),
     click.option("--columns", metavar="NAMES", help="Only these columns of two folders, with commas."),
+    click.option(
+        "--limit",
+        type=click.IntRange(1),
+        default=200_000,
+        show_default=True,
+        help="How many rows that differ are listed; the others are counted.",
+    ),
     click.option("--master", metavar="URL", help="Spark master [default: the context's, else local[*]]."),
 )
 
@@ -73,7 +81,7 @@ def _asked(command: Any) -> Any:
     """The command gets them as `options`, a function of the face."""
 
     def fold(words: dict[str, Any]) -> Callable[[Face], "AuditOptions"]:
-        given = {name: words.pop(name) for name in ("file", "level", "against", "values", "master")}
+        given = {name: words.pop(name) for name in ("file", "level", "against", "values", "limit", "master")}
         times = {name: words.pop(name) for name in ("since", "until")}
         lists = {name: words.pop(name) for name in ("key", "columns")}
         return lambda face: _options(face, given, times, lists)
@@ -103,6 +111,7 @@ def _options(face: Face, given: dict[str, Any], times: dict[str, Any], lists: di
         moment_of(times["until"]),
         SparkOptions(given["master"] or of_context or "local[*]", settings),
         face.context.timeout_seconds,
+        given["limit"],
     )
 
 
@@ -116,7 +125,7 @@ def _options(face: Face, given: dict[str, Any], times: dict[str, Any], lists: di
     help="Write one page, to be attached to a ticket.",
 )
 @click.option(
-    "--watch", metavar="TIME", help="Compare again after this time, for ever; each new finding is a line of JSON."
+    "--watch", metavar="TIME", help="Compare again and again, after this time; each new finding is a line of JSON."
 )
 @ledger_option
 @context_options
@@ -142,25 +151,25 @@ def audit(face: Face, names: tuple[str, ...], options: Any, report: Path | None,
             progress.clear()
 
     if watch is not None:
-        _watch(once, watch, report)
+        _watch(face, once, watch, report)
         return
     found = once()
     if report is not None:
-        _write_report(found, report)
+        _write_report(face, found, report)
         say(f"report: {report}")
     _show(face, found)
     if found.exit_code:
         raise click.exceptions.Exit(found.exit_code)
 
 
-def _watch(once: Callable[[], "Audit"], interval: str, report: Path | None) -> None:
+def _watch(face: Face, once: Callable[[], "Audit"], interval: str, report: Path | None) -> None:
     from playhead.config.contexts import parse_duration
     from playhead.pipeline.audit.watching import watch as watched
 
     def audited() -> "Audit":
         found = once()
         if report is not None:
-            _write_report(found, report)
+            _write_report(face, found, report)
         return found
 
     for line in watched(audited, parse_duration(interval)):
@@ -168,11 +177,21 @@ def _watch(once: Callable[[], "Audit"], interval: str, report: Path | None) -> N
         sys.stdout.flush()
 
 
-def _write_report(found: "Audit", path: Path) -> None:
+def _write_report(face: Face, found: "Audit", path: Path) -> None:
+    """With what a repair would do, or why it would do nothing."""
     from playhead.pipeline.audit.file import audit_fields
+    from playhead.pipeline.audit.repair import action_row, plan_repair
+    from playhead.pipeline.audit.repair_actions import RepairOptions
     from playhead.render.audit_page import audit_page
 
-    path.write_text(audit_page(audit_fields(found)), encoding="utf-8")
+    plan: list[dict[str, Any]] = []
+    refusal = ""
+    if found.exit_code == 1:
+        try:
+            plan = [action_row(one) for one in plan_repair(face.context, found, RepairOptions())]
+        except PlayheadError as error:
+            refusal = f"{error.what}; {error.hint}" if error.hint else error.what
+    path.write_text(audit_page(audit_fields(found), plan, refusal), encoding="utf-8")
 
 
 def _show(face: Face, found: "Audit") -> None:

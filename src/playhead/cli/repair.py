@@ -48,7 +48,8 @@ def repair(face: Face, path: Path, file: str | None, delete_extra: bool, master:
     """
     check_extra("spark")
     from playhead.pipeline.audit.file import read_audit
-    from playhead.pipeline.audit.repair import RepairOptions, action_row, execute_repair, plan_repair
+    from playhead.pipeline.audit.repair import action_row, execute_repair, plan_repair
+    from playhead.pipeline.audit.repair_actions import RepairOptions
     from playhead.pipeline.spark import SparkOptions
 
     audit = read_audit(path)

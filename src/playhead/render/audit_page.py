@@ -24,8 +24,8 @@ _WORDS = {
 }
 
 
-def audit_page(fields: Mapping[str, Any], plan: Sequence[Mapping[str, Any]] = ()) -> str:
-    """`plan`: the actions of a repair, if there are any."""
+def audit_page(fields: Mapping[str, Any], plan: Sequence[Mapping[str, Any]] = (), refusal: str = "") -> str:
+    """`plan`: the actions of a repair, if there are any. `refusal`: why there is no plan."""
     verdict = str(fields["verdict"])
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' content='width=device-width'>",
@@ -36,7 +36,7 @@ def audit_page(fields: Mapping[str, Any], plan: Sequence[Mapping[str, Any]] = ()
         _summary(fields["pairs"]),
     ]
     parts += [_pair(pair) for pair in fields["pairs"]]
-    parts.append(_plan(plan))
+    parts.append(_plan(plan, refusal))
     return "".join(parts) + "</body></html>\n"
 
 
@@ -102,7 +102,9 @@ def _items(items: Sequence[Mapping[str, Any]]) -> str:
     return _table(head, rows) + more
 
 
-def _plan(plan: Sequence[Mapping[str, Any]]) -> str:
+def _plan(plan: Sequence[Mapping[str, Any]], refusal: str) -> str:
+    if refusal:
+        return f"<h2>What a repair would do</h2><p class='not-compared'>Nothing: {_text(refusal)}</p>"
     if not plan:
         return ""
     names = ("pipeline", "does", "what", "rows", "sees", "note")

@@ -205,6 +205,12 @@ def _find_sqlite(connection: Connection, name: TargetTableName) -> TargetTable |
     return TargetTable(name, columns, found.type.upper())
 
 
+def count_blocks(connection: Connection, name: TargetTableName) -> int:
+    """PostgreSQL: of 8 KiB each. A partitioned table has none of its own."""
+    size = text("SELECT pg_relation_size(to_regclass(:name)) / 8192")
+    return int(connection.execute(size, {"name": name.sql}).scalar() or 0)
+
+
 def delete_copies(connection: Connection, name: TargetTableName, places: Sequence[str]) -> int:
     """PostgreSQL: deletes the rows at these places (ctid) of which another row with the same content stays. Returns how many."""
     statement = f"""DELETE FROM {name.sql} a WHERE a.ctid = ANY(CAST(:places AS tid[])) AND EXISTS (

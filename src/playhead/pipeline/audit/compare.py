@@ -4,24 +4,35 @@ What comes back are the rows whose numbers differ: so many on the left, so many 
 often never leave Spark. A third side, the tail, has the rows above the line: a live sink may have written them already. Where
 records have expired, the rows that only the right side has may be millions: they are counted, and only those are listed whose key
 a lost row has as well.
+
+If more rows differ than are listed, they are cut by their key: all versions of a key are listed, or none. One version alone would
+be called missing or extra, and is changed.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from playhead.pipeline.audit.buckets import COUNT, Buckets
+from playhead.pipeline.audit.contents import payload_of
+from playhead.pipeline.audit.row_hash import canonical_json
 from playhead.pipeline.audit.sides import Side
 from playhead.pipeline.spark_faults import spark_translated
 
 MOST = 200_000  # rows that differ and are listed
 _PER_TASK = 500_000  # rows of suspect buckets
 _ALL = COUNT // 2  # with more suspect buckets than this, all rows are read
+_SLICES = 12  # bits of the hash of a key by which rows are cut
+_GROUPED_DDL = (
+    "h bigint, n0 bigint, n1 bigint, n2 bigint, places array<struct<side int, at string>>, row binary, k bigint"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +51,8 @@ class Unbalanced:
 @dataclass(frozen=True, slots=True)
 class Compared:
     """`suspects`: buckets that differ. `differing`: None if only digests were compared. `more`: rows that differ beyond those.
-    `unlisted`: rows that only the right side has and that were only counted."""
+    `unlisted`: rows that only the right side has and that were only counted. `updated`: rows with another content, where only
+    keys are compared."""
 
     left: Buckets
     right: Buckets
@@ -48,6 +60,22 @@ class Compared:
     differing: Sequence[Unbalanced] | None = None
     more: int = 0
     unlisted: int = 0
+    updated: int = 0
+
+
+def _no_key(_row: bytes | None) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How many rows that differ are listed, and by which key they are cut. `keys_only`: a key that both sides hold equally often
+    does not differ, whatever its rows hold. `lists_right` False: rows that only the right side has are counted."""
+
+    most: int = MOST
+    key_of: Callable[[bytes | None], str | None] = _no_key
+    keys_only: bool = False
+    lists_right: bool = True
 
 
 Say = Callable[[str], None]
@@ -60,10 +88,9 @@ def compare(
     *,
     tail: Side | None = None,
     deep: bool = True,
-    lists_right: bool = True,
+    cut: Cut = Cut(),
     say: Say = lambda _: None,
 ) -> Compared:
-    """`lists_right` False: rows that only the right side has are counted."""
     say(f"reading {left.name}")
     ours = left.digests(spark)
     say(f"reading {right.name}: {ours.rows} rows on the other side")
@@ -75,13 +102,13 @@ def compare(
     wanted = None if len(suspects) > _ALL else suspects
     rows = sum(int(side.counts[suspects].sum()) for side in (ours, theirs))
     grouped = _grouped(spark, left, right, tail, wanted, rows // _PER_TASK + 1)
+    made = Compared(ours, theirs, suspects)
     with spark_translated(f"comparing {left.name} with {right.name}"):
-        if lists_right:
-            differing, more = _listed(grouped)
-            return Compared(ours, theirs, suspects, differing, more)
         grouped = grouped.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            return _with_partners(Compared(ours, theirs, suspects), grouped, spark)
+            if not cut.lists_right:
+                return _with_partners(made, grouped, cut)
+            return _by_keys(made, grouped, cut) if cut.keys_only else _with_listed(made, grouped, cut)
         finally:
             grouped.unpersist()
 
@@ -111,24 +138,63 @@ def _grouped(
     )
 
 
-def _listed(grouped: DataFrame) -> tuple[list[Unbalanced], int]:
-    found = grouped.limit(MOST + 1).toArrow().to_pylist()
-    more = grouped.count() - MOST if len(found) > MOST else 0
-    return [_unbalanced(row) for row in found[:MOST]], more
+def _with_listed(made: Compared, grouped: DataFrame, cut: Cut) -> Compared:
+    found = grouped.limit(cut.most + 1).toArrow().to_pylist()
+    if len(found) <= cut.most:
+        return replace(made, differing=[_unbalanced(row) for row in found])
+    keyed = _keyed(grouped, cut)
+    part = f.shiftrightunsigned("c", 64 - _SLICES)
+    counted = keyed.groupBy(part.alias("part")).count().toArrow().to_pydict()
+    sizes: dict[int, int] = dict(zip(counted["part"], counted["count"], strict=True))
+    listed = end = 0
+    while end < 1 << _SLICES and listed + sizes.get(end, 0) <= cut.most:
+        listed, end = listed + sizes.get(end, 0), end + 1
+    rows = keyed.where(part < end).drop("c", "d").toArrow().to_pylist()
+    return replace(made, differing=[_unbalanced(row) for row in rows], more=sum(sizes.values()) - listed)
 
 
-def _with_partners(made: Compared, grouped: DataFrame, spark: SparkSession) -> Compared:
+def _by_keys(made: Compared, grouped: DataFrame, cut: Cut) -> Compared:
+    """Rows of keys that the sides do not hold equally often. The others were updated, if their data differ."""
+    keyed = _keyed(grouped, cut)
+    data = keyed.groupBy("c", "d").agg(f.sum("n0").alias("n0"), f.sum("n1").alias("n1")).where("n0 != n1")
+    keys = data.groupBy("c").agg(f.sum("n0").alias("n0"), f.sum("n1").alias("n1"))
+    updated = keys.where("n0 = n1").agg(f.sum("n0")).first()
+    found = _with_listed(made, keyed.join(keys.where("n0 != n1"), "c", "left_semi").drop("c", "d"), cut)
+    return replace(found, updated=int((updated and updated[0]) or 0))
+
+
+def _with_partners(made: Compared, grouped: DataFrame, cut: Cut) -> Compared:
     is_right = (f.col("n0") == 0) & (f.col("n2") == 0)
-    differing, more = _listed(grouped.where(~is_right))
-    keys = [one.key for one in differing if one.key is not None and one.left > one.right]
-    partners: list[Unbalanced] = []
-    if keys:
-        wanted = spark.createDataFrame(pa.table({"k": pa.array(keys, pa.int64())})).distinct()
-        partners, beyond = _listed(grouped.where(is_right).join(f.broadcast(wanted), "k", "left_semi"))
-        more += beyond
-    copies = grouped.where(is_right).agg(f.sum("n1")).first()
-    unlisted = int((copies and copies[0]) or 0) - sum(one.right for one in partners)
-    return Compared(made.left, made.right, made.suspects, [*differing, *partners], more, unlisted)
+    lost = grouped.where("n0 > n1 AND k IS NOT NULL").select("k").distinct()
+    alone = grouped.where(is_right)
+    found = _with_listed(made, grouped.where(~is_right).unionByName(alone.join(lost, "k", "left_semi")), cut)
+    copies = alone.join(lost, "k", "left_anti").agg(f.sum("n1")).first()
+    return replace(found, unlisted=int((copies and copies[0]) or 0))
+
+
+def _keyed(grouped: DataFrame, cut: Cut) -> DataFrame:
+    """With the hashes of the key (`c`) and of the data (`d`). Without a key, texts of the same data stay together."""
+    return grouped.mapInArrow(cast(Any, _Keys(cut.key_of)), f"{_GROUPED_DDL}, c bigint, d bigint")
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    key_of: Callable[[bytes | None], str | None]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            keys, data = [], []
+            for number, row in zip(batch.column("h").to_pylist(), batch.column("row").to_pylist(), strict=True):
+                key, value = self.key_of(row), payload_of(row)
+                data.append(number if value is None else _hash(repr(canonical_json(value))))
+                keys.append(data[-1] if key is None else _hash(key))
+            batch = batch.append_column("c", pa.array(keys, pa.int64()))  # noqa: PLW2901
+            yield batch.append_column("d", pa.array(data, pa.int64()))
+
+
+def _hash(text: str) -> int:
+    found = xxhash.xxh64_intdigest(text.encode("utf-8", "surrogatepass"))
+    return found - (1 << 64) if found >= 1 << 63 else found
 
 
 def _unbalanced(row: dict[str, object]) -> Unbalanced:

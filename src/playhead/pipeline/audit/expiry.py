@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from playhead.kafka.topics import Ends
 from playhead.ledger.model import ChunkRow, RecordedChunk
 from playhead.model.ranges import Log, OffsetRange
-from playhead.pipeline.audit.judge import fields_of
+from playhead.pipeline.audit.contents import fields_of
 
 Order = tuple[int, ...]
 OrderOf = Callable[[bytes | None], Order | None]

@@ -80,6 +80,31 @@ def list_files(place: Place, below: str = "") -> list[DataFile]:
     return sorted(one for one in files if not any(part[0] in "._" for part in one.name.split("/") if part))
 
 
+def find_files(place: Place, below: str) -> list[DataFile]:
+    """Those below a folder; none if it is not there. The root must be there."""
+    if not below:
+        return list_files(place)
+    try:
+        return list_files(place, below)
+    except NotFound:
+        if place.system.get_file_info(place.root).type == fs.FileType.NotFound:
+            raise NotFound("folder", place.shown) from None
+        return []
+
+
+def count_rows(place: Place, name: str, separator: bytes = b"\n") -> int:
+    """Of one file, by its metadata if it is Parquet."""
+    try:
+        with place.system.open_input_file(place.path(name)) as file:
+            if kind_of(name) == PARQUET:
+                return int(pq.ParquetFile(file).metadata.num_rows)
+            return sum(len(lines) for lines in _lines(file, separator, is_gzip=name.endswith(".gz")))
+    except FileNotFoundError:
+        raise NotFound("file", name, hint="audit again", where=place.shown) from None
+    except (OSError, pa.ArrowException, zlib.error) as error:
+        raise Rejected(f"{name} cannot be read: {str(error).splitlines()[0]}") from None
+
+
 def kind_of(name: str) -> str | None:
     plain = name.removesuffix(".gz")
     return next((kind for ending, kind in _KINDS.items() if plain.endswith(ending)), None)

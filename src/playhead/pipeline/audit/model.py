@@ -54,8 +54,8 @@ class Faulty:
 @dataclass(frozen=True, slots=True)
 class Pair:
     """Two tiers of a pipeline that were compared. `level`: how far it had to go. `line`: up to where, in words. `error`: why it
-    could not be compared; then nothing is known. `counts`: by verdict; `items` may be fewer. `facts`: what a repair compares
-    before it begins."""
+    could not be compared; then nothing is known. `counts`: by verdict; `items` may be fewer. `more`: rows that differ and
+    were not judged. `facts`: what a repair compares before it begins."""
 
     pipeline: str
     source: str
@@ -67,6 +67,7 @@ class Pair:
     buckets: Sequence[int] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
     items: Sequence[Item] = ()
+    more: int = 0
     faults: Sequence[Faulty] = ()
     line: str = ""
     notes: Sequence[str] = ()

@@ -7,7 +7,7 @@ form of the S3 sink connector, and the ledger, tell more about a row that differ
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyarrow import fs
@@ -18,10 +18,11 @@ from playhead.ledger.model import OutputKind, RangeClaim, RangeState, RecordedRa
 from playhead.model import TopicPartition
 from playhead.model.ranges import OffsetRange
 from playhead.pipeline.audit.arithmetic import check_ranges
-from playhead.pipeline.audit.compare import Unbalanced, compare
+from playhead.pipeline.audit.compare import Cut, Unbalanced, compare
+from playhead.pipeline.audit.contents import key_of_fields, key_of_row
 from playhead.pipeline.audit.expected import expected_side
-from playhead.pipeline.audit.folder import DataFile, Place, folder_side, list_files, open_place
-from playhead.pipeline.audit.judge import Rules, judge, key_of_fields, key_of_row
+from playhead.pipeline.audit.folder import DataFile, Place, find_files, folder_side, list_files, open_place
+from playhead.pipeline.audit.judge import Rules, judge
 from playhead.pipeline.audit.model import Hop, Item, Pair, Verdict
 from playhead.pipeline.audit.pairs import SAME_DATA, of_digests, of_items, with_digests, with_sums
 from playhead.pipeline.audit.scene import Owners, Scene, SinkFacts, read_sink, sink_ranges
@@ -33,7 +34,7 @@ from playhead.pipeline.deliver.files.options import PARQUET
 from playhead.pipeline.deliver.files.s3 import S3Storage
 from playhead.pipeline.deliver.files.sink import FilesSink, storage_of
 from playhead.pipeline.deliver.files.writer import FileWriter
-from playhead.pipeline.deliver.group import group_settings
+from playhead.pipeline.deliver.group import GroupSettings, group_settings
 from playhead.pipeline.deliver.sink import SinkStep, TaskCommit
 from playhead.pipeline.deliver.task import ReadOptions
 from playhead.pipeline.deliver.topics import TopicLogs, subscription_of
@@ -44,6 +45,9 @@ from playhead.pipeline.spark import count_slots
 from playhead.pipeline.spec import Ready
 
 KIND = "files sink"
+BEFORE_LEDGER = "before the first range of the ledger"
+LATEST = "latest"
+_TIME = "${timestamp}"
 _NAME = re.compile(r"(?P<topic>.+)\+(?P<partition>\d+)\+(?P<offset>\d+)(\.\d+)?\.[^/]+")
 _AT = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)@(?P<offset>\d+)")
 
@@ -62,7 +66,7 @@ def audit_files_sink(scene: Scene, one: Ready, against: str | None = None, key: 
             try:
                 facts = read_sink(scene, one, group, logs, [topic])
                 whole = _Comparison(scene, one, sink, logs, facts, topic, place, against is not None, key)
-                pair = whole.pair(pair, group.properties)
+                pair = whole.pair(pair, group)
             except PlayheadError as error:
                 pair = replace(pair, error=f"{error.what}; {error.hint}" if error.hint else error.what)
             yield replace(pair, seconds=round(time.monotonic() - began, 3))
@@ -88,7 +92,7 @@ class _Comparison:
     is_elsewhere: bool
     key: Sequence[str]
 
-    def pair(self, pair: Pair, properties: Mapping[str, str]) -> Pair:
+    def pair(self, pair: Pair, group: GroupSettings) -> Pair:
         scene, facts = self.scene, self.facts
         if facts.ranges is not None:
             pair = with_sums(pair, check_ranges(facts.ranges, facts.positions))
@@ -100,13 +104,15 @@ class _Comparison:
         if not spans:
             return replace(pair, error=f"nothing of {self.topic} was delivered yet, or all of it has expired")
         writer = self._writer(spans)
-        reading = ReadOptions(scene.properties(properties), self.sink.has_keys, self.sink.has_headers)
+        reading = ReadOptions(scene.properties(group.properties), self.sink.has_keys, self.sink.has_headers)
         left = expected_side(Spans(spans), reading, writer.converting)
         found_files = _Files.of(self._listed(spans), facts, self.topic, is_elsewhere=self.is_elsewhere)
         separator = self.sink.options.format.separator.encode() or b"\n"
         right = folder_side(self.place, found_files.compared, count_slots(scene.spark()), separator=separator)
         tail = self._tail(reading, writer)
-        found = compare(scene.spark(), left, right, tail=tail, deep=scene.level > 1, say=scene.say)
+        key_of = key_of_fields(self.key) if self.key else key_of_row
+        cut = Cut(scene.most, key_of)
+        found = compare(scene.spark(), left, right, tail=tail, deep=scene.level > 1, cut=cut, say=scene.say)
         pair = replace(with_digests(pair, found), line=facts.line_shown, facts=facts.shown)
         is_json = self.sink.options.format.kind != PARQUET
         if found.differing is None:
@@ -117,9 +123,9 @@ class _Comparison:
                 SAME_DATA: facts.ranges is None and is_json,
             }
             return of_digests(pair, [what for what, is_so in doubts.items() if is_so])
-        key_of = key_of_fields(self.key) if self.key else key_of_row
         rules = Rules(key_of, is_json=is_json, gone=found_files.gone)
-        explaining = _Explaining(facts, Owners(facts), is_elsewhere=self.is_elsewhere)
+        first = found_files.first_offsets(self.topic, facts) if group.begins_at == LATEST else {}
+        explaining = _Explaining(facts, Owners(facts), self.is_elsewhere, first)
         items = [explaining.item(item) for item in judge(found.differing, rules).items]
         return of_items(pair, items, found.more, {Verdict.EXPIRED.value: found_files.expired_rows})
 
@@ -154,9 +160,9 @@ class _Comparison:
 
     def _listed(self, spans: Sequence[OffsetRange]) -> list[DataFile]:
         """Listed after the position was read. Those of other topics, and those that begin above the line, are left out."""
-        files = list_files(self.place)
         if self.is_elsewhere:
-            return files
+            return list_files(self.place)
+        files = [file for folder in self._prefixes for file in find_files(self.place, folder)]
         bounds = {span.partition: (span.start, span.end) for span in spans}
         has_window = self.scene.since is not None or self.scene.until is not None
         below = self._folders
@@ -173,11 +179,23 @@ class _Comparison:
         return kept
 
     @property
-    def _folders(self) -> "re.Pattern[str]":
-        """The folders of the topic's files: transforms may name other topics, some with the time of a record."""
+    def _targets(self) -> list[str]:
+        """Transforms may name other topics, some with the time of a record."""
         chain = find_chain(self.one.config, self.scene.home.worker)
-        names = {self.topic} if chain is None else chain.targets(self.topic)
-        parts = "|".join("[^/]+".join(map(re.escape, name.split("${timestamp}"))) for name in sorted(names))
+        return sorted({self.topic} if chain is None else chain.targets(self.topic))
+
+    @property
+    def _prefixes(self) -> list[str]:
+        """What is listed: a bucket may hold millions of files of other topics."""
+        root, targets = self.sink.options.names.topics_dir, self._targets
+        if any(_TIME in name for name in targets):
+            return [root]
+        return [f"{root}/{name}" if root else name for name in targets]
+
+    @property
+    def _folders(self) -> "re.Pattern[str]":
+        """The folders of the topic's files."""
+        parts = "|".join("[^/]+".join(map(re.escape, name.split(_TIME))) for name in self._targets)
         root = self.sink.options.names.topics_dir
         return re.compile(f"{re.escape(root)}/(?:{parts})/" if root else f"(?:{parts})/")
 
@@ -206,12 +224,13 @@ class _Comparison:
 @dataclass(frozen=True, slots=True)
 class _Files:
     """The files of a topic. `compared`: those of which a part may still be in the topic; of the others only the rows are counted.
-    `partly`: names of files of which some records may have expired."""
+    `partly`: names of files of which some records may have expired. `compacted`: of a compacted topic, those that may hold
+    records which it no longer has: not files that the ledger does not know."""
 
     compared: Sequence[DataFile]
     expired_rows: int = 0
     partly: frozenset[str] = frozenset()
-    is_compacted: bool = False
+    compacted: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, files: Sequence[DataFile], facts: SinkFacts, topic: str, *, is_elsewhere: bool) -> "_Files":
@@ -222,7 +241,9 @@ class _Files:
             if one.state is RangeState.COMMITTED and one.closed.range.log in facts.ends
             for output in one.closed.outputs
         }
-        compared, partly, expired = [], set(), 0
+        compared, partly, known, expired = [], set[str](), set[str](), 0
+        is_known = is_elsewhere or facts.ranges is None
+        first = facts.first_delivered
         for file in files:
             at = _coordinates(file.name)
             span, rows = owners.get(file.name, (None, 0))
@@ -237,29 +258,37 @@ class _Files:
                 may_be = facts.has_expired
             compared.append(file)
             partly |= {file.name} if may_be else set()
-        return cls(compared, expired, frozenset(partly), facts.is_compacted)
+            is_earlier = at is not None and at[1] < first.get(at[0], 0)
+            known |= {file.name} if is_known or span is not None or is_earlier else set()
+        return cls(compared, expired, frozenset(partly), frozenset(known if facts.is_compacted else ()))
+
+    def first_offsets(self, topic: str, facts: SinkFacts) -> dict[TopicPartition, int]:
+        """Where each partition begins in the files and in the ledger."""
+        found = dict(facts.first_delivered)
+        for at in (_coordinates(file.name) for file in self.compared):
+            if at is not None and at[0].topic == topic:
+                found[at[0]] = min(at[1], found.get(at[0], at[1]))
+        return found
 
     @property
     def has_expired(self) -> bool:
         return bool(self.partly)
 
     def gone(self, one: Unbalanced) -> tuple[Verdict, int]:
-        if self.is_compacted:
-            return Verdict.GAP, one.right
+        if self.compacted:
+            held = sum(at.rpartition("#")[0] in self.compacted for at in one.right_at)
+            return Verdict.GAP, max(0, held - one.left)
         return Verdict.EXPIRED, sum(at.rpartition("#")[0] in self.partly for at in one.right_at)
 
 
 @dataclass(frozen=True, slots=True)
 class _Explaining:
-    """What the ledger knows of a row that differs."""
+    """What the ledger knows of a row that differs. `first`: where a sink began that does not read a topic from its start."""
 
     facts: SinkFacts
     owners: Owners
     is_elsewhere: bool
-    first: Mapping[TopicPartition, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "first", self.facts.first_delivered)
+    first: Mapping[TopicPartition, int]
 
     def item(self, item: Item) -> Item:
         owner = self._owner(item)
@@ -269,9 +298,10 @@ class _Explaining:
             return item
         at = place_of_record(item.source[0]) if item.source else None
         if owner is None:
-            if at is not None and self.facts.ranges is not None and at[1] < self.first.get(at[0], 0):
-                return replace(item, verdict=Verdict.GAP, detail="before the first range of the ledger")
-            return replace(item, hop=Hop.NOT_DELIVERED)
+            if at is not None and at[1] < self.first.get(at[0], 0):
+                return replace(item, verdict=Verdict.GAP, detail="before the sink began")
+            is_earlier = at is not None and at[1] < self.facts.first_delivered.get(at[0], 0)
+            return replace(item, hop=Hop.NOT_DELIVERED, detail=BEFORE_LEDGER if is_earlier else None)
         if owner.state is RangeState.SKIPPED:
             return replace(item, hop=Hop.NOT_DELIVERED, detail=owner.note or "skipped by an operator")
         names = [output.name for output in owner.closed.outputs if output.kind == OutputKind.OBJECT]

@@ -18,9 +18,10 @@ from playhead.kafka.reconnecting import ReconnectingAdmin
 from playhead.ledger.model import RangeClaim, RangeState, RecordedRange
 from playhead.model.ranges import OffsetRange
 from playhead.pipeline.audit.arithmetic import check_ranges
-from playhead.pipeline.audit.compare import Unbalanced, compare
+from playhead.pipeline.audit.compare import Cut, Unbalanced, compare
+from playhead.pipeline.audit.contents import key_of_fields, key_of_row
 from playhead.pipeline.audit.expected_rows import EveryRow, ExpectedRows, LastRows, find_uses, ignore
-from playhead.pipeline.audit.judge import Rules, judge, key_of_fields, key_of_row
+from playhead.pipeline.audit.judge import Rules, judge
 from playhead.pipeline.audit.model import Hop, Item, Pair, Verdict
 from playhead.pipeline.audit.of_files import place_of_record
 from playhead.pipeline.audit.pairs import of_digests, of_items, with_digests, with_sums
@@ -49,11 +50,12 @@ from playhead.pipeline.spec import Ready
 from playhead.sql.address import parse_address
 from playhead.sql.database import Database, export_snapshot
 from playhead.sql.merge import MergeLayout
-from playhead.sql.target_tables import TargetColumn, TargetTable, TargetTableName, find_table
+from playhead.sql.target_tables import TargetColumn, TargetTable, TargetTableName, count_blocks, find_table
 
 KIND = "jdbc sink"
 _SAMPLE = 1000
 _PLACE = "playhead_place"
+_MOST_PARTS, _BLOCKS_PER_TASK = 8, 2000  # of the table, 16 MiB each
 
 
 def audit_jdbc_sink(scene: Scene, one: Ready) -> Iterator[Pair]:
@@ -140,7 +142,7 @@ class _Comparison:
                 right,
                 tail=sides.side(Spans(tails)) if tails else None,
                 deep=scene.level > 1,
-                lists_right=not facts.has_expired,
+                cut=Cut(scene.most, judging.rules.key_of, lists_right=not facts.has_expired),
                 say=scene.say,
             )
         more_facts = {"table": [self.table.schema, self.table.name], "keys": list(keys)}
@@ -211,12 +213,32 @@ class _Comparison:
     def _actual(
         self, known: TargetTable, columns: Sequence[TargetColumn], keys: tuple[str, ...], snapshot: str
     ) -> TaskSide:
-        place = "ctid::text" if known.type == "TABLE" else "''::text"
+        is_plain = known.type == "TABLE"
+        place = "ctid::text" if is_plain else "''::text"
         query = f"SELECT {select_list(columns)}, {place} AS {_PLACE} FROM {self.table.sql}"  # noqa: S608
+        parts = block_ranges(self._count_blocks()) if is_plain else [""]
         begin = ("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", f"SET TRANSACTION SNAPSHOT '{snapshot}'")
-        chunks = PostgresChunks(self.target.url, "", begin, (query,))
-        rows = ActualRows(chunks, tuple(columns), keys)
-        return TaskSide(f"table {self.table}", lambda spark: spark.range(0, 1, 1, 1), rows)
+        chunks = PostgresChunks(self.target.url, "", begin, tuple(query + part for part in parts))
+        rows, count = ActualRows(chunks, tuple(columns), keys), len(parts)
+        return TaskSide(f"table {self.table}", lambda spark: spark.range(0, count, 1, count), rows, count)
+
+    def _count_blocks(self) -> int:
+        doing = f"reading the size of table {self.table}"
+        with (
+            Database(parse_address(self.target.url), self.scene.seconds) as opened,
+            opened.reading(doing) as connection,
+        ):
+            return count_blocks(connection, self.table)
+
+
+def block_ranges(blocks: int) -> list[str]:
+    """Conditions that cut a table of so many blocks into parts for several tasks. The last one has no end: the table may grow."""
+    parts = min(_MOST_PARTS, max(1, blocks // _BLOCKS_PER_TASK))
+    bounds = [f"'({blocks * part // parts},0)'::tid" for part in range(1, parts)]
+    above = ["", *(f"ctid >= {bound}" for bound in bounds)]
+    below = [*(f"ctid < {bound}" for bound in bounds), ""]
+    both = (" AND ".join(filter(None, pair)) for pair in zip(above, below, strict=True))
+    return [f" WHERE {condition}" if condition else "" for condition in both]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,14 +12,15 @@ from playhead.ledger.model import RecordedChunk
 from playhead.model import Map
 from playhead.model.ranges import Log, OffsetRange
 from playhead.pipeline.audit.arithmetic import check_chunks
-from playhead.pipeline.audit.compare import Unbalanced, compare
-from playhead.pipeline.audit.expiry import Expiry, order_of_fields
-from playhead.pipeline.audit.judge import Rules, judge, key_of_fields
+from playhead.pipeline.audit.compare import Cut, Unbalanced, compare
+from playhead.pipeline.audit.contents import key_of_fields
+from playhead.pipeline.audit.expiry import Expiry, Order, order_of_fields
+from playhead.pipeline.audit.judge import Rules, judge
 from playhead.pipeline.audit.model import Hop, Item, Pair, Verdict
 from playhead.pipeline.audit.pairs import of_digests, of_items, with_digests, with_sums
-from playhead.pipeline.audit.scene import Scene
+from playhead.pipeline.audit.scene import Scene, settled_ends
 from playhead.pipeline.audit.table import SourceTable, open_table, order_fields
-from playhead.pipeline.audit.topic import Spans, record_side
+from playhead.pipeline.audit.topic import Spans, find_keys, record_side
 from playhead.pipeline.deliver.sink import VALUE
 from playhead.pipeline.deliver.task import ReadOptions
 from playhead.pipeline.deliver.topics import TopicLogs
@@ -27,6 +28,7 @@ from playhead.pipeline.ingest.jdbc.options import INCREMENTING
 from playhead.pipeline.ingest.jdbc.source import open_jdbc_source
 from playhead.pipeline.ingest.jdbc.stream import JdbcStream, StreamOptions
 from playhead.pipeline.ingest.position_log import PositionLog
+from playhead.pipeline.replay.plan import find_compacted
 from playhead.pipeline.spec import Ready
 
 KIND = "source"
@@ -45,16 +47,28 @@ def audit_source(scene: Scene, one: Ready) -> Iterator[Pair]:
         positions = PositionLog(scene.home.settings, topic)
         parts.callback(positions.close)
         admin = parts.enter_context(ReconnectingAdmin(scene.home.settings))
-        for stream in source.streams():
+        streams = source.streams()
+        for stream in streams:
             own = [chunk for chunk in chunks if chunk.chunk.stream == stream.name]
             began = time.monotonic()
             pair = Pair(one.name, f"table {stream.name}", f"topic {stream.topic}", kind=KIND)
             try:
+                _check_alone(stream, streams)
                 stored = positions.find(one.name, stream.partitions, scene.deadline()).offset
                 pair = _audited(scene, pair, stream, stored, own, TopicLogs(admin))
             except PlayheadError as error:
                 pair = replace(pair, error=f"{error.what}; {error.hint}" if error.hint else error.what)
             yield replace(pair, seconds=round(time.monotonic() - began, 3))
+
+
+def _check_alone(stream: JdbcStream, streams: Sequence[JdbcStream]) -> None:
+    """Of a topic that gets the rows of several tables, it is not known which record came from which."""
+    if others := [one.name for one in streams if one.topic == stream.topic and one is not stream]:
+        raise Refused(
+            f"topic {stream.topic} has the rows of several tables ({stream.name}, {', '.join(others)}),"
+            " which cannot be compared yet",
+            "one topic per table can",
+        )
 
 
 def _from_ledger(one: Ready, chunks: Sequence[RecordedChunk]) -> Pair:
@@ -70,7 +84,8 @@ def _audited(
 ) -> Pair:
     """The position first, the topic's end after it, the table's snapshot last: rows up to the position are all in the topic."""
     faults = check_chunks(chunks, {stream.name: stored}).faults if chunks else ()
-    ends = logs.ends(logs.find([stream.topic], scene.deadline()), scene.deadline())
+    ends = settled_ends(logs, stream.topic, scene.deadline())
+    is_compacted = bool(logs.ask(lambda admin, wait: find_compacted([stream.topic], admin, wait), scene.deadline()))
     window = _window(scene, stream, stored, chunks)
     expiry = Expiry.of(ends, order_of_fields(order_fields(stream)), lambda span: _first(logs, span, scene))
     if window.offsets is None and stream.options.mode == INCREMENTING:
@@ -78,7 +93,8 @@ def _audited(
         window.low = None if low is None else Map({"incrementing": low})
     table = open_table(stream, window.high, window.low)
     try:
-        return _Comparison(scene, table, ends, chunks, expiry, window).pair(replace(pair, faults=faults))
+        compared = _Comparison(scene, table, ends, chunks, expiry, window, is_compacted)
+        return compared.pair(replace(pair, faults=faults))
     finally:
         table.close()
 
@@ -131,14 +147,16 @@ class _Comparison:
     chunks: Sequence[RecordedChunk]
     expiry: Expiry
     window: _Window
+    is_compacted: bool
 
     def pair(self, pair: Pair) -> Pair:
         scene, table = self.scene, self.table
-        spans = _spans(self.ends, self.window.offsets)
+        spans = self._spans
         if not spans:
             raise Refused(f"{pair.target} is empty", "nothing was produced yet, or all of it has expired")
-        right = record_side(Spans(spans), ReadOptions(scene.properties()))
-        found = compare(scene.spark(), table.side, right, deep=scene.level > 1, say=scene.say)
+        right = record_side(Spans(spans), self._reading)
+        cut = Cut(scene.most, key_of_fields(table.key_fields), self._compares_keys)
+        found = compare(scene.spark(), table.side, right, deep=scene.level > 1, cut=cut, say=scene.say)
         line = ", ".join(f"{span.partition}@{span.end}" for span in spans)
         pair = replace(
             with_digests(pair, found),
@@ -156,11 +174,13 @@ class _Comparison:
                 "records that have expired": bool(self.expiry),
                 "rows that were updated since": self._compares_keys,
                 "older versions of rows": not table.is_incrementing,
+                "compacted ones": self.is_compacted,
             }
             return of_digests(replace(pair, counts=counts), [what for what, is_so in doubts.items() if is_so])
         judged = judge(found.differing, self._rules)
-        items = [_explained(item, self.chunks) for item in judged.items]
-        return of_items(pair, items, found.more, counts, self._notes(judged.updated))
+        explaining = _Explaining.of(self.chunks, found.differing, table)
+        items = [explaining.item(item) for item in judged.items]
+        return of_items(pair, items, found.more, counts, self._notes(judged.updated + found.updated))
 
     @property
     def _compares_keys(self) -> bool:
@@ -184,35 +204,59 @@ class _Comparison:
                 f"{updated} row(s) have another content in the table than in the topic: updated since they were read;"
                 " --values reports them"
             )
-        if not self.table.key_fields:
+        if not self.table.key_fields and self.table.is_incrementing:
             notes.append("the key of a record is not known: a changed row is reported as missing and as extra")
+        elif not self.table.key_fields:
+            notes.append(
+                "the key of a record is not known: one that the table does not have is taken as an older version"
+            )
         return notes
+
+    @property
+    def _spans(self) -> list[OffsetRange]:
+        return _spans(self.ends, self.window.offsets)
+
+    @property
+    def _reading(self) -> ReadOptions:
+        return ReadOptions(self.scene.properties())
 
     def _only_in_table(self, only: Sequence[Unbalanced]) -> list[Verdict]:
         key_of = key_of_fields(self.table.key_fields)
+        newer = self._newer(only) if self.is_compacted else set()
         found = []
         for one in only:
+            if one.key in newer:
+                found.append(Verdict.GAP)
+                continue
             chunk = _chunk_of(key_of(one.row), self.chunks)
             has_expired = self.expiry.may_hold(one.row, None if chunk is None else chunk.chunk)
             found.append(Verdict.EXPIRED if has_expired else Verdict.MISSING)
         return found
 
+    def _newer(self, only: Sequence[Unbalanced]) -> set[int]:
+        """The keys of these rows that records have: compaction keeps the newest record of a key."""
+        keys = {one.key for one in only if one.key is not None}
+        return find_keys(self.scene.spark(), Spans(self._spans), self._reading, list(keys)) if keys else set()
+
     def _only_in_topic(self, only: Sequence[Unbalanced]) -> list[Verdict]:
         """Gone in the table, or another version of a row that the table has: of a mode that follows updates the older one, which
-        the topic keeps; else a record too many, or one of a row that was not compared."""
+        the topic keeps; else a record too many, or one of a row that was not compared. Where such a mode has no key, a record may
+        be an older version of any row."""
         table = self.table
         key_of = key_of_fields(table.key_fields)
         keys = [key_of(one.row) for one in only]
         present = table.find_present([key for key in keys if key is not None])
         is_whole = self.window.offsets is None
 
-        def verdict(key: str | None) -> Verdict:
+        def verdict(one: Unbalanced, key: str | None) -> Verdict:
+            if not table.key_fields and not table.is_incrementing and one.row is not None:
+                return Verdict.GAP
             if key is None or key not in present:
                 return Verdict.EXTRA
             is_older = not table.is_incrementing or (is_whole and table.is_below(key))
             return Verdict.GAP if is_older else Verdict.DUPLICATE
 
-        return [verdict(key) for key in keys]
+        return [verdict(one, key) for one, key in zip(only, keys, strict=True)]
 
 
 def _spans(ends: Mapping[Log, Ends], offsets: Mapping[int, tuple[int, int]] | None) -> list[OffsetRange]:
@@ -232,21 +276,56 @@ def _facts(table: SourceTable, spans: Sequence[OffsetRange]) -> dict[str, object
         "stream": table.stream.name,
         "topic": table.stream.topic,
         "topic_id": spans[0].topic_id,
+        "lines": {str(span.place): span.end for span in spans},
         "position": table.position.to_dict(),
         "key_fields": table.key_fields,
     }
 
 
-def _explained(item: Item, chunks: Sequence[RecordedChunk]) -> Item:
-    """With the chunk that its row was in."""
-    chunk = _chunk_of(item.key, chunks)
-    if item.verdict is Verdict.MISSING:
-        item = replace(item, hop=Hop.NOT_PRODUCED)
-    return item if chunk is None else replace(item, run=_run(chunk), range=chunk.chunk.source_range)
+@dataclass(frozen=True, slots=True)
+class _Explaining:
+    """What the ledger knows of a row that differs. `orders`: the places of rows in the order of a timestamp mode, by key."""
+
+    chunks: Sequence[RecordedChunk]
+    orders: Mapping[str, Order]
+
+    @classmethod
+    def of(cls, chunks: Sequence[RecordedChunk], rows: Sequence[Unbalanced], table: SourceTable) -> "_Explaining":
+        if table.is_incrementing:
+            return cls(chunks, {})
+        key_of, order_of = key_of_fields(table.key_fields), order_of_fields(order_fields(table.stream))
+        found = ((key_of(one.row), order_of(one.row)) for one in rows if one.left)
+        return cls(chunks, {key: order for key, order in found if key is not None and order is not None})
+
+    def item(self, item: Item) -> Item:
+        """With the chunk that its row was in."""
+        order = self.orders.get(item.key or "")
+        chunk = _chunk_of(item.key, self.chunks) if order is None else _chunk_at(order, self.chunks)
+        if item.verdict is Verdict.MISSING:
+            item = replace(item, hop=Hop.NOT_PRODUCED)
+        return item if chunk is None else replace(item, run=f"run {chunk.epoch}", range=chunk.chunk.source_range)
 
 
-def _run(chunk: RecordedChunk) -> str:
-    return f"run {chunk.epoch}"
+def _chunk_at(order: Order, chunks: Sequence[RecordedChunk]) -> RecordedChunk | None:
+    """By time and id. Times of records are whole milliseconds: a row of the same one as a finer bound may be on either side."""
+    for one in chunks:
+        low, high = (_order_of(at) for at in (one.chunk.start_position, one.chunk.end_position))
+        if high is None or low == high:
+            continue
+        if any(bound is not None and not bound[1] and bound[0][0] == order[0] for bound in (low, high)):
+            return None
+        if (low is None or low[0] < order) and order <= high[0]:
+            return one
+    return None
+
+
+def _order_of(position: Map | None) -> tuple[Order, bool] | None:
+    """Time and id of a position, and whether its time is a whole millisecond."""
+    time, number = (None if position is None else position.get(name) for name in ("timestamp", "incrementing"))
+    if position is None or not isinstance(time, int) or not isinstance(number, int):
+        return None
+    nanos = position.get("timestamp_nanos")
+    return (time, number), not isinstance(nanos, int) or nanos % 1_000_000 == 0
 
 
 def _chunk_of(key: str | None, chunks: Sequence[RecordedChunk]) -> RecordedChunk | None:

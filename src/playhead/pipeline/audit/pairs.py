@@ -45,8 +45,8 @@ def of_items(
     total = counted(items) + Counter(pair.counts) + Counter(counts or {})
     listed = [item for item in items if item.verdict is not Verdict.GAP]
     said = [*notes, *([f"{more} more rows differ than are listed"] if more else [])]
-    made = replace(pair, counts=dict(total), items=listed, notes=[*pair.notes, *said])
+    made = replace(pair, counts=dict(total), items=listed, more=more, notes=[*pair.notes, *said])
     if more and not made.findings:
         what = f"{len(items)} rows differ without being findings, and {more} more were not looked at"
-        return replace(made, error=f"{what}: compare a part with --since and --until")
+        return replace(made, error=f"{what}: compare a part with --since and --until, or raise --limit")
     return made

@@ -60,7 +60,8 @@ Copies = tuple[str, ...]  # the places of one row in files that the ledger does 
 
 @dataclass(slots=True)
 class _Gathered:
-    """`spare`: how many of these copies may go. `delivered`: those that may go only after their row was delivered again."""
+    """`spare`: how many of these copies may go. `delivered`: those that may go only after their row was delivered again.
+    `left`: extra rows. `unknown`: rows whose offsets are in no range of the ledger."""
 
     offsets: dict[tuple[str, int], set[int]] = field(default_factory=lambda: defaultdict(set))
     spare: dict[Copies, int] = field(default_factory=dict)
@@ -68,6 +69,7 @@ class _Gathered:
     extra_own: set[str] = field(default_factory=set)
     rows: int = 0
     left: int = 0
+    unknown: int = 0
 
 
 def plan_pair(pair: Pair, *, deletes_extra: bool = False, files: Files | None = None) -> list[Action]:
@@ -107,8 +109,8 @@ def _of_source(pair: Pair, topic: str, items: Sequence[Item]) -> list[Action]:
 
 
 def _of_files(pair: Pair, topic: str, items: Sequence[Item], files: Files, *, deletes_extra: bool) -> list[Action]:
-    """A file that the ledger has is written again with its range. One that it does not have is deleted, if each of its rows is one
-    too many; deliveries come first."""
+    """A file that the ledger has is written again with its range. One that it does not have is deleted if each of its rows is
+    one too many; deliveries come first."""
     found = _Gathered()
     for item in items:
         _gather(found, item, files, deletes_extra=deletes_extra)
@@ -125,7 +127,7 @@ def _of_files(pair: Pair, topic: str, items: Sequence[Item], files: Files, *, de
         ranges = merged_ranges(found.offsets)
         actions.append(Action(pair.pipeline, does, topic, ranges=ranges, rows=found.rows, sees=sees, note=note))
     actions += _surplus_files(pair, topic, found.spare, files)
-    return [*actions, *([_left(pair, topic, found.left)] if found.left else [])]
+    return [*actions, *_stays(pair, topic, found)]
 
 
 def _gather(found: _Gathered, item: Item, files: Files, *, deletes_extra: bool) -> None:
@@ -136,6 +138,9 @@ def _gather(found: _Gathered, item: Item, files: Files, *, deletes_extra: bool) 
         found.extra_own.update(own)
         return
     is_delivered = item.verdict in (Verdict.MISSING, Verdict.CHANGED)
+    if is_delivered and item.range is None:
+        found.unknown += item.count
+        return
     if others:
         spare = len(others) if is_delivered else min(item.count, len(others))
         found.spare[others] = max(spare, found.spare.get(others, 0))
@@ -177,14 +182,15 @@ def _surplus_files(pair: Pair, topic: str, spare: Mapping[Copies, int], files: F
 def _of_table(pair: Pair, topic: str, items: Sequence[Item], *, deletes_extra: bool) -> list[Action]:
     found = _Gathered()
     surplus: list[str] = []
-    left = 0
     for item in items:
         if item.verdict is Verdict.EXTRA and not deletes_extra:
-            left += item.count
+            found.left += item.count
         elif item.verdict is Verdict.EXTRA:
             surplus += item.target
         elif item.verdict is Verdict.DUPLICATE:
             surplus += sorted(item.target)[len(item.target) - item.count :]
+        elif item.range is None:
+            found.unknown += item.count
         else:
             found.rows += item.count
             _add_places(found, item.source)
@@ -196,15 +202,16 @@ def _of_table(pair: Pair, topic: str, items: Sequence[Item], *, deletes_extra: b
         sees = "rows are written in one transaction with the ledger, as a new generation; the position does not move"
         ranges = merged_ranges(found.offsets)
         actions.append(Action(pair.pipeline, Does.DELIVER, topic, ranges=ranges, rows=found.rows, sees=sees))
-    if left:
-        actions.append(_left(pair, topic, left))
-    return actions
+    return [*actions, *_stays(pair, topic, found)]
 
 
-def _left(pair: Pair, topic: str, rows: int) -> Action:
-    return Action(
-        pair.pipeline, Does.NOTHING, topic, rows=rows, note="extra rows stay: add --delete-extra to delete them"
+def _stays(pair: Pair, topic: str, found: _Gathered) -> list[Action]:
+    """What is not mended, with the reason."""
+    notes = (
+        (found.unknown, "no range of the ledger has these offsets: move the position back with playhead offsets set"),
+        (found.left, "extra rows stay: add --delete-extra to delete them"),
     )
+    return [Action(pair.pipeline, Does.NOTHING, topic, rows=rows, note=note) for rows, note in notes if rows]
 
 
 def _names(item: Item) -> list[str]:

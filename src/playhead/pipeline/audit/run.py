@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 from pyspark.sql import SparkSession
 
 from playhead.config import Context
@@ -16,7 +17,8 @@ from playhead.errors import Invalid, NotFound, PlayheadError, Refused
 from playhead.ledger.runs import open_context_ledger
 from playhead.model import ConnectorSpec, Deadline
 from playhead.model.times import to_iso
-from playhead.pipeline.audit.model import Audit, Pair
+from playhead.pipeline.audit.compare import MOST
+from playhead.pipeline.audit.model import Audit, Pair, Verdict
 from playhead.pipeline.audit.row_hash import VERSION
 from playhead.pipeline.audit.scene import Scene
 from playhead.pipeline.classes import CLASSES, ConnectorKind
@@ -28,7 +30,8 @@ from playhead.pipeline.spec import Ready, check_specs
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """`file`: a connector file. `against`: another target than the connector's own. `key`: the fields that identify a row."""
+    """`file`: a connector file. `against`: another target than the connector's own. `key`: the fields that identify a row.
+    `most`: how many rows that differ are listed."""
 
     file: str | None = None
     level: int = 2
@@ -40,6 +43,27 @@ class AuditOptions:
     until: datetime | None = None
     spark: SparkOptions = field(default_factory=SparkOptions)
     seconds: float = 30.0
+    most: int = MOST
+
+
+_ASKED = ("against", "values", "key", "since", "until", "most")  # what a repair asks again
+
+
+def _asked(options: AuditOptions) -> dict[str, object]:
+    found: dict[str, object] = msgspec.to_builtins({name: getattr(options, name) for name in _ASKED})
+    return found
+
+
+def asked_of(pair: Pair) -> AuditOptions:
+    """How a pair was asked for, whatever else was. An older audit does not say it: contents count then, if some
+    were found changed."""
+    asked = pair.facts.get("asked")
+    if not isinstance(asked, dict):
+        return AuditOptions(values=any(item.verdict is Verdict.CHANGED for item in pair.items))
+    try:
+        return msgspec.convert({name: asked[name] for name in _ASKED if name in asked}, AuditOptions)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"the audit does not say how {pair.pipeline} was compared: {error}", "audit again") from None
 
 
 Say = Callable[[str], None]
@@ -96,7 +120,9 @@ def _pairs(
 
         if len(folders) != len(names) or len(folders) != 1 or options.against is None:
             raise Invalid("a folder is compared with another one", "playhead audit FOLDER --against FOLDER [--key id]")
-        yield audit_folders(spark, folders[0], options.against, options.key, options.columns, options.level, say)
+        yield audit_folders(
+            spark, folders[0], options.against, options.key, options.columns, options.level, options.most, say
+        )
         return
     deadline = Deadline(options.seconds)
     home = find_home(context, deadline)
@@ -111,12 +137,14 @@ def _pairs(
             options.since,
             options.until,
             options.seconds,
+            options.most,
             say,
         )
         for spec in _specs(scene, names, options.file):
             for pair in _pairs_of(scene, spec, options):
                 facts = {**pair.facts, "cluster": home.cluster_id}
                 facts |= {"file": str(Path(options.file).absolute())} if options.file is not None else {}
+                facts["asked"] = _asked(options)
                 yield replace(pair, facts=facts)
 
 

@@ -1,5 +1,6 @@
 """What every comparison of an audit needs: the session, the brokers, the ledger, and where to say how far it is."""
 
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from playhead.ledger.redo import DeliveredSpan
 from playhead.ledger.runs import Ledger, open_ledger
 from playhead.model import Deadline, TopicPartition
 from playhead.model.ranges import Log, OffsetRange
+from playhead.pipeline.audit.compare import MOST
 from playhead.pipeline.connect_home import ConnectHome
 from playhead.pipeline.deliver.group import GroupSettings
 from playhead.pipeline.deliver.task import ISOLATION, READ_COMMITTED
@@ -32,7 +34,7 @@ Spark = Callable[[], SparkSession]
 @dataclass(frozen=True, slots=True)
 class Scene:
     """`spark`: opens the session when it is first needed. `level`: how far to go. `values`: contents count also where a source
-    reads new keys only."""
+    reads new keys only. `most`: how many rows that differ are listed."""
 
     context: Context
     home: ConnectHome
@@ -43,6 +45,7 @@ class Scene:
     since: datetime | None = None
     until: datetime | None = None
     seconds: float = 30.0
+    most: int = MOST
     say: Callable[[str], None] = lambda _text: None
 
     def deadline(self) -> Deadline:
@@ -54,8 +57,26 @@ class Scene:
         return found[0] if found else None
 
     def properties(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
-        own = {name: setting.text for name, setting in client_properties(self.context).items()}
-        return {ISOLATION: READ_COMMITTED, **own, **(more or {})}
+        return {**reading_properties(self.context), **(more or {})}
+
+
+def reading_properties(context: Context) -> dict[str, str]:
+    own = {name: setting.text for name, setting in client_properties(context).items()}
+    return {ISOLATION: READ_COMMITTED, **own}
+
+
+def settled_ends(logs: TopicLogs, topic: str, deadline: Deadline) -> dict[Log, Ends]:
+    """The ends of a topic, once every transaction is decided that was open at first: it hides what others have committed after
+    it began."""
+    present = logs.find([topic], deadline)
+    first = ends = logs.ends(present, deadline)
+    while any(ends[log].stable < at.high for log, at in first.items()):
+        if deadline.remaining() < 1:
+            held = "; ".join(logs.what_holds_back(ends, Deadline(5)))
+            raise Refused(f"an open transaction hides records of {topic}", f"{held}; compare when it has ended")
+        time.sleep(0.2)
+        ends = logs.ends(present, deadline)
+    return ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +122,9 @@ class SinkFacts:
 
     @property
     def has_expired(self) -> bool:
-        """Whether records that may have been delivered are below the start of a log now."""
-        first = self.first_delivered
-        known = self.ranges is not None
-        return any(at.start > (first.get(log.place, at.start) if known else 0) for log, at in self.ends.items())
+        """Whether records that may have been delivered are below the start of a log now. The first range of the ledger does not
+        tell: another engine may have delivered before it."""
+        return any(at.start > 0 for at in self.ends.values())
 
     @property
     def is_compacted(self) -> bool:

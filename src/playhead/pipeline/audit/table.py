@@ -30,7 +30,9 @@ class RowsAsRecords:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Hashed]:
         for made in self.records(batches):
             if len(made.values):
-                yield Hashed(record_hashes(_key_hashes(made), made.hashes), _Shown(made))
+                keys = _key_hashes(made)
+                own = None if made.keys is None else keys.copy
+                yield Hashed(record_hashes(keys, made.hashes), _Shown(made), own)
 
 
 def _key_hashes(made: Encoded) -> np.ndarray:
@@ -120,7 +122,7 @@ class SourceTable:
 
     def _conditions(self, view: SqlView) -> list[str]:
         if not self.is_incrementing:
-            begin = Point(0, -1) if self.low is None else self.low
+            begin = self.stream.first_point if self.low is None else self.low
             return [f"{after(view, begin)} AND {up_to(view, self.high)}"]
         low, high = self.low.id if self.low else -1, self.high.id or 0
         assert low is not None  # noqa: S101  the low point of an incrementing mode is an id
@@ -162,6 +164,11 @@ def open_table(stream: JdbcStream, position: Map | None, low: Map | None = None)
         raise Refused(
             f"{stream.name} has no stored position: nothing of it was read yet", "there is nothing to compare"
         )
+    if low is None and stream.options.timestamp_initial_ms == -1:
+        raise Refused(
+            f"{stream.name} has timestamp.initial=-1: it began at the time of its first round, which is not known",
+            "which of the older rows it has skipped cannot be compared",
+        )
     snapshot = SharedSnapshot.take(stream.database) if stream.database.product == "PostgreSQL" else None
     return SourceTable(
         stream, position, None if low is None else _point(stream, low), _point(stream, position), snapshot
@@ -169,6 +176,6 @@ def open_table(stream: JdbcStream, position: Map | None, low: Map | None = None)
 
 
 def _point(stream: JdbcStream, position: Map) -> Point:
-    found = stream._start(position) if stream.options.has_time else None
+    found = stream.point_of(position) if stream.options.has_time else None
     number = position.get("incrementing")
     return Point(found.time if found else None, number if isinstance(number, int) else None)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -16,6 +17,7 @@ from playhead.model.ranges import OffsetRange
 from playhead.pipeline.audit.sides import FrameSide
 from playhead.pipeline.deliver.sink import HASH, KEY, OFFSET, VALUE
 from playhead.pipeline.deliver.task import CLAIM, ReadOptions, number_claims, read_claims
+from playhead.pipeline.spark_faults import spark_translated
 
 _TURN = 17  # bits by which the hash of a key is rotated, so that an equal value does not cancel it
 
@@ -55,6 +57,14 @@ class Spans:
     def read(self, spark: SparkSession, reading: ReadOptions) -> DataFrame:
         """One Spark partition per span."""
         return read_claims(spark, reading, list(self.claims.values()))
+
+
+def find_keys(spark: SparkSession, spans: Spans, reading: ReadOptions, keys: Sequence[int]) -> set[int]:
+    """Which of these hashes of keys the records have."""
+    wanted = spark.createDataFrame(pa.table({"k": pa.array(sorted(keys), pa.int64())}))
+    found = spans.read(spark, reading).where(f.col(KEY).isNotNull()).select(f.xxhash64(KEY).alias("k"))
+    with spark_translated(f"looking for keys in {spans.name}"):
+        return set(found.join(f.broadcast(wanted), "k", "left_semi").distinct().toArrow().column("k").to_pylist())
 
 
 def record_side(spans: Spans, reading: ReadOptions) -> FrameSide:

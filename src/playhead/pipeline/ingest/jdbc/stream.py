@@ -348,8 +348,13 @@ class JdbcStream:
                 if self.began is None:
                     self.began = self._now()
                 return Point(self.began, _FIRST_ID)
-            return Point((initial or 0) * MICROS_PER_MS, _FIRST_ID)
+            return self.first_point
         return self.point_of(position)
+
+    @property
+    def first_point(self) -> Point:
+        """Where a timestamp mode begins without a position, unless that is the time of its first round."""
+        return Point((self.options.timestamp_initial_ms or 0) * MICROS_PER_MS, _FIRST_ID)
 
     def point_of(self, position: Map) -> Point:
         """The last row that was read. In incrementing mode its time means nothing."""
