@@ -33,6 +33,7 @@ from playhead.pipeline.audit.file import audit_fields, audit_of_fields  # noqa: 
 from playhead.pipeline.audit.judge import Rules, judge  # noqa: E402
 from playhead.pipeline.audit.model import Audit, Faulty, Hop, Item, Pair, Verdict  # noqa: E402
 from playhead.pipeline.audit.of_jdbc import block_ranges  # noqa: E402
+from playhead.pipeline.audit.of_source import stored_by_stream  # noqa: E402
 from playhead.pipeline.audit.watching import watch  # noqa: E402
 from playhead.render.audit_page import audit_page  # noqa: E402
 
@@ -193,6 +194,20 @@ def test_chunks_begin_where_the_one_before_ended():
     (moved,) = check_chunks(sound, {"s": Map({"incrementing": 30})}).faults
     assert "the stored position is" in moved.what
     assert len(check_chunks([chunk(1, None, 10, {0: (0, 5)})], {}).faults) == 1
+
+
+def test_the_position_of_a_stream_is_found_under_any_form_of_its_name():
+    chunks = [chunk(1, None, 10, {0: (0, 9)}, stream="public.a"), chunk(2, 10, 20, {0: (11, 20)}, stream="public.a")]
+    old, new = Map({"incrementing": 10}), Map({"incrementing": 20})
+    by_name = {
+        Map({"table": "a"}): old,
+        Map({"protocol": "1", "table": "db.public.a"}): new,
+        Map({"protocol": "1", "table": "public.b"}): Map({"incrementing": 7}),
+    }
+    assert stored_by_stream(chunks, by_name) == {"public.a": new}
+    assert stored_by_stream(chunks, {Map({"table": "a"}): old}) == {"public.a": old}
+    assert stored_by_stream(chunks, {}) == {"public.a": None}
+    assert len(check_chunks(chunks, {"public.a": None}).faults) == 1
 
 
 def test_verdicts_are_those_of_the_design():

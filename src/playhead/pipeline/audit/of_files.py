@@ -225,7 +225,7 @@ class _Comparison:
 class _Files:
     """The files of a topic. `compared`: those of which a part may still be in the topic; of the others only the rows are counted.
     `partly`: names of files of which some records may have expired. `compacted`: of a compacted topic, those that may hold
-    records which it no longer has: not files that the ledger does not know."""
+    records which it no longer has. A file that the ledger does not know, and that no other engine has named, is in neither."""
 
     compared: Sequence[DataFile]
     expired_rows: int = 0
@@ -255,7 +255,7 @@ class _Files:
             elif at is not None and at[0].topic == topic:
                 may_be = at[1] < starts.get(at[0].partition, 0)
             else:
-                may_be = facts.has_expired
+                may_be = is_known and facts.has_expired
             compared.append(file)
             partly |= {file.name} if may_be else set()
             is_earlier = at is not None and at[1] < first.get(at[0], 0)

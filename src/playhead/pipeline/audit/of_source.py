@@ -27,7 +27,7 @@ from playhead.pipeline.deliver.topics import TopicLogs
 from playhead.pipeline.ingest.jdbc.options import INCREMENTING
 from playhead.pipeline.ingest.jdbc.source import open_jdbc_source
 from playhead.pipeline.ingest.jdbc.stream import JdbcStream, StreamOptions
-from playhead.pipeline.ingest.position_log import PositionLog
+from playhead.pipeline.ingest.position_log import PositionLog, StoredPositions
 from playhead.pipeline.replay.plan import find_compacted
 from playhead.pipeline.spec import Ready
 
@@ -37,15 +37,15 @@ KIND = "source"
 def audit_source(scene: Scene, one: Ready) -> Iterator[Pair]:
     """One pair per stream, or one for all if only the ledger is looked at."""
     chunks = scene.ledger.list_chunks(scene.home.cluster_id, one.name)
-    if scene.level == 0:
-        yield _from_ledger(one, chunks)
-        return
     with ExitStack() as parts:
-        source = open_jdbc_source(scene.spark(), one.config, scene.home.worker, StreamOptions())
-        parts.callback(source.close)
         topic = one.config.get("offsets.storage.topic") or scene.home.topic
         positions = PositionLog(scene.home.settings, topic)
         parts.callback(positions.close)
+        if scene.level == 0:
+            yield _from_ledger(one, chunks, positions.find_all(one.name, scene.deadline()) if chunks else None)
+            return
+        source = open_jdbc_source(scene.spark(), one.config, scene.home.worker, StreamOptions())
+        parts.callback(source.close)
         admin = parts.enter_context(ReconnectingAdmin(scene.home.settings))
         streams = source.streams()
         for stream in streams:
@@ -71,12 +71,33 @@ def _check_alone(stream: JdbcStream, streams: Sequence[JdbcStream]) -> None:
         )
 
 
-def _from_ledger(one: Ready, chunks: Sequence[RecordedChunk]) -> Pair:
+def _from_ledger(one: Ready, chunks: Sequence[RecordedChunk], found: StoredPositions | None) -> Pair:
     topics = sorted({chunk.chunk.topic for chunk in chunks})
     pair = Pair(one.name, "ledger", ", ".join(f"topic {topic}" for topic in topics) or "nothing", kind=KIND)
-    if not chunks:
+    if found is None:
         return replace(pair, error=f"the ledger has nothing of {one.name}: compare its data with --level 2")
-    return with_sums(pair, check_chunks(chunks, {}))
+    stored = {partition: at.offset for partition, at in found.by_partition.items()}
+    return with_sums(pair, check_chunks(chunks, stored_by_stream(chunks, stored)))
+
+
+def stored_by_stream(chunks: Sequence[RecordedChunk], stored: Mapping[Map, Map | None]) -> dict[str, Map | None]:
+    """The stored position of each stream of the ledger. A table may be stored under several forms of its name; of these, the one
+    at which the last chunk ended counts."""
+    found: dict[str, Map | None] = {}
+    for stream, end in {
+        one.chunk.stream: one.chunk.end_position for one in sorted(chunks, key=lambda one: one.seq)
+    }.items():
+        own = [offset for partition, offset in stored.items() if _names(partition, stream)]
+        found[stream] = next((offset for offset in own if offset == end), own[0] if own else None)
+    return found
+
+
+def _names(partition: Map, stream: str) -> bool:
+    if "query" in partition:
+        return stream == "query"
+    parts, own = str(partition.get("table", "")).split("."), stream.split(".")
+    count = min(len(parts), len(own))
+    return parts[-count:] == own[-count:]
 
 
 def _audited(
