@@ -66,8 +66,8 @@ def test_timestamp_modes_skip_what_they_were_asked_to_and_older_versions_are_ben
     times = {"timestamp.column.name": "at", "timestamp.initial": str(first), "timestamp.delay.interval.ms": "0"}
     both = ingest.table(table, mode="timestamp+incrementing", **times)
     own = {"mode": "timestamp", "topic.prefix": "plain_", **times}
-    plain = ConnectorSpec(f"plain-{table}", {**both.config, **own}, Engine.SPARK)
-    plain.config.pop("incrementing.column.name")
+    less = {name: value for name, value in both.config.items() if name != "incrementing.column.name"}
+    plain = ConnectorSpec(f"plain-{table}", {**less, **own}, Engine.SPARK)
     for spec in (both, plain):
         ran(ingest, spec, 30)
     lab.psql(f"UPDATE {table} SET n = -n, at = timestamp '2026-03-01' WHERE id = 20")
@@ -146,11 +146,11 @@ def test_beyond_the_limit_a_changed_row_is_changed_or_not_listed_and_nothing_is_
     for most in (50, 250):
         found = audit(sink, most=most)
         assert set(verdicts(found)) == {"changed"}
-        assert sum(found.pairs[0].counts.values()) * 2 + found.pairs[0].more == 800
+        assert found.pairs[0].counts["changed"] * 2 + found.pairs[0].more == 800
         with pytest.raises(Refused, match="does not list"):
             mend(audit, found)
     whole = audit(sink, most=1000)
-    assert whole.pairs[0].counts == {"changed": 400}
+    assert whole.pairs[0].counts["changed"] == 400
     assert mend(audit, whole).exit_code == 0
 
 

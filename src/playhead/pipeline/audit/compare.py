@@ -23,7 +23,7 @@ from pyspark.sql import functions as f
 from playhead.pipeline.audit.buckets import COUNT, Buckets
 from playhead.pipeline.audit.contents import payload_of
 from playhead.pipeline.audit.row_hash import canonical_json
-from playhead.pipeline.audit.sides import Side
+from playhead.pipeline.audit.sides import Side, read_digests
 from playhead.pipeline.spark_faults import spark_translated
 
 MOST = 200_000  # rows that differ and are listed
@@ -91,10 +91,8 @@ def compare(
     cut: Cut = Cut(),
     say: Say = lambda _: None,
 ) -> Compared:
-    say(f"reading {left.name}")
-    ours = left.digests(spark)
-    say(f"reading {right.name}: {ours.rows} rows on the other side")
-    theirs = right.digests(spark)
+    say(f"reading {left.name} and {right.name}")
+    ours, theirs = read_digests(spark, [left, right])
     suspects = ours.suspects(theirs)
     if not len(suspects) or not deep:
         return Compared(ours, theirs, suspects, None if len(suspects) else [])

@@ -19,7 +19,7 @@ from playhead.errors import PlayheadError, Rejected
 from playhead.ledger.model import RangeClaim
 from playhead.ledger.redo import DeliveredSpan
 from playhead.model import TopicPartition
-from playhead.pipeline.audit.buckets import Buckets, flags_of, rows_in
+from playhead.pipeline.audit.buckets import flags_of, rows_in
 from playhead.pipeline.audit.sides import Hashed, digests_of, only
 from playhead.pipeline.audit.stored import StoredRows, as_stored
 from playhead.pipeline.audit.topic import Spans
@@ -163,9 +163,12 @@ class LastRows:
     def name(self) -> str:
         return self.spans.name
 
-    def digests(self, spark: SparkSession) -> Buckets:
-        with spark_translated(f"reading {self.name}"):
-            return digests_of(self._last(spark, np.empty(0, np.int64)).select("h"))
+    @property
+    def parts(self) -> int:
+        return 1  # after a shuffle, whose tasks Spark chooses
+
+    def digests(self, spark: SparkSession) -> DataFrame:
+        return digests_of(self._last(spark, np.empty(0, np.int64)).select("h"))
 
     def rows(self, spark: SparkSession, suspects: np.ndarray | None) -> DataFrame:
         return only(self._last(spark, suspects), suspects)

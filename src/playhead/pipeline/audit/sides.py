@@ -5,12 +5,15 @@ The first level needs only digests by bucket; the second the rows of some bucket
 Arrow batches or in the JVM.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -42,7 +45,14 @@ class Side(Protocol):
     @property
     def name(self) -> str: ...
 
-    def digests(self, spark: SparkSession) -> Buckets: ...
+    @property
+    def parts(self) -> int:
+        """About how many rows `digests` has."""
+        ...
+
+    def digests(self, spark: SparkSession) -> DataFrame:
+        """Packed `Buckets`, a row per task."""
+        ...
 
     def rows(self, spark: SparkSession, suspects: np.ndarray | None) -> DataFrame:
         """`ROWS` of these buckets; None: of all."""
@@ -58,9 +68,8 @@ class TaskSide:
     task: RowTask
     parts: int = 1
 
-    def digests(self, spark: SparkSession) -> Buckets:
-        with spark_translated(f"reading {self.name}"):
-            return _added(self.frame(spark).mapInArrow(cast(Any, _Digests(self.task)), DDL), self.parts)
+    def digests(self, spark: SparkSession) -> DataFrame:
+        return self.frame(spark).mapInArrow(cast(Any, _Digests(self.task)), DDL)
 
     def rows(self, spark: SparkSession, suspects: np.ndarray | None) -> DataFrame:
         return self.frame(spark).mapInArrow(cast(Any, _Rows(self.task, suspects)), ROWS_DDL)
@@ -74,33 +83,41 @@ class FrameSide:
     frame: Callable[[SparkSession], DataFrame]
     parts: int = 1
 
-    def digests(self, spark: SparkSession) -> Buckets:
-        with spark_translated(f"reading {self.name}"):
-            return digests_of(self.frame(spark).select("h"), self.parts)
+    def digests(self, spark: SparkSession) -> DataFrame:
+        return digests_of(self.frame(spark).select("h"))
 
     def rows(self, spark: SparkSession, suspects: np.ndarray | None) -> DataFrame:
         return only(self.frame(spark), suspects)
 
 
-def digests_of(hashes: DataFrame, parts: int = 1) -> Buckets:
+def digests_of(hashes: DataFrame) -> DataFrame:
     """Of a column `h`."""
-    return _added(hashes.mapInArrow(cast(Any, _hash_digests), DDL), parts)
+    return hashes.mapInArrow(cast(Any, _hash_digests), DDL)
 
 
-def _added(digests: DataFrame, parts: int) -> Buckets:
-    """Each task has made one row. What comes to the driver does not grow with the number of tasks."""
-    if parts > _MANY:
-        digests = digests.repartition(_FEW).mapInArrow(cast(Any, _together), DDL)
-    made = Buckets()
-    made.add_packed(digests.toArrow())
+def read_digests(spark: SparkSession, sides: Sequence[Side]) -> list[Buckets]:
+    """In one job: the tasks of all sides share the slots, and none waits for the last task of another. What comes to the driver
+    does not grow with the number of tasks."""
+    frames = [side.digests(spark).withColumn("side", f.lit(number)) for number, side in enumerate(sides)]
+    digests = reduce(DataFrame.unionAll, frames)
+    if sum(side.parts for side in sides) > _MANY:
+        digests = digests.repartition(_FEW).mapInArrow(cast(Any, _together), f"{DDL}, side int")
+    made = [Buckets() for _ in sides]
+    with spark_translated(f"reading {' and '.join(side.name for side in sides)}"):
+        found = digests.toArrow()
+    for number, buckets in enumerate(made):
+        buckets.add_packed(found.filter(pc.equal(found["side"], number)))
     return made
 
 
 def _together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    buckets = Buckets()
+    sides: dict[int, Buckets] = defaultdict(Buckets)
     for batch in batches:
-        buckets.add_packed(batch)
-    yield buckets.packed()
+        for number in pc.unique(batch["side"]).to_pylist():
+            sides[number].add_packed(batch.filter(pc.equal(batch["side"], number)))
+    for number, buckets in sides.items():
+        packed = buckets.packed()
+        yield packed.append_column("side", pa.array([number] * packed.num_rows, pa.int32()))
 
 
 def _hash_digests(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
