@@ -109,6 +109,7 @@ def test_an_audit_and_its_repair_as_commands_killed_twice_and_run_again(commands
     html = page.read_text()
     assert re.search(r"findings", html.split("<body", 1)[1][:600])
     assert str(gone[0]) in html
+    assert "deliver again" in html.partition("What a repair would do")[2]
     assert not re.search(r"(src|href)=[\"']?(https?:)?//", html)
 
     before = commands.ids_of_topic()
