@@ -301,6 +301,7 @@ def test_spoilt_rows_are_found_and_nothing_else_if_records_have_expired(make_tie
     tiers.spoil(count)
 
 
+@pytest.mark.timeout(900)
 def test_rows_that_a_source_passed_over_are_produced_once_and_extra_rows_stay_unless_it_is_said(tiers):
     copy = tiers.specs[2].name
     lab, table = tiers.lab, tiers.table
