@@ -235,6 +235,8 @@ def test_a_window_of_time_compares_what_was_moved_in_it(moved, ingest, tmp_path)
     assert (done.exit_code, len(done.mended)) == (0, 1)
     assert verdicts(audit(sink.name)) == {"missing": [str(lost[1])]}
     assert audit(source.name, since=between).pairs[0].source_rows == 100
+    ledger = audit(source.name, level=0)  # its chunks end at the stored position
+    assert (ledger.exit_code, list(ledger.pairs[0].faults)) == (0, [])
 
 
 def test_two_repairs_at_once_produce_a_row_once(moved, ingest, monkeypatch):
