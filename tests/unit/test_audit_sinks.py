@@ -16,6 +16,7 @@ from playhead.pipeline.audit.folder import DataFile
 from playhead.pipeline.audit.model import Item, Verdict
 from playhead.pipeline.audit.of_files import BEFORE_LEDGER, _Explaining, _Files
 from playhead.pipeline.audit.scene import Owners, SinkFacts, settled_ends
+from playhead.pipeline.deliver.topics import TopicLogs
 
 LOG = Log("t", "id", 0)
 OWN, EARLY, COPY = "topics/t/t+0+0000001000.json", "topics/t/t+0+0000000900.json", "topics/t/copy.json"
@@ -77,7 +78,7 @@ def test_what_is_lost_before_the_first_range_of_the_ledger_is_missing_unless_the
     assert explained(904, first).verdict is Verdict.MISSING
 
 
-class Logs:
+class Logs(TopicLogs):
     """Answers with these ends, one after the other."""
 
     def __init__(self, *ends):
