@@ -41,6 +41,11 @@ PLAN_COLUMNS = (
 @click.option("--finish", is_flag=True, help="After the switch: delete the old topic.")
 @click.option("--abort", is_flag=True, help="Go back: everyone reads and writes TOPIC, the new topic is deleted.")
 @click.option(
+    "--new-names",
+    is_flag=True,
+    help="Also move sink connectors that may name their output by the topic: it is a new one.",
+)
+@click.option(
     "--map",
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
@@ -68,7 +73,8 @@ def shrink(face: Face, /, topic: str, given: dict[str, Any], execute: bool, **wo
         raise click.UsageError("--finish and --abort exclude each other")
     if (words["finish"] or words["abort"]) and words["partitions"]:
         raise click.UsageError("--partitions belongs to the beginning, not to --finish or --abort")
-    work = Change(face.context, topic, words["folder"], face.context.timeout_seconds)
+    seconds, names = face.context.timeout_seconds, words["new_names"]
+    work = Change(face.context, topic, words["folder"], seconds, accepts_names=names)
     if words["partitions"]:
         work.start(words["partitions"], words["target"])
     elif work.record is None:

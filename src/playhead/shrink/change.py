@@ -15,7 +15,7 @@ from playhead.pipeline.copy.job import Job, Request, Side, plan_copy
 from playhead.pipeline.copy.positions import PositionPlaces
 from playhead.pipeline.copy.translate import CopiedTopic
 from playhead.shrink.record import AFTER_SWITCH, Record, Stage, find_record, record_path, save_record
-from playhead.shrink.users import Movers, find_movers, why_not_shrunk
+from playhead.shrink.users import Movers, Wanted, find_movers, why_not_shrunk
 from playhead.stores import Access
 
 Say = Callable[[str], None]
@@ -33,14 +33,18 @@ class Standing:
 
 
 class Change:
-    """`found`: the old topic; None when it is deleted. `folder`: of the offset map, if it is not beside the ledger."""
+    """`found`: the old topic; None when it is deleted. `folder`: of the offset map, if it is not beside the ledger.
+    `accepts_names`: sinks that name their output by the topic may use the new name."""
 
-    def __init__(self, context: Context, topic: str, folder: Path | None, seconds: float) -> None:
+    def __init__(
+        self, context: Context, topic: str, folder: Path | None, seconds: float, *, accepts_names: bool = False
+    ) -> None:
         self.context = context
         self.topic = topic
         self.side = Side.of(context)
         self._seconds = seconds
         self._folder = folder
+        self._accepts_names = accepts_names
         with self.admin() as admin:
             self.found: Topic | None = describe_topics(admin, [topic], self.deadline())[topic]
             self._path = record_path(context, folder, admin.cluster.id, topic)
@@ -89,7 +93,7 @@ class Change:
         with self.admin() as admin, Access(self.context, self.deadline()) as access:
             if record.stage in AFTER_SWITCH:
                 return Standing(record, late=self.late(admin))
-            movers = find_movers(admin, access, self.topic, record.target, self.request.group)
+            movers = find_movers(admin, access, self.wanted, record.connectors)
         return Standing(record, self.plan().left, movers=movers)
 
     # The record
@@ -117,6 +121,10 @@ class Change:
     @property
     def request(self) -> Request:
         return Request(self.topic, self.recorded.target, self.recorded.partitions, map=self._folder)
+
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted(self.topic, self.recorded.target, self.request.group, self._accepts_names)
 
     def plan(self) -> Job:
         return plan_copy(self.request, self.side, self.side, self.deadline())

@@ -157,9 +157,8 @@ def verify(change: Change, spark: Spark, say: Say) -> None:
 
 
 def begin_switch(change: Change, say: Say) -> None:
-    record = change.recorded
     with change.admin() as admin, Access(change.context, change.deadline()) as access:
-        movers = find_movers(admin, access, change.topic, record.target, change.request.group)
+        movers = find_movers(admin, access, change.wanted)
     if movers.objections:
         raise Refused(
             f"{change.topic} is copied and compared, and cannot be switched yet: {'; '.join(movers.objections)}",
@@ -202,7 +201,13 @@ def _plan_moves(change: Change, access: Access, say: Say) -> list[_Move]:
     groups = open_groups(change.context, deadline)
     moves = []
     with groups.session() as admin:
-        movers = find_movers(admin, access, change.topic, request.target, request.group)
+        movers = find_movers(admin, access, change.wanted, change.recorded.connectors)
+        late = [f"connector {one.name} uses it since the switch began: delete it" for one in movers.connectors]
+        if objections := [*movers.objections, *late]:
+            raise Refused(
+                f"who reads and writes {change.topic} has to be known before positions are moved: {'; '.join(objections)}",
+                "then the same command again",
+            )
         copied = CopiedTopic.open(admin, admin, request, change.context, deadline)
         for name, commits in list_committed_of(admin, movers.groups, deadline).items():
             if read := commits_of(commits, change.topic):

@@ -14,7 +14,7 @@ from playhead.kafka.client import Admin
 from playhead.kafka.groups import list_committed_of
 from playhead.kafka.topics import get_topic
 from playhead.model import Deadline
-from playhead.offsets.published import Mark
+from playhead.offsets.published import LEDGER_ID, Mark
 from playhead.offsets.spark_sinks import Sinks
 from playhead.offsets.workers import ConfiguredConnector
 from playhead.shrink.record import MovedConnector
@@ -31,7 +31,20 @@ _OF_OTHERS = {
     r".+-(KSTREAM|KTABLE)-.+-(changelog|repartition)": "a topic that Kafka Streams makes for itself, by its name",
 }
 ROUTE = "playheadShrink"
+TOPIC, TABLE = "${topic}", "table.name.format"
+STOPPED = "STOPPED"
 ROUTER = "org.apache.kafka.connect.transforms.RegexRouter"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which topic becomes which. `copier`: the group of the copy, which stays. `accepts_names`: sinks that name their output by
+    the topic may use the new name."""
+
+    topic: str
+    target: str
+    copier: str
+    accepts_names: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +59,34 @@ class Movers:
     notes: tuple[str, ...] = ()
 
 
-def find_movers(admin: Admin, access: Access, topic: str, target: str, copier: str) -> Movers:
-    """`copier`: the group of the copy, which stays."""
+def find_movers(
+    admin: Admin,
+    access: Access,
+    change: Wanted,
+    recorded: Sequence[MovedConnector] = (),
+) -> Movers:
+    """`recorded`: the connectors that are being moved already. They are stopped, and may have their new config."""
+    topic, target = change.topic, change.target
     found = find_users(Session(admin, access.context, access.deadline), [topic])
     usage = found.by_topic[topic]
     objections = list(usage.unknown)
     notes = [note for note in found.notes if note not in usage.unknown]
-    moved, own = _connectors(access, usage.connectors or (), topic, target, objections)
+    known = {one.name for one in recorded}
+    fresh = [use for use in usage.connectors or () if use.connector not in known]
+    moved, states = _connectors(access, fresh, change, objections, notes)
+    states |= _groups_of(access, recorded)
     sinks = _sinks_on_spark(access, topic, objections)
-    uses = [use for use in usage.groups or () if use.group != copier]
+    uses = [use for use in usage.groups or () if use.group != change.copier]
     published = _published(admin, [use.group for use in uses], topic, access.deadline)
-    if published and not sinks:
-        objections.append(
-            f"{', '.join(sorted(published))}: of sinks on Spark that this ledger does not have (--ledger)"
-        )
     groups = []
     for use in uses:
-        if use.group in published:
+        # A connector that Connect runs owns its group, also if a ledger published there before.
+        if published[use.group] and states.get(use.group, STOPPED) == STOPPED:
+            if not published[use.group] <= set(sinks.values()):
+                objections.append(f"group {use.group} is of a sink on Spark that this ledger does not have (--ledger)")
             continue
         groups.append(use.group)
-        if use.members and use.group not in own:
+        if use.members and use.group not in states:
             objections.append(f"group {use.group} has {use.members} member(s): stop them")
     if usage.connectors is None and not usage.unknown:
         notes.append("connectors are not looked at: no Connect worker is named (--connect URL)")
@@ -74,25 +95,37 @@ def find_movers(admin: Admin, access: Access, topic: str, target: str, copier: s
 
 
 def _connectors(
-    access: Access, uses: Sequence[ConnectorUse], topic: str, target: str, objections: list[str]
-) -> tuple[list[MovedConnector], set[str]]:
-    """The connectors that can be moved, and the groups of their sinks."""
+    access: Access, uses: Sequence[ConnectorUse], change: Wanted, objections: list[str], notes: list[str]
+) -> tuple[list[MovedConnector], dict[str, str]]:
+    """The connectors that can be moved, and by group of a sink, the state of its connector."""
     moved: list[MovedConnector] = []
-    groups: set[str] = set()
     if not uses:
-        return moved, groups
+        return moved, {}
     with access.rest() as rest:
         for use in uses:
             config = rest.get_config(use.connector)
-            after = changed_config(use, config, topic, target)
+            after = changed_config(use, config, change.topic, change.target)
             if after is None:
                 objections.append(f"connector {use.connector} cannot be moved: {_why_not(use, config)}")
                 continue
+            if use.type == "sink" and (why := why_renamed({**config, **after})):
+                words = f"connector {use.connector} {why}, which would be {change.target}"
+                if change.accepts_names:
+                    notes.append(words)
+                else:
+                    objections.append(f"{words}: --new-names accepts that")
             before = {key: config.get(key) for key in after}
             moved.append(MovedConnector(use.connector, use.type, _state(rest, use.connector), before, after))
-            if use.type == "sink":
-                groups.add(ConfiguredConnector.of(use.connector, config).group)
-    return moved, groups
+    return moved, _groups_of(access, moved)
+
+
+def _groups_of(access: Access, connectors: Sequence[MovedConnector]) -> dict[str, str]:
+    """By group of a sink: the state of its connector before the change."""
+    sinks = [one for one in connectors if one.type == "sink"]
+    if not sinks:
+        return {}
+    with access.rest() as rest:
+        return {ConfiguredConnector.of(one.name, rest.get_config(one.name)).group: one.state for one in sinks}
 
 
 def _state(rest: Rest, name: str) -> str:
@@ -107,7 +140,12 @@ def changed_config(
     """The keys of the config that change. None: it cannot be moved."""
     if use.how == "reads it":
         names = [word.strip() for word in (config.get("topics") or "").split(",")]
-        return {"topics": ",".join(target if name == topic else name for name in names)} if topic in names else None
+        if topic not in names:
+            return None
+        changes: dict[str, str | None] = {"topics": ",".join(target if name == topic else name for name in names)}
+        if _is_jdbc(config) and names == [topic] and TOPIC in _table(config):
+            changes[TABLE] = _table(config).replace(TOPIC, topic)  # it goes on writing to the same table
+        return changes
     if use.how != "writes to it":
         return None
     if config.get("topic") == topic:
@@ -124,35 +162,53 @@ def changed_config(
     }
 
 
+def why_renamed(config: Mapping[str, str | None]) -> str | None:
+    """Why a sink with this config may write elsewhere when its topic has another name; None if it does not."""
+    if _is_jdbc(config):
+        return f"names its table by the topic ({TABLE}={_table(config)})" if TOPIC in _table(config) else None
+    kind = (config.get("connector.class") or "").rpartition(".")[2]
+    return None if kind.startswith("FileStreamSink") else "may name its output by the topic"
+
+
+def _is_jdbc(config: Mapping[str, str | None]) -> bool:
+    return (config.get("connector.class") or "").rpartition(".")[2].startswith("JdbcSink")
+
+
+def _table(config: Mapping[str, str | None]) -> str:
+    return config.get(TABLE) or TOPIC
+
+
 def _why_not(use: ConnectorUse, config: Mapping[str, str | None]) -> str:
     if use.how == "reads it" and config.get("topics.regex"):
         return "it reads by topics.regex; name its topics in `topics`"
     return "it was moved by a change that was not finished" if use.how == "writes to it" else f"the topic is {use.how}"
 
 
-def _sinks_on_spark(access: Access, topic: str, objections: list[str]) -> list[str]:
-    """The sinks of this cluster with a position in the topic."""
+def _sinks_on_spark(access: Access, topic: str, objections: list[str]) -> dict[str, str | None]:
+    """The sinks of this cluster with a position in the topic, and the id of the ledger in the commits of each."""
     sinks = Sinks(access)
-    found = []
+    found = {}
     for name in sinks.names:
         store = sinks.find(name)
         if store is None:
             continue
         places = [one.position.partition for one in store.snapshot([name]).entries]
         if any(place.get("kafka_topic") == topic for place in places):
-            found.append(name)
+            with store.open() as ranges:
+                found[name] = ranges.recall(store.cluster, name, LEDGER_ID)
             objections += [f"{one.what}: {one.hint}" for one in store.guard([name])]
     if sinks.why is not None:
         objections.append(f"which sinks on Spark read it is unknown: {sinks.why.what}")
     return found
 
 
-def _published(admin: Admin, groups: Sequence[str], topic: str, deadline: Deadline) -> set[str]:
-    """The groups whose commits are copies of a ledger: the next run of their sink publishes its new position."""
+def _published(admin: Admin, groups: Sequence[str], topic: str, deadline: Deadline) -> dict[str, set[str]]:
+    """By group: the ledgers that its commits in the topic are copies of. The next run of a sink publishes its new position."""
     return {
-        name
+        name: {
+            mark.ledger for place, one in commits.items() if place.topic == topic and (mark := Mark.find(one.metadata))
+        }
         for name, commits in list_committed_of(admin, groups, deadline).items()
-        if any(place.topic == topic and Mark.find(one.metadata) for place, one in commits.items())
     }
 
 

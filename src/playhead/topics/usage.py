@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from playhead.connect.answers import Expanded
 from playhead.connect.rest import Rest, open_rest
-from playhead.errors import PlayheadError
+from playhead.errors import NotFound, PlayheadError
 from playhead.kafka.group_types import list_other_groups
 from playhead.kafka.groups import IDLE, Commits, Group, describe_groups, list_committed_of, list_groups
 from playhead.model import Deadline
@@ -153,10 +153,14 @@ def _connectors(
     try:
         with open_rest(session.context, _half(session.deadline)) as rest:
             found = _expanded(rest)
-            touched = _touched(rest, list(found), notes)
+            touched, why = _touched(rest, list(found))
     except PlayheadError as error:
         unknown.append(f"which connectors use it is unknown: {error.what}")
         return None
+    # The config of a sink names its topics. That of a source need not: only the worker knows what it has written to.
+    silent = sorted(name for name, one in found.items() if name not in touched and _kind(one) != "sink")
+    if why is not None and silent:
+        unknown.append(f"whether {', '.join(silent)} write(s) to it is unknown: {why.what}")
     return {topic: _users_of(topic, found, touched, notes) for topic in topics}
 
 
@@ -168,15 +172,17 @@ def _expanded(rest: Rest) -> dict[str, Expanded]:
     return found
 
 
-def _touched(rest: Rest, names: Sequence[str], notes: list[str]) -> dict[str, frozenset[str]]:
+def _touched(rest: Rest, names: Sequence[str]) -> tuple[dict[str, frozenset[str]], PlayheadError | None]:
+    """The topics that each connector has used, and why some are missing."""
     found: dict[str, frozenset[str]] = {}
     for name in names:
         try:
             found[name] = frozenset(rest.get_active_topics(name))
+        except NotFound:
+            found[name] = frozenset()  # deleted meanwhile
         except PlayheadError as error:
-            notes.append(f"which topics {name} has used is unknown: {error.what}")
-            break  # tracking is disabled, or the worker is unavailable: the next request would fail too
-    return found
+            return found, error  # tracking is disabled, or the worker is unavailable: the next request would fail too
+    return found, None
 
 
 def _users_of(
@@ -185,7 +191,7 @@ def _users_of(
     users = []
     for name in sorted(found):
         info, status = found[name].info, found[name].status
-        kind = info.type if info else status.type if status else "unknown"
+        kind = _kind(found[name])
         state = status.connector.state.lower() if status else "starting"
         how = _by_config(name, topic, info.config if info else {}, notes)
         if how is None and topic in touched.get(name, frozenset()):
@@ -193,6 +199,10 @@ def _users_of(
         if how is not None:
             users.append(ConnectorUse(name, kind, state, how))
     return users
+
+
+def _kind(one: Expanded) -> str:
+    return one.info.type if one.info else one.status.type if one.status else "unknown"
 
 
 def _by_config(name: str, topic: str, config: Mapping[str, str | None], notes: list[str]) -> str | None:
