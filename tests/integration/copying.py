@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FIRST_MS = 1_700_000_000_000
+GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 
 class Sent(NamedTuple):
@@ -77,12 +78,13 @@ def send(
     keys: int = 40,
     partitioner: str = "murmur2_random",
     empty: bytes = b"",
+    unkeyed: bool = True,
 ) -> None:
     """Records of every kind: with and without key, empty and null, with headers, one millisecond apart. `empty`: instead of the
-    empty key."""
+    empty key. `unkeyed`: a compacted topic accepts no record without a key."""
     producer = Producer({"bootstrap.servers": lab.bootstrap_servers, "partitioner": partitioner, "linger.ms": 20})
     for number in range(start, start + count):
-        key = None if number % 10 == 0 else (empty if number % 23 == 0 else b"key-%d" % (number % keys))
+        key = None if unkeyed and number % 10 == 0 else (empty if number % 23 == 0 else b"key-%d" % (number % keys))
         value = None if number % 17 == 0 else (b"" if number % 19 == 0 else b"value %d" % number)
         headers: list[tuple[str, Any]] = [("n", b"%d" % number), ("none", None), ("n", b"")] if number % 7 == 0 else []
         producer.produce(topic, value, key, timestamp=FIRST_MS + number, headers=headers)
@@ -193,10 +195,14 @@ class Copier:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate(timeout=30)
 
-    def kill_worker(self) -> None:
-        """One of Spark's Python workers; the copier itself goes on."""
-        children = psutil.Process(self.process.pid).children(recursive=True)
-        random.choice([child for child in children if child.name().startswith("python")][-2:]).kill()
+    def kill_worker(self) -> bool:
+        """One of Spark's Python workers; the copier itself goes on. False: none is there just now."""
+        with suppress(psutil.NoSuchProcess):
+            children = psutil.Process(self.process.pid).children(recursive=True)
+            if workers := [child for child in children if child.name().startswith("python")][-2:]:
+                random.choice(workers).kill()
+                return True
+        return False
 
 
 def copied_offsets(lab: Lab, source: str, target: str) -> int:
@@ -231,9 +237,9 @@ def survive(
         copier = Copier(lab, source, target, folder, *options)
         try:
             wait_for_progress(copier, before)
+            assert copier.process.poll() is None, "the copier ended before it was killed"
             if number % 3 == 2:
-                with suppress(psutil.Error, IndexError):
-                    copier.kill_worker()
+                Deadline(30).wait_for(copier.kill_worker, "a Python worker to kill", every=0.02)
                 grow()
                 copier.process.communicate(timeout=120)
         finally:
@@ -247,7 +253,7 @@ def survive(
 def unread_by_java(lab: Lab, group: str, topic: str) -> int:
     """The lag of the group in a topic, by Kafka's own tool."""
     shown = lab.tool(
-        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+        GROUP_TOOL,
         "--bootstrap-server",
         lab.bootstrap_servers,
         "--describe",

@@ -7,8 +7,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
@@ -18,6 +19,7 @@ from confluent_kafka import Producer
 
 from integration.copying import (
     FIRST_MS,
+    GROUP_TOOL,
     Copier,
     Copying,
     check_copy,
@@ -30,14 +32,16 @@ from integration.copying import (
 from kafka_jvm import KAFKA_JVM, Consumed
 from playhead.errors import Fenced, Invalid, Refused
 from playhead.kafka.client import CLIENT_ID
-from playhead.kafka.copying import CopyProducer
+from playhead.kafka.copying import CopyProducer, advance
 from playhead.kafka.groups import Committed, commit, list_committed
 from playhead.kafka.properties import ClientSettings
+from playhead.kafka.topic_configs import alter_topic_config
 from playhead.kafka.topics import add_partitions, create_topic, delete_topic, get_topic, topic_ends
 from playhead.kafka.transactions import TransactionalProducer
 from playhead.lab import Lab
 from playhead.ledger.model import RunState
 from playhead.model import Deadline, TopicPartition
+from playhead.pipeline.copy import steps
 from playhead.pipeline.copy.gate import StepGate
 from playhead.pipeline.copy.job import Part
 from playhead.pipeline.copy.offset_map import FIRST, MapFile, OffsetMap, write_file
@@ -141,6 +145,105 @@ def test_records_without_a_key_are_dealt_out_over_all_partitions(copying, lab, s
     assert {partition for partition, _ in there} == {0, 1, 2}
 
 
+def forget_positions(lab: Lab, source: str, target: str, partitions: str) -> None:
+    """As a broker does some days after the last commit."""
+    group = f"playhead-copy-{source}-{target}"
+    words = ["--bootstrap-server", lab.bootstrap_servers, "--group", group]
+    if partitions == "all":
+        lab.tool(GROUP_TOOL, *words, "--delete")
+    else:
+        lab.tool(GROUP_TOOL, *words, "--delete-offsets", "--topic", f"{source}:{partitions}")
+
+
+@pytest.mark.parametrize("lost", ["1", "0,2", "all"])
+def test_positions_that_expired_are_found_again_by_the_map(copying, lab, settings_of, kept_topic, unique, lost):
+    """An attempt that was not committed is in the map, too; its records are in the target, aborted."""
+    source, target = kept_topic(3), unique("copy")
+    send(lab, source, 200)
+    copying.copy(source, target, 2, step=30)
+    job = copying.plan(source, target)
+    send(lab, source, 100, start=200)
+    with CopyProducer(settings_of, job.request.transactional_id(1), Deadline(30)) as producer:
+        producer.begin(Deadline(30))
+        producer.send_copies(target, ([b"aborted"], [b"aborted"], [0], [FIRST_MS]), None)
+        producer.flush()
+        attempt = MapFile(1, job.positions[1].offset, job.positions[1].offset + 9, job.positions[1].token, "f" * 12)
+        place = np.array([0], np.int32)
+        write_file(copying.maps(job), attempt, np.array([attempt.start]), place, np.array(producer.placed[0]))
+        producer.abort()
+    forget_positions(lab, source, target, lost)
+    assert copying.plan(source, target).positions == job.positions
+    done = copying.copy(source, target)
+    assert (done.rows, done.error) == (100, None)
+    assert "had expired: found again by the offset map" in " ".join(done.notes)
+    check_copy(lab, source, target, partitions=2)
+
+
+def test_a_partition_whose_position_expired_is_not_copied_again_with_another_map(
+    copying, lab, admin, deadline, kept_topic, unique, tmp_path
+):
+    source, target = kept_topic(2), unique("copy")
+    send(lab, source, 60)
+    copying.copy(source, target, 1)
+    forget_positions(lab, source, target, "1")
+    before = copied_offsets(lab, source, target)
+    wrong = Copying(lab, copying.spark, tmp_path / "elsewhere")
+    wrong.folder.mkdir()
+    done = wrong.copy(source, target)
+    assert isinstance(done.error, Refused) and "--map" in str(done.error.hint)
+    assert copied_offsets(lab, source, target) == before
+    copying.copy(source, target)
+    check_copy(lab, source, target, partitions=1)
+
+
+def test_positions_that_do_not_move_are_committed_again(copying, lab, kept_topic, unique, monkeypatch):
+    source, target, seen = kept_topic(3), unique("copy"), list[str]()
+    send(lab, source, 60)
+    copying.copy(source, target, 1)
+
+    def seen_advance(settings: ClientSettings, transactional_id: str, *more: Any) -> None:
+        seen.append(transactional_id)
+        advance(settings, transactional_id, *more)
+
+    monkeypatch.setattr(steps, "advance", seen_advance)
+    assert copying.copy(source, target).error is None
+    assert sorted(seen) == [copying.plan(source, target).request.transactional_id(number) for number in range(3)]
+    assert copying.plan(source, target).left == 0
+
+
+def test_a_group_is_not_moved_past_records_of_a_partition_whose_position_expired(
+    copying, lab, admin, deadline, kept_topic, unique, playhead, tmp_path
+):
+    source, target, group = kept_topic(2), unique("copy"), unique("group")
+    send(lab, source, 200)
+    copying.copy(source, target, 1)
+    end = topic_ends(admin, source, range(2), deadline)[0].high
+    assert set(commit(admin, group, {TopicPartition(source, 0): Committed(end)}, deadline).values()) == {None}
+    forget_positions(lab, source, target, "1")
+    words = ["groups", "translate", group, "--from", source, "--to", target, "--map", str(tmp_path)]
+    (row,) = json.loads(playhead(*words, "-b", lab.bootstrap_servers, "-o", "json").exits(0).out)
+    here, there = read(lab, source), read(lab, target)
+    unread = {one for (number, _), one in here.items() if number == 1}
+    assert unread and unread <= {one for (_, offset), one in there.items() if offset >= row["after"]}
+
+
+def test_a_merged_copy_goes_on_after_a_record_of_the_far_future(
+    copying, lab, admin, deadline, settings_of, kept_topic, unique
+):
+    source, target = kept_topic(1), unique("copy")
+    send(lab, source, 50, keys=12)
+    add_partitions(admin, source, 2, deadline)
+    deadline.wait_for(lambda: len(get_topic(admin, source, deadline).partitions) == 2, "two partitions")
+    send(lab, source, 50, start=50, keys=12)
+    with TransactionalProducer(settings_of, unique("id"), Deadline(30)) as producer, producer.transaction():
+        producer.produce(source, b"key-1", b"far", partition=0, timestamp_ms=FIRST_MS + 10**12)
+    assert copying.copy(source, target, 2).rows == 101
+    send(lab, source, 300, start=100, keys=12)
+    done = copying.copy(source, target, step=60)
+    assert (done.rows, done.error, done.steps < 15) == (300, None, True)
+    assert copying.plan(source, target).left == 0
+
+
 def test_a_compacted_topic_is_copied_as_it_is_now(copying, lab, admin, deadline, kept_topic, unique):
     """The cleaner leaves holes: what is left arrives, with its tombstones."""
     source, target = (
@@ -237,6 +340,20 @@ def test_only_a_part_is_copied(copying, lab, kept_topic, unique):
         copying.plan(source, by_offset)
 
 
+def test_a_part_by_how_long_ago_is_continued_by_the_same_command(copying, lab, kept_topic, unique):
+    source, target = kept_topic(2), unique("copy")
+    send(lab, source, 100)
+    first = Part(from_ms=FIRST_MS + 40, is_relative=True)
+    copying.copy(source, target, part=first)
+    send(lab, source, 100, start=100)
+    copying.copy(source, target, part=replace(first, from_ms=FIRST_MS + 90))  # said later
+    assert sorted(one.timestamp_ms - FIRST_MS for one in read(lab, target).values()) == list(range(40, 200))
+    with pytest.raises(Refused, match="was started with --where"):
+        copying.plan(source, target, part=Part(from_ms=FIRST_MS + 90))
+    with pytest.raises(Refused, match="was started with --where"):
+        copying.plan(source, target, part=Part(to_ms=FIRST_MS + 90, is_relative=True))
+
+
 def test_what_cannot_be_copied_is_refused_before_anything_is_written(copying, lab, admin, deadline, kept_topic, unique):
     source, full, small = kept_topic(2), kept_topic(2), kept_topic(2, max_message_bytes="1000")
     send(lab, source, 30)
@@ -254,6 +371,19 @@ def test_what_cannot_be_copied_is_refused_before_anything_is_written(copying, la
     done = copying.copy(source, small)
     assert isinstance(done.error, Refused) and "has 5005 bytes" in done.error.what
     assert {one.high for one in topic_ends(admin, small, [0, 1], deadline).values()} == {0}
+
+
+def test_a_record_that_is_too_large_by_its_headers_for_a_limit_that_was_lowered_is_refused_before(
+    copying, lab, admin, deadline, kept_topic, unique
+):
+    source, target = kept_topic(1), unique("copy")
+    producer = Producer({"bootstrap.servers": lab.bootstrap_servers})
+    producer.produce(source, b"value", b"key", headers=[("large", b"x" * 5000), ("none", None)])
+    assert producer.flush(30) == 0
+    alter_topic_config(admin, source, {"max.message.bytes": "1000"}, (), deadline)
+    done = copying.copy(source, target)
+    assert isinstance(done.error, Refused) and "accepts 1000" in done.error.what
+    assert topic_ends(admin, target, [0], deadline)[0].high == 0
 
 
 def test_a_topic_that_was_made_again_is_not_continued(copying, lab, admin, deadline, kept_topic, unique):

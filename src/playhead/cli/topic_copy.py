@@ -166,16 +166,21 @@ def _planned(job: "Job") -> list[dict[str, Any]]:
 
 
 def part_of(bounds: tuple[str, ...]) -> "Part":
+    from datetime import timedelta
+
     from playhead.broker import moment_of
+    from playhead.model.times import parse_moment
     from playhead.pipeline.copy.job import Part
 
     found: dict[str, int] = {}
+    is_relative = False
     for bound in bounds:
         read = _BOUND.fullmatch(bound)
         side = "from" if read and read[2] == ">=" else "to"
         moment = moment_of(read[3]) if read and read[1] == "time" else None
         if read and moment is not None:
             name, number = f"{side}_ms", int(moment.timestamp() * 1000)
+            is_relative = is_relative or isinstance(parse_moment(read[3]), timedelta)
         elif read and read[3].isdigit():
             name, number = f"{side}_offset", int(read[3])
         else:
@@ -183,7 +188,7 @@ def part_of(bounds: tuple[str, ...]) -> "Part":
         if name in found:
             raise click.UsageError(f"--where {bound!r}: this bound is given twice")
         found[name] = number
-    return Part(**found)
+    return Part(**found, is_relative=is_relative)
 
 
 def run_options(face: Face, given: dict[str, Any], *, is_continuous: bool) -> "CopyRunOptions":

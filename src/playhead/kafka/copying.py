@@ -4,7 +4,7 @@ The position is committed to a consumer group in the same transaction as the rec
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -78,10 +78,16 @@ class CopyProducer(BulkProducer):
 
 
 def advance(
-    settings: ClientSettings, transactional_id: str, positions: Mapping[str, Commits], deadline: Deadline
+    settings: ClientSettings,
+    transactional_id: str,
+    positions: Mapping[str, Commits],
+    check: Callable[[], None],
+    deadline: Deadline,
 ) -> None:
-    """Positions alone, in a transaction of their own: for ranges that have no record."""
+    """Positions alone, in a transaction of their own: for ranges that have no record. `check` is called when no earlier producer
+    of the id can commit any more; if it raises, nothing is committed."""
     with TransactionalProducer(settings, transactional_id, deadline) as producer:
+        check()
         producer.begin()
         try:
             for group, offsets in positions.items():

@@ -134,11 +134,27 @@ def find_times_at(
     The time is only in the record, so one batch of each partition is fetched. A broker sends the first batch of a response
     whatever its size, the others only if they fit: with one byte for each, many partitions would need as many requests.
     """
+    found = _first_records(admin, offsets, "read_uncommitted", deadline)  # an open transaction must not hide a record
+    return {place: None if one is None or one.timestamp_ms < 0 else one.timestamp_ms for place, one in found.items()}
+
+
+def find_committed_at(
+    admin: Admin, offsets: Mapping[TopicPartition, int], deadline: Deadline
+) -> dict[TopicPartition, int | None]:
+    """The offset of the first committed record at or after each offset; None if there is none before the last stable offset."""
+    found = _first_records(admin, offsets, "read_committed", deadline)
+    return {place: None if one is None else one.offset for place, one in found.items()}
+
+
+def _first_records(
+    admin: Admin, offsets: Mapping[TopicPartition, int], isolation: str, deadline: Deadline
+) -> dict[TopicPartition, Found | None]:
+    """The first record at or after each offset; its time is -1 if it has none."""
     if not offsets:
         return {}
     consumer = make_consumer(
         admin.settings,
-        isolation_level="read_uncommitted",  # an open transaction must not hide a record: only its time is read
+        isolation_level=isolation,
         enable_partition_eof=True,
         auto_offset_reset="error",
         queued_min_messages=1,
@@ -147,20 +163,18 @@ def find_times_at(
         max_partition_fetch_bytes=1 if len(offsets) == 1 else min(_BATCH_BYTES, _FETCH_BYTES // len(offsets) + 1),
     )
     try:
-        with translated("reading the times of records"):
+        with translated("reading records"):
             consumer.assign([RawPartition(tp.topic, tp.partition, offset) for tp, offset in offsets.items()])
-            return _first_times(consumer, set(offsets), deadline)
+            return _firsts(consumer, set(offsets), deadline)
     finally:
         consumer.close()
 
 
-def _first_times(
-    consumer: Consumer, waiting: set[TopicPartition], deadline: Deadline
-) -> dict[TopicPartition, int | None]:
+def _firsts(consumer: Consumer, waiting: set[TopicPartition], deadline: Deadline) -> dict[TopicPartition, Found | None]:
     """Later records of a partition are ignored: unassigning the partition would take far longer."""
-    times: dict[TopicPartition, int | None] = {}
+    firsts: dict[TopicPartition, Found | None] = {}
     while waiting:
-        deadline.check("reading the times of records")
+        deadline.check("reading records")
         for message in consumer.consume(1000, 0.01):
             place = TopicPartition(str(message.topic()), int(message.partition() or 0))
             if place not in waiting:
@@ -170,5 +184,6 @@ def _first_times(
             if error is not None and error.code() not in _NOTHING_THERE:
                 raise fault_of(error, f"reading {place}")
             kind, timestamp_ms = message.timestamp()
-            times[place] = timestamp_ms if error is None and kind else None
-    return times
+            found = Found(int(message.offset() or 0), timestamp_ms if kind else -1)
+            firsts[place] = found if error is None else None
+    return firsts

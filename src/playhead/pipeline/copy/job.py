@@ -5,9 +5,11 @@ group of the copy has the positions, and each names both topics by their ids. A 
 id, so a copy never continues into, or from, a different topic of the same name.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from playhead.config import Context
 from playhead.errors import Invalid, Refused
@@ -18,7 +20,9 @@ from playhead.kafka.properties import ClientSettings, client_properties, client_
 from playhead.kafka.topic_configs import TopicSettings, get_topic_settings
 from playhead.kafka.topics import Ends, Topic, describe_topics, get_topic, topic_ends
 from playhead.model import Deadline, TopicPartition
+from playhead.pipeline.copy.offset_map import map_folder
 from playhead.pipeline.copy.positions import Mark, Position, PositionPlaces
+from playhead.pipeline.copy.restore import Restoring, find_owner
 from playhead.topics.admin import WantedTopic, plan_create
 from playhead.topics.listing import replication_of
 from playhead.topics.names import topics_of_connect, why_internal
@@ -33,25 +37,37 @@ IN_SYNC = "min.insync.replicas"
 _OF_THIS_TOPIC = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
 # Which records a topic accepts and keeps. In another cluster its brokers may have other defaults.
 _SHAPING = (LIMIT, TIMESTAMPS, "cleanup.policy")
+_BOUNDS = {"offset>=": "from_offset", "offset<": "to_offset", "time>=": "from_ms", "time<": "to_ms"}
+_BOUND = re.compile(r"(\w+(?:>=|<))(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The part of the source to copy; None: no bound. Offsets are those of every partition."""
+    """The part of the source to copy; None: no bound. Offsets are those of every partition. `is_relative`: a time was given as
+    how long ago; a copy that continues keeps the bounds that it began with."""
 
     from_offset: int | None = None
     to_offset: int | None = None
     from_ms: int | None = None
     to_ms: int | None = None
+    is_relative: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
-        bounds = (
-            ("offset>=", self.from_offset),
-            ("offset<", self.to_offset),
-            ("time>=", self.from_ms),
-            ("time<", self.to_ms),
-        )
-        return " ".join(f"{word}{value}" for word, value in bounds if value is not None)
+        found = ((word, getattr(self, name)) for word, name in _BOUNDS.items())
+        return " ".join(f"{word}{value}" for word, value in found if value is not None)
+
+    @classmethod
+    def parse(cls, text: str) -> "Part":
+        """What `str` made."""
+        bounds: dict[str, Any] = {_BOUNDS[word]: int(number) for word, number in _BOUND.findall(text)}
+        return cls(**bounds)
+
+    def continued(self, began: str) -> "Part":
+        """The bounds that the copy began with, if this part has the same ones and its times depend on the clock."""
+        stored = Part.parse(began)
+        offsets = (self.from_offset, self.to_offset) == (stored.from_offset, stored.to_offset)
+        times = [(one.from_ms is None, one.to_ms is None) for one in (self, stored)]
+        return stored if self.is_relative and offsets and times[0] == times[1] else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +115,8 @@ class Job:
     starts: Mapping[int, int] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
     creates: TopicPlan = field(default_factory=TopicPlan)
-    limit: int | None = None
-    """The largest record that the target accepts, if the source accepts larger ones."""
+    limit: int = 0
+    """The largest batch that the target accepts."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -134,7 +150,7 @@ def plan_copy(request: Request, source: Side, target: Side, deadline: Deadline) 
         settings = get_topic_settings(here, request.source, deadline)
         found = describe_topics(there, [request.target], deadline)[request.target]
         partitions = request.partitions or (len(found.partitions) if found else len(topic.partitions))
-        creates, lower, notes = TopicPlan(), None, list[str]()
+        creates, limit, notes = TopicPlan(), int(settings[LIMIT].value or 0), list[str]()
         if found is None:
             copies = min(replication_of(topic) or 1, len(there.cluster.brokers))
             config = carried_settings(settings, copies, request, is_other=is_other)
@@ -151,7 +167,10 @@ def plan_copy(request: Request, source: Side, target: Side, deadline: Deadline) 
                     f"{request.target} exists with {len(found.partitions)} partition(s), not {request.partitions}",
                     "leave --partitions out, or name a new topic",
                 )
-            lower, notes = _compared(request, settings, get_topic_settings(there, request.target, deadline))
+            existing = get_topic_settings(there, request.target, deadline)
+            limit = int(existing[LIMIT].value or 0)
+            if existing[TIMESTAMPS].value == APPEND_TIME:
+                notes.append(f"{request.target} has {TIMESTAMPS}={APPEND_TIME}: its records get the time of the copy")
         job = Job(
             request,
             topic,
@@ -160,15 +179,23 @@ def plan_copy(request: Request, source: Side, target: Side, deadline: Deadline) 
             found.id if found else None,
             partitions,
             creates=creates,
-            limit=lower,
+            limit=limit,
             notes=tuple(notes),
         )
         ends = topic_ends(here, request.source, [one.id for one in topic.partitions], deadline)
-        positions = _positions(job, found, job.places.find(there, len(topic.partitions), deadline))
+        commits = job.places.find(there, len(topic.partitions), deadline)
+        folder = map_folder(source.context, request.map, job.cluster, request.source, request.target)
+        job = _continued(job, [*(Mark.find(one.metadata) for one in commits.values()), find_owner(folder)])
+        positions = _positions(job, found, commits)
+        if found is not None:
+            restoring = Restoring(topic.id, found.id, request.target, folder)
+            if restored := restoring.find(there, [n for n in ends if n not in positions], deadline):
+                _check_mark(job, found, find_owner(folder))
+                positions |= restored
         if found is not None and not positions:
             _check_empty(there, found, deadline)
         _check_reach(request, positions, ends)
-        starts, stops = _bounds(here, request, ends, deadline)
+        starts, stops = _bounds(here, job.request, ends, deadline)
     return replace(job, positions=positions, starts=starts, ends=stops)
 
 
@@ -189,44 +216,44 @@ def carried_settings(settings: TopicSettings, copies: int, request: Request, *, 
     return own
 
 
-def _compared(request: Request, here: TopicSettings, there: TopicSettings) -> tuple[int | None, list[str]]:
-    """Of an existing target: its limit, if it accepts less than the source; and what the user should know."""
-    limit, lower = (int(side[LIMIT].value or 0) for side in (here, there))
-    notes = []
-    if there[TIMESTAMPS].value == APPEND_TIME:
-        notes.append(f"{request.target} has {TIMESTAMPS}={APPEND_TIME}: its records get the time of the copy")
-    return (lower if lower < limit else None), notes
+def _continued(job: Job, marks: Sequence[Mark | None]) -> Job:
+    """With the part that the copy of these topics began with, if the request means the same one."""
+    began = [mark.part for mark in marks if mark and (mark.source, mark.target) == (job.source.id, job.target_id)]
+    if not began:
+        return job
+    return replace(job, request=replace(job.request, part=job.request.part.continued(began[0])))
 
 
 def _positions(job: Job, target: Topic | None, commits: Mapping[int, Committed]) -> dict[int, Position]:
     """The positions of this copy, after checking that they are about these two topics."""
-    request, found = job.request, dict[int, Position]()
-    forget = f"to start again: delete {request.target}, then playhead groups delete {request.group} --execute"
+    found = dict[int, Position]()
     for partition, commit in commits.items():
-        mark = Mark.find(commit.metadata)
-        if mark is None:
-            raise Refused(
-                f"the position of group {request.group} in partition {partition} was not written by a copy", forget
-            )
-        if mark.source != job.source.id:
-            raise Refused(
-                f"{request.source} was deleted and made again since it was copied to {request.target}", forget
-            )
-        if target is None or mark.target != target.id:
-            raise Refused(
-                f"{request.target} was deleted{' and made again' if target else ''} since it was copied to", forget
-            )
-        if mark.partitions != len(target.partitions):
-            raise Refused(
-                f"{request.target} had {mark.partitions} partition(s) when the copy began, and has {len(target.partitions)}: keys"
-                " would go to other partitions",
-                "copy to a new topic",
-            )
-        if mark.part != str(request.part):
-            began = f"with --where '{mark.part}'" if mark.part else "without --where"
-            raise Refused(f"this copy was started {began}", "repeat the same part, or name another target")
+        mark = _check_mark(job, target, Mark.find(commit.metadata))
         found[partition] = Position(commit.offset, mark.token)
     return found
+
+
+def _check_mark(job: Job, target: Topic | None, mark: Mark | None) -> Mark:
+    request = job.request
+    forget = f"to start again: delete {request.target}, then playhead groups delete {request.group} --execute"
+    if mark is None:
+        raise Refused(f"a position of group {request.group} was not written by a copy", forget)
+    if mark.source != job.source.id:
+        raise Refused(f"{request.source} was deleted and made again since it was copied to {request.target}", forget)
+    if target is None or mark.target != target.id:
+        raise Refused(
+            f"{request.target} was deleted{' and made again' if target else ''} since it was copied to", forget
+        )
+    if mark.partitions != len(target.partitions):
+        raise Refused(
+            f"{request.target} had {mark.partitions} partition(s) when the copy began, and has {len(target.partitions)}: keys"
+            " would go to other partitions",
+            "copy to a new topic",
+        )
+    if mark.part != str(request.part):
+        began = f"with --where '{mark.part}'" if mark.part else "without --where"
+        raise Refused(f"this copy was started {began}", "repeat the same part, or name another target")
+    return mark
 
 
 def _check_empty(admin: Admin, target: Topic, deadline: Deadline) -> None:

@@ -1,15 +1,16 @@
 """Ranges of a topic as a table, by Spark's Kafka reader, and what is checked in them before anything is written."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, countDistinct, lit, octet_length, when, xxhash64
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.functions import aggregate, coalesce, col, countDistinct, lit, octet_length, xxhash64
 
 from playhead.kafka.murmur2 import partitions_of_column
 from playhead.pipeline.deliver.task import ISOLATION, READ_COMMITTED, kafka_reader
@@ -18,6 +19,7 @@ from playhead.pipeline.spark_faults import spark_translated
 PARTITION, OFFSET, TIMESTAMP, KEY, VALUE, HEADERS = "partition", "offset", "timestamp", "key", "value", "headers"
 MERGED_AT = "merged_at"
 TASKS = 16  # of a shuffle
+HEADER_BYTES = 10  # for the two lengths of a header
 Ranges = Mapping[int, tuple[int, int]]
 _CHECK = pa.schema(
     [
@@ -36,12 +38,12 @@ _RECORDS_DDL = (
 _CHECK_DDL = "partition int, misplaced bigint, bytes bigint, bytes_at bigint, timeless bigint, timeless_at bigint"
 
 
-def read_ranges(
-    spark: SparkSession, properties: Mapping[str, str], topic: str, ranges: Ranges, *, has_headers: bool = True
-) -> DataFrame:
-    """One Spark partition per range, with its committed records in order. Headers cost time even if there are none."""
+def read_ranges(spark: SparkSession, properties: Mapping[str, str], topic: str, ranges: Ranges) -> DataFrame:
+    """One Spark partition per range, with its committed records in order."""
+    if not ranges:
+        return spark.createDataFrame([], _RECORDS_DDL)
     reader = kafka_reader(spark, {**properties, ISOLATION: READ_COMMITTED})
-    reader = reader.option("includeHeaders", str(has_headers).lower())
+    reader = reader.option("includeHeaders", "true")
     options = {
         "assign": {topic: sorted(ranges)},
         "startingOffsets": {topic: {number: start for number, (start, _) in ranges.items()}},
@@ -49,7 +51,15 @@ def read_ranges(
     }
     for name, value in options.items():
         reader = reader.option(name, json.dumps(value))
-    return reader.load().select(PARTITION, OFFSET, TIMESTAMP, KEY, VALUE, *([HEADERS] if has_headers else []))
+    return reader.load().select(PARTITION, OFFSET, TIMESTAMP, KEY, VALUE, HEADERS)
+
+
+def read_places(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
+    """Partition and offset in the target of the records of these files of the offset map."""
+    if not files:
+        return spark.createDataFrame([], f"{PARTITION} int, {OFFSET} bigint")
+    mapped = spark.read.parquet(*(path.as_uri() for path in files))
+    return mapped.select(col("target_partition").alias(PARTITION), col("target_offset").alias(OFFSET))
 
 
 def merged_by_time(records: DataFrame) -> DataFrame:
@@ -89,8 +99,8 @@ def check_ranges(
     spark: SparkSession, properties: Mapping[str, str], topic: str, ranges: Ranges, partitions: int
 ) -> Checked:
     """Reads the ranges once; a second time only if keys are not where Java's partitioner puts them."""
-    records = read_ranges(spark, properties, topic, ranges, has_headers=False)
-    size = sum((when(col(name).isNull(), lit(0)).otherwise(octet_length(name)) for name in (KEY, VALUE)), lit(0))
+    records = read_ranges(spark, properties, topic, ranges)
+    size = _bytes_of(col(KEY)) + _bytes_of(col(VALUE)) + coalesce(aggregate(HEADERS, lit(0), _with_header), lit(0))
     looked = records.select(PARTITION, OFFSET, TIMESTAMP, KEY, size.alias("bytes"))
     with spark_translated(f"checking {topic}"):
         rows = looked.mapInArrow(cast(Any, _Check(partitions)), _CHECK_DDL).collect()
@@ -110,6 +120,14 @@ def check_ranges(
         sum(row["timeless"] for row in without),
         min(((row[PARTITION], row["timeless_at"]) for row in without), default=(0, 0)),
     )
+
+
+def _bytes_of(column: Column) -> Column:
+    return coalesce(octet_length(column), lit(0))
+
+
+def _with_header(total: Column, header: Column) -> Column:
+    return total + octet_length(header["key"]) + _bytes_of(header["value"]) + lit(HEADER_BYTES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,27 +8,30 @@ in time, merged by one task in one transaction.
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-from playhead.errors import Refused
+from playhead.errors import PlayheadError, Refused
 from playhead.kafka.client import Admin, revealed
 from playhead.kafka.copying import advance
 from playhead.kafka.groups import Commits, commit
-from playhead.kafka.partitions import find_at_time, find_times_at
 from playhead.kafka.reconnecting import ReconnectingAdmin
 from playhead.kafka.topics import Ends, get_topic, topic_ends
 from playhead.kafka.transactions import fence
 from playhead.ledger.model import Claim
 from playhead.ledger.runs import Ledger
-from playhead.model import Deadline, Map, TopicPartition
+from playhead.model import Deadline, Map
 from playhead.pipeline.copy.gate import StepGate
 from playhead.pipeline.copy.job import Job, Side, find_ends
+from playhead.pipeline.copy.merge_cut import KafkaLog, ends_in_time
 from playhead.pipeline.copy.offset_map import OffsetMap, new_token
 from playhead.pipeline.copy.positions import Mark, Position
 from playhead.pipeline.copy.read import check_ranges, merged_by_time, read_ranges
+from playhead.pipeline.copy.restore import Restoring, write_owner
 from playhead.pipeline.copy.task import MOVED, RECEIPT_DDL, CopyRange, CopyTarget, CopyTask
 from playhead.pipeline.slots import SlotUser
 from playhead.pipeline.spark import bind_address, driver_host
@@ -38,7 +41,8 @@ from playhead.pipeline.step import IDLE, Left, LeftUnit, StepReport, Underway
 ASK_SECONDS = 30.0
 STEP_SECONDS = 240.0
 SETTLE_SECONDS = 10.0
-OVERHEAD_BYTES = 100  # of a record in a batch, without its headers
+REFRESH_SECONDS = 3600.0  # positions of a group without members expire after 7 days, by default
+OVERHEAD_BYTES = 100  # of a record in a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +110,11 @@ class Copy:
                 job.mark(target.id, ""),
                 options.map,
             )
+            self._restoring = Restoring(job.source.id, target.id, target.name, options.map)
             self._positions: dict[int, Position] = {}
+            self._committed_at: dict[int, float] = {}  # by this run
             self._adopt(self._ask_source())
-            tokens = {number: one.token for number, one in self._positions.items()}
-            if dropped := OffsetMap.load(options.map, tokens).drop_others():
+            if dropped := self._map(self._positions).drop_others():
                 note(f"{dropped} file(s) of the offset map belonged to attempts that were not committed: deleted")
         except BaseException:
             self.close()
@@ -144,6 +149,9 @@ class Copy:
             self._ledger.set_progress(self._claim, self._counted.rows, self._job.request.target, self._position())
             yield StepReport(self._job.request.target, self._position(), rows, held=held)
             is_new = True
+        if left := self._behind(now):
+            raise PlayheadError(f"{self._job.request.source}: no step could be planned for partition(s) {sorted(left)}")
+        self._refresh()
         if is_new:
             self._now = Underway("waiting until the last commits are visible")
             self._settle()
@@ -167,10 +175,30 @@ class Copy:
         for number in unknown:
             fence(self._target.settings, self._job.request.transactional_id(number), _deadline())
         stored = self._stored(unknown)
-        fresh = {number: Position(now.starts[number]) for number in unknown if number not in stored}
-        if fresh:
-            self._commit_first(fresh)
-        self._positions |= {number: stored.get(number) or fresh[number] for number in unknown}
+        missing = [number for number in unknown if number not in stored]
+        restored = self._there.ask(lambda admin, d: self._restoring.find(admin, missing, d), _deadline())
+        fresh = {number: Position(now.starts[number]) for number in missing if number not in restored}
+        self._map(self._positions | stored | restored)  # before anything is committed: it may be the wrong folder
+        if fresh and (stored or self._positions) and not self._restoring.is_owner:
+            raise Refused(
+                f"{self._options.map} is not the offset map of this copy, and without it {len(fresh)} partition(s) of"
+                f" {self._job.request.source} may be copied twice",
+                "name the folder of the run that copied with --map",
+            )
+        if not self._restoring.is_owner:
+            if len(fresh) == len(now.ends):
+                OffsetMap(self._options.map, {}).drop_others()  # of an earlier copy between topics of the same names
+            write_owner(self._options.map, self._place.mark)
+        if new := restored | fresh:
+            self._commit_first(new)
+        if restored:
+            numbers = ", ".join(map(str, sorted(restored)))
+            self._note(f"the position of partition {numbers} had expired: found again by the offset map")
+        self._committed_at |= dict.fromkeys(new, time.monotonic())
+        self._positions |= stored | new
+
+    def _map(self, positions: Mapping[int, Position]) -> OffsetMap:
+        return OffsetMap.load(self._options.map, {number: one.token for number, one in positions.items()})
 
     def _stored(self, partitions: Sequence[int]) -> dict[int, Position]:
         places = self._job.places
@@ -232,7 +260,7 @@ class Copy:
             ticket.wait()
             found = check_ranges(self._spark, self._source.properties, source, ranges, now.partitions)
         size, partition, offset = found.largest
-        if self._job.limit is not None and size + OVERHEAD_BYTES > self._job.limit:
+        if size + OVERHEAD_BYTES > self._job.limit:
             raise Refused(
                 f"{source}-{partition} offset {offset} has {size} bytes, and {self._place.topic} accepts {self._job.limit}",
                 f"playhead topics alter {self._job.request.target} --config max.message.bytes={size + 1024} --execute",
@@ -271,7 +299,10 @@ class Copy:
         if not behind:
             return []
         if self._is_merged:
-            ends = self._ends_in_time(behind, max(1, most // len(behind)))
+            source, share = self._job.request.source, max(1, most // len(behind))
+            ends = self._here.ask(
+                lambda a, _: ends_in_time(KafkaLog(a, source, _deadline()), behind, share), _deadline()
+            )
         else:
             ends = {number: min(end, start + most) for number, (start, end) in behind.items()}
         token = new_token()
@@ -280,28 +311,6 @@ class Copy:
             for number, (start, _) in behind.items()
             if ends[number] > start
         ]
-
-    def _ends_in_time(self, behind: Mapping[int, tuple[int, int]], most: int) -> dict[int, int]:
-        """Ends at one point in time in all partitions, after about `most` offsets of one of them."""
-        source = self._job.request.source
-
-        def ask(admin: Admin, _: Deadline) -> dict[int, int]:
-            deadline = _deadline()
-            places = {TopicPartition(source, number): start for number, (start, _) in behind.items()}
-            firsts = [at for at in find_times_at(admin, places, deadline).values() if at is not None]
-            long = {TopicPartition(source, n): start + most for n, (start, end) in behind.items() if end - start > most}
-            cuts = [at for at in find_times_at(admin, long, deadline).values() if at is not None]
-            if not cuts or not firsts:
-                return {number: end for number, (_, end) in behind.items()}
-            moment = max(min(cuts), min(firsts) + 1)  # at least the oldest records, or there would be no progress
-            found = find_at_time(admin, list(places), moment, deadline)
-            ends = {}
-            for number, (start, end) in behind.items():
-                at = found[TopicPartition(source, number)]
-                ends[number] = end if at is None else max(start, min(end, at))
-            return ends
-
-        return self._here.ask(ask, _deadline())
 
     def _step(self, ranges: Sequence[CopyRange]) -> int:
         self._ledger.beat(self._claim)  # raises if another copy took over
@@ -324,27 +333,38 @@ class Copy:
         for one in ranges:
             token = one.token if counts.get(one.partition) else one.position.token
             self._positions[one.partition] = Position(one.end, token)
+            self._committed_at[one.partition] = time.monotonic()
         return sum(counts.values())
 
     def _task(self, ranges: Sequence[CopyRange], gate: StepGate) -> CopyTask:
-        identity = self._job.request.transactional_id
         return CopyTask(
             self._place,
             {one.partition: one for one in ranges},
-            {one.partition: identity(0 if self._is_merged else one.partition) for one in ranges},
+            {one.partition: self._identity(one.partition) for one in ranges},
             STEP_SECONDS,
             gate.address,
             self._is_merged,
         )
 
+    def _identity(self, partition: int) -> str:
+        return self._job.request.transactional_id(0 if self._is_merged else partition)
+
     def _pass_holes(self, ranges: Sequence[CopyRange]) -> None:
         """Ranges of markers, aborted and compacted records only: the position goes on without a record."""
         for one in ranges:
             deadline = Deadline(ASK_SECONDS)
-            identity = self._job.request.transactional_id(one.partition)
-            self._place.check([one], deadline)
-            positions = {one.partition: self._place.committed(one.end, one.position.token)}
-            advance(self._target.settings, identity, self._job.places.by_group(positions), deadline)
+            positions = self._job.places.by_group({one.partition: self._place.committed(one.end, one.position.token)})
+            check = partial(self._place.check, [one], deadline)
+            advance(self._target.settings, self._identity(one.partition), positions, check, deadline)
+            self._committed_at[one.partition] = time.monotonic()
+
+    def _refresh(self) -> None:
+        """Commits positions again that did not move for long: each expires by itself, some days after its last commit."""
+        now = time.monotonic()
+        old = [n for n in self._positions if now - self._committed_at.get(n, -inf) > REFRESH_SECONDS]
+        if old:
+            self._now = Underway("committing positions that did not move")
+            self._pass_holes([CopyRange(n, self._positions[n], self._positions[n].offset, "") for n in old])
 
 
 @dataclass(frozen=True, slots=True)

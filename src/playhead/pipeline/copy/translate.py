@@ -7,6 +7,7 @@ that has read everything continues after the last copied record, and repeats not
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from playhead.model import Change, Deadline, Plan, Position
 from playhead.pipeline.copy.job import Request
 from playhead.pipeline.copy.offset_map import MapFile, OffsetMap, map_folder
 from playhead.pipeline.copy.positions import Mark, PositionPlaces
+from playhead.pipeline.copy.restore import Restoring
 from playhead.stores.groups import GroupsStore
 
 
@@ -62,8 +64,8 @@ class CopiedTopic:
         source, target = get_topic(here, request.source, deadline), get_topic(there, request.target, deadline)
         is_other = here.cluster.id != there.cluster.id
         places = PositionPlaces(request.group, *((target.name, len(target.partitions)) if is_other else (source.name,)))
-        copied = _copied(there, places, source, target, deadline)
         folder = map_folder(context, request.map, there.cluster.id, request.source, request.target)
+        copied = _copied(there, places, (source, target), folder, deadline)
         mapped = OffsetMap.load(folder, {number: token for number, (_, token) in copied.items()})
         ends = {number: end for number, (end, _) in copied.items()}
         return cls(request, ends, _ends(here, source, deadline), _ends(there, target, deadline), mapped)
@@ -113,9 +115,11 @@ def commits_of(commits: Commits, topic: str) -> dict[int, int]:
 
 
 def _copied(
-    admin: Admin, places: PositionPlaces, source: Topic, target: Topic, deadline: Deadline
+    admin: Admin, places: PositionPlaces, topics: tuple[Topic, Topic], folder: Path, deadline: Deadline
 ) -> dict[int, tuple[int, str]]:
-    """By source partition: how far it is copied, and the last file of its map."""
+    """By source partition: how far it is copied, and the last file of its map. A partition without a position would count as one
+    without records: one that has expired is found by the map."""
+    source, target = topics
     again = f"playhead topics copy {source.name} {target.name} --execute"
     try:
         decided = places.find_decided(admin, [one.id for one in source.partitions], deadline)
@@ -127,6 +131,9 @@ def _copied(
         mark = Mark.find(one.metadata)
         if mark is not None and (mark.source, mark.target) == (source.id, target.id):
             found[number] = (one.offset, mark.token)
+    missing = [one.id for one in source.partitions if one.id not in decided]
+    restored = Restoring(source.id, target.id, target.name, folder).find(admin, missing, deadline)
+    found |= {number: (one.offset, one.token) for number, one in restored.items()}
     if not found:
         raise NotFound("copy", f"{source.name} -> {target.name}", hint=again)
     return found

@@ -56,11 +56,13 @@ _DIGEST = ("count", "xor", "high", "low")
 
 @dataclass(frozen=True, slots=True)
 class VerifySide:
-    """One of the two topics, and what of it is compared. `properties`: of clients, under Java's names, with their secrets."""
+    """One of the two topics, and what of it is compared. `properties`: of clients, under Java's names, with their secrets.
+    `places`: partition and offset of the records that count, if others write to the topic, too."""
 
     properties: Mapping[str, str] = field(repr=False)
     topic: str
     ranges: Ranges
+    places: DataFrame | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,8 @@ def verify_copy(
 def _hashed(spark: SparkSession, side: VerifySide, *, is_compacted: bool, by_time: bool) -> DataFrame:
     """Bucket, hash of the key, hash of the record with the one before it, place. Only hashes are shuffled, and the key."""
     records = read_ranges(spark, side.properties, side.topic, side.ranges)
+    if side.places is not None:
+        records = records.join(side.places, [PARTITION, OFFSET], "left_semi")
     is_tombstone = col(VALUE).isNull().alias("is_tombstone")
     record = xxhash64(KEY, VALUE, TIMESTAMP, HEADERS, col(KEY).isNull(), col(VALUE).isNull())
     hashed = records.select(
