@@ -12,7 +12,7 @@ from playhead.errors import Refused, Unreachable
 from playhead.kafka.groups import Committed
 from playhead.model import Deadline, TopicPartition
 from playhead.pipeline.copy.translate import CopiedTopic
-from playhead.shrink import stages, users
+from playhead.shrink import moves, users
 from playhead.shrink.record import MovedConnector, Record, Stage
 from playhead.shrink.users import Wanted, changed_config, find_movers, why_renamed
 from playhead.topics import usage as usage_module
@@ -118,7 +118,7 @@ def test_no_position_is_moved_while_the_readers_are_not_known(answers, monkeypat
     def session() -> Any:
         yield SimpleNamespace()
 
-    monkeypatch.setattr(stages, "open_groups", lambda context, deadline: SimpleNamespace(session=session))
+    monkeypatch.setattr(moves, "open_groups", lambda context, deadline: SimpleNamespace(session=session))
     monkeypatch.setattr(CopiedTopic, "open", lambda *words: pytest.fail("positions are planned"))
     change: Any = SimpleNamespace(
         topic="orders",
@@ -128,7 +128,7 @@ def test_no_position_is_moved_while_the_readers_are_not_known(answers, monkeypat
         recorded=Record("orders", "orders-p2", 2, "id", Stage.SWITCHING),
     )
     with pytest.raises(Refused, match="has to be known before positions are moved"):
-        stages._plan_moves(change, answers.access, lambda text: None)
+        moves.plan_moves(change, answers.access, lambda text: None)
 
 
 def test_a_jdbc_sink_goes_on_writing_to_its_table():

@@ -13,6 +13,8 @@ from playhead.cli.topics import execute_option, topic_names
 from playhead.render import Column, Listing
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from playhead.shrink.change import Change, Standing
     from playhead.shrink.users import Movers
 
@@ -119,7 +121,7 @@ def _show(face: Face, work: "Change", *, is_asked: bool) -> None:
     record = standing.record
     if is_asked and record is not None and record.stage in (Stage.STARTED, Stage.CREATED, Stage.VERIFIED):
         movers = standing.movers
-        face.show(Listing(PLAN_COLUMNS, _planned(standing), name="name"))
+        face.show(Listing(PLAN_COLUMNS, _planned(work, standing), name="name"))
         for line in movers.notes if movers else ():
             say(f"note: {line}")
         for line in movers.objections if movers else ():
@@ -130,7 +132,10 @@ def _show(face: Face, work: "Change", *, is_asked: bool) -> None:
         say("dry run: nothing was changed; add --execute")
 
 
-def _planned(standing: "Standing") -> list[dict[str, Any]]:
+def _planned(work: "Change", standing: "Standing") -> list[dict[str, Any]]:
+    from playhead.shrink.moves import expected_repeats
+    from playhead.shrink.record import Stage
+
     record = standing.record
     assert record is not None  # noqa: S101  (the caller has one)
     rows: list[dict[str, Any]] = [
@@ -138,10 +143,13 @@ def _planned(standing: "Standing") -> list[dict[str, Any]]:
         _row("records", record.target, None, f"up to {standing.left} of {record.topic}", "copied, then compared"),
     ]
     movers = standing.movers
-    return rows + (_moved(movers, record.topic, record.target) if movers else [])
+    if movers is None:
+        return rows
+    repeats = expected_repeats(work, movers) if record.stage is Stage.VERIFIED else {}
+    return rows + _moved(movers, record.topic, record.target, repeats)
 
 
-def _moved(movers: "Movers", topic: str, target: str) -> list[dict[str, Any]]:
+def _moved(movers: "Movers", topic: str, target: str, repeats: "Mapping[str, int | None]") -> list[dict[str, Any]]:
     rows = [
         _row(
             "connector",
@@ -153,10 +161,22 @@ def _moved(movers: "Movers", topic: str, target: str) -> list[dict[str, Any]]:
         for one in movers.connectors
         for key, value in one.after.items()
     ]
-    rows += [_row("group", name, topic, target, "its position is translated") for name in movers.groups]
-    return rows + [
-        _row("sink", name, topic, target, "its position in the ledger is translated") for name in movers.sinks
+    rows += [
+        _row("group", name, topic, target, f"its position is translated{_again(repeats, name)}")
+        for name in movers.groups
     ]
+    return rows + [
+        _row("sink", name, topic, target, f"its position in the ledger is translated{_again(repeats, name)}")
+        for name in movers.sinks
+    ]
+
+
+def _again(repeats: "Mapping[str, int | None]", name: str) -> str:
+    """Known once the topic is copied."""
+    if name not in repeats:
+        return ""
+    count = repeats[name]
+    return "; it has read more than is copied yet" if count is None else f"; now {count} record(s) would be read again"
 
 
 def _row(what: str, name: str, before: str | None, after: str, note: str) -> dict[str, Any]:

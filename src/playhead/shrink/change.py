@@ -13,7 +13,6 @@ from playhead.kafka.topics import Ends, Topic, describe_topics, get_topic, topic
 from playhead.model import Deadline
 from playhead.pipeline.copy.job import Job, Request, Side, plan_copy
 from playhead.pipeline.copy.positions import PositionPlaces
-from playhead.pipeline.copy.translate import CopiedTopic
 from playhead.shrink.record import AFTER_SWITCH, Record, Stage, find_record, record_path, save_record
 from playhead.shrink.users import Movers, Wanted, find_movers, why_not_shrunk
 from playhead.stores import Access
@@ -141,26 +140,6 @@ class Change:
         """Offsets of the old topic since the switch."""
         ends, known = self.ends(admin, self.topic), self.recorded.source_ends
         return sum(one.high - known.get(number, 0) for number, one in ends.items())
-
-    def own(self, admin: Admin) -> int:
-        """At most so many offsets of the new topic were written since the switch by others than the copy. The map has the records
-        of the copy. Each of its transactions has a marker in every partition that it wrote to: one transaction for each source
-        partition of a step, or one for the step if it was merged."""
-        copied = CopiedTopic.open(admin, admin, self.request, self.context, self.deadline())
-        since, known = self.recorded.verified_target, copied.target_ends
-        found = sum(one.high - since.get(number, 0) for number, one in known.items())
-        markers = set[tuple[str, int, int]]()
-        for number, chain in copied.map.chains.items():
-            source = 0 if self.recorded.is_merged else number
-            for file in chain:
-                late = [
-                    place for place, (_, last, _) in copied.map.summary(file).items() if last >= since.get(place, 0)
-                ]
-                if late:
-                    _, places, offsets = copied.map.read(file)
-                    found -= sum(int(((places == one) & (offsets >= since.get(one, 0))).sum()) for one in late)
-                    markers |= {(file.token, source, one) for one in late}
-        return found - len(markers)
 
     def ends(self, admin: Admin, topic: str) -> Mapping[int, Ends]:
         deadline = self.deadline()

@@ -1,16 +1,20 @@
 """The connectors that read or write a topic, while it changes: stopped, their configs changed, and put back into their states."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from playhead.errors import PlayheadError
-from playhead.model import Deadline
+from playhead.kafka.groups import list_committed_of
+from playhead.model import Deadline, TopicPartition
 from playhead.offsets.stop_restore import await_stopped
+from playhead.offsets.workers import ConfiguredConnector
 from playhead.shrink.change import Change, Say
 from playhead.shrink.record import MovedConnector
 from playhead.stores import Access
 
 STOP_SECONDS = 120.0
+DRAIN_SECONDS = 75.0  # a worker commits the positions of its sinks every minute, by default
 
 
 @contextmanager
@@ -25,15 +29,54 @@ def connectors_named(change: Change) -> Iterator[None]:
         raise
 
 
-def stop_connectors(change: Change) -> None:
-    names = [one.name for one in change.recorded.connectors]
-    if not names:
+def stop_connectors(change: Change, *, is_drained: bool = False) -> None:
+    """Sources first. `is_drained`: sinks may read until then what is in the topic: a sink that has read everything repeats
+    nothing."""
+    by_type = {
+        kind: [one for one in change.recorded.connectors if (one.type == "sink") == kind] for kind in (False, True)
+    }
+    _stop(change, by_type[False])
+    if is_drained:
+        _await_read(change, by_type[True])
+    _stop(change, by_type[True])
+
+
+def _stop(change: Change, connectors: Sequence[MovedConnector]) -> None:
+    if not connectors:
         return
     with Access(change.context, Deadline(STOP_SECONDS)) as access, access.rest() as rest:
-        for name in names:
-            rest.stop(name)
-        for name in names:
-            await_stopped(access, rest, name)
+        for one in connectors:
+            rest.stop(one.name)
+        for one in connectors:
+            await_stopped(access, rest, one.name)
+
+
+def _await_read(change: Change, sinks: Sequence[MovedConnector]) -> None:
+    """Until the sinks that run have committed all that is in the topic now, or the time is over: others may go on writing."""
+    with Access(change.context, change.deadline()) as access:
+        groups = [group for one in sinks if (group := _find_running(access, one.name))]
+    if not groups:
+        return
+    patience = Deadline(DRAIN_SECONDS)
+    with change.admin() as admin:
+        found = change.ends(admin, change.topic)
+        ends = {
+            TopicPartition(change.topic, number): one.stable for number, one in found.items() if one.stable > one.start
+        }
+        while not patience.passed:
+            commits = list_committed_of(admin, groups, change.deadline())
+            if all(at in one and one[at].offset >= end for one in commits.values() for at, end in ends.items()):
+                return
+            time.sleep(0.2)
+
+
+def _find_running(access: Access, name: str) -> str | None:
+    """The group of a sink that reads now."""
+    with access.rest() as rest:
+        status = rest.find_status(name)
+        if status is None or status.connector.state != "RUNNING" or all(one.state != "RUNNING" for one in status.tasks):
+            return None
+        return ConfiguredConnector.of(name, rest.get_config(name)).group
 
 
 def change_connectors(change: Change, *, forward: bool) -> None:

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, suppress
 from playhead.errors import NotFound, PlayheadError, Refused
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import delete_groups
-from playhead.kafka.topic_configs import alter_topic_config
 from playhead.kafka.topics import describe_topics
 from playhead.model import Deadline
 from playhead.offsets.apply import Permissions, apply_plan, plan_undo
@@ -25,8 +24,9 @@ from playhead.shrink.connectors import (
     restore_connectors,
     stop_connectors,
 )
+from playhead.shrink.foreign import check_foreign
 from playhead.shrink.record import Record, Stage
-from playhead.shrink.stages import Spark, copy_new
+from playhead.shrink.stages import Spark, copy_new, set_settings, verify
 from playhead.stores import Access
 from playhead.topics.admin import plan_delete
 from playhead.topics.apply import apply_plan as apply_topics
@@ -49,11 +49,12 @@ def finish(change: Change, opened: OpenSpark, say: Say) -> Record:
             late = change.late(admin)
         if late:
             with opened() as spark:
-                copy_new(change, spark)
-            with change.admin() as admin:
-                change.save(source_ends=change.copied(admin))
+                copy_new(change, spark, say)
+                verify(change, spark, say)
+            change.save(source_ends=change.recorded.verified_source)
             raise Refused(
-                f"{late} offset(s) were written to {change.topic} after the switch: they are copied, and it is not deleted",
+                f"{late} offset(s) were written to {change.topic} after the switch: they are copied and compared, and it is not"
+                " deleted",
                 "find their producers, then --finish again",
             )
         _delete_old(change)
@@ -69,8 +70,7 @@ def _delete_old(change: Change) -> None:
         session = Session(admin, change.context, change.deadline())
         if users := _users_left(change, session, change.topic, forward=True):
             raise Refused(f"{change.topic} is in use: {'; '.join(users)}", "stop or move them, then --finish again")
-        keep = {key: value for key, value in record.settings.items() if value is not None}
-        alter_topic_config(admin, record.target, keep, set(record.settings) - set(keep), change.deadline())
+        set_settings(change, admin, record.settings)
         plan = plan_delete(session, [change.topic])
         if late := change.late(admin):
             raise Refused(f"{late} offset(s) were written to {change.topic} just now", "--finish again copies them")
@@ -137,7 +137,7 @@ def abort(change: Change, say: Say) -> None:
 
 
 def _check_target(change: Change) -> None:
-    """After the switch others may have written to the new topic. Also refused: a topic that this change did not create."""
+    """Others may have written to the new topic, also before the switch. Also refused: a topic that this change did not create."""
     record = change.recorded
     with change.admin() as admin:
         target = describe_topics(admin, [record.target], change.deadline())[record.target]
@@ -149,17 +149,14 @@ def _check_target(change: Change) -> None:
             raise Refused(
                 f"{record.target} is not the topic that this change created", "delete it yourself, then --abort again"
             )
-        if record.source_ends and (own := change.own(admin)):
-            raise Refused(
-                f"{own} offset(s) were written to {record.target} since the switch: they would be lost",
-                f"playhead topics copy {record.target} NEW copies them elsewhere",
-            )
+        check_foreign(change, admin)
 
 
 def _delete_new(change: Change, session: Session) -> None:
     target = change.recorded.target
     if users := _users_left(change, session, target, forward=False):
         raise Refused(f"{target} is in use: {'; '.join(users)}", "stop them, then --abort again")
+    check_foreign(change, session.admin)
     outcomes = apply_topics(session, plan_delete(session, [target]), force=True)  # its users are known
     if outcomes.exit_code:
         raise PlayheadError(f"{target} was not deleted: {outcomes.outcomes[0].detail}")

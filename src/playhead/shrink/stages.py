@@ -5,25 +5,26 @@ Every stage can be repeated: what it is going to do is recorded before, what it 
 so that their positions and the map are final; all others go on reading and writing the old topic until their owners move them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from playhead.config import Context
 from playhead.errors import PlayheadError, Refused
-from playhead.kafka.groups import list_committed_of
+from playhead.kafka.client import Admin
 from playhead.kafka.topic_configs import alter_topic_config, get_topic_settings
 from playhead.kafka.topics import get_topic
 from playhead.ledger.runs import Ledger, open_context_ledger
-from playhead.model import Deadline, Plan, Position
+from playhead.model import Deadline, Plan
 from playhead.offsets.apply import Permissions, apply_plan
 from playhead.offsets.journal import Journal, JournalEntry
-from playhead.offsets.spark_sinks import Sinks
+from playhead.pipeline.copy.job import APPEND_TIME, TIMESTAMPS
+from playhead.pipeline.copy.read import read_places
 from playhead.pipeline.copy.run import CopyRunOptions, copy_in, make_target
 from playhead.pipeline.copy.steps import Counted
-from playhead.pipeline.copy.translate import CopiedTopic, Translated, changes_of, commits_of
+from playhead.pipeline.copy.translate import CopiedTopic, changes_of
 from playhead.pipeline.copy.verify import VerifySide, verify_copy
 from playhead.pipeline.spark import spark_session
 from playhead.pipeline.supervisor import Progress
@@ -35,10 +36,10 @@ from playhead.shrink.connectors import (
     restore_connectors,
     stop_connectors,
 )
+from playhead.shrink.moves import Move, plan_moves
 from playhead.shrink.record import Record, Stage
 from playhead.shrink.users import find_movers
-from playhead.stores import Access, Store
-from playhead.stores.groups import open_groups
+from playhead.stores import Access
 
 WIDE = {"retention.ms": "-1", "retention.bytes": "-1"}  # nothing of the copy expires before the switch
 
@@ -64,21 +65,23 @@ def execute(change: Change, spark: Spark, say: Say) -> Record:
     if change.recorded.stage is Stage.STARTED:
         create(change)
     if change.recorded.stage is Stage.CREATED:
-        copy_new(change, spark)
+        copy_new(change, spark, say)
         verify(change, spark, say)
         change.save(stage=Stage.VERIFIED)
     if change.recorded.stage is Stage.VERIFIED:
         begin_switch(change, say)
     if change.recorded.stage is Stage.SWITCHING:
         with connectors_named(change):
-            stop_connectors(change)
-            copy_new(change, spark)
+            stop_connectors(change, is_drained=True)
+            copy_new(change, spark, say)
             verify(change, spark, say)
             move_positions(change, say)
             change_connectors(change, forward=True)
         change.save(stage=Stage.MOVED, source_ends=change.recorded.verified_source)
     if change.recorded.stage is Stage.MOVED:
         restore_connectors(change, say, forward=True)
+        with change.admin() as admin:
+            set_settings(change, admin, WIDE)
         change.save(stage=Stage.SWITCHED)
     return change.recorded
 
@@ -95,13 +98,21 @@ def create(change: Change) -> None:
         settings = record.settings
         if not settings:
             found = get_topic_settings(admin, change.topic, change.deadline())
-            settings = {key: found[key].value if found[key].is_of_topic else None for key in WIDE}
+            keys = [*WIDE, TIMESTAMPS] if found[TIMESTAMPS].value == APPEND_TIME else WIDE
+            settings = {key: found[key].value if found[key].is_of_topic else None for key in keys}
         change.save(target_id=target.id, settings=settings, starts=record.starts or dict(job.starts))
         alter_topic_config(admin, record.target, WIDE, (), change.deadline())
     change.save(stage=Stage.CREATED)
 
 
-def copy_new(change: Change, spark: Spark) -> None:
+def set_settings(change: Change, admin: Admin, keys: Iterable[str]) -> None:
+    """Gives the new topic those settings of the old one that it could not have before."""
+    wanted = {key: change.recorded.settings[key] for key in keys}
+    own = {key: value for key, value in wanted.items() if value is not None}
+    alter_topic_config(admin, change.recorded.target, own, set(wanted) - set(own), change.deadline())
+
+
+def copy_new(change: Change, spark: Spark, say: Say) -> None:
     """What is not copied yet."""
     counted = Counted()
 
@@ -113,6 +124,8 @@ def copy_new(change: Change, spark: Spark) -> None:
     sides = (change.side, change.side)
     end = copy_in(spark.session, spark.ledger, change.plan(), sides, spark.options, seen, counted)
     (done,) = end.connectors
+    for note in done.notes:
+        say(note)
     if done.error is not None:
         raise done.error
     if end.exit_code:
@@ -139,10 +152,11 @@ def verify(change: Change, spark: Spark, say: Say) -> None:
     target = {number: (verified.get(number, 0), end) for number, end in ends.items() if end > verified.get(number, 0)}
     if source or target:
         properties = change.side.properties
+        places = _places(change, spark.session, starts) if record.source_ends else None
         found = verify_copy(
             spark.session,
             VerifySide(properties, change.topic, source),
-            VerifySide(properties, record.target, target),
+            VerifySide(properties, record.target, target, places),
             is_compacted="compact" in policy,
             by_time=record.is_merged,
         )
@@ -150,7 +164,16 @@ def verify(change: Change, spark: Spark, say: Say) -> None:
             lines = "; ".join(map(str, found.differences))
             raise PlayheadError(f"{record.target} differs from {change.topic}: {lines}")
         say(f"{found.source_records} record(s) are equal in {change.topic} and {record.target}")
-    change.save(verified_source=copied, verified_target=ends)
+    # After the switch others write to the new topic: beyond `verified_target` it is not equal as a whole.
+    change.save(verified_source=copied, verified_target=verified if record.source_ends else ends)
+
+
+def _places(change: Change, session: SparkSession, starts: Mapping[int, int]) -> DataFrame:
+    """Where the records were copied to that follow `starts` in the old topic. A file of the map begins at a position."""
+    with change.admin() as admin:
+        mapped = CopiedTopic.open(admin, admin, change.request, change.context, change.deadline()).map
+    files = [file for number, some in mapped.chains.items() for file in some if file.start >= starts.get(number, 0)]
+    return read_places(session, [mapped.folder.absolute() / file.name for file in files])
 
 
 # The switch
@@ -169,25 +192,12 @@ def begin_switch(change: Change, say: Say) -> None:
     change.save(stage=Stage.SWITCHING, connectors=list(movers.connectors))
 
 
-@dataclass(frozen=True, slots=True)
-class _Move:
-    """One owner of a position, and where it goes."""
-
-    store: Store
-    owner: str
-    rows: tuple[Translated, ...]
-
-    @property
-    def repeats(self) -> int:
-        return sum(row.repeats for row in self.rows)
-
-
 def move_positions(change: Change, say: Say) -> None:
     """Groups, those of stopped sink connectors too, and sinks that run on Spark. How many records each reads again is reported
     before the first position is written."""
     deadline = Deadline(STOP_SECONDS)
     with Access(change.context, deadline) as access:
-        moves = _plan_moves(change, access, say)
+        moves = plan_moves(change, access, say)
         for one in moves:
             words = f"{one.repeats} record(s) will be read again" if one.repeats else "no record will be read again"
             say(f"{one.owner}: {words}")
@@ -196,48 +206,7 @@ def move_positions(change: Change, say: Say) -> None:
             _apply(change, one)
 
 
-def _plan_moves(change: Change, access: Access, say: Say) -> list[_Move]:
-    request, deadline = change.request, access.deadline
-    groups = open_groups(change.context, deadline)
-    moves = []
-    with groups.session() as admin:
-        movers = find_movers(admin, access, change.wanted, change.recorded.connectors)
-        late = [f"connector {one.name} uses it since the switch began: delete it" for one in movers.connectors]
-        if objections := [*movers.objections, *late]:
-            raise Refused(
-                f"who reads and writes {change.topic} has to be known before positions are moved: {'; '.join(objections)}",
-                "then the same command again",
-            )
-        copied = CopiedTopic.open(admin, admin, request, change.context, deadline)
-        for name, commits in list_committed_of(admin, movers.groups, deadline).items():
-            if read := commits_of(commits, change.topic):
-                rows, warnings = copied.translate(name, read, commits_of(commits, request.target))
-                moves.append(_Move(groups, name, rows))
-                for warning in warnings:
-                    say(warning)
-        sinks = Sinks(access)
-        for name in movers.sinks:
-            store = sinks.find(name)
-            if store is None:
-                raise PlayheadError(f"{name} has no position in the ledger any more")
-            stored = [one.position for one in store.snapshot([name]).entries]
-            read, before = (_offsets_in(topic, stored) for topic in (change.topic, request.target))
-            rows, warnings = copied.translate(name, read, before)
-            moves.append(_Move(store, name, rows))
-            for warning in warnings:
-                say(warning)
-    return moves
-
-
-def _offsets_in(topic: str, positions: list[Position]) -> dict[int, int]:
-    return {
-        int(str(one.partition["kafka_partition"])): int(str(one.offset["kafka_offset"]))
-        for one in positions
-        if one.offset is not None and one.partition["kafka_topic"] == topic
-    }
-
-
-def _apply(change: Change, move: _Move) -> None:
+def _apply(change: Change, move: Move) -> None:
     def began(entry: JournalEntry) -> None:
         change.save(edits=[*change.recorded.edits, entry.id])
 
