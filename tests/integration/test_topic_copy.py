@@ -236,7 +236,7 @@ def test_a_merged_copy_goes_on_after_a_record_of_the_far_future(
     deadline.wait_for(lambda: len(get_topic(admin, source, deadline).partitions) == 2, "two partitions")
     send(lab, source, 50, start=50, keys=12)
     with TransactionalProducer(settings_of, unique("id"), Deadline(30)) as producer, producer.transaction():
-        producer.produce(source, b"key-1", b"far", partition=0, timestamp_ms=FIRST_MS + 10**12)
+        producer.produce(source, b"key-1", b"far", partition=0, timestamp_ms=FIRST_MS + 10**10)
     assert copying.copy(source, target, 2).rows == 101
     send(lab, source, 300, start=100, keys=12)
     done = copying.copy(source, target, step=60)
