@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playhead.shrink import connectors
+from playhead.shrink import connectors, ending
 from playhead.shrink.connectors import stop_connectors
 from playhead.shrink.foreign import gaps_of
 from playhead.shrink.record import MovedConnector
@@ -42,3 +42,14 @@ def test_sinks_are_stopped_after_the_sources_when_they_have_read_the_rest(monkey
     stop_connectors(change, is_drained=is_drained)
     drained = ["sinks have read"] if is_drained else []
     assert done == ["stop in", "in is stopped", *drained, "stop out", "out is stopped"]
+
+
+@pytest.mark.parametrize("known", [["copier", "other"], ["other"]])
+def test_the_group_of_the_copier_is_deleted_if_it_is_still_there(monkeypatch, known):
+    """A broker refuses to delete a group that does not exist."""
+    deleted: list[str] = []
+    monkeypatch.setattr(ending, "list_groups", lambda admin, deadline: [SimpleNamespace(name=name) for name in known])
+    monkeypatch.setattr(ending, "delete_groups", lambda admin, names, deadline: deleted.extend(names))
+    change: Any = SimpleNamespace(request=SimpleNamespace(group="copier"), deadline=lambda: None)
+    ending._forget_copier(change, None)  # type: ignore[arg-type]
+    assert deleted == [name for name in known if name == "copier"]

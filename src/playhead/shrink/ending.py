@@ -5,11 +5,11 @@ records that the copy did not write.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 
-from playhead.errors import NotFound, PlayheadError, Refused
+from playhead.errors import PlayheadError, Refused
 from playhead.kafka.client import Admin
-from playhead.kafka.groups import delete_groups
+from playhead.kafka.groups import delete_groups, list_groups
 from playhead.kafka.topics import describe_topics
 from playhead.model import Deadline
 from playhead.offsets.apply import Permissions, apply_plan, plan_undo
@@ -80,8 +80,8 @@ def _delete_old(change: Change) -> None:
 
 
 def _forget_copier(change: Change, admin: Admin) -> None:
-    """The broker may have deleted the group together with the topic."""
-    with suppress(NotFound):
+    """The group may be gone: by an earlier attempt, together with the topic, or because its positions have expired."""
+    if any(one.name == change.request.group for one in list_groups(admin, change.deadline())):
         delete_groups(admin, [change.request.group], change.deadline())
 
 
