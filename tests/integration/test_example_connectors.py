@@ -68,8 +68,9 @@ def test_the_http_source_gives_the_same_whatever_restarts_there_are():
     with orders_api({"eu": 8, "us": 4, "jp": 0}) as api:
         whole = check_restarts(connector, http_config(api), examples=15)
         assert Counter(one["name"] for one in whole.values("orders")) == Counter(api.keys)
-        with pytest.raises(Rejected, match="401"):
+        with pytest.raises(Rejected, match="401") as refused:
             run_source(connector, {**http_config(api), "api.token": "wrong"})
+        assert not isinstance(refused.value, Busy)  # it would be tried again
     with orders_api({"eu": 3}, {2: 429}) as throttled:
         run = SourceRun(connector, http_config(throttled))
         with pytest.raises(Busy, match="could not reach its source: RetriableException: 429"):

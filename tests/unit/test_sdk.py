@@ -5,7 +5,9 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from email.message import Message
 from typing import Any, cast
+from urllib.error import HTTPError
 
 import pytest
 
@@ -352,20 +354,61 @@ def test_what_poll_raises_is_one_sentence_with_the_line_of_the_author():
         run_source(Connector)
 
 
-@pytest.mark.parametrize("error", [RetriableException("503"), ConnectionRefusedError("no"), TimeoutError("slow")])
-def test_a_source_that_does_not_answer_is_retried(error):
+def http_error(status: int) -> HTTPError:
+    return HTTPError("http://127.0.0.1", status, "said the server", Message(), None)
+
+
+class RequestsError(OSError):
+    """As the one of requests."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"{status} Client Error")
+        self.response = type("Response", (), {"status_code": status})()
+
+
+def failing_start(error: Exception) -> type[SourceConnector]:
     class Task(SourceTask):
         def start(self, config, offsets):
             raise error
 
-        def poll(self):
-            return None
+        def stop(self):
+            self.never_set  # noqa: B018
 
     class Connector(SourceConnector):
         task = Task
 
+    return Connector
+
+
+TEMPORARY = [RetriableException("503"), ConnectionRefusedError("no"), TimeoutError("slow"), OSError("no route")]
+LASTING = [FileNotFoundError("/x"), PermissionError("/x"), IsADirectoryError("/x"), RequestsError(403), ValueError("x")]
+
+
+@pytest.mark.parametrize(
+    "error", [*TEMPORARY, *map(http_error, (408, 425, 429, 500, 503)), RequestsError(429)], ids=str
+)
+def test_a_source_that_does_not_answer_is_retried(error):
     with pytest.raises(Busy, match="start could not reach its source"):
-        run_source(Connector)
+        run_source(failing_start(error))
+
+
+@pytest.mark.parametrize("error", [*LASTING, *map(http_error, (400, 401, 403, 404, 410))], ids=str)
+def test_what_does_not_go_away_by_itself_is_not_retried(error):
+    with pytest.raises(Rejected, match=f"start raised {type(error).__name__}") as raised:
+        run_source(failing_start(error))
+    assert not isinstance(raised.value, Busy)
+
+
+def test_the_failure_of_a_connector_is_not_hidden_by_its_stop():
+    class Connector(Orders):
+        def task_configs(self, max_tasks):
+            raise ConnectionError("down for the moment")
+
+        def stop(self):
+            self.never_set  # noqa: B018
+
+    with pytest.raises(Busy, match="task_configs could not reach its source: ConnectionError: down"):
+        cut_tasks(Connector, URL, 1)
 
 
 # Schemas

@@ -5,18 +5,20 @@ What the connector itself does wrong is `Rejected`, with a sentence that names t
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from operator import itemgetter
 from typing import Any
 
 from playhead.errors import Busy, ConfigInvalid, Fault, PlayheadError, Rejected
-from playhead.model.position import Map
+from playhead.model.position import INT64_MAX, INT64_MIN, Map
 from playhead.model.secret import Secret
 from playhead.sdk.options import Config, read_config, unknown_names
-from playhead.sdk.records import RecordColumns, SourceRecord, check_record, goes_back, position_map
+from playhead.sdk.records import RecordColumns, SourceRecord, check_record, goes_back, is_plain, position_map
 from playhead.sdk.source import Offsets, RetriableException, SourceConnector, SourceTask, Transaction
 
 _LONGEST = 300  # characters of what an exception says
+_LASTING = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+_TEMPORARY_STATUS = (408, 425, 429)  # of the answers of HTTP that blame the request
 
 
 @contextmanager
@@ -26,10 +28,33 @@ def calling(what: str) -> Iterator[None]:
         yield
     except PlayheadError:
         raise
-    except (RetriableException, OSError) as error:
-        raise Busy(f"{what} could not reach its source: {_said(error)}") from error
     except Exception as error:
+        if _is_temporary(error):
+            raise Busy(f"{what} could not reach its source: {_said(error)}") from error
         raise Rejected(f"{what} raised {_said(error)}{_place(error)}") from error
+
+
+def _is_temporary(error: Exception) -> bool:
+    """Connection errors are. A missing file is an OSError, too, and so is an answer of HTTP: a wrong token stays wrong."""
+    if isinstance(error, RetriableException):
+        return True
+    if not isinstance(error, OSError) or isinstance(error, _LASTING):
+        return False
+    status = getattr(error, "code", None) or getattr(getattr(error, "response", None), "status_code", None)
+    return not isinstance(status, int) or not 400 <= status < 500 or status in _TEMPORARY_STATUS
+
+
+@contextmanager
+def stopping(stop: Callable[[], object], what: str = "stop") -> Iterator[None]:
+    """Calls `stop` at the end. After a failure it is that failure which is reported: what `stop` then raises follows from it."""
+    try:
+        yield
+    except BaseException:
+        with suppress(PlayheadError), calling(what):
+            stop()
+        raise
+    with calling(what):
+        stop()
 
 
 def check_config(connector: type[Any], config: Mapping[str, str], own: Sequence[str]) -> list[Fault]:
@@ -55,14 +80,11 @@ def cut_tasks(connector: type[SourceConnector], config: Mapping[str, str], max_t
     values = typed_config(connector, config)
     with calling("the connector"):
         one = connector()
-    try:
+    with stopping(one.stop, "stop of the connector"):
         with calling("start of the connector"):
             one.start(values)
         with calling("task_configs"):
             found = list(one.task_configs(max_tasks))
-    finally:
-        with calling("stop of the connector"):
-            one.stop()
     if len(found) > max_tasks:
         raise Rejected(f"task_configs({max_tasks}) gives {len(found)} tasks")
     return [_plain(number, task, values) for number, task in enumerate(found)]
@@ -98,7 +120,7 @@ def new_task(
         with calling("start"):
             task.start(values, Offsets(stored))
     except PlayheadError:
-        with calling("stop"):
+        with suppress(PlayheadError), calling("stop"):
             task.stop()
         raise
     return task
@@ -127,7 +149,8 @@ class Tracker:
         self._stored = stored
         default = getattr(SourceConnector.compare_offsets, "__func__", compare)
         self._is_default = getattr(compare, "__func__", None) is default
-        self._goes_back = _goes_back if self._is_default else lambda before, after: compare(before, after) == 1
+        self._compare = compare
+        self._goes_back = _goes_back if self._is_default else self._compares_back
         self._known: dict[object, Seen] = {}
         self.seen: list[Seen] = []
         self._fields: object = None
@@ -168,6 +191,8 @@ class Tracker:
             return None
         if set(map(type, numbers)) != {int} or numbers != sorted(numbers):
             return None
+        if type(name) is not str or not INT64_MIN <= numbers[0] <= numbers[-1] <= INT64_MAX:
+            return None
         try:
             self._turn_to(SourceRecord(topics[0], partition=partitions[0], offset=offsets[0]))
         except (Rejected, TypeError):
@@ -197,16 +222,27 @@ class Tracker:
                     self._advance(now, record)
                 owners.append(now.number)
         except Rejected as error:
-            raise Rejected(f"record {number} of the poll{self._place()} {error.what}") from None
+            raise type(error)(f"record {number} of the poll{self._place()} {error.what}") from None
+        except (TypeError, ValueError) as error:  # values that cannot be compared, such as arrays
+            raise Rejected(
+                f"record {number} of the poll{self._place()} has an offset or a partition of"
+                f" another type than text and numbers: {_said(error)}"
+            ) from None
         return owners
 
     def _advance(self, now: Seen, record: SourceRecord) -> None:
         offset, last = record.offset, now.last
         if type(offset) is not dict or not offset:
             check_record(record)
+        if not is_plain(offset):
+            position_map(offset, "offset")
         if last is not None and self._goes_back(last, offset):
             raise Rejected(f"goes back from the offset {dict(last)} to {offset}")
         now.last = offset
+
+    def _compares_back(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+        with calling("compare_offsets"):
+            return self._compare(before, after) == 1
 
     def _turn_to(self, record: SourceRecord) -> None:
         check_record(record)
