@@ -47,6 +47,7 @@ def test_records_and_positions_are_committed_and_a_second_run_repeats_nothing(po
     spec = polled.source(name, folder, **{"tasks.max": "2"})
     [done] = polled.polled(spec)
     assert (done.state, done.rows, done.error) == (RunState.FINISHED, 9, None)
+    assert not any("connection(s) open" in note for note in done.notes)  # those of the Kafka client do not count
     assert sorted(json.loads(one)["id"] for one in polled.values(name)) == ALL
     assert [one.key for one in records_of(polled.lab, name) if one.value == b'{"id":21}'] == [b"21"]
     assert positions_of(polled, name) == {"a": {"page": 3}, "b": {"page": 2}, "c": {"page": 1}}

@@ -1,11 +1,13 @@
 """The steps of a source in Python: its tasks, some at a time, polled in executors from the committed positions.
 
 connect-offsets is authoritative, as for every source. A round cuts the work into tasks and runs each until it has nothing more. A
-task that fails does not end the others: the round goes on, and its end reports the fault.
+task that fails does not end the others: the round goes on, a note says so, and the end of the round reports the fault. One whose
+source is away is tried again while the others go on.
 """
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -29,7 +31,8 @@ from playhead.pipeline.ingest.python.calls import CallThread
 from playhead.pipeline.ingest.python.data_source import runnable
 from playhead.pipeline.ingest.python.gate import PollGate
 from playhead.pipeline.ingest.python.options import PythonSourceOptions
-from playhead.pipeline.ingest.python.task import RECEIPT_DDL, Bounds, PollTask, Receipt, StoredPlace, text_of
+from playhead.pipeline.ingest.python.receipt import Receipt, text_of
+from playhead.pipeline.ingest.python.task import RECEIPT_DDL, Bounds, PollTask, StoredPlace
 from playhead.pipeline.ingest.steps import ASK_SECONDS, STEP_SECONDS, IngestOptions, SourceConnection
 from playhead.pipeline.slots import SlotUser
 from playhead.pipeline.spark import bind_address, driver_host
@@ -39,6 +42,7 @@ from playhead.sdk.life import cut_tasks
 from playhead.sdk.loading import class_name
 
 BOUND_SECONDS = 10.0  # of polling in one step: between steps a run can be stopped
+AWAY_SECONDS = 5.0  # until a task whose source does not answer is tried again, while others go on
 TaskConfig = tuple[int, Mapping[str, Any]]
 
 
@@ -94,22 +98,17 @@ class PythonIngest:
         if not self._is_fenced:
             self._connection.fence(self._slots.total, Deadline(ASK_SECONDS))
             self._is_fenced = True
-        pending = self._tasks()
-        total = len(pending)
-        faults: list[PlayheadError] = []
-        while pending:
-            share = self._slots.share
-            wave, pending = pending[:share], pending[share:]
+        waiting = Waiting(self._tasks())
+        total = waiting.count
+        while wave := waiting.take(self._slots.share):
             self._now = Underway(f"polling {len(wave)} of {total} task(s)")
             receipts = self._run(wave)
-            faults += [_fault(one.fault) for one in receipts if one.fault is not None]
-            again = [task for task, one in zip(wave, receipts, strict=True) if not one.is_done and one.fault is None]
-            pending += again
-            yield from self._reports(receipts)
+            waiting.put_back(wave, receipts)
+            yield from self._reports(receipts, [one.what for one in waiting.new_faults] if waiting.count else ())
         if not total:
             yield StepReport(name, None, note="task_configs gives no task: there is nothing to do")
         self._now = IDLE
-        if faults:
+        if faults := waiting.faults:
             raise _joined(faults)
 
     def _tasks(self) -> list[TaskConfig]:
@@ -158,7 +157,7 @@ class PythonIngest:
 
     # The ledger
 
-    def _reports(self, receipts: Sequence[Receipt]) -> list[StepReport]:
+    def _reports(self, receipts: Sequence[Receipt], more_notes: Sequence[str] = ()) -> list[StepReport]:
         """One for each source partition of which something was committed."""
         reports: list[StepReport] = []
         for one in receipts:
@@ -168,7 +167,7 @@ class PythonIngest:
                 reports.append(StepReport(text, Map(json.loads(end)), rows))
             if problem is not None and reports:
                 reports[-1] = replace(reports[-1], problem=problem)
-        notes = [note for one in receipts for note in one.notes]
+        notes = [*(note for one in receipts for note in one.notes), *more_notes]
         if not reports:
             reports = [StepReport("", None)]
         return [replace(report, note="; ".join(notes) if at == 0 else "") for at, report in enumerate(reports)]
@@ -202,6 +201,48 @@ class PythonIngest:
             rows = [_with_topic(row) for row in missing_rows(stream, "", last, past, position.offset)]
             if rows:
                 self._ledger.record(self._claim, rows)
+
+
+class Waiting:
+    """The tasks of a round that have something to do, in the order in which they get their turns."""
+
+    def __init__(self, tasks: Sequence[TaskConfig], clock: Callable[[], float] = time.monotonic) -> None:
+        self._tasks = list(tasks)
+        self._clock = clock
+        self._away: dict[int, tuple[float, TaskConfig, PlayheadError]] = {}
+        self._failed: list[PlayheadError] = []
+        self.new_faults: list[PlayheadError] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._tasks)
+
+    @property
+    def faults(self) -> list[PlayheadError]:
+        return [*self._failed, *(error for _, _, error in self._away.values())]
+
+    def take(self, count: int) -> list[TaskConfig]:
+        """The next ones. If only tasks are left whose source is away there is none: the run pauses before it tries again."""
+        wave, self._tasks = self._tasks[:count], self._tasks[count:]
+        return wave
+
+    def put_back(self, wave: Sequence[TaskConfig], receipts: Sequence[Receipt]) -> None:
+        self.new_faults = []
+        for task, one in zip(wave, receipts, strict=True):
+            self._away.pop(task[0], None)
+            if one.fault is None:
+                self._tasks += [] if one.is_done else [task]
+                continue
+            error = _fault(one.fault)
+            self.new_faults.append(error)
+            if isinstance(error, Busy):
+                self._away[task[0]] = (self._clock() + AWAY_SECONDS, task, error)
+            else:
+                self._failed.append(error)
+        if self._tasks:
+            self._tasks += [
+                task for due, task, _ in self._away.values() if self._clock() >= due and task not in self._tasks
+            ]
 
 
 class PollStep:

@@ -3,7 +3,8 @@
 Exactly once depends on this order. The task's transactional id is initialised, which fences every earlier producer of it; the ids
 that no task of the step uses are fenced as well. Only when all tasks have done so, the driver compares the positions with those
 the step was planned from. Then the task is started with these positions. Records are produced into a transaction; the positions
-of their source partitions are the last records of the same transaction. Transactions end after a poll, never inside of one.
+of their source partitions are the last records of the same transaction. Transactions end after a poll, never inside of one. Those
+that the connector itself ends may go beyond the bound of the step, but no transaction may last longer than the broker keeps it.
 
 What the connector does wrong ends this task only: its open transaction is aborted, what was committed before stays, and the fault
 is in its receipt. The other tasks of the step go on.
@@ -12,7 +13,7 @@ is in its receipt. The other tasks of the step go on.
 import gc
 import json
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,7 @@ from pyspark import TaskContext
 
 from playhead.connect.keys import OffsetKey, encode_new_key, encode_value
 from playhead.errors import Busy, Invalid, PlayheadError, Refused, Rejected
-from playhead.kafka.bulk import BulkProducer, Ranges, open_bulk
+from playhead.kafka.bulk import BulkProducer, open_bulk
 from playhead.kafka.murmur2 import partition_of, partitions_of_column
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import fence
@@ -36,7 +37,8 @@ from playhead.pipeline.ingest.python.calls import CallThread, Hung, SocketWatch
 from playhead.pipeline.ingest.python.data_source import runnable
 from playhead.pipeline.ingest.python.gate import OWN, TOPIC
 from playhead.pipeline.ingest.python.making import Outgoing, RecordMaker
-from playhead.pipeline.ingest.python.options import CONNECTOR, POLL, PollOptions
+from playhead.pipeline.ingest.python.options import CONNECTOR, MOST_MS, POLL, PollOptions
+from playhead.pipeline.ingest.python.receipt import Moved, Receipt, note_where, text_of
 from playhead.pipeline.spark_faults import marked
 from playhead.pipeline.task_link import LATE, READY, ROWS, DriverAddress, TaskConnection, connect_task
 from playhead.sdk import SourceTask
@@ -61,10 +63,12 @@ class StoredPlace:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of a step: when it has so many records, or takes so long, it ends after the poll."""
+    """Of a step: when it has so many records, or takes so long, it ends after the poll. `transaction_seconds`: of one
+    transaction, so of one poll as well."""
 
     records: int
     seconds: float
+    transaction_seconds: float = MOST_MS / 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,53 +107,19 @@ class PollTask:
         except PlayheadError as error:
             raise marked(error) from None
 
-    def _done(self, place: int, driver: TaskConnection) -> "Receipt":
+    def _done(self, place: int, driver: TaskConnection) -> Receipt:
         settings = ClientSettings(dict(self.plain["common"]), producer=dict(self.plain["producer"]))
         deadline = Deadline(self.seconds)
+        sockets = SocketWatch()
         with open_bulk(settings, self.transactional_ids[place], deadline) as producer:
             tasks = len(self.tasks)
             for other in self.transactional_ids[place + tasks :: tasks]:
                 fence(settings, other, deadline)
             driver.wait(READY, LATE)
-            return Polling(self, place, driver, producer).run()
-
-
-@dataclass(slots=True)
-class Moved(Digest):
-    """What one source partition brought into one topic. `partitions`: of the topic. `ranges`: of their offsets; those of a
-    transaction hold the records of all source partitions in it."""
-
-    ranges: Ranges = field(default_factory=dict)
-    partitions: set[int] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class Receipt:
-    """`moves`: (source partition as JSON, topic) -> what was committed. `starts` and `ends`: offsets as JSON. `fault`: class,
-    sentence and hint of what ended the task. `is_done`: it has nothing more for now."""
-
-    moves: dict[tuple[str, str], Moved] = field(default_factory=dict)
-    starts: dict[str, str | None] = field(default_factory=dict)
-    ends: dict[str, str] = field(default_factory=dict)
-    is_done: bool = False
-    fault: tuple[str, str, str | None] | None = None
-    notes: list[str] = field(default_factory=list)
-
-    def to_json(self) -> str:
-        moves = [
-            [*at, one.count, one.hash_xor, one.hash_sum, {str(key): list(span) for key, span in one.ranges.items()}]
-            for at, one in self.moves.items()
-        ]
-        return json.dumps([moves, self.starts, self.ends, self.is_done, self.fault, self.notes])
-
-    @classmethod
-    def from_json(cls, text: str) -> "Receipt":
-        moves, starts, ends, is_done, fault, notes = json.loads(text)
-        read = {
-            (one[0], one[1]): Moved(one[2], one[3], one[4], {int(key): (a, b) for key, (a, b) in one[5].items()})
-            for one in moves
-        }
-        return cls(read, starts, ends, is_done, None if fault is None else tuple(fault), notes)
+            receipt = Polling(self, place, driver, producer).run()
+        if left := sockets.count_new():
+            receipt.notes.append(f"task {self.tasks[place][0]} leaves {left} connection(s) open after stop")
+        return receipt
 
 
 class Polling:
@@ -172,7 +142,6 @@ class Polling:
 
     def run(self) -> Receipt:
         thread = CallThread(self._name)
-        sockets = SocketWatch()
         try:
             with _rare_collections():
                 self._poll_all(thread)
@@ -182,8 +151,6 @@ class Polling:
             self._abort()
         finally:
             thread.close()
-        if left := sockets.count_new():
-            self._receipt.notes.append(f"task {self._number} leaves {left} connection(s) open after stop")
         return self._receipt
 
     def _poll_all(self, thread: CallThread) -> None:
@@ -217,34 +184,33 @@ class Polling:
 
     def _poll_task(self, thread: CallThread, task: SourceTask) -> None:
         started = time.monotonic()
-        bounds = self._step.bounds
-        while self._count < bounds.records and time.monotonic() - started < bounds.seconds:
+        while not self._receipt.is_done and self._goes_on(started):
             polled = 0
             with closing(_of_connector(thread.poll(task, self._options.poll_seconds))) as parts:
                 for part in parts:
                     self._send(part, polled + 1)
                     polled += len(part)
             asked = task.transaction.taken()
+            self._receipt.is_done = not polled
             if self._is_open and self._is_due(is_last=not polled, asked=asked):
-                self._commit()
-                if type(task).commit is not SourceTask.commit:
-                    with _connector_code():
-                        thread.call(task.commit, self._options.poll_seconds, "commit")
-            if not polled:
-                self._receipt.is_done = True
-                break
+                self._end_transaction(thread, task)
         if self._is_open and self._options.boundary != CONNECTOR:
-            self._commit()
-        elif self._is_open:
-            self._abort()
-            if not self._receipt.is_done:
-                raise _Wrong(
-                    Rejected(
-                        f"{self._count} records in {time.monotonic() - started:.0f} s, and the task did not commit its"
-                        " transaction",
-                        hint="call self.transaction.commit() more often, or set transaction.boundary=poll",
-                    )
-                )
+            self._end_transaction(thread, task)
+        else:
+            self._abort()  # what the connector did not commit when it has nothing more is polled again
+
+    def _goes_on(self, started: float) -> bool:
+        """Until the bound of the step. An open transaction of the connector goes on until the connector ends it."""
+        if self._is_open and self._options.boundary == CONNECTOR:
+            return True
+        bounds = self._step.bounds
+        return self._count < bounds.records and time.monotonic() - started < bounds.seconds
+
+    def _end_transaction(self, thread: CallThread, task: SourceTask) -> None:
+        self._commit()
+        if type(task).commit is not SourceTask.commit:
+            with _connector_code():
+                thread.call(task.commit, self._options.poll_seconds, "commit")
 
     def _is_due(self, *, is_last: bool, asked: bool) -> bool:
         if self._options.boundary == CONNECTOR:
@@ -256,6 +222,7 @@ class Polling:
     # Records
 
     def _send(self, part: Sequence[Any], first: int) -> None:
+        self._check_age(first)
         with _connector_code():
             columns, owners = self._tracker.read(part, first)
             made = self._maker(columns, first)
@@ -269,6 +236,16 @@ class Polling:
         self._count += len(part)
         self._chunks += 1
         self._driver.tell(f"{ROWS} {self._count}")
+
+    def _check_age(self, record: int) -> None:
+        age, most = time.monotonic() - self._opened, self._step.bounds.transaction_seconds
+        if not self._is_open or age < most:
+            return
+        hint = "return from poll sooner: its records are one transaction"
+        if self._options.boundary == CONNECTOR:
+            hint = "call self.transaction.commit() more often, or set transaction.boundary=poll"
+        what = f"its transaction has no end after {age:.0f} s, at record {record} of the poll; it may last {most:g} s"
+        raise _Wrong(Rejected(what, hint=hint))
 
     def _own_all(self) -> None:
         for seen in self._tracker.seen[len(self._owned) :]:
@@ -409,12 +386,3 @@ def _rare_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(first, *others)
-
-
-def text_of(partition: Map) -> str:
-    """The same for equal partitions, whatever the order of their fields."""
-    return json.dumps(partition.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def note_where(task: int, topics: Iterable[str]) -> str:
-    return f"task {task} -> {', '.join(sorted(topics))}"
