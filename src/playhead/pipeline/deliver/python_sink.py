@@ -7,7 +7,8 @@ same again. A record that converters or transforms fail at is rejected as for ev
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from playhead.connectors.python_classes import FRAME
 from playhead.connectors.python_classes import check_options as check_declared
 from playhead.errors import ConfigInvalid, Fault, Invalid, PlayheadError, Rejected
 from playhead.ledger.model import ClosedRange, Done, RangeClaim
 from playhead.pipeline.deliver.chain import SinkChain, check_chain
 from playhead.pipeline.deliver.sink import OFFSET, Reject, RejectedRecord, Sink, SinkStep
 from playhead.pipeline.digest import Tally
-from playhead.pipeline.ingest.python.calls import CallThread
+from playhead.pipeline.ingest.python.calls import CallThread, Hung
 from playhead.pipeline.options import OptionReading
 from playhead.pipeline.records.batch import Batch, Typed, Values
 from playhead.pipeline.records.decode.batches import Decoding
@@ -31,8 +31,9 @@ from playhead.pipeline.records.encode.options import SIMPLE
 from playhead.pipeline.records.schema import Schema
 from playhead.pipeline.records.transforms.options import parse_stages
 from playhead.sdk import Claim, SinkConnector, SinkRecord, SinkTask
-from playhead.sdk.life import typed_config
+from playhead.sdk.life import stopping, typed_config
 from playhead.sdk.loading import add_roots, class_name, find_class, root_of
+from playhead.sdk.options import read_config
 
 if TYPE_CHECKING:
     from playhead.ledger.ranges import Also
@@ -42,13 +43,24 @@ TIMEOUT_MS = "playhead.poll.timeout.ms"
 
 @dataclass(frozen=True, slots=True)
 class PythonSinkOptions:
-    """Sent to the executors. `config` has secrets in clear text."""
+    """Sent to the executors. `config` has secrets in clear text. `shaping`: the values of the declared options that are no
+    secrets."""
 
     class_name: str
     root: str
     config: Mapping[str, str] = field(repr=False)
     chain: SinkChain
     seconds: float
+    shaping: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> str:
+        """A digest of all that shapes the output: an open claim must not be finished with others. A new password, or another
+        way to treat rejected records, changes nothing of it."""
+        decoding = self.chain.decoding
+        converters = [asdict(one) for one in (decoding.value, decoding.key) if one]
+        shaped = [self.class_name, dict(self.shaping), converters, self.chain.digest]
+        return sha256(json.dumps(shaped, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[Fault]:
@@ -79,7 +91,10 @@ class _Reading(OptionReading[PythonSinkOptions]):
                 *self.faults,
                 *(error.faults if isinstance(error, ConfigInvalid) else [Fault("", None, error.what)]),
             ]
-        return PythonSinkOptions(class_name(found), str(root_of(found)), self.config, chain, seconds), self.faults
+        values, _ = read_config(found.config, self.config)
+        shaping = {one.name: values[one.name] for one in found.config if one.name in values and not one.is_secret}
+        options = PythonSinkOptions(class_name(found), str(root_of(found)), self.config, chain, seconds, shaping)
+        return options, self.faults
 
     def _chain(self) -> SinkChain:
         """Also without transforms: a record is decoded the same way."""
@@ -98,11 +113,7 @@ class PythonSink:
 
     @property
     def shape(self) -> str:
-        """The connector's own options and its chain: a claim that is open must not be finished with others."""
-        own = {name: text for name, text in self._options.config.items() if name not in FRAME}
-        return sha256(
-            json.dumps([self._options.class_name, own, self._options.chain.digest], sort_keys=True).encode()
-        ).hexdigest()
+        return self._options.shape
 
     @property
     def notes(self) -> Sequence[str]:
@@ -149,14 +160,20 @@ class PythonWriter:
     def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
         span = claim.range
         name = f"{self.options.config.get('name', '')}, {span.topic}-{span.partition}"
-        thread, tally = CallThread(name), Tally()
+        thread, tally, is_hung = CallThread(name), Tally(), False
 
         def call(function: Callable[[], object], what: str) -> None:
+            nonlocal is_hung
             try:
                 thread.call(function, self.options.seconds, what)
             except PlayheadError as error:
+                is_hung = isinstance(error, Hung)
                 error.what = f"{name}, offsets {span.start} to {span.end}: {error.what}"
                 raise
+
+        def stop() -> None:
+            if not is_hung:  # the thread of the task is still in a call
+                call(task.stop, "stop")
 
         add_roots([Path(self.options.root)])
         connector = find_class(self.options.class_name)
@@ -164,7 +181,7 @@ class PythonWriter:
             raise Rejected(f"the class {self.options.class_name} is not on this executor")
         task: SinkTask = thread.call(connector.task, self.options.seconds, "the task")
         given = Claim(span.topic, span.partition, span.start, span.end, claim.made_ms)
-        try:
+        with closing(thread), stopping(stop):
             call(lambda: task.start(typed_config(connector, self.options.config)), "start")
             call(lambda: task.open([given]), "open")
             for batch in batches:
@@ -173,9 +190,6 @@ class PythonWriter:
                     call(lambda records=records: task.put(records), "put")  # type: ignore[misc]
             call(lambda: task.flush({(span.topic, span.partition): span.end}), "flush")
             call(task.close, "close")
-        finally:
-            call(task.stop, "stop")
-            thread.close()
         yield tally.closed(span)
 
     def _records(self, claim: RangeClaim, batch: pa.RecordBatch, tally: Tally, reject: Reject) -> list[SinkRecord]:
