@@ -103,6 +103,15 @@ def test_headers_timestamps_and_partitions_are_those_of_the_records(polled, uniq
 # Its positions
 
 
+def environment_of(polled):
+    return {
+        "PLAYHEAD_PLUGIN_PATH": str(polled.plugins),
+        "PLAYHEAD_LEDGER": f"sqlite:///{polled.folder}/ledger.db",
+        "PLAYHEAD_WORKER_CONFIG": str(polled.lab.worker_config),
+        "PLAYHEAD_CONNECT": polled.lab.connect_urls[0],
+    }
+
+
 def test_a_connector_says_what_its_offsets_mean(polled, playhead, unique):
     """`offsets` and the doctor use its dialect; what is set is where it goes on, as Kafka's consumer shows."""
     name, other = unique("spoken"), unique("copied")
@@ -110,15 +119,9 @@ def test_a_connector_says_what_its_offsets_mean(polled, playhead, unique):
     spec = polled.source(name, folder, "Spoken")
     [done] = polled.polled(spec)
     assert done.error is None
-    environment = {
-        "PLAYHEAD_PLUGIN_PATH": str(polled.plugins),
-        "PLAYHEAD_LEDGER": f"sqlite:///{polled.folder}/ledger.db",
-        "PLAYHEAD_WORKER_CONFIG": str(polled.lab.worker_config),
-        "PLAYHEAD_CONNECT": polled.lab.connect_urls[0],
-    }
 
     def offsets(*words):
-        return playhead("offsets", *words, env=environment)
+        return playhead("offsets", *words, env=environment_of(polled))
 
     shown = offsets("show", name).exits(0)
     assert "a: goes on with page 3" in shown.out
@@ -146,6 +149,32 @@ def test_a_connector_says_what_its_offsets_mean(polled, playhead, unique):
         producer.produce("connect-offsets", key, b'{"page":"three"}', partition=place)
     found = [one for one in json.loads(offsets("doctor", "-o", "json").out) if one["owner"] == name]
     assert any("page must be the number of the next page, not 'three'" in json.dumps(one) for one in found), found
+
+
+def test_positions_in_a_topic_of_the_connectors_own_are_edited_there(polled, playhead, unique):
+    """Only the ledger knows this topic: no worker has the connector. Kafka's consumer shows where it goes on."""
+    name, own = unique("own"), unique("own-offsets")
+    folder = polled.pages(name, {"a": FILES["a"]})
+    polled.make_topic(own, partitions=3)
+    spec = polled.source(name, folder, **{"offsets.storage.topic": own})
+    assert [one.rows for one in polled.polled(spec)] == [5]
+
+    def edits(*words):
+        return playhead("offsets", *words, "--execute", env=environment_of(polled)).exits(0)
+
+    edits("set", name, "page=2")
+    assert json.loads(records_of(polled.lab, own)[-1].value or b"") == {"page": 2}
+    assert positions_of(polled, name) == {"a": {"page": 2}}
+    assert [one.rows for one in polled.polled(spec)] == [2]
+    edits("reset", name, "--to-earliest")
+    assert [one.rows for one in polled.polled(spec)] == [5]
+    assert polled.ids(name) == Counter([1, 2, 3, 4, 5, 4, 5, 1, 2, 3, 4, 5])
+    polled.lab.tool(
+        "org.apache.kafka.tools.TopicCommand",
+        *["--bootstrap-server", polled.lab.bootstrap_servers, "--delete", "--topic", own],
+    )
+    edits("set", name, "page=1")  # the workers' topic still has its positions
+    assert positions_of(polled, name) == {"a": {"page": 1}}
 
 
 # What goes wrong

@@ -7,7 +7,7 @@ import pytest
 
 from playhead.config import Context, Setting
 from playhead.config.ledger import may_hold_something
-from playhead.ledger.model import Host
+from playhead.ledger.model import Host, config_setting
 from playhead.ledger.runs import open_ledger
 from playhead.model import Deadline
 from playhead.offsets.group_to_ledger import SinkConnectors, find_connectors
@@ -63,6 +63,16 @@ def test_runs_on_another_cluster_do_not_count_for_this_one(tmp_path, monkeypatch
             ledger.claim(place, name, Host("here", 1, "me"), {})
     monkeypatch.setattr(Sinks, "cluster", cluster)
     assert Sinks(Access(at(url), Deadline(5))).runs == names
+
+
+@pytest.mark.parametrize(("cluster", "own"), [("c1", {"a": "a-offsets"}), ("c2", {}), (None, {"a": "a-offsets"})])
+def test_the_own_offsets_topics_of_sources_on_spark_are_known(tmp_path, monkeypatch, cluster, own):
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    with open_ledger(url, 5) as ledger:
+        for name, config in (("a", {"offsets.storage.topic": "a-offsets"}), ("b", {"x": "y"})):
+            ledger.claim("c1", name, Host("here", 1, "me"), {"type": "source", **config_setting(config)})
+    monkeypatch.setattr(Sinks, "cluster", cluster)
+    assert Sinks(Access(at(url), Deadline(5))).own_topics == own
 
 
 def test_sink_connectors_are_unknown_while_no_worker_answers_and_none_without_a_worker(tmp_path):

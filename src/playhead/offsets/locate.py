@@ -102,7 +102,7 @@ class Locator:
                 "the worker's properties file is not named, so neither its group nor its offsets topic is known",
                 "give --worker-config worker.properties, or worker-config in the context",
             )
-        return _direct(self.access, self.worker, self.context.path("worker-config"))
+        return _direct(self.access, self.worker, self.context.path("worker-config"), self.sinks)
 
     @cached_property
     def rest(self) -> Store:
@@ -274,7 +274,12 @@ class Locator:
             )
         if self.worker is None and answers:
             return Location(self.rest, name, at)
-        return Location(self.direct, name, at, connector)
+        return Location(self.direct, name, at, connector, self._notes_on_own_topic(connector))
+
+    def _notes_on_own_topic(self, connector: ConfiguredConnector | None) -> tuple[str, ...]:
+        if connector is not None or self.sinks.why is None:
+            return ()
+        return (f"whether it runs on Spark with an offsets topic of its own is unknown: {self.sinks.why.what}",)
 
     def _by_rest_or_direct(self, name: str, connector: ConfiguredConnector) -> Location:
         by_rest = Location(self.rest, name, self.access, connector)
@@ -353,13 +358,16 @@ def locate_of_worker(path: Path, deadline: Deadline, progress: Progress = lambda
     return Location(_direct(access, worker, path), "", access)
 
 
-def _direct(access: Access, worker: Worker, path: Path | None) -> Store:
+def _direct(access: Access, worker: Worker, path: Path | None, on_spark: Sinks | None = None) -> Store:
+    """`on_spark`: what the ledger knows of connectors that Connect does not have."""
     from playhead.stores.offsets_topic import OffsetsTopic
     from playhead.stores.standalone_file import StandaloneFile
 
     if topic := worker.get("offset.storage.topic"):
         connectors = _configured(access, worker)
-        own = {c.name: c.own_topic for c in connectors if c.own_topic and c.own_topic != topic and c.cluster is None}
+        names = {connector.name for connector in connectors}
+        own = {name: one for name, one in (on_spark.own_topics if on_spark else {}).items() if name not in names}
+        own |= {c.name: c.own_topic for c in connectors if c.own_topic and c.cluster is None}
         return OffsetsTopic(
             client_settings(access.context),
             topic,
@@ -367,9 +375,9 @@ def _direct(access: Access, worker: Worker, path: Path | None) -> Store:
             access.deadline,
             access.progress,
             worker.get("group.id"),
-            own,
+            {name: one for name, one in own.items() if one != topic},
             access,
-            frozenset(connector.name for connector in connectors),
+            frozenset(names),
         )
     if file := worker.get("offset.storage.file.filename"):
         _, host, port = worker.listener

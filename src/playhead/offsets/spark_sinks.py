@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from playhead.ledger.ranges import RangeLedger
     from playhead.stores.sink_ledger import SinkLedgerStore
 
+OWN_TOPIC = "offsets.storage.topic"
+
 
 class Sinks:
     """The sinks in the context's ledger. Answers are cached."""
@@ -51,6 +53,12 @@ class Sinks:
     def classes(self) -> Mapping[str, str]:
         """Source -> the class of its last run on Spark."""
         return self._found.classes
+
+    @property
+    def own_topics(self) -> Mapping[str, str]:
+        """Source -> the `offsets.storage.topic` of its last run on Spark, of this cluster; of any if it is unknown."""
+        found = self._found.own_topics
+        return {name: topic for name, (at, topic) in found.items() if self.cluster in (None, at)} if found else {}
 
     @cached_property
     def _found(self) -> "_Found":
@@ -115,6 +123,7 @@ class _Found:
     clusters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     elsewhere: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     classes: Mapping[str, str] = field(default_factory=dict)
+    own_topics: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def _found_in(sinks: Iterable[tuple[str, str]], runs: Collection["Run"]) -> _Found:
@@ -132,7 +141,8 @@ def _found_in(sinks: Iterable[tuple[str, str]], runs: Collection["Run"]) -> _Fou
             elsewhere.setdefault(run.pipeline, {})[run.cluster] = run.ranges_at
     sources = [run for run in runs if run.settings.get("type") == "source"]
     classes = {run.pipeline: run.config["connector.class"] for run in sources if "connector.class" in run.config}
-    return _Found(ran, clusters, elsewhere, classes)
+    own_topics = {run.pipeline: (run.cluster, run.config.get(OWN_TOPIC, "")) for run in sources}
+    return _Found(ran, clusters, elsewhere, classes, {name: own for name, own in own_topics.items() if own[1]})
 
 
 def as_sink_ledger(store: Store) -> "SinkLedgerStore | None":

@@ -18,7 +18,7 @@ from functools import lru_cache
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from playhead.connect.keys import OffsetKey, decode_key, is_as_connect_writes
-from playhead.errors import Invalid, Unreachable
+from playhead.errors import Invalid, NotFound, Unreachable
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import count_members
 from playhead.kafka.log import Captured, Latest, LogRecord, capture, read_latest, read_records
@@ -71,8 +71,7 @@ class OffsetsTopic:
     def history(self, owners: Collection[str] | None = None) -> Snapshot:
         parts = []
         with Admin(self.settings, self.deadline) as admin:
-            for topic in self._topics(owners):
-                captured = capture(admin, topic, self.deadline, committed=self.committed)
+            for captured in self._captured(admin, owners):
                 records = list(read_records(admin, captured, self.deadline))
                 holders = self._holders(admin, captured)
                 parts.append(self._decoded(Latest(captured, records), owners, removed=True, holders=holders))
@@ -99,7 +98,9 @@ class OffsetsTopic:
             read = self._read_latest(owners, removed=True)
             undecided = [place for captured, _ in read if self.committed for place in captured.open_transactions]
             entries = _joined([found for _, found in read]).entries
-            return writer.write(changes, entries, KeyPlaces(self.topic, self.own_topics, undecided))
+            existing = {captured.topic.name for captured, _ in read}
+            own = {name: topic for name, topic in self.own_topics.items() if topic in existing}
+            return writer.write(changes, entries, KeyPlaces(self.topic, own, undecided))
 
     def _guard_by_workers(self, access: Access, cluster_id: str, owners: Collection[str]) -> list[Refusal] | None:
         """None if no worker of this cluster answers; then the members of the workers' group are checked."""
@@ -147,6 +148,15 @@ class OffsetsTopic:
         own = [topic for connector, topic in self.own_topics.items() if owners is None or connector in owners]
         return list(dict.fromkeys([self.topic, *own]))
 
+    def _captured(self, admin: Admin, owners: Collection[str] | None) -> Iterator[Captured]:
+        """The topic of a connector that is gone, or that never ran, may not exist: its positions are in the worker's."""
+        for topic in self._topics(owners):
+            try:
+                yield capture(admin, topic, self.deadline, committed=self.committed)
+            except NotFound:
+                if topic == self.topic:
+                    raise
+
     def _latest(self, owners: Collection[str] | None, *, removed: bool) -> Snapshot:
         parts = [found for _, found in self._read_latest(owners, removed=removed, named=True)]
         found = _joined(parts)
@@ -158,8 +168,7 @@ class OffsetsTopic:
         """For each topic the captured ends, and what was read. `named`: notes name the owners of open transactions."""
         read = []
         with Admin(self.settings, self.deadline) as admin:
-            for topic in self._topics(owners):
-                captured = capture(admin, topic, self.deadline, committed=self.committed)
+            for captured in self._captured(admin, owners):
                 latest = read_latest(admin, captured, self.deadline, self.progress, CHUNK_HEADER)
                 holders = self._holders(admin, captured) if named else {}
                 read.append((captured, self._decoded(latest, owners, removed=removed, holders=holders)))
