@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from playhead.errors import Invalid
+from playhead.errors import Invalid, Refused
 from playhead.model.position import INT64_MAX
+from playhead.pipeline.classes import ConnectorKind
 from playhead.pipeline.replay.asked import Asked, AskedRange, parse_range
 from playhead.pipeline.replay.keys import KeyRange, looks_like_keys, merged, parse_key_range
 
@@ -143,3 +147,25 @@ def test_offsets_and_keys_exclude_each_other():
     with pytest.raises(Invalid, match="both are given"):
         Asked((AskedRange("t"),), keys=(KeyRange("incrementing", 1, 2),))
     assert not looks_like_keys("orders:0:100-200")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ConnectorKind if kind.is_sink], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("place", [{}, {"to_dir": Path("/x")}, {"to_table": "x"}], ids=str)
+def test_a_sink_that_cannot_be_replayed_there_gets_a_sentence(kind, place):
+    pytest.importorskip("pyspark")
+    from playhead.pipeline.replay.run import ReplayOptions, _check_kind
+
+    ready = cast(Any, SimpleNamespace(kind=kind, name="s"))
+    if (kind, *place) in FITS:
+        return _check_kind(ready, ReplayOptions(**place))
+    with pytest.raises(Refused, match=f"s is a {kind.value} and cannot be replayed to"):
+        _check_kind(ready, ReplayOptions(**place))
+    return _check_kind(ready, ReplayOptions(to_topic="t"))
+
+
+FITS = {
+    (ConnectorKind.FILES_SINK,),
+    (ConnectorKind.FILES_SINK, "to_dir"),
+    (ConnectorKind.JDBC_SINK,),
+    (ConnectorKind.JDBC_SINK, "to_table"),
+}

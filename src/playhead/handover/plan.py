@@ -30,6 +30,7 @@ from playhead.ledger.model import Run
 from playhead.ledger.runs import Ledger, open_context_ledger
 from playhead.model import ConnectorSpec, Deadline, Engine, Result
 from playhead.model.connector import WantedState
+from playhead.offsets.plugins import use_plugins
 from playhead.offsets.workers import ConfiguredConnector
 from playhead.pipeline.classes import ConnectorKind
 from playhead.pipeline.connect_home import ConnectHome, find_home
@@ -54,6 +55,7 @@ class Wanted:
 
 
 def plan_handover(context: Context, words: Sequence[str], wanted: Wanted, deadline: Deadline) -> HandoverPlan:
+    use_plugins(context)
     home = find_home(context, deadline)
     specs = {spec.name.strip(): spec for spec in wanted.specs}
     with open_rest(context, deadline) as rest, open_context_ledger(context, deadline.remaining()) as ledger:

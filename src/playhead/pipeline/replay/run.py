@@ -22,6 +22,7 @@ from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import Ledger, open_context_ledger, open_ledger
 from playhead.model import ConnectorSpec, Deadline, Engine, Result
 from playhead.model.ranges import OffsetRange
+from playhead.offsets.plugins import use_plugins
 from playhead.pipeline.classes import ConnectorKind, target_ledger_url
 from playhead.pipeline.connect_home import ConnectHome, find_home, find_worker
 from playhead.pipeline.deliver.files.options import parse_options
@@ -116,6 +117,7 @@ class PlannedReplay:
 @contextmanager
 def planned_replay(context: Context, name: str, asked: Asked, options: ReplayOptions) -> Iterator[PlannedReplay]:
     """Reads the ledger, the brokers and the config. Changes nothing, and needs no Spark session."""
+    use_plugins(context)
     worker = find_worker(context)
     deadline = Deadline(options.seconds)
     home = find_home(context, deadline)
@@ -235,6 +237,7 @@ def _check_kind(ready: Ready, options: ReplayOptions) -> None:
         ConnectorKind.JDBC_SINK: "it writes rows and not files",
         ConnectorKind.FILES_SINK: "it writes files and not rows",
         ConnectorKind.FILE_SINK: "it appends to one file, and a line that is delivered again would be there twice",
+        ConnectorKind.PYTHON_SINK: "only its own code knows whether a record that is delivered again would be there twice",
     }
     if not kind.is_sink:
         raise Invalid(

@@ -30,6 +30,7 @@ from playhead.ledger.runs import open_context_ledger
 from playhead.model import Deadline, Map, Result, TopicPartition
 from playhead.model.outcome import result_of
 from playhead.model.position import INT64_MAX
+from playhead.offsets.plugins import use_plugins
 from playhead.pipeline.classes import ConnectorKind
 from playhead.pipeline.connect_home import ConnectHome, find_home, finds_with_catalog
 from playhead.pipeline.ingest.jdbc.chunks import Point, TimeCut, cut_ids, cut_times, ids_between, up_to
@@ -156,6 +157,7 @@ def opened_source(
     options: SourceOptions,
 ) -> Iterator[tuple[SourceReplay, str]]:
     """Like `plan_source`, and where the config of the connector was found. The connector may never have run on Spark."""
+    use_plugins(context)
     home = find_home(context, Deadline(options.seconds))
     with open_context_ledger(context, options.seconds) as ledger:
         runs = [run for run in ledger.list_runs() if (run.cluster, run.pipeline) == (home.cluster_id, name)]
