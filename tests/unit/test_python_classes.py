@@ -142,3 +142,22 @@ def test_java_classes_are_not_taken_for_python():
         "os.nope",
     ):
         assert find_class(name) is None
+
+
+def test_a_worker_that_does_not_answer_hides_no_class_in_python(place):
+    make_module(place.plugins, "numbers_module")
+    ran = place("connectors", "plugins", "--connect", "http://127.0.0.1:1").exits(3)
+    assert "numbers_module.Numbers" in ran.out
+    assert "127.0.0.1:1" in ran.err
+
+
+def test_a_run_of_a_class_that_is_not_found_names_it_the_nearest_one_and_the_path(place):
+    make_module(place.plugins, "numbers_module")
+    file = place.folder / "n.properties"
+    file.write_text(SOURCE.format("number_module.Numbers"))
+    ran = place("run", str(file)).exits(2)
+    assert "no class in Python has the name number_module.Numbers; did you mean numbers_module.Numbers?" in ran.err
+    assert f"(plugin.path: {place.plugins})" in ran.err
+    file.write_text(SOURCE.format("counter.Counter"))
+    (place.folder / "playhead.toml").write_text("")
+    assert "(plugin.path: none is named)" in place("run", str(file)).exits(2).err

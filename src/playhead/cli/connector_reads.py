@@ -145,3 +145,5 @@ def plugins(face: Face, everything: bool) -> None:
     face.show(Listing(PLUGIN_COLUMNS, rows, name="class", empty="there is no plugin"))
     for note in found.notes:
         say(f"note: {note}")
+    if found.error is not None:
+        raise found.error

@@ -176,9 +176,26 @@ def _chosen(context: "Context", words: Sequence[str], *, whatever_engine: bool) 
     if whatever_engine:
         return chosen
     others = [spec.name for spec in chosen if spec.engine is not Engine.SPARK]
+    if others and len(others) == len(chosen):
+        _check_classes(context, chosen)
     if names and others:
         raise click.UsageError(f"{others[0]} is not marked engine: spark; add --engine spark to run it anyway")
     return [spec for spec in chosen if spec.engine is Engine.SPARK]
+
+
+def _check_classes(context: "Context", specs: "Sequence[ConnectorSpec]") -> None:
+    """Of files that name no engine and none of which Spark can run: the usual reason is a class in Python that is not found."""
+    from playhead.connectors.python_classes import unknown_class
+    from playhead.errors import ConfigInvalid, Fault
+    from playhead.pipeline.classes import CLASSES
+
+    unknown = [spec for spec in specs if not spec.is_engine_given and spec.connector_class not in CLASSES]
+    if len(unknown) < len(specs):
+        return
+    raise ConfigInvalid(
+        [Fault(spec.name, None, unknown_class(context, spec.connector_class)) for spec in unknown],
+        "correct connector.class, or name its folder or wheel with plugin-path; Spark does not run other classes of Java",
+    )
 
 
 def _read_files(words: Sequence[str]) -> "tuple[list[str], list[ConnectorSpec]]":

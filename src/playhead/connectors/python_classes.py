@@ -6,8 +6,9 @@ list or check a class its module is imported; nothing of it is started. Only Spa
 
 import importlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +17,7 @@ from playhead.config import Context
 from playhead.config.references import resolve
 from playhead.errors import Fault, Invalid, PlayheadError
 from playhead.model import ConnectorSpec, Engine
-from playhead.offsets.plugins import use_plugins
+from playhead.offsets.plugins import plugin_path, use_plugins
 from playhead.sdk.data_sources import DataSourceConnector, has_stream_reader, is_data_source
 from playhead.sdk.life import check_config
 from playhead.sdk.loading import (
@@ -145,6 +146,15 @@ def names_python(name: str) -> bool:
         return find_class(name) is not None
     except Invalid:
         return True
+
+
+def unknown_class(context: Context, name: str, known: Collection[str] = ()) -> str:
+    """A sentence on a class that is found nowhere. `known`: other classes that could be meant."""
+    names = [*known, *(one.class_name for one in list_python_plugins(context) if not one.fault)]
+    near = get_close_matches(name, names, n=3, cutoff=0.6)
+    meant = f"; did you mean {' or '.join(near)}?" if near else ""
+    searched = ", ".join(map(str, plugin_path(context))) or "none is named"
+    return f"no class in Python has the name {name or '(none)'}{meant} (plugin.path: {searched})"
 
 
 def types_of(name: str) -> dict[str, str]:

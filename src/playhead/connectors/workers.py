@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from playhead.config import Context
 from playhead.connect.rest import open_rest
 from playhead.connectors.python_classes import list_python_plugins
-from playhead.errors import Invalid, NotFound, near_names
+from playhead.errors import Invalid, NotFound, PlayheadError, Unreachable, near_names
 from playhead.model import Deadline
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
@@ -29,10 +29,12 @@ class PluginRow:
 
 @dataclass(frozen=True, slots=True)
 class PluginRows:
-    """`notes`: what is not in the rows: a worker that nobody named, a module that cannot be imported."""
+    """`notes`: what is not in the rows: a worker that is not named, a module that cannot be imported. `error`: why the worker's
+    classes are missing."""
 
     rows: list[PluginRow]
     notes: tuple[str, ...] = ()
+    error: PlayheadError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,19 @@ def list_plugins(context: Context, deadline: Deadline, *, everything: bool = Fal
     python = list_python_plugins(context)
     rows = [PluginRow(one.class_name, one.type, one.version, "spark", one.origin) for one in python if not one.fault]
     notes = [f"{one.origin}: {one.fault}" for one in python if one.fault]
+    error: PlayheadError | None = None
     if context.connect_urls or not rows:
-        with open_rest(context, deadline) as rest:
-            found = rest.list_plugins(connectors_only=not everything)
-        rows += [PluginRow(one.class_, one.type, one.version) for one in found]
+        try:
+            with open_rest(context, deadline) as rest:
+                found = rest.list_plugins(connectors_only=not everything)
+            rows += [PluginRow(one.class_, one.type, one.version) for one in found]
+        except Unreachable as unreachable:
+            if not rows:
+                raise
+            error = unreachable
     else:
         notes.append("no Connect worker is named, so its classes are not listed")
-    return PluginRows(sorted(rows, key=lambda row: (row.type, row.class_name)), tuple(notes))
+    return PluginRows(sorted(rows, key=lambda row: (row.type, row.class_name)), tuple(notes), error)
 
 
 def list_loggers(context: Context, deadline: Deadline, only: Sequence[str] = ()) -> list[LoggerRow]:
