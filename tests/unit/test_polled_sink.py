@@ -5,7 +5,8 @@ import time
 import pytest
 
 from playhead.errors import Busy, Rejected
-from playhead.ledger.model import OffsetRange, RangeClaim
+from playhead.ledger.model import RangeClaim
+from playhead.model import OffsetRange
 from playhead.pipeline.deliver.python_sink import PythonSink, PythonWriter, _Reading
 from playhead.sdk import Option, Secret, SinkConnector, SinkTask
 
@@ -28,7 +29,7 @@ class AwayTask(Task):
         raise ConnectionError("down for the moment")
 
     def stop(self):
-        self.never_set  # noqa: B018
+        raise AttributeError("connection")
 
 
 class Away(Table):

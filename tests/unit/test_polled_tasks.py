@@ -101,7 +101,7 @@ class FailsAndStopFailsTask(CountingTask):
         raise ConnectionError("down for the moment")
 
     def stop(self):
-        self.never_set  # noqa: B018
+        raise AttributeError("connection")
 
 
 class FailsAndStopFails(Counting):
@@ -233,7 +233,7 @@ def test_a_connection_of_a_library_in_c_that_stays_open_is_counted():
 
 def test_a_task_whose_source_is_away_gets_its_turn_while_others_have_more():
     now = [0.0]
-    busy, ready, failed = (0, {}), (1, {}), (2, {})
+    busy, ready, failed = [(number, dict[str, Any]()) for number in range(3)]
     waiting = Waiting([busy, ready, failed], lambda: now[0])
     more, away, wrong = Receipt(), Receipt(fault=("Busy", "503", None)), Receipt(fault=("Rejected", "no", None))
     assert waiting.take(3) == [busy, ready, failed]

@@ -372,7 +372,7 @@ def failing_start(error: Exception) -> type[SourceConnector]:
             raise error
 
         def stop(self):
-            self.never_set  # noqa: B018
+            raise AttributeError("connection")
 
     class Connector(SourceConnector):
         task = Task
@@ -405,7 +405,7 @@ def test_the_failure_of_a_connector_is_not_hidden_by_its_stop():
             raise ConnectionError("down for the moment")
 
         def stop(self):
-            self.never_set  # noqa: B018
+            raise AttributeError("connection")
 
     with pytest.raises(Busy, match="task_configs could not reach its source: ConnectionError: down"):
         cut_tasks(Connector, URL, 1)
