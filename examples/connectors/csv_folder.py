@@ -1,10 +1,11 @@
-"""Rows of the CSV files of a folder, which grow and are rotated. A file is known by its first row, whatever it is called later.
+"""Rows of the CSV files of a folder, which grow and are rotated. A file is known by its inode and its first row.
 
 PLAYHEAD_PLUGIN_PATH=examples/connectors playhead run examples/connectors/csv_folder.properties
 """
 
 import csv
 import hashlib
+import os
 from pathlib import Path
 
 from playhead.sdk import Option, SourceConnector, SourceRecord, SourceTask
@@ -29,7 +30,7 @@ class CsvTask(SourceTask):
         head, first = file.readline(), file.readline()
         if not first.endswith(b"\n"):
             return
-        name = hashlib.sha256(first).hexdigest()[:16]
+        name = f"{os.fstat(file.fileno()).st_ino}-{hashlib.sha256(first).hexdigest()[:16]}"
         byte = self.at.get(name) or self.offsets.get({"file": name}, {"byte": len(head)})["byte"]
         names = next(csv.reader([head.decode()]))
         file.seek(byte)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 pytest.importorskip("pyspark")
@@ -124,6 +125,14 @@ def test_the_csv_source_reads_files_that_grow_and_rotate_once(tmp_path):
     check_restarts(connector, config, examples=10)
 
 
+def test_csv_files_that_begin_with_the_same_row_are_different_files(tmp_path):
+    config = {"folder": str(tmp_path), "topic": "t"}
+    write_rows(tmp_path / "a.csv", [1, 2])
+    write_rows(tmp_path / "b.csv", [1, 3, 4])
+    run = run_source(source_of("csv_folder.CsvFolder"), config)
+    assert Counter(one["id"] for one in run.values()) == Counter("12134")
+
+
 def test_the_csv_source_on_spark_reads_what_is_new(polled, unique, tmp_path):
     name = unique("csv")
     spec = example(name, "csv_folder.CsvFolder", folder=str(tmp_path), topic=name)
@@ -158,6 +167,21 @@ def test_the_postgres_source_is_woken_by_notify_and_repeats_nothing(lab, unique)
     assert time.monotonic() - started < 20
     assert seen[0] >= 1
     run.stop()
+
+
+def test_the_postgres_source_does_not_hold_up_those_who_write(lab, unique):
+    """A lock that waits for a long transaction makes all later ones wait."""
+    table = unique("locked").replace("-", "_")
+    lab.psql(f"CREATE TABLE {table} (id bigserial PRIMARY KEY, t text)")
+    config = {"url": lab.postgres_url, "table": table, "topic": "t", "wait.seconds": "0"}
+    run = SourceRun(source_of("postgres_pages.PostgresPages"), config)
+    with psycopg.connect(lab.postgres_url) as writer:
+        writer.execute(f"INSERT INTO {table} (t) VALUES ('long')".encode())
+        with pytest.raises(Busy, match="lock timeout"):
+            run.poll()
+        lab.psql(f"INSERT INTO {table} (t) VALUES ('quick')")
+    run.stop()
+    assert [one["t"] for one in run.run().values()] == ["long", "quick"]
 
 
 def test_the_postgres_source_on_spark_reads_each_row_once(polled, unique):
