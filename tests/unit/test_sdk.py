@@ -13,9 +13,9 @@ import pytest
 
 from documents import ROOT, python_of
 from playhead.errors import Busy, ConfigInvalid, Invalid, Rejected
-from playhead.model import Map
 from playhead.pipeline.records import schema as connect
 from playhead.sdk import (
+    Map,
     Option,
     RetriableException,
     Schema,
@@ -33,7 +33,7 @@ from playhead.sdk import (
     split,
 )
 from playhead.sdk.life import cut_tasks
-from playhead.sdk.testing import Leg, SourceRun, check_restarts, run_legs, run_sink, run_source
+from playhead.sdk.testing import Leg, SourceRun, check_claims, check_restarts, run_legs, run_sink, run_source
 
 PAGES = {"eu": [["a", "b"], ["c"], ["d", "e"]], "us": [["x"], ["y", "z"]], "jp": []}
 
@@ -224,6 +224,49 @@ def test_a_run_begins_at_the_offsets_it_is_given():
     assert run.values() == ["d", "e", "x", "y", "z"]
 
 
+class PairsTask(OrdersTask):
+    """Ends a transaction after every second poll."""
+
+    polls = 0
+
+    def poll(self):
+        self.polls += 1
+        if self.polls % 2 == 0:
+            self.transaction.commit()
+        return list(super().poll())
+
+
+class Pairs(Orders):
+    task = PairsTask
+    defines_transactions = True
+
+
+def test_transactions_end_where_the_connector_says():
+    run = SourceRun(Pairs, URL, boundary="connector")
+    run.poll()
+    assert (run.values(), run.offsets) == ([], {})
+    run.poll()
+    assert (run.values(), run.offset({"region": "eu"})) == (["a", "b", "c"], {"page": 2})
+    run.poll()
+    run.kill()
+    assert run.offset({"region": "eu"}) == {"page": 2}
+    assert run.run().values() == ["a", "b", "c", "d", "e", "x", "y", "z"]
+    with pytest.raises(Invalid, match="Orders does not define transactions"):
+        SourceRun(Orders, URL, boundary="connector")
+
+
+def test_a_source_partition_of_two_tasks_is_refused():
+    class Task(OrdersTask):
+        def poll(self):
+            return [SourceRecord("t", 1, partition={"p": 1}, offset={"o": 1})]
+
+    class Connector(Orders):
+        task = Task
+
+    with pytest.raises(Rejected, match=r'the source partition \{"p":1\} is read by two tasks'):
+        SourceRun(Connector, URL, max_tasks=2).run()
+
+
 def test_a_killed_run_repeats_only_what_was_not_committed():
     run = SourceRun(Orders, URL)
     run.poll()
@@ -303,6 +346,7 @@ def polled(*records, compare=None):
     return run_source(Connector)
 
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 AT: Any = {"partition": {"p": "1"}, "offset": {"o": 1}}
 
 
@@ -315,6 +359,17 @@ AT: Any = {"partition": {"p": "1"}, "offset": {"o": 1}}
         (SourceRecord("t", 1, partition={"p": 1}), "has the offset {}"),
         (SourceRecord("t", 1, partition={"p": 1}, offset=cast(Any, 7)), "has the offset 7"),
         (SourceRecord("t", 1, partition={"p": [1]}, offset={"o": 1}), "has a partition that Connect cannot store"),
+        (
+            SourceRecord("t", 1, partition={"p": 1}, offset={"o": {"deep": 1}}),
+            "has an offset that Connect cannot store",
+        ),
+        (SourceRecord("t", 1, partition={"p": 1}, offset={"o": NOW}), "has an offset that Connect cannot store"),
+        (SourceRecord("t", 1, partition={"p": 1}, offset={"o": 2**63}), "does not fit into 64 bits"),
+        (SourceRecord("t", object(), **AT), "has a value of type object, which Connect does not have"),
+        (SourceRecord("t", {"a": [{"b": {1}}]}, **AT), "has a value of type set"),
+        (SourceRecord("t", 1, {1: "x"}, **AT), "has a dict with the key 1, which is no text"),
+        (SourceRecord("t", NOW.replace(tzinfo=None), **AT), "has no time zone"),
+        (SourceRecord("t", 2**63, **AT), "does not fit into 64 bits"),
         (SourceRecord("t", 1, timestamp=datetime(2026, 1, 1), **AT), "has no time zone"),  # noqa: DTZ001
         (SourceRecord("t", 1, timestamp=cast(Any, "now"), **AT), "a timestamp of type str"),
         (SourceRecord("t", 1, timestamp=0, **AT), "the timestamp 0, which is not after 1970-01-01"),
@@ -469,6 +524,55 @@ def test_a_sink_is_given_claims_and_records_in_order():
 
     run_sink(Connector, {"table": "t"}, [SinkRecord("orders", 0, at, Decimal(at)) for at in (3, 4, 7)], batch=2)
     assert said == ["t", ["orders+0+3+8"], [3, 4], [7], {("orders", 0): 8}, "close", "stop"]
+
+
+def test_each_claim_is_given_to_a_task_of_its_own():
+    opened = []
+
+    class Task(SinkTask):
+        def open(self, claims):
+            opened.append([claim.id for claim in claims])
+
+        def put(self, records):
+            pass
+
+    class Connector(SinkConnector):
+        task = Task
+
+    run_sink(Connector, {}, [SinkRecord("t", at % 2, at, at) for at in range(4)])
+    assert opened == [["t+0+0+3"], ["t+1+1+4"]]
+
+
+def test_a_sink_that_writes_twice_when_its_claim_is_given_again_is_found():
+    rows: dict[object, object] = {}
+    appended: list[object] = []
+
+    class Upserts(SinkTask):
+        def put(self, records):
+            rows.update({one.kafka_offset: one.value for one in records})
+
+    class Appends(SinkTask):
+        def start(self, config):
+            self.waiting: list[object] = []
+
+        def put(self, records):
+            self.waiting += [one.value for one in records]
+
+        def flush(self, offsets):
+            appended.extend(self.waiting)
+
+    class Exact(SinkConnector):
+        task: type[SinkTask] = Upserts
+
+    class Twice(SinkConnector):
+        task: type[SinkTask] = Appends
+
+    records = [SinkRecord("t", 0, at, at) for at in range(5)]
+    check_claims(Exact, {}, records, lambda: dict(rows), batch=2, before=rows.clear)
+    with pytest.raises(
+        AssertionError, match=r"killed after flush of t\+0\+0\+5, and given again: \[0, 1.* instead of \[0"
+    ):
+        check_claims(Twice, {}, records, lambda: list(appended), batch=2, before=appended.clear)
 
 
 def test_the_code_of_the_page_does_what_the_page_says():

@@ -7,6 +7,7 @@ together: a connector does nothing for that.
 This package imports neither Spark nor Kafka. `playhead.sdk.testing` runs a connector in memory.
 """
 
+from playhead.model.position import Map
 from playhead.model.secret import Secret
 from playhead.sdk.options import Check, Config, Option, between, matching, not_empty, one_of
 from playhead.sdk.records import SinkRecord, SourceRecord, Value
@@ -18,6 +19,7 @@ __all__ = [
     "Check",
     "Claim",
     "Config",
+    "Map",
     "Offsets",
     "Option",
     "RetriableException",

@@ -19,6 +19,7 @@ from playhead.sdk.schema import Schema
 
 Value = None | bool | int | float | str | bytes | Decimal | datetime | date | time | list[Any] | dict[str, Any]
 Fields = Mapping[str, bool | int | float | str | None]
+_SIMPLE = (bool, int, float, str, bytes, date, time)
 Headers = Mapping[str, Any] | Sequence[tuple[str, Any]]
 
 
@@ -94,6 +95,31 @@ def check_record(record: object) -> SourceRecord:
     return record
 
 
+def check_value(value: Any) -> None:
+    """Raises Rejected for what no record can have as key or value, where no schema is declared."""
+    if type(value) is dict:
+        for name in value:
+            if type(name) is not str:
+                raise Rejected(f"has a dict with the key {name!r}, which is no text")
+    if isinstance(value, list | tuple) or type(value) is dict:
+        for one in value.values() if type(value) is dict else value:
+            check_value(one)
+    elif (wrong := _wrong_of(value)) is not None:
+        raise Rejected(wrong)
+
+
+def _wrong_of(value: Any) -> str | None:
+    kind = type(value)
+    if isinstance(value, datetime):
+        return None if value.tzinfo else f"has the datetime {value.isoformat()}, which has no time zone"
+    if isinstance(value, Decimal):
+        return None if value.is_finite() else f"has the decimal {value}, which Connect does not have"
+    if kind is int and not INT64_MIN <= value <= INT64_MAX:
+        return f"has the number {value}, which does not fit into 64 bits"
+    is_known = value is None or kind in _SIMPLE
+    return None if is_known else f"has a value of type {kind.__name__}, which Connect does not have"
+
+
 def timestamp_ms(given: datetime | int) -> int:
     if isinstance(given, datetime):
         if given.tzinfo is None:
@@ -109,7 +135,9 @@ def position_map(fields: Mapping[str, Any], kind: str) -> Map:
     try:
         return Map(fields)
     except Invalid as error:
-        raise Rejected(f"has a {kind} that Connect cannot store: {error.what.removeprefix('$.')}") from None
+        raise Rejected(
+            f"has {'an' if kind == 'offset' else 'a'} {kind} that Connect cannot store: {error.what.removeprefix('$.')}"
+        ) from None
 
 
 def is_plain(fields: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 class RetriableException(Exception):
     """Raised by `start` or `poll`: the source does not answer for the moment. The task is started again after a pause, from what
-    was committed. Connection errors of Python (OSError) are treated alike."""
+    was committed. Connection errors of Python (OSError) are treated alike, but not a missing file or an answer like 401."""
 
 
 class Offsets:

@@ -4,39 +4,47 @@
     assert run.values("orders") == [...]
     check_restarts(OrdersApi, {"api.url": url})
 
-Every poll is one transaction: its records and offsets are committed together, or neither is. A kill is an end without `stop`;
-what was polled and not committed is gone. Records and offsets are checked as on Spark.
+Every poll is one transaction: its records and offsets are committed together, or neither is. With `boundary="connector"` the
+tasks end their transactions. A kill is an end without `stop`; what was polled and not committed is gone. Offsets, records and
+values are checked as on Spark, except that only Spark checks values against a declared schema.
 """
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from playhead.errors import ConfigInvalid
+from playhead.errors import ConfigInvalid, Invalid, PlayheadError, Rejected
 from playhead.model.position import Map
-from playhead.sdk.life import Tracker, calling, check_config, cut_tasks, new_task
-from playhead.sdk.records import SinkRecord, SourceRecord
-from playhead.sdk.sink import Claim, SinkConnector
+from playhead.sdk.life import Tracker, calling, check_config, cut_tasks, new_task, typed_config
+from playhead.sdk.records import SinkRecord, SourceRecord, check_value
+from playhead.sdk.sink import Claim, SinkConnector, SinkTask
 from playhead.sdk.source import SourceConnector, SourceTask
 
 Offset = Mapping[str, Any]
 Config = Mapping[str, str]
+POLL, CONNECTOR = "poll", "connector"
 
 
 @dataclass(slots=True)
 class _OpenTask:
+    """`uncommitted`: of a transaction that the connector has not ended."""
+
     task: SourceTask
     tracker: Tracker
     is_done: bool = False
+    uncommitted: list[SourceRecord] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class SourceRun:
     """A source connector that is run poll by poll. `config` is text, as in a connector file.
 
-    `records`: what was committed, in order. `offsets`: the committed offset of each source partition; give some to begin there.
+    `records`: what was committed, in order. `offsets`: the committed offset of each source partition; give some to begin there:
+    `{Map({"region": "eu"}): {"page": 2}}`. `boundary`: `poll`, or `connector` as `transaction.boundary` of a connector file.
     """
 
     connector: type[SourceConnector]
@@ -45,12 +53,17 @@ class SourceRun:
     offsets: dict[Map, dict[str, Any]] = field(default_factory=dict)
     records: list[SourceRecord] = field(default_factory=list)
     stops: int = 0
+    boundary: str = POLL
     _open: list[_OpenTask] = field(default_factory=list)
     _turn: int = 0
 
     def __post_init__(self) -> None:
         if faults := check_config(self.connector, self.config, list(self.config)):
             raise ConfigInvalid(faults)
+        if self.boundary not in (POLL, CONNECTOR):
+            raise Invalid(f"the boundary is {POLL} or {CONNECTOR}, not {self.boundary!r}")
+        if self.boundary == CONNECTOR and not self.connector.defines_transactions:
+            raise Invalid(f"{self.connector.__name__} does not define transactions")
         self.offsets = {Map(partition): dict(offset) for partition, offset in self.offsets.items()}
 
     # What happens to it
@@ -79,12 +92,29 @@ class SourceRun:
             with calling("poll"):
                 polled = list(one.task.poll() or ())
             if polled:
-                one.tracker.read(polled)
-                if commits:
-                    self._commit(one, polled)
+                self._check(one, polled)
+            one.uncommitted += polled if commits else []
+            is_asked = one.task.transaction.taken()
+            if one.uncommitted and commits and (self.boundary == POLL or is_asked):
+                self._commit(one)
+            if polled:
                 return polled
             one.is_done = True
         return []
+
+    def _check(self, one: _OpenTask, polled: Sequence[SourceRecord]) -> None:
+        one.tracker.read(polled)
+        mine = {seen.partition for seen in one.tracker.seen}
+        for other in self._open:
+            if other is not one and (shared := mine & {seen.partition for seen in other.tracker.seen}):
+                raise Rejected(f"the source partition {shared.pop()} is read by two tasks: give it to one of them")
+        for number, record in enumerate(polled, 1):
+            for value, schema in ((record.key, record.key_schema), (record.value, record.value_schema)):
+                if schema is None:
+                    try:
+                        check_value(value)
+                    except Rejected as error:
+                        raise Rejected(f"record {number} of the poll, for {record.topic}, {error.what}") from None
 
     def run(self, most_polls: int = 100_000) -> "SourceRun":
         """Polls until no task has anything more, and stops. Raises AssertionError after so many polls."""
@@ -106,8 +136,9 @@ class SourceRun:
         """Ends the tasks without `stop`. The next poll starts new ones from the committed offsets."""
         self._open = []
 
-    def _commit(self, one: _OpenTask, polled: Sequence[SourceRecord]) -> None:
-        self.records += polled
+    def _commit(self, one: _OpenTask) -> None:
+        self.records += one.uncommitted
+        one.uncommitted = []
         for seen in one.tracker.seen:
             if seen.last is not None:
                 self.offsets[seen.partition] = dict(seen.last)
@@ -132,9 +163,10 @@ def run_source(
     *,
     offsets: Mapping[Map, dict[str, Any]] | None = None,
     max_tasks: int = 1,
+    boundary: str = POLL,
 ) -> SourceRun:
     """Runs until no task has anything more."""
-    return SourceRun(connector, config or {}, max_tasks, dict(offsets or {})).run()
+    return SourceRun(connector, config or {}, max_tasks, dict(offsets or {}), boundary=boundary).run()
 
 
 # Restarts
@@ -250,32 +282,71 @@ def _ordered(run: SourceRun) -> dict[Map, list[str]]:
 
 
 def run_sink(
-    connector: type[SinkConnector], config: Config | None, records: Sequence[SinkRecord], *, batch: int = 100
-) -> None:
-    """Gives a sink the records as one claim per topic partition, in batches: start, open, put, flush, close, stop."""
-    from playhead.sdk.life import typed_config
-
+    connector: type[SinkConnector],
+    config: Config | None,
+    records: Sequence[SinkRecord],
+    *,
+    batch: int = 100,
+    kill_after: int | None = None,
+) -> list[str]:
+    """Gives a sink the records as one claim per topic partition, each to a task of its own, in batches: start, open, put, flush,
+    close, stop. `kill_after`: so many calls are made, and no `stop`. Returns the calls that were made, without `stop`."""
     config = config or {}
     if faults := check_config(connector, config, list(config)):
         raise ConfigInvalid(faults)
     places: dict[tuple[str, int], list[SinkRecord]] = {}
     for record in records:
         places.setdefault((record.topic, record.kafka_partition), []).append(record)
-    claims = [Claim(*at, some[0].kafka_offset, some[-1].kafka_offset + 1) for at, some in places.items()]
-    with calling("the task"):
-        task = connector.task()
-    try:
-        with calling("start"):
-            task.start(typed_config(connector, config))
-        with calling("open"):
-            task.open(claims)
-        for at in range(0, len(records), batch):
-            with calling("put"):
-                task.put(records[at : at + batch])
-        with calling("flush"):
-            task.flush({(claim.topic, claim.partition): claim.end for claim in claims})
-        with calling("close"):
-            task.close()
-    finally:
+    made: list[str] = []
+    for at, some in places.items():
+        claim = Claim(*at, some[0].kafka_offset, some[-1].kafka_offset + 1)
+        with calling("the task"):
+            task = connector.task()
+        try:
+            for name, call in _calls(task, typed_config(connector, config), claim, some, batch):
+                if len(made) == kill_after:
+                    return made
+                with calling(name):
+                    call()
+                made.append(f"{name} of {claim.id}")
+        except PlayheadError:
+            with suppress(PlayheadError), calling("stop"):
+                task.stop()
+            raise
         with calling("stop"):
             task.stop()
+    return made
+
+
+def _calls(
+    task: SinkTask, config: Any, claim: Claim, records: Sequence[SinkRecord], batch: int
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    yield "start", partial(task.start, config)
+    yield "open", partial(task.open, [claim])
+    for at in range(0, len(records), batch):
+        yield "put", partial(task.put, records[at : at + batch])
+    yield "flush", partial(task.flush, {(claim.topic, claim.partition): claim.end})
+    yield "close", task.close
+
+
+def check_claims(
+    connector: type[SinkConnector],
+    config: Config | None,
+    records: Sequence[SinkRecord],
+    written: Callable[[], Any],
+    *,
+    batch: int = 100,
+    before: Callable[[], None] = lambda: None,
+) -> None:
+    """Asserts that a claim which is given again, after a kill between any two calls, leaves what one delivery leaves. `written`:
+    what the target has. `before` empties the target before each delivery."""
+    before()
+    calls = run_sink(connector, config, records, batch=batch)
+    once = written()
+    for at in range(len(calls) + 1):
+        before()
+        run_sink(connector, config, records, batch=batch, kill_after=at)
+        run_sink(connector, config, records, batch=batch)
+        if (found := written()) != once:
+            when = f"killed after {calls[at - 1]}" if at else "killed before its first call"
+            raise AssertionError(f"{when}, and given again: {found!r} instead of {once!r}")
