@@ -163,15 +163,17 @@ import json
 from {package} import {Title}
 
 from playhead.sdk import SinkRecord
-from playhead.sdk.testing import run_sink
+from playhead.sdk.testing import check_claims
 
 
-def test_records_are_written_once_however_often_they_are_given(tmp_path):
+def test_a_claim_that_is_given_again_writes_nothing_twice(tmp_path):
     records = [SinkRecord("orders", 0, offset, {"id": offset}) for offset in range(5)]
-    for _ in range(2):
-        run_sink({Title}, {"folder": str(tmp_path)}, records)
-    [file] = tmp_path.iterdir()
-    assert [json.loads(line)["id"] for line in file.read_text().splitlines()] == [0, 1, 2, 3, 4]
+
+    def written():
+        return [json.loads(line)["id"] for file in tmp_path.iterdir() for line in file.read_text().splitlines()]
+
+    check_claims({Title}, {"folder": str(tmp_path)}, records, written)
+    assert written() == [0, 1, 2, 3, 4]
 """,
     "{name}.properties": """
 name={name}

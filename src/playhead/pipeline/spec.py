@@ -67,7 +67,8 @@ def _faults_of(spec: ConnectorSpec, worker: Mapping[str, str]) -> list[Fault]:
     kind = find_kind(spec.connector_class)
     if kind is None:
         near = near_names(spec.connector_class, list(CLASSES))
-        what = f"the Spark engine does not know the class {spec.connector_class or '(none)'}; {near}"
+        named = spec.connector_class or "(none)"
+        what = f"Spark does not run the class {named}, and no class in Python of this name is installed or on plugin.path; {near}"
         return [_fault(spec, "connector.class", what)]
     try:
         config = _resolved(spec)
