@@ -1,7 +1,5 @@
 """Tasks of a source in Python, polled as in an executor; producer and driver only write down what they are asked."""
 
-import gc
-import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,7 +11,6 @@ import pytest
 
 pytest.importorskip("pyspark")
 from playhead.errors import Busy
-from playhead.pipeline.ingest.python.calls import SocketWatch
 from playhead.pipeline.ingest.python.options import parse_options
 from playhead.pipeline.ingest.python.receipt import Receipt
 from playhead.pipeline.ingest.python.steps import AWAY_SECONDS, Waiting
@@ -216,19 +213,6 @@ def test_the_failure_of_a_stop_does_not_hide_that_of_the_start():
     assert receipt.fault is not None
     assert receipt.fault[0] == Busy.__name__
     assert "start could not reach its source: ConnectionError: down for the moment" in receipt.fault[1]
-
-
-def test_a_connection_of_a_library_in_c_that_stays_open_is_counted():
-    watch = SocketWatch()
-    one, other = socket.socketpair()
-    file = one.detach()  # Python does not know it any more, as with that of a database client
-    other.close()
-    gc.collect()
-    try:
-        assert watch.count_new() == 1
-    finally:
-        socket.close(file)
-    assert watch.count_new() == 0
 
 
 def test_a_task_whose_source_is_away_gets_its_turn_while_others_have_more():
