@@ -380,6 +380,11 @@ def test_a_bug_is_reported_as_one_without_the_secrets(ledger):
     assert "a fault in Playhead itself" in done["a"].error.what and "hunter2" not in done["a"].error.what
 
 
+def test_the_note_of_a_step_is_shown_without_the_secrets(ledger):
+    done = run_once(ledger, Fake("a", [[StepReport("", None, note="task 0: no answer to ?token=hunter2")]]))
+    assert done["a"].notes == ("task 0: no answer to ?token=***",)
+
+
 @pytest.mark.parametrize("signals", [1, 2])
 def test_the_first_signal_lets_the_open_step_finish_the_second_abandons_it(ledger, signals):
     """In the main thread, as a command has it."""

@@ -427,7 +427,7 @@ class _Runner:
                 underway=IDLE,
             )
             self._tally(done)
-        self._note(done.note)
+        self._note(self._pipeline.scrub(done.note))
         if done.problem is not None:
             raise done.problem
 
