@@ -193,9 +193,11 @@ def show_records(  # noqa: PLR0913  (at a prompt, completion should offer every 
     grep: str | None = None,
     limit: int | None = None,
     committed: bool = True,
+    most_bytes: int | None = None,
     context: str | Context | None = None,
 ) -> "Shown[TopicRecord]":
-    """Records of a topic; the newest 10 unless a start is given. All requested records are held in memory."""
+    """Records of a topic; the newest 10 unless a start is given. All requested records are held in memory: `most_bytes` bounds
+    it, and cuts those that are larger than their share."""
     from playhead.topics.records import Query, compile_grep, open_reading
 
     if (last, from_offset, from_time, limit) == (None, None, None, None):
@@ -212,6 +214,7 @@ def show_records(  # noqa: PLR0913  (at a prompt, completion should offer every 
         None if grep is None else compile_grep(grep),
         limit,
         committed=committed,
+        most_bytes=most_bytes,
     )
     with _session(context) as session:
         reading = open_reading(session, query)

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from playhead.cli.topic_records import form_of
 from playhead.errors import Invalid
 from playhead.render.clean import UNSAFE
 from playhead.render.topics import record_listing, size, time_of
-from playhead.topics.records import TopicRecord
+from playhead.topics.records import Query, RecordReading, TopicRecord, cut
 
 CONTENT = st.one_of(st.none(), st.binary(max_size=20), st.text(max_size=12).map(lambda text: text.encode()))
 HEADERS = st.lists(st.tuples(st.text(max_size=5), CONTENT), max_size=2).map(tuple)
@@ -168,3 +169,18 @@ def test_times_and_sizes_are_for_people():
         "1.5 KiB",
         "5.0 GiB",
     ]
+
+
+def test_what_a_bounded_read_holds_is_cut_by_the_number_of_records_that_it_may_hold():
+    def reading(partitions: int, **words: Any) -> RecordReading:
+        query = Query("orders", most_bytes=1_000_000, **words)
+        return RecordReading(None, query, None, dict.fromkeys(range(partitions), (0, 9)), ())  # type: ignore[arg-type]
+
+    assert reading(4, last=50).longest == 5000  # the newest are collected in each partition
+    assert reading(4, limit=50, from_offset=0).longest == 20_000
+    assert reading(1000, last=500).longest == 256
+    large = TopicRecord(0, 0, 0, "create", b"k" * 900, b"v" * 900, (("a", b"h" * 90), ("b", b"x" * 900), ("c", None)))
+    short = cut(large, 100)
+    assert (len(short.key or b""), len(short.value or b""), short.size) == (100, 100, 900)
+    assert [(name, len(value or b"")) for name, value in short.headers] == [("a", 90), ("b", 9)]
+    assert cut(large, 5000) is large

@@ -26,6 +26,7 @@ from playhead.model import Deadline, TopicPartition
 from playhead.topics.session import Session
 
 UNREADABLE_HEADERS = "(headers whose names are no text)"
+SHORTEST_CUT = 256
 _GROWTH = 4
 _TIMES = {1: "create", 2: "append"}
 
@@ -33,7 +34,8 @@ Ranges = dict[int, tuple[int, int]]
 
 
 class TopicRecord(NamedTuple):
-    """`time_type`: create (the producer's) or append (the broker's); None, like `timestamp_ms`, if a record has no time."""
+    """`time_type`: create (the producer's) or append (the broker's); None, like `timestamp_ms`, if a record has no time.
+    `size`: of the whole value, if key, value and headers were cut."""
 
     partition: int
     offset: int
@@ -42,11 +44,13 @@ class TopicRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
+    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Selects records. `to_offset` and `to_time` are exclusive. `last`: the newest of all that match."""
+    """Selects records. `to_offset` and `to_time` are exclusive. `last`: the newest of all that match. `most_bytes`: what may be
+    held in memory; larger records are cut."""
 
     topic: str
     partitions: tuple[int, ...] = ()
@@ -60,6 +64,7 @@ class Query:
     limit: int | None = None
     follow: bool = False
     committed: bool = True
+    most_bytes: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("last", "limit"):
@@ -158,7 +163,17 @@ class RecordReading:
 
     def _kept(self, messages: list[RawMessage]) -> list[TopicRecord]:
         records = map(record_of, messages)
-        return list(filter(self.query.matches, records)) if self.query.has_filter else list(records)
+        kept = list(filter(self.query.matches, records)) if self.query.has_filter else list(records)
+        longest = self.longest
+        return kept if longest is None else [cut(record, longest) for record in kept]
+
+    @property
+    def longest(self) -> int | None:
+        """How many bytes of a value are kept. The newest are collected in each partition."""
+        if self.query.most_bytes is None:
+            return None
+        many = (self.query.last or 0) * len(self.ranges) or self.query.limit or 1
+        return max(SHORTEST_CUT, self.query.most_bytes // many)
 
     def _last(self, count: int) -> list[TopicRecord]:
         """Reads backwards in growing steps, because it is unknown how many offsets hold a matching record."""
@@ -198,6 +213,20 @@ def record_of(message: RawMessage) -> TopicRecord:
         message.value(),
         _headers(message),
     )
+
+
+def cut(record: TopicRecord, longest: int) -> TopicRecord:
+    """At most so many bytes of the value, the key, and the headers together."""
+    headers, left = [], longest
+    for name, value in record.headers:
+        if len(name) > left:
+            break
+        headers.append((name, value if value is None else value[:left]))
+        left -= len(name) + len(value or b"")
+    short = record._replace(
+        key=record.key and record.key[:longest], value=record.value and record.value[:longest], headers=tuple(headers)
+    )
+    return record if short == record else short._replace(size=len(record.value or b""))
 
 
 def _headers(message: RawMessage) -> tuple[tuple[str, bytes | None], ...]:
