@@ -180,7 +180,7 @@ def show_connector_as(monkeypatch: pytest.MonkeyPatch, tasks: tuple[TaskRow, ...
         raise Unreachable("no broker answers")
 
     monkeypatch.setattr(
-        "playhead.web.pages.show_connector",
+        "playhead.web.pipeline_page.show_connector",
         lambda _context, _name, _deadline: ShownConnector(row, config, tasks, ("orders",)),
     )
     monkeypatch.setattr("playhead.web.pipeline_page.show_topic", away)

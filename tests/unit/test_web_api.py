@@ -13,9 +13,10 @@ from playhead.config import Context
 from playhead.errors import Invalid, Refused, Unreachable
 from playhead.model import Change, Map, Plan
 from playhead.offsets.api import _check_same, reset_of
-from playhead.web.api import ENDPOINTS, openapi
+from playhead.web.api import ENDPOINTS
 from playhead.web.app import build_app
 from playhead.web.forms import request_of_form, typed
+from playhead.web.openapi import openapi
 from playhead.web.options import ServeOptions
 from playhead.web.pipelines import Pipeline
 from playhead.web.plans import PlanRequest, command_of
@@ -62,7 +63,7 @@ def test_pipelines_have_the_fields_of_the_list(server):
     assert [row["name"] for row in rows] == ["orders_sink", "orders_src"]
     assert rows[0]["level"] == "wrong"
     assert rows[0]["lag"] == 7
-    shown = {field.name for field in fields(Pipeline)} - {"points", "stale"} | {"stale_since"}
+    shown = {field.name for field in fields(Pipeline)} - {"stale"} | {"stale_since"}
     assert set(rows[0]) == shown
 
 
@@ -238,6 +239,18 @@ def test_a_plan_that_leads_elsewhere_by_now_is_refused():
         _check_same(Plan.of("groups://b", []), plan(5))
     with pytest.raises(Refused, match="is in"):
         _check_same(plan(5, "groups://c"), plan(5))
+
+
+def test_a_shift_counts_from_where_a_busy_sink_was_stopped():
+    def plan(before: int, after: int) -> Plan:
+        places = (Map({"kafka_topic": "t"}), Map({"kafka_offset": before}), Map({"kafka_offset": after}))
+        return Plan.of("groups://b", [Change("s", *places)])
+
+    with pytest.raises(Refused, match="moved since"):
+        _check_same(plan(9, 6), plan(5, 2))
+    _check_same(plan(9, 6), plan(5, 2), stopped=["s"])
+    with pytest.raises(Refused, match="s was stopped for it, and its former state is restored; nothing was written"):
+        _check_same(plan(9, 12), plan(5, 11), stopped=["s"])  # to the end, which moved as well
 
 
 def test_the_example_rules_and_dashboard_use_metrics_and_labels_that_exist(server):

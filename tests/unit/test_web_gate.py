@@ -1,15 +1,26 @@
 """What a request must pass before a page sees it."""
 
+import html
+import re
 import socket
 import time
+from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from playhead.config import Context
+from playhead.config.scrub import Scrub
 from playhead.errors import Invalid, Refused
-from playhead.web import gate, slow_clients
+from playhead.offsets.api import OwnerOffsets
+from playhead.web import app, gate, sessions, slow_clients, svg
+from playhead.web.lookups import Lookups
 from playhead.web.options import VARIABLE, ServeOptions, parse_listen, read_tokens
-from web_server import TOKEN, TOKENS, FakeSources, served
+from playhead.web.poller import Poller
+from playhead.web.site import Watched
+from web_server import TOKEN, TOKENS, FakeSources, served, show_connector_as
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -196,11 +207,137 @@ def test_hostile_names_and_texts_are_shown_as_text():
     assert "\\u202e\\x1b[31m" in text
 
 
-def test_an_open_page_asks_for_itself_by_the_address_that_was_sent_and_keeps_what_it_shows_if_that_fails(open_server):
+def test_an_open_page_asks_for_itself_by_the_address_that_was_sent_and_learns_why_that_failed(open_server):
     text = open_server.get("/?q=%3Cb%3E%E2%80%AE").text
     assert 'hx-get="/?q=%3Cb%3E%E2%80%AE"' in text
     gone = open_server.get("/plans/none", HX_Request="true")
-    assert (gone.status, gone.body) == (204, b"")
+    assert (gone.status, gone.text) == (404, "plan 'none' does not exist")  # htmx swaps no answer of this status
+    assert '"noSwap": [204, 304, "4xx", "5xx"]' in text
+
+
+def test_a_page_that_is_open_learns_that_its_session_has_ended(locked):
+    cookie = locked.log_in()
+    csrf = locked.get("/api/v1/session", **cookie).json["csrf"]
+    assert locked.get("/", HX_Request="true", **cookie).status == 200
+    locked.post("/logout", {"csrf": csrf}, **cookie)
+    assert locked.get("/", HX_Request="true", **cookie).status == 401
+
+
+@pytest.mark.parametrize("ends", ["logout", "expiry"])
+def test_the_events_of_a_session_end_with_it(monkeypatch, ends):
+    monkeypatch.setattr(app, "STILL_SECONDS", 0.05)
+    with served(ServeOptions(tokens=TOKENS)) as server:
+        server.ask_once()
+        cookie = server.log_in()
+        with socket.create_connection(("127.0.0.1", server.port), 10) as client:
+            head = f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nCookie: {cookie['Cookie']}\r\n\r\n"
+            client.sendall(head.encode())
+            with client.makefile("rb") as lines:
+                assert next(line for line in lines if line.startswith(b"event:")) == b"event: seen\n"
+                assert next(line for line in lines if line.startswith(b":")) == b": still here\n"
+                if ends == "logout":
+                    csrf = server.get("/api/v1/session", **cookie).json["csrf"]
+                    assert server.post("/logout", {"csrf": csrf}, **cookie).status == 303
+                else:
+                    late = time.monotonic() + sessions.LASTS_SECONDS + 1
+                    monkeypatch.setattr(sessions, "time", SimpleNamespace(monotonic=lambda: late))
+                assert next(line for line in lines if line.startswith(b"event:")) == b"event: over\n"
+        assert server.get("/api/v1/session", **cookie).status == 401
+
+
+def test_a_bearer_keeps_its_events(monkeypatch):
+    monkeypatch.setattr(app, "STILL_SECONDS", 0.05)
+    with served(ServeOptions(tokens=TOKENS)) as server:
+        with socket.create_connection(("127.0.0.1", server.port), 10) as client:
+            head = f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+            client.sendall(head.encode())
+            with client.makefile("rb") as lines:
+                still = list(islice((line for line in lines if line.startswith(b":")), 3))
+        assert still == [b": still here\n"] * 3
+
+
+def test_a_login_leads_back_to_the_whole_address(locked):
+    asked = "/positions?owner=group%3Aa%3Ab&context=shop"
+    to = locked.get(asked).headers["location"]
+    assert parse_qs(urlsplit(to).query) == {"to": [asked]}
+    form = locked.get(to).text
+    assert f'name="to" value="{asked.replace("&", "&amp;")}"' in form
+    wrong = locked.post("/login", {"secret": "wrong", "to": asked})
+    assert f'name="to" value="{asked.replace("&", "&amp;")}"' in wrong.text
+    assert locked.post("/login", {"secret": TOKEN, "to": asked}).headers["location"] == asked
+
+
+def test_wrong_bearer_tokens_are_limited_by_their_address():
+    with served(ServeOptions(tokens=TOKENS)) as server:
+        wrong = [server.get("/api/v1/session", Authorization=f"Bearer wrong-{n}").status for n in range(7)]
+        assert wrong == [401, 401, 401, 401, 401, 429, 429]
+        limited = server.get("/api/v1/session", **BEARER)
+        assert limited.status == 429
+        assert int(limited.headers["retry-after"]) > 0
+        assert limited.headers["content-type"] == "application/problem+json"
+
+
+def test_wrong_tokens_of_others_do_not_lock_out_a_program():
+    logins = sessions.Sessions(TOKENS)
+    for number in range(100):
+        logins.find(None, "wrong", f"10.0.0.{number}")
+    assert logins.wait_seconds("10.1.1.1") > 0  # the form
+    assert logins.wait_seconds("10.1.1.1", own_only=True) == 0
+
+
+def test_a_client_that_reads_slowly_does_not_hold_up_others():
+    """A large page of which nothing is read, many times: others get theirs at once."""
+    with served(sources=FakeSources([f"orders_{number}" for number in range(2000)])) as server:
+        server.ask_once()
+        clients = []
+        try:
+            for _ in range(60):
+                client = socket.create_connection(("127.0.0.1", server.port), 10)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                client.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode())
+                clients.append(client)
+            began = time.monotonic()
+            assert server.get("/healthz").status == 200
+            assert len(server.get("/").body) > 500_000
+            assert server.get("/metrics").status == 200
+            assert time.monotonic() - began < 5
+        finally:
+            for client in clients:
+                client.close()
+
+
+def test_secrets_of_every_context_are_masked_in_an_error():
+    with served() as server:
+        other = Watched(
+            Context("other", {}), Poller(FakeSources(), 1.0, Scrub()), Lookups(5.0), Scrub(["s3cr3t-of-other"])
+        )
+        server.site.watched = [*server.site.watched, other]
+        assert server.get("/plans/x-s3cr3t-of-other", HX_Request="true").text == "plan 'x-***' does not exist"
+
+
+@pytest.mark.parametrize("name", ["a:b", "pay@prod", "50%", "a b", "a/b", "ä+?#&"])
+def test_links_lead_to_the_group_and_the_pipeline_that_they_name(monkeypatch, name):
+    asked = []
+
+    def shown(owner, **_):
+        asked.append(owner)
+        return OwnerOffsets(owner, "groups://b", {}, ())
+
+    monkeypatch.setattr("playhead.web.editor.show", shown)
+    monkeypatch.setattr("playhead.web.pipeline_page.list_", lambda *_, **__: [])
+    show_connector_as(monkeypatch, ())
+    with served(sources=FakeSources((name,))) as server:
+        server.ask_once()
+        [link] = re.findall(r'href="(/positions[?]owner=[^"]+)"', server.get("/groups").text)
+        assert server.get(html.unescape(link)).status == 200
+        assert asked == [f"group:connect-{name}"]
+        [link] = re.findall(r'href="(/pipelines/[^"]+)"', server.get("/").text)
+        assert server.get(html.unescape(link)).status == 200
+
+
+def test_text_that_a_picture_holds_is_cleaned_too():
+    drawn = svg.position_chart([[(1.0, 1.0), (3.0, 2.0)]], [(2.0, "moved by \u202e\x1b[31m<b>")])
+    assert "moved by \\u202e\\x1b[31m&lt;b&gt;" in drawn
 
 
 def test_a_secret_in_the_message_of_a_server_reaches_no_page_and_no_api():

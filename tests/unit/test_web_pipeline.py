@@ -21,10 +21,11 @@ from playhead.offsets.doctor import Diagnosis, Finding
 from playhead.offsets.spark_sinks import SinkRow
 from playhead.web import pipeline_page
 from playhead.web.history import History
+from playhead.web.ledger_bars import Committed, Zoom, bars_of
 from playhead.web.lookups import Lookups
 from playhead.web.mends import finding_id, request_of_command
 from playhead.web.options import ServeOptions
-from playhead.web.pipeline_page import Committed, Zoom, bars_of, file_diff, form_of, system_of
+from playhead.web.pipeline_page import file_diff, form_of, system_of
 from playhead.web.pipelines import list_pipelines
 from playhead.web.poller import Part, Poller, Seen
 from playhead.web.site import Watched

@@ -1,5 +1,6 @@
 """One poller for everyone who looks: what it keeps, and what it costs."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
@@ -8,10 +9,11 @@ import pytest
 from playhead.checkup import Version
 from playhead.config.scrub import Scrub
 from playhead.connectors import ConnectorList, ConnectorRow
-from playhead.errors import NotFound, Unreachable
+from playhead.errors import Busy, NotFound, Unreachable
 from playhead.model import Deadline
+from playhead.web.app import SLOW_THREADS
 from playhead.web.history import POINTS, History
-from playhead.web.lookups import Lookups
+from playhead.web.lookups import MOST_WAITING, Lookups
 from playhead.web.pipelines import chosen, level_of, list_pipelines
 from playhead.web.poller import PARTS, Poller
 from web_server import FakeSources, served
@@ -115,6 +117,104 @@ def test_a_lookup_that_fails_shows_the_last_answer_but_not_of_what_is_gone():
         lookups.get("key", gone)
 
 
+def test_a_question_that_failed_is_not_asked_again_within_the_interval():
+    lookups, calls = Lookups(30.0), []
+
+    def away(deadline):
+        calls.append(1)
+        raise Unreachable("no worker answers")
+
+    for _ in range(5):
+        with pytest.raises(Unreachable):
+            lookups.get("key", away)
+    assert len(calls) == 1
+    lookups.forget()
+    with pytest.raises(Unreachable):
+        lookups.get("key", away)
+    assert len(calls) == 2
+
+
+def test_few_wait_for_a_question_and_the_others_get_an_answer_at_once():
+    lookups, release, asked = Lookups(30.0), Event(), Event()
+
+    def slow(deadline):
+        asked.set()
+        release.wait(20)
+        return "answer"
+
+    with ThreadPoolExecutor(40) as pool:
+        first = pool.submit(lookups.get, "key", slow)
+        assert asked.wait(10)
+        others = [pool.submit(lookups.get, "key", slow) for _ in range(30)]
+        Deadline(10).wait_for(lambda: sum(one.done() for one in others) == 30 - MOST_WAITING, "busy", every=0.01)
+        release.set()
+        assert first.result(10).value == "answer"
+        busy = [one.exception(10) for one in others]
+    assert sum(isinstance(one, Busy) for one in busy) == 30 - MOST_WAITING
+    assert sum(one is None for one in busy) == MOST_WAITING
+
+
+def test_an_answer_that_was_asked_before_a_write_is_not_kept_after_it():
+    lookups, release, asked = Lookups(30.0), Event(), Event()
+
+    def slow(deadline):
+        asked.set()
+        release.wait(20)
+        return "before"
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(lookups.get, "key", slow)
+        assert asked.wait(10)
+        lookups.forget()
+        release.set()
+        assert waiting.result(10).value == "before"
+    assert lookups.get("key", lambda deadline: "after").value == "after"
+
+
+def test_what_is_kept_is_bounded_in_number_and_age(monkeypatch):
+    lookups = Lookups(0.0, most=3)
+    for number in range(10):
+        lookups.get(number, lambda deadline: "x" * 1000)
+    assert len(lookups._kept) == 3
+    monkeypatch.setattr("playhead.web.lookups.KEPT_SECONDS", -1.0)
+    lookups.get("new", lambda deadline: 1)
+    assert len(lookups._kept) == 0
+
+
+def test_pages_that_wait_for_a_dead_worker_hold_up_neither_health_nor_metrics_nor_overview(monkeypatch):
+    """More of them than there are threads, each for another connector."""
+    release, begun = Event(), []
+
+    def slow(context, name, deadline):
+        begun.append(name)
+        release.wait(30)
+        raise Unreachable("no worker answers")
+
+    monkeypatch.setattr("playhead.web.pipeline_page.show_connector", slow)
+    with served() as server, ThreadPoolExecutor(60) as pool:
+        server.ask_once()
+        try:
+            waiting = [pool.submit(server.get, f"/pipelines/p{number}") for number in range(60)]
+            Deadline(10).wait_for(lambda: len(begun) >= SLOW_THREADS, "all threads waiting", every=0.01)
+            began = time.monotonic()
+            for path in (
+                "/healthz",
+                "/readyz",
+                "/metrics",
+                "/",
+                "/?q=a",
+                "/groups",
+                "/api/v1/pipelines",
+                "/static/live.js",
+            ):
+                assert server.get(path).status == 200, path
+            assert time.monotonic() - began < 3
+            assert len(begun) == SLOW_THREADS
+        finally:
+            release.set()
+        assert {one.result().status for one in waiting} == {503}
+
+
 def test_the_history_is_bounded_and_gives_the_rate_of_the_last_minute():
     history = History()
     for second in range(0, 50_000, 10):
@@ -153,6 +253,9 @@ def test_what_is_wrong_comes_first_and_words_filter():
     assert [one.name for one in chosen(every, "state:failed")] == ["c"]
     assert [one.name for one in chosen(every, "", sort="name")] == ["a", "b", "c"]
     assert chosen(every, "engine:spark") == []
+    assert [one.name for one in chosen(every, "topic:order")] == ["c", "b", "a"]
+    assert len(chosen(every, "orders")) == 3
+    assert every[0].position == "orders-0 at 93 of 100"
 
 
 class WithoutLags(FakeSources):

@@ -38,7 +38,7 @@ def show_spark_run(context: Context, cluster: str | None, name: str, deadline: D
         return None  # without SQLAlchemy nothing was ever run on Spark from here
     with open_context_ledger(context, deadline.share().remaining()) as ledger:
         runs = [run for run in ledger.list_runs() if run.pipeline == name and cluster in (None, run.cluster)]
-        runs = [run for run in runs if run.forgotten_by is None and not _is_with_connect(run)]
+        runs = [run for run in runs if run.forgotten_by is None and not is_with_connect(run)]
         if not runs:
             return None
         run = max(runs, key=lambda one: one.heartbeat)
@@ -75,7 +75,7 @@ def list_spark_runs(
         from playhead.ledger.runs import open_context_ledger
 
         with open_context_ledger(context, deadline.share().remaining()) as ledger:
-            runs = [run for run in ledger.list_runs() if cluster in (None, run.cluster) and not _is_with_connect(run)]
+            runs = [run for run in ledger.list_runs() if cluster in (None, run.cluster) and not is_with_connect(run)]
             runs = [run for run in runs if not run.is_copy]
             notes: list[str] = []
             if named is not None:
@@ -114,7 +114,7 @@ def find_owners(context: Context, cluster: str | None, deadline: Deadline) -> tu
     return {run.pipeline: run.owner for run in runs if run.owner is not None}, ""
 
 
-def _is_with_connect(run: "Run") -> bool:
+def is_with_connect(run: "Run") -> bool:
     """A hand-over gave it to Connect: its row there counts."""
     return run.owner is Engine.CONNECT and not run.is_alive
 

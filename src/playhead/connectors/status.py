@@ -70,10 +70,12 @@ class PositionRow:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorNumbers:
-    """What a monitor counts. `tasks`: state -> how many. `offsets`: the stored positions of a source, if they were read."""
+    """What a monitor counts. `tasks`: state -> how many. `offsets`: the stored positions of a source, if they were read.
+    `topics`: those that its config names."""
 
     tasks: Mapping[str, int]
     offsets: Mapping[Map, Map | None] = field(default_factory=dict)
+    topics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, repr=False)
@@ -211,10 +213,16 @@ def list_connectors(
             info.name: ConnectorNumbers(
                 Counter(task.state.lower() for task in status.tasks) if status else {},
                 places.offsets.get(info.name, {}),
+                _named_topics(info.config),
             )
             for info, status in found
         }
         return ConnectorList(tuple(merged(placed, on_spark)), (*notes, *places.notes), numbers)
+
+
+def _named_topics(config: Mapping[str, str | None]) -> tuple[str, ...]:
+    words = [config.get(key) or "" for key in ("topics", "topics.regex", "topic", "topic.prefix")]
+    return tuple(word.strip() for text in words for word in text.split(",") if word.strip())
 
 
 def known_states(words: Iterable[str]) -> set[str]:
@@ -303,6 +311,12 @@ def _shown_on_spark(context: Context, rest: Rest, name: str, deadline: Deadline)
     if found is None:
         runs, _ = list_spark_runs(context, cluster, deadline, named=())
         raise NotFound("connector", name, [*rest.list_connectors(), *(row.name for row in runs)])
+    return shown_of_run(context, found, deadline)
+
+
+def shown_of_run(context: Context, found: "SparkConnector", deadline: Deadline) -> ShownConnector:
+    """A connector that only the ledger knows. No worker is asked."""
+    name = found.row.name
     positions, more = _positions(context, name, deadline)
     row = replace(found.row, lag=_lag(positions))
     where = "it runs on Spark; its config is that of its newest run, as the ledger recorded it"

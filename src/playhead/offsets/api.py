@@ -483,22 +483,37 @@ def _edit(
         with stopped(locator.access, names, notes.append) as held:
             store, plan = planned(Locator(locator.access, locator.uri, locator.via))
             if only is not None:
-                _check_same(plan, only)
+                _check_same(plan, only, stopped=names)
             edit = carry_out(locator.access, store, plan, options, held=held, if_moved=if_moved)
         return Edit(edit.plan, edit.outcomes, edit.journal, (*edit.notes, *notes))
 
 
-def _check_same(plan: Plan, shown: Plan) -> None:
-    """`apply_plan` compares where a plan starts from; here, where it leads to."""
-    then = {(change.owner, change.partition): change.after for change in shown.changes}
-    now = {(change.owner, change.partition): change.after for change in plan.changes}
+def _check_same(plan: Plan, shown: Plan, stopped: Sequence[str] = ()) -> None:
+    """`apply_plan` compares where a plan starts from; here, where it leads to. `stopped`: connectors that moved on until they
+    were stopped for the plan; a shift counts from where they stopped, if it is as far as the one that was shown."""
+    then = {(change.owner, change.partition): change for change in shown.changes}
+    now = {(change.owner, change.partition): change for change in plan.changes}
     if plan.store != shown.store:
         raise Refused(f"the plan was for {shown.store}, and the position is in {plan.store} now", "plan again")
-    if odd := [place for place in {**then, **now} if then.get(place, ()) != now.get(place, ())]:
-        owner, partition = odd[0]
+    for place in {**then, **now}:
+        old, new = then.get(place), now.get(place)
+        if old and new and (old.after == new.after or (stopped and _distance(old) == _distance(new) is not None)):
+            continue
+        owner, partition = place
+        what = f"{owner} {partition} moved since the plan was created, so the same edit would lead elsewhere"
+        if not stopped:
+            raise Refused(what, "plan again")
         raise Refused(
-            f"{owner} {partition} moved since the plan was created, so the same edit would lead elsewhere", "plan again"
+            f"{what}; {', '.join(stopped)} was stopped for it, and its former state is restored; nothing was written",
+            "stop it first, wait until it is stopped, and plan again",
         )
+
+
+def _distance(change: Change) -> int | None:
+    """How far a position in Kafka moves."""
+    ends = [None if side is None else side.get("kafka_offset") for side in (change.before, change.after)]
+    before, after = ends
+    return after - before if isinstance(before, int) and isinstance(after, int) else None
 
 
 def carry_out(

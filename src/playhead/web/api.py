@@ -1,47 +1,82 @@
-"""The API: the same rows as `-o json`, under /api/v1. Each endpoint is a value, from which its route and OpenAPI 3.1 follow."""
+"""The API: the same rows as `-o json`, under /api/v1. Each endpoint is a value, from which its route and OpenAPI 3.1 follow.
 
+The shapes are those of the command line, so there is no room in them for the age of a value. Headers have it: `Playhead-Seen`,
+and for what was not answered the last time `Playhead-Stale` and `Playhead-Fault`.
+"""
+
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from starlette.requests import Request
 
-from playhead import __version__
-from playhead.broker import show_records, show_topic, show_topics
-from playhead.connectors import show_connector
-from playhead.errors import Invalid
+from playhead.broker import show_topic, show_topics
+from playhead.errors import Invalid, NotFound
 from playhead.model.host import acting_as
+from playhead.model.times import to_iso
 from playhead.offsets.api import show as show_offsets
 from playhead.offsets.journal import Journal
 from playhead.render.connectors import connector_fields
 from playhead.render.positions import journal_row
-from playhead.render.runs import run_row
-from playhead.render.topics import encoded
+from playhead.render.runs import range_row, run_row
+from playhead.web import answers
 from playhead.web.journals import Deeds, read_deeds
+from playhead.web.ledger_bars import find_committed
 from playhead.web.mends import finding_id
+from playhead.web.pipeline_page import file_diff, find_seen_run, find_shown, lines_of
 from playhead.web.pipelines import Pipeline
 from playhead.web.plans import PlanRequest
 from playhead.web.poller import Part
 from playhead.web.problems import Problem
+from playhead.web.records import RecordQuery, find_records, record_json
 from playhead.web.site import Site, Watched, session_of
 
 Handler = Callable[[Site, Request], Any]
-MOST_RECORDS = 500
+LONGEST_FAULT = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`query`: name -> meaning. `body`: the type of the request's JSON. `writes`: it changes something."""
+    """`answer`: the type of what it answers. `query`: name -> meaning. `body`: the type of the request's JSON. `writes`: it
+    changes something. `quick`: it asks no server, so it does not wait behind those that do."""
 
     method: str
     path: str
     handler: Handler
     summary: str
+    answer: Any
     query: Mapping[str, str]
     body: type[msgspec.Struct] | None = None
     writes: bool = False
+    quick: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A value that is as old as `part`."""
+
+    value: Any
+    part: Part[Any] = field(repr=False)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        found = {} if self.part.at is None else {"Playhead-Seen": to_iso(self.part.at)}
+        if not self.part.is_stale:
+            return found
+        fault = quote(self.part.fault[:LONGEST_FAULT], safe=" /:;,.@=()'<>[]_-")
+        return found | {"Playhead-Stale": to_iso(self.part.since or datetime.now(UTC)), "Playhead-Fault": fault}
+
+
+def answered(part: Part[Any], make: Callable[[Any], Any]) -> Answered:
+    """Nothing that was ever answered is an error: an empty list would say that there is nothing."""
+    if part.value is None:
+        raise Problem(503, "not known", part.fault or "it was not answered yet", None, 3)
+    return Answered(make(part.value), part)
 
 
 def pipeline_row(one: Pipeline) -> dict[str, Any]:
@@ -50,53 +85,110 @@ def pipeline_row(one: Pipeline) -> dict[str, Any]:
 
 
 def get_pipelines(site: Site, request: Request) -> Any:
-    return [pipeline_row(one) for one in site.context_of(request).board.shown.pipelines]
+    """Each row has the age of its own part; the headers are about the workers, or the ledger if no worker is asked."""
+    shown = site.context_of(request).board.shown
+    parts = [part for part in (shown.seen.connectors, shown.seen.runs) if part.at or part.fault]
+    part = next((one for one in parts if one.is_stale), parts[0] if parts else Part())
+    return Answered([pipeline_row(one) for one in shown.pipelines], part)
+
+
+def connector_part(at: Watched, name: str) -> Part[Any]:
+    return at.lookups.get(("connector", name), lambda deadline: find_shown(at, name, deadline))
 
 
 def get_connector(site: Site, request: Request) -> Any:
+    return answered(connector_part(site.context_of(request), request.path_params["name"]), connector_fields)
+
+
+def get_ledger(site: Site, request: Request) -> Any:
+    at, name = site.context_of(request), request.path_params["name"]
+    run = find_seen_run(at, name)
+    if run is None:
+        raise NotFound("run", name, [one.run.pipeline for one in at.poller.seen.runs.value or ()])
+    return answered(
+        find_committed(at, run),
+        lambda found: {
+            "ranges": [range_row(one) for one in found.ranges],
+            "claims": [
+                {"topic": topic, "partition": partition, "start": start, "end": end}
+                for (topic, partition), (start, end) in (found.claims or {}).items()
+            ],
+            "chunks": list(found.chunks),
+        },
+    )
+
+
+def get_history(site: Site, request: Request) -> Any:
+    at, name = site.context_of(request), request.path_params["name"]
+    points = at.poller.history.of(name)
+    if not points and at.board.shown.find(name) is None:
+        raise NotFound("pipeline", name, [one.name for one in at.board.shown.pipelines])
+    found = lines_of(at, name)
+    now = datetime.now(UTC).timestamp() - time.monotonic()
+    return {
+        "lags": [{"at": _iso(point.at + now), "lag": point.lag, "moved": point.moved} for point in points],
+        "positions": [
+            {"partition": place, "points": [{"at": _iso(moment), "position": value} for moment, value in line]}
+            for place, line in found.lines.items()
+        ],
+        "notes": [f"the history of its store is not known: {found.why}"] if found.why else [],
+    }
+
+
+def _iso(seconds: float) -> str:
+    return to_iso(datetime.fromtimestamp(seconds, UTC))
+
+
+def get_file(site: Site, request: Request) -> Any:
     at = site.context_of(request)
-    name = request.path_params["name"]
-    part = at.lookups.get(("connector", name), lambda deadline: show_connector(at.context, name, deadline))
-    if part.value is None:
-        raise Problem(503, "not known", part.fault, None, 3)
-    return connector_fields(part.value)
+    part = connector_part(at, request.path_params["name"])
+    found = file_diff(at, site.files, part.value) if part.value is not None else None
+    if found is None:
+        return None
+    changes = [one if isinstance(one, Mapping) else asdict(one) for one in found.changes]
+    return Answered({"origin": found.origin, "action": found.action, "changes": changes, "why": found.why}, part)
 
 
 def get_positions(site: Site, request: Request) -> Any:
     at = site.context_of(request)
     owner = request.path_params["owner"]
-    found = at.lookups.get(("positions", owner), lambda deadline: show_offsets(owner, context=at.context)).value
-    return None if found is None else {"owner": found.owner, "store": found.store, **asdict(found)}
+    part = at.lookups.get(("positions", owner), lambda deadline: show_offsets(owner, context=at.context))
+    return answered(part, lambda found: {"owner": found.owner, "store": found.store, **asdict(found)})
 
 
 def get_groups(site: Site, request: Request) -> Any:
-    return [
-        {
-            "group": one.group,
-            "type": one.type,
-            "state": one.state,
-            "members": None if one.members is None else len(one.members),
-            "partitions": [asdict(row) for row in one.rows],
-        }
-        for one in site.context_of(request).poller.seen.groups.value or ()
-    ]
+    return answered(
+        site.context_of(request).poller.seen.groups,
+        lambda groups: [
+            {
+                "group": one.group,
+                "type": one.type,
+                "state": one.state,
+                "members": None if one.members is None else len(one.members),
+                "partitions": [asdict(row) for row in one.rows],
+            }
+            for one in groups
+        ],
+    )
 
 
 def get_runs(site: Site, request: Request) -> Any:
-    return [run_row(one.run) for one in site.context_of(request).poller.seen.runs.value or ()]
+    return answered(site.context_of(request).poller.seen.runs, lambda runs: [run_row(one.run) for one in runs])
 
 
 def get_findings(site: Site, request: Request) -> Any:
-    found = site.context_of(request).poller.seen.doctor.value
-    return None if found is None else [{"id": finding_id(one), **asdict(one)} for one in found.findings]
+    part = site.context_of(request).poller.seen.doctor
+    if part.value is None and not part.fault:
+        return None
+    return answered(part, lambda found: [{"id": finding_id(one), **asdict(one)} for one in found.findings])
 
 
 def get_lab(site: Site, request: Request) -> Any:
     from playhead.lab import Lab
 
     here = Lab()
-    found = site.context_of(request).lookups.get("lab", lambda deadline: here.status() if here.exists else [])
-    return [msgspec.to_builtins(asdict(one)) for one in found.value or ()]
+    part = site.context_of(request).lookups.get("lab", lambda deadline: here.status() if here.exists else [])
+    return answered(part, lambda found: [msgspec.to_builtins(asdict(one)) for one in found])
 
 
 def deeds_of(at: Watched) -> Deeds:
@@ -117,59 +209,27 @@ def get_deeds(site: Site, request: Request) -> Any:
     ]
 
 
+def topics_part(at: Watched) -> Part[Any]:
+    return at.lookups.get("topics", lambda deadline: list(show_topics(context=at.context)), every=6)
+
+
+def topic_part(at: Watched, name: str) -> Part[Any]:
+    return at.lookups.get(("topic", name), lambda deadline: show_topic(name, context=at.context).topic)
+
+
 def get_topics(site: Site, request: Request) -> Any:
-    at = site.context_of(request)
-    part = at.lookups.get("topics", lambda deadline: list(show_topics(context=at.context)), every=6)
-    return [asdict(row) for row in part.value or ()]
+    return answered(topics_part(site.context_of(request)), lambda rows: [asdict(row) for row in rows])
 
 
 def get_topic(site: Site, request: Request) -> Any:
-    at = site.context_of(request)
-    name = request.path_params["name"]
-    part = at.lookups.get(("topic", name), lambda deadline: show_topic(name, context=at.context).topic)
-    return None if part.value is None else msgspec.to_builtins(asdict(part.value))
-
-
-def records_of(site: Site, request: Request) -> Part[Any]:
-    """Records by offset, time or key, shared by all who ask for the same within the interval."""
-    at, given = site.context_of(request), request.query_params
-    name = request.path_params["name"]
-    limit = min(_number(given.get("limit")) or 50, MOST_RECORDS)
-    words: dict[str, Any] = {"limit": limit}
-    if (partition := _number(given.get("partition"))) is not None:
-        words["partition"] = partition
-    if (offset := _number(given.get("offset"))) is not None:
-        words["from_offset"] = offset
-    elif given.get("time"):
-        words["from_time"] = given["time"]
-    else:
-        words = {**words, "last": limit, "limit": None}
-    if given.get("key"):
-        words["key"] = given["key"]
-    key = ("records", name, tuple(sorted(words.items(), key=str)))
-    return at.lookups.get(key, lambda deadline: list(show_records(name, context=at.context, **words)))
+    part = topic_part(site.context_of(request), request.path_params["name"])
+    return answered(part, lambda found: msgspec.to_builtins(asdict(found)))
 
 
 def get_records(site: Site, request: Request) -> Any:
-    return [
-        {
-            "partition": record.partition,
-            "offset": record.offset,
-            "timestamp_ms": record.timestamp_ms,
-            "key": encoded(record.key),
-            "value": encoded(record.value),
-            "headers": [[name, encoded(value)] for name, value in record.headers],
-        }
-        for record in records_of(site, request).value or ()
-    ]
-
-
-def _number(text: str | None) -> int | None:
-    if not text:
-        return None
-    if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise Invalid(f"{text!r} is not a number")
-    return int(text)
+    query = RecordQuery.of(request.path_params["name"], request.query_params)
+    part = find_records(site.context_of(request), query)
+    return answered(part, lambda records: [record_json(record) for record in records])
 
 
 def get_session(site: Site, request: Request) -> Any:
@@ -219,99 +279,81 @@ def carry_out(site: Site, request: Request) -> Any:
 
 
 C = {"context": "the context, if several are served"}
+_RECORDS = {
+    **C,
+    "partition": "one partition",
+    "offset": "the first",
+    "time": "the first",
+    "key": "only these",
+    "limit": "at most 500; together they have at most 8 MiB, and larger ones are cut",
+}
 ENDPOINTS = (
     Endpoint(
-        "GET", "/api/v1/pipelines", get_pipelines, "All pipelines, on Connect and on Spark; what is wrong first.", C
+        "GET", "/api/v1/pipelines", get_pipelines, "All pipelines, on Connect and on Spark; what is wrong first.",
+        list[answers.PipelineAnswer], C, quick=True,
     ),
-    Endpoint("GET", "/api/v1/connectors/{name}", get_connector, "One connector, as `connectors show`.", C),
     Endpoint(
-        "GET", "/api/v1/positions/{owner:path}", get_positions, "The position of one owner, as `offsets show`.", C
+        "GET", "/api/v1/pipelines/{name:path}/ledger", get_ledger,
+        "What the ledger has of a run: the newest ranges of each partition, what is being written, chunks of a source.",
+        answers.LedgerAnswer, C,
     ),
-    Endpoint("GET", "/api/v1/groups", get_groups, "Consumer groups with their lag, as `groups show`.", C),
-    Endpoint("GET", "/api/v1/topics", get_topics, "Topics, as `topics list`.", C),
-    Endpoint("GET", "/api/v1/topics/{name}", get_topic, "One topic, as `topics show`.", C),
     Endpoint(
-        "GET",
-        "/api/v1/topics/{name}/records",
-        get_records,
-        "Records of a topic: the newest, or from an offset or a time.",
-        {
-            **C,
-            "partition": "one partition",
-            "offset": "the first",
-            "time": "the first",
-            "key": "only these",
-            "limit": "at most 500",
-        },
+        "GET", "/api/v1/pipelines/{name:path}/history", get_history, "Positions and lag of a pipeline over time.",
+        answers.HistoryAnswer, C,
     ),
-    Endpoint("GET", "/api/v1/runs", get_runs, "Runs on Spark, as `runs list`.", C),
     Endpoint(
-        "GET", "/api/v1/doctor", get_findings, "Findings, as `offsets doctor`; null before the first examination.", C
+        "GET", "/api/v1/pipelines/{name:path}/file", get_file,
+        "What applying its file would change; null if no file that was named with -f has it.", answers.FileAnswer | None, C,
     ),
-    Endpoint("GET", "/api/v1/journal", get_journal, "Changes of positions, newest first, as `offsets journal`.", C),
     Endpoint(
-        "GET", "/api/v1/deeds", get_deeds, "All changes by hand: positions, connectors and verbs, newest first.", C
+        "GET", "/api/v1/connectors/{name:path}", get_connector, "One connector, as `connectors show`.",
+        answers.ConnectorAnswer, C,
     ),
-    Endpoint("GET", "/api/v1/status", get_status, "When each part was last seen, and what does not answer.", C),
-    Endpoint("GET", "/api/v1/lab", get_lab, "The parts of this machine's lab, as `lab status`; empty without one.", C),
-    Endpoint("GET", "/api/v1/session", get_session, "Who is logged in, and the CSRF token of the session.", {}),
-    Endpoint("POST", "/api/v1/plans", post_plan, "Make a plan. Nothing is changed.", C, PlanRequest),
-    Endpoint("GET", "/api/v1/plans/{id}", get_plan, "A plan, and what became of it.", C),
-    Endpoint("POST", "/api/v1/plans/{id}/apply", apply_plan, "Carry out a plan, once.", C, writes=True),
-)
-
-
-def openapi() -> dict[str, Any]:
-    """The description of every endpoint, made from the endpoints themselves."""
-    _, schemas = msgspec.json.schema_components([PlanRequest], ref_template="#/components/schemas/{name}")
-    paths: dict[str, dict[str, Any]] = {}
-    for one in ENDPOINTS:
-        path = one.path.replace(":path}", "}")
-        names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
-        parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
-        parameters += [
-            {"name": name, "in": "query", "description": text, "schema": {"type": "string"}}
-            for name, text in one.query.items()
-        ]
-        entry: dict[str, Any] = {
-            "summary": one.summary,
-            "operationId": one.handler.__name__,
-            "parameters": parameters,
-            "responses": {
-                "200": {
-                    "description": "as the command line prints with -o json",
-                    "content": {"application/json": {"schema": {}}},
-                },
-                "default": {
-                    "description": "an error, with the exit code of the command line",
-                    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
-                },
-            },
-            "security": [{"bearer": []}],
-        }
-        if one.body is not None:
-            reference = {"$ref": f"#/components/schemas/{one.body.__name__}"}
-            entry["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}
-        paths.setdefault(path, {})[one.method.lower()] = entry
-    text, number = {"type": "string"}, {"type": "integer"}
-    problem = {
-        "type": text,
-        "title": text,
-        "status": number,
-        "detail": text,
-        "hint": text,
-        "exit_code": number,
-        "meaning": text,
-    }
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "Playhead", "version": __version__},
-        "paths": paths,
-        "components": {
-            "schemas": {
-                **schemas,
-                "Problem": {"type": "object", "properties": problem, "required": ["title", "status", "detail"]},
-            },
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
-        },
-    }
+    Endpoint(
+        "GET", "/api/v1/positions/{owner:path}", get_positions, "The position of one owner, as `offsets show`.",
+        answers.PositionsAnswer, C,
+    ),
+    Endpoint(
+        "GET", "/api/v1/groups", get_groups, "Consumer groups with their lag, as `groups show`.",
+        list[answers.GroupAnswer], C, quick=True,
+    ),
+    Endpoint("GET", "/api/v1/topics", get_topics, "Topics, as `topics list`.", list[answers.TopicAnswer], C),
+    Endpoint("GET", "/api/v1/topics/{name}", get_topic, "One topic, as `topics show`.", answers.TopicDetails, C),
+    Endpoint(
+        "GET", "/api/v1/topics/{name}/records", get_records, "Records of a topic: the newest, or from an offset or a time.",
+        list[answers.RecordAnswer], _RECORDS,
+    ),
+    Endpoint(
+        "GET", "/api/v1/runs", get_runs, "Runs on Spark of this Kafka cluster, as `runs list`.", list[answers.RunAnswer], C,
+        quick=True,
+    ),
+    Endpoint(
+        "GET", "/api/v1/doctor", get_findings, "Findings, as `offsets doctor`; null before the first examination.",
+        list[answers.FindingAnswer] | None, C, quick=True,
+    ),
+    Endpoint(
+        "GET", "/api/v1/journal", get_journal, "Changes of positions, newest first, as `offsets journal`.",
+        list[answers.JournalAnswer], C,
+    ),
+    Endpoint(
+        "GET", "/api/v1/deeds", get_deeds, "All changes by hand: positions, connectors and verbs, newest first.",
+        list[answers.DeedAnswer], C,
+    ),
+    Endpoint(
+        "GET", "/api/v1/status", get_status, "When each part was last seen, and what does not answer.",
+        dict[str, answers.PartAnswer], C, quick=True,
+    ),
+    Endpoint(
+        "GET", "/api/v1/lab", get_lab, "The parts of this machine's lab, as `lab status`; empty without one.",
+        list[answers.LabAnswer], C,
+    ),
+    Endpoint(
+        "GET", "/api/v1/session", get_session, "Who is logged in, and the CSRF token of the session.",
+        answers.SessionAnswer, {}, quick=True,
+    ),
+    Endpoint("POST", "/api/v1/plans", post_plan, "Make a plan. Nothing is changed.", answers.PlanAnswer, C, PlanRequest),
+    Endpoint("GET", "/api/v1/plans/{id}", get_plan, "A plan, and what became of it.", answers.PlanAnswer, C),
+    Endpoint(
+        "POST", "/api/v1/plans/{id}/apply", apply_plan, "Carry out a plan, once.", answers.PlanAnswer, C, writes=True
+    ),
+)  # fmt: skip

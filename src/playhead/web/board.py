@@ -66,11 +66,11 @@ class Shown:
 
     @property
     def ends(self) -> dict[tuple[str, int], int]:
-        """The log ends that the groups brought along."""
-        groups = self.seen.groups.value or ()
-        return {
-            (row.topic, row.partition): row.log_end for one in groups for row in one.rows if row.log_end is not None
-        }
+        """The log ends that the groups and the sinks on Spark brought along."""
+        groups = [row for one in self.seen.groups.value or () for row in one.rows]
+        sinks = [row for one in self.seen.runs.value or () for row in one.sinks]
+        known = {(row.topic, row.partition): row.end for row in sinks if row.end is not None}
+        return known | {(row.topic, row.partition): row.log_end for row in groups if row.log_end is not None}
 
     def find(self, name: str) -> Pipeline | None:
         return next((one for one in self.pipelines if one.name == name), None)

@@ -89,7 +89,12 @@ class Gate:
             )
 
     def _session(self, scope: Scope, headers: "_Headers") -> Session:
-        session = self.sessions.find(headers.cookie(COOKIE), headers.bearer)
+        address = (scope.get("client") or ("",))[0]
+        if headers.bearer is not None and (wait := self.sessions.wait_seconds(address, own_only=True)):
+            raise Problem(
+                429, "too many wrong tokens", f"wait {wait:.0f} s", None, None, {"retry-after": f"{wait:.0f}"}
+            )
+        session = self.sessions.find(headers.cookie(COOKIE), headers.bearer, address)
         if session is not None:
             return session
         path = scope["path"]

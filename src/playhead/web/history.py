@@ -8,8 +8,11 @@ import time
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
+from playhead.connectors.spark_runs import is_with_connect
+
 if TYPE_CHECKING:
     from playhead.web.poller import Seen
+    from playhead.web.sources import SeenRun
 
 POINTS = 360
 HOUR_SECONDS = 3600.0
@@ -55,14 +58,16 @@ class History:
         """Called after each answer. Connectors and runs bring lags; groups and runs bring counts."""
         if part not in ("connectors", "runs"):
             return
-        moved = moved_of(seen)
-        if part == "connectors" and seen.connectors.value is not None:
-            for row in seen.connectors.value:
+        moved, listed = moved_of(seen), list(seen.connectors.value or ())
+        by_connect = {row.name for row in listed if row.engine != "spark" and row.state != "stopped"}
+        runs = {one.run.pipeline: one for one in runs_of(seen) if one.run.pipeline not in by_connect}
+        if part == "runs":
+            for name, one in runs.items():
+                self.add(name, one.lag, moved.get(name))
+            return
+        for row in listed:
+            if row.name not in runs:
                 self.add(row.name, row.lag, moved.get(row.name))
-        known = set() if seen.connectors.value is None else {row.name for row in seen.connectors.value}
-        for one in (seen.runs.value or ()) if part == "runs" else ():
-            if one.run.pipeline not in known:
-                self.add(one.run.pipeline, None, moved.get(one.run.pipeline))
 
     def add(self, name: str, lag: int | None, moved: int | None, at: float | None = None) -> None:
         if name not in self._lines and len(self._lines) >= MOST_PIPELINES:
@@ -116,6 +121,11 @@ class History:
         return max(0, line.moved[last] - line.moved[first]) / max(line.at[last] - line.at[first], 0.001)
 
 
+def runs_of(seen: "Seen") -> "list[SeenRun]":
+    """Those that are pipelines of Spark now: no copy of a topic, and none that a hand-over gave to Connect."""
+    return [one for one in seen.runs.value or () if not one.run.is_copy and not is_with_connect(one.run)]
+
+
 def _known(number: int) -> int | None:
     return None if number == _UNKNOWN else number
 
@@ -126,6 +136,6 @@ def moved_of(seen: "Seen") -> dict[str, int]:
     for group in seen.groups.value or ():
         if group.group.startswith("connect-"):
             moved[group.group.removeprefix("connect-")] = sum(row.committed or 0 for row in group.rows)
-    for one in seen.runs.value or ():
+    for one in runs_of(seen):
         moved[one.run.pipeline] = sum(row.position for row in one.sinks) if one.sinks else one.run.records
     return moved

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from playhead.web.board import Board, Shown
+from playhead.web.history import runs_of
 
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
@@ -86,7 +87,7 @@ def _add_pipelines(lines: dict[str, list[str]], context: str, shown: Shown) -> N
                 for field, value in (offset or {}).items()
                 if isinstance(value, int | float) and not isinstance(value, bool)
             ]
-    for seen in shown.seen.runs.value or ():
+    for seen in runs_of(shown.seen):
         if seen.sinks or seen.run.last_position is None:
             continue
         place = (
@@ -113,7 +114,7 @@ def _add_places(lines: dict[str, list[str]], context: str, shown: Shown) -> None
             if row.lag_seconds is not None:
                 seconds.append(f"playhead_lag_seconds{{{place}{float(row.lag_seconds)}\n")
     ends = shown.ends
-    for seen in shown.seen.runs.value or ():
+    for seen in runs_of(shown.seen):
         owner = f'{context},owner="{_escaped(seen.run.pipeline)}",partition="'
         for sink in seen.sinks:
             place = f'{owner}{sink.partition}",topic="{_escaped(sink.topic)}"}} '

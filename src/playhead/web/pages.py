@@ -2,32 +2,29 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, quote, urlencode
 
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from playhead.broker import show_topic, show_topics
-from playhead.connectors import show_connector
 from playhead.errors import Invalid, NotFound, PlayheadError
 from playhead.render.runs import run_row
-from playhead.render.topics import record_cells
-from playhead.web.api import carry_out, deeds_of, records_of
+from playhead.web.api import carry_out, connector_part, deeds_of, topic_part, topics_part
 from playhead.web.board import KeptPage, Shown
 from playhead.web.editor import Editor
 from playhead.web.forms import request_of_form
+from playhead.web.ledger_bars import Committed, Zoom, bars_of, find_committed
 from playhead.web.mends import finding_id, request_of_command
-from playhead.web.pipeline_page import Committed, Zoom, bars_of, chart_of, committed_of, file_diff, verbs_of, way_of
+from playhead.web.pipeline_page import chart_of, commands_of, file_diff, find_seen_run, verbs_of, way_of
 from playhead.web.pipelines import SORTS, Pipeline, chosen
 from playhead.web.plans import KeptPlan
+from playhead.web.poller import Part
 from playhead.web.problems import Problem
+from playhead.web.records import FORMS, RecordQuery, cells_of, find_records, pages_of
 from playhead.web.site import Site, Watched, session_of
 from playhead.web.templating import environment
-
-if TYPE_CHECKING:
-    pass
 
 MOST_FIELDS = 5000
 _JINJA = environment()
@@ -43,13 +40,17 @@ def render(site: Site, request: Request, template: str, status: int = 200, **val
     """`HX-Request`: only the part of the page that changes is sent, for a page that is open."""
     at = values.pop("at", None)
     session = request.scope.get("session")
-    raw: bytes = request.scope.get("raw_path") or b"/"  # as it was sent: a decoded name is another address
-    here = raw.decode("ascii", "replace") + (f"?{request.url.query}" if request.url.query else "")
     text = _JINJA.get_template(template).render(
-        site=site, session=session, at=at, url=_url_of(site, at), path=request.url.path, here=here,
+        site=site, session=session, at=at, url=_url_of(site, at), path=request.url.path, here=address_of(request),
         fragment=is_fragment(request), **values,
     )  # fmt: skip
     return HTMLResponse(text, status)
+
+
+def address_of(request: Request) -> str:
+    """As it was sent: a decoded name is another address."""
+    raw: bytes = request.scope.get("raw_path") or b"/"
+    return raw.decode("ascii", "replace") + (f"?{request.url.query}" if request.url.query else "")
 
 
 def _url_of(site: Site, at: Watched | None) -> Callable[..., str]:
@@ -109,15 +110,15 @@ def _rows(site: Site, at: Watched, shown: Shown) -> dict[Pipeline, Markup]:
 def pipeline(site: Site, request: Request) -> Response:
     at = site.context_of(request)
     name = request.path_params["name"]
-    part = at.lookups.get(("connector", name), lambda deadline: show_connector(at.context, name, deadline))
+    part = connector_part(at, name)
     if part.value is None:
         raise Problem(503, "not known", part.fault, None, 3)
     row = at.board.shown.find(name)
-    run = next((one for one in at.poller.seen.runs.value or () if one.run.pipeline == name), None)
+    run = find_seen_run(at, name)
     committed, why = Committed(), ""
     if run is not None:
         try:
-            found = at.lookups.get(("committed", name), lambda deadline: committed_of(at, run, deadline))
+            found = find_committed(at, run)
             committed, why = found.value or committed, found.fault
         except PlayheadError as error:
             why = error.what
@@ -127,7 +128,8 @@ def pipeline(site: Site, request: Request) -> Response:
         site, request, "pipeline.html", at=at, seen=at.poller.seen, name=name, row=row, part=part, shown=part.value, run=run,
         deeds=deeds, entries=deeds.of(name), chart=chart_of(at, name, deeds.of(name)), why=why, chunks=committed.chunks,
         bars=[] if run is None else bars_of(at, run, committed, Zoom.of(request.query_params), address),
-        way=way_of(at, part.value), verbs=verbs_of(row, run), file=file_diff(at, site.files, part.value),
+        way=way_of(at, part.value), verbs=verbs_of(row, run), commands=commands_of(at, row, site.files),
+        file=file_diff(at, site.files, part.value),
     )  # fmt: skip
 
 
@@ -174,50 +176,57 @@ def _to(site: Site, at: Watched, path: str) -> str:
 
 def topics(site: Site, request: Request) -> Response:
     at = site.context_of(request)
-    part = at.lookups.get("topics", lambda deadline: list(show_topics(context=at.context)), every=6)
+    url, part = _url_of(site, at), topics_part(at)
     rows = [
-        (f"/topics/{row.name}", row.name, row.partitions, row.replication_factor, row.state, row.offsets)
+        (url(f"/topics/{row.name}"), row.name, row.partitions, row.replication_factor, row.state, row.offsets)
         for row in part.value or ()
     ]
-    return _listing(site, request, "Topics", ("topic", "partitions", "replication", "state", "offsets"), rows)
+    columns = ("topic", "partitions", "replication", "state", "offsets")
+    return _listing(site, request, "Topics", columns, rows, part)
 
 
 def topic(site: Site, request: Request) -> Response:
-    at = site.context_of(request)
-    name = request.path_params["name"]
-    shown = at.lookups.get(("topic", name), lambda deadline: show_topic(name, context=at.context).topic)
-    form = request.query_params.get("form", "text")
-    cells = [_cells(record, form) for record in records_of(site, request).value or ()]
+    at, given = site.context_of(request), request.query_params
+    query = RecordQuery.of(request.path_params["name"], given)
+    shown, part = topic_part(at, query.topic), find_records(at, query)
+    form = given.get("form") if given.get("form") in FORMS else "text"
+    partitions = shown.value.partitions if shown.value is not None else ()
+    one = next((row for row in partitions if query.partition in (None, row.partition)), None)
+    links = {}
+    if one is not None and (query.partition is not None or len(partitions) == 1):
+        kept = {name: given[name] for name in ("key", "limit", "form") if name in given}
+        starts = pages_of(query, part.value or (), one.begin, one.end)
+        url = _url_of(site, at)
+        links = {
+            text: url(f"/topics/{query.topic}", partition=str(one.partition), offset=str(offset), **kept)
+            for text, offset in starts.items()
+        }
     return render(
-        site, request, "topic.html", at=at, seen=at.poller.seen, name=name, shown=shown.value, records=cells, form=form,
-        given=request.query_params,
+        site, request, "topic.html", at=at, seen=at.poller.seen, name=query.topic, shown=shown, part=part, form=form,
+        forms=FORMS, records=[cells_of(record, form or "text") for record in part.value or ()], links=links, given=given,
     )  # fmt: skip
-
-
-def _cells(record: Any, form: str) -> dict[str, Any]:
-    cells = record_cells(record, longest=2000)
-    if form == "hex":
-        cells |= {"key": record.key and record.key.hex(" "), "value": record.value and record.value[:700].hex(" ")}
-    return cells
 
 
 def groups(site: Site, request: Request) -> Response:
     at = site.context_of(request)
+    url = _url_of(site, at)
     rows = [
         (
-            f"/positions?owner=group:{quote(one.group)}", one.group, one.state, None if one.members is None else len(one.members),
-            len(one.rows), sum(max(0, row.lag or 0) for row in one.rows),
+            url("/positions", owner=f"group:{one.group}"), one.group, one.state,
+            None if one.members is None else len(one.members), len(one.rows), sum(max(0, row.lag or 0) for row in one.rows),
         )
         for one in at.poller.seen.groups.value or ()
     ]  # fmt: skip
-    return _listing(site, request, "Groups", ("group", "state", "members", "partitions", "lag"), rows)
+    columns = ("group", "state", "members", "partitions", "lag")
+    return _listing(site, request, "Groups", columns, rows)
 
 
 def runs(site: Site, request: Request) -> Response:
     at = site.context_of(request)
+    url = _url_of(site, at)
     found = [run_row(one.run) for one in at.poller.seen.runs.value or ()]
     keys = ("pipeline", "status", "host", "started", "rows", "stream", "position", "detail")
-    rows = [(f"/pipelines/{row['pipeline']}", *(row[key] for key in keys)) for row in found]
+    rows = [(url(f"/pipelines/{row['pipeline']}"), *(row[key] for key in keys)) for row in found]
     return _listing(site, request, "Runs", keys, rows)
 
 
@@ -271,18 +280,19 @@ def _listing(
     title: str,
     columns: Sequence[str],
     rows: Sequence[tuple[Any, ...]],
-    notes: Sequence[str] = (),
+    part: Part[Any] | None = None,
 ) -> Response:
+    """`rows`: an address, and the cells; the first of these is a link. `part`: what they come from, if it is not the poller."""
     at = site.context_of(request)
     return render(
-        site, request, "listing.html", at=at, seen=at.poller.seen, title=title, columns=columns, rows=rows, notes=notes
+        site, request, "listing.html", at=at, seen=at.poller.seen, title=title, columns=columns, rows=rows, part=part
     )  # fmt: skip
 
 
-def login_page(site: Site, request: Request, problem: str = "", status: int = 200) -> Response:
-    return render(
-        site, request, "login.html", status, problem=problem, to=_own_path(request.query_params.get("to", "/"))
-    )
+def login_page(site: Site, request: Request, problem: str = "", status: int = 200, to: str | None = None) -> Response:
+    """`to`: the page that the login leads to."""
+    to = request.query_params.get("to", "/") if to is None else to
+    return render(site, request, "login.html", status, problem=problem, to=_own_path(to))
 
 
 def _own_path(text: str) -> str:
@@ -303,15 +313,16 @@ def login(site: Site, request: Request) -> Response:
     if request.method == "GET":
         return login_page(site, request)
     address = request.client.host if request.client else ""
+    form = _form(request)
+    to = (form.get("to") or ["/"])[0]
     if wait := site.sessions.wait_seconds(address):
-        answer = login_page(site, request, f"too many wrong tokens: wait {wait:.0f} s", 429)
+        answer = login_page(site, request, f"too many wrong tokens: wait {wait:.0f} s", 429, to)
         answer.headers["retry-after"] = f"{wait:.0f}"
         return answer
-    form = _form(request)
     cookie = site.sessions.log_in((form.get("secret") or [""])[0].strip(), address)
     if cookie is None:
-        return login_page(site, request, "this token is not known", 403)
-    done = RedirectResponse(_own_path((form.get("to") or ["/"])[0]), 303)
+        return login_page(site, request, "this token is not known", 403, to)
+    done = RedirectResponse(_own_path(to), 303)
     done.set_cookie(
         COOKIE, cookie, httponly=True, samesite="strict", secure=site.options.scheme == "https", max_age=12 * 3600
     )
@@ -332,7 +343,7 @@ def logout(site: Site, request: Request) -> Response:
 Page = Callable[[Site, Request], Response]
 PAGES: tuple[tuple[str, str, Page], ...] = (
     ("GET", "/", overview),
-    ("GET", "/pipelines/{name}", pipeline),
+    ("GET", "/pipelines/{name:path}", pipeline),
     ("GET", "/positions", positions),
     ("POST", "/plans", make_plan),
     ("GET", "/plans/{id}", plan),
@@ -350,3 +361,5 @@ PAGES: tuple[tuple[str, str, Page], ...] = (
     ("GET", "/logout", logout),
     ("POST", "/logout", logout),
 )
+QUICK_PAGES = (overview, groups, runs, doctor, login, logout)
+"""They show what the poller saw, and ask no server."""

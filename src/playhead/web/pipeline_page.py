@@ -1,41 +1,42 @@
-"""The page of one pipeline: its way, positions over time, the ledger's ranges, its file, tasks, runs and changes by hand."""
+"""The page of one pipeline: its way, positions over time, its file and its buttons. `ledger_bars.py` has the ledger's ranges."""
 
+import json
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
 from markupsafe import Markup
 
 from playhead.broker import show_topic
 from playhead.config.secrets import MASK, SecretKeys, masked_config
-from playhead.connectors import ShownConnector
+from playhead.connectors import ShownConnector, show_connector
 from playhead.connectors import plan as plan_connectors
 from playhead.connectors.files.read import read_files
 from playhead.connectors.plan.model import KeyChange, diff_config, normalised
 from playhead.connectors.python_classes import types_of
-from playhead.errors import PlayheadError
+from playhead.connectors.spark_runs import show_spark_run
+from playhead.connectors.status import shown_of_run
+from playhead.errors import Busy, NotFound, PlayheadError, Unreachable
 from playhead.model import Deadline
 from playhead.model.connector import ConnectorSpec
 from playhead.offsets.api import list_
-from playhead.render.runs import chunk_row, range_row
+from playhead.render.clean import clean
 from playhead.web import svg
 from playhead.web.journals import Noted
 from playhead.web.pipelines import Pipeline
 from playhead.web.site import Watched
 from playhead.web.sources import SeenRun
+from playhead.web.verbs import DELETE, FORGET_RUN, STOP_RUN
 
 if TYPE_CHECKING:
-    from playhead.ledger.model import RecordedRange
     from playhead.topics.show import ShownTopic
     from playhead.topics.usage import ConnectorUse
 
-NEWEST_RANGES = 1000
-NEWEST_CHUNKS = 20
 MOST_TOPICS = 3
 _SYSTEMS = (
     "connection.url",
@@ -78,6 +79,31 @@ class Way:
     stops: Sequence[Stop]
     hops: Sequence[Hop | None]
     why: str = ""
+
+
+def find_shown(at: Watched, name: str, deadline: Deadline) -> ShownConnector:
+    """As `connectors show`. A worker that is away, or not named, does not hide what the ledger has of a run."""
+    run = find_seen_run(at, name)
+    if run is None:
+        return show_connector(at.context, name, deadline)
+    fault: PlayheadError | None = None
+    if at.context.connect_urls:
+        try:
+            return show_connector(at.context, name, deadline.share())
+        except (Unreachable, Busy) as error:
+            fault = error
+    found = show_spark_run(at.context, run.run.cluster, name, deadline)
+    if found is None:
+        raise fault or NotFound("connector", name)
+    shown = shown_of_run(at.context, found, deadline)
+    note = (
+        f"whether Connect has it is not known: {fault.what}" if fault else "no Connect worker is named in this context"
+    )
+    return replace(shown, notes=(*shown.notes, note))
+
+
+def find_seen_run(at: Watched, name: str) -> SeenRun | None:
+    return next((one for one in at.poller.seen.runs.value or () if one.run.pipeline == name), None)
 
 
 def way_of(at: Watched, shown: ShownConnector) -> Way:
@@ -201,28 +227,48 @@ def _changes_of_run(recorded: Mapping[str, str], spec: ConnectorSpec) -> list[Ke
     return diff_config(normalised(recorded), normalised(file), SecretKeys())
 
 
-def chart_of(at: Watched, name: str, entries: Sequence[Noted]) -> Markup:
+@dataclass(frozen=True, slots=True)
+class PositionLines:
+    """Partition -> time and position, oldest first. `why`: the reason why they are not known."""
+
+    lines: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    why: str = ""
+
+
+def lines_of(at: Watched, name: str) -> PositionLines:
     """Positions by the times at which they were written, as far as the store has them; else what the poller saw lately."""
     try:
         rows = at.lookups.get(
             ("history", name), lambda deadline: list(list_(name, history=True, context=at.context)), every=6
         )
     except PlayheadError as error:
-        return Markup('<p class="notice">The history is not known: {}</p>').format(error.what)
+        return PositionLines(why=error.what)
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows.value or ():
         written, numbers = row.where.get("written"), [v for v in (row.offset or {}).values() if type(v) is int]
         if isinstance(written, str) and numbers:
             point = (datetime.fromisoformat(written).timestamp(), float(numbers[-1]))
-            lines.setdefault(str(sorted(row.partition.items(), key=str)), []).append(point)
+            lines.setdefault(json.dumps(row.partition, sort_keys=True), []).append(point)
     if sum(len(line) for line in lines.values()) < 2:
         shift = time.time() - time.monotonic()
         points = [
             (point.at + shift, float(point.moved)) for point in at.poller.history.of(name) if point.moved is not None
         ]
         lines = {"all partitions": points}
+    return PositionLines({place: _in_order(line) for place, line in lines.items()}, rows.fault)
+
+
+def chart_of(at: Watched, name: str, entries: Sequence[Noted]) -> Markup:
+    found = lines_of(at, name)
+    why = (
+        Markup('<p class="notice">The history is not known: {}</p>').format(clean(found.why))
+        if found.why
+        else Markup("")
+    )
+    if found.why and not found.lines:
+        return why
     marks = [(entry.at.timestamp(), f"moved by {entry.who}") for entry in entries if entry.kind == "positions"]
-    return svg.position_chart([_in_order(line) for line in lines.values()], marks)
+    return why + svg.position_chart(list(found.lines.values()), marks)
 
 
 def _in_order(line: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -233,119 +279,50 @@ def _in_order(line: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Zoom:
-    """A part of one partition, from the address of the page."""
+class Verb:
+    """A button: the kind of its plan, its text, and one more field of its form."""
 
-    topic: str = ""
-    partition: int = -1
-    low: int = 0
-    high: int = 0
-
-    @classmethod
-    def of(cls, given: Mapping[str, str]) -> "Zoom":
-        numbers = [given.get(name, "") for name in ("partition", "from", "to")]
-        if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in numbers):
-            return cls()
-        partition, low, high = map(int, numbers)
-        return cls(given.get("topic", ""), partition, low, high) if low < high else cls()
+    kind: str
+    text: str
+    more: tuple[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One partition. `rows`: the ranges of the part that is zoomed into."""
-
-    place: str
-    picture: Markup
-    behind: int | None
-    zoomed: bool = False
-    rows: Sequence[Mapping[str, Any]] = ()
-    links: Sequence[tuple[str, str]] = ()
-    span: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """What the ledger has of a pipeline: ranges and claims of a sink, chunks of a source."""
-
-    ranges: Sequence["RecordedRange"] = ()
-    claims: Mapping[tuple[str, int], tuple[int, int]] | None = None
-    chunks: Sequence[Mapping[str, Any]] = ()
-
-
-def committed_of(at: Watched, run: SeenRun, deadline: Deadline) -> Committed:
-    from playhead.ledger.ranges import open_ranges
-    from playhead.ledger.runs import open_context_ledger
-
-    cluster, name = run.run.cluster, run.run.pipeline
-    with open_context_ledger(at.context, deadline.remaining()) as ledger:
-        chunks = [chunk_row(one) for one in ledger.list_chunks(cluster, name, limit=NEWEST_CHUNKS)]
-        if not run.sinks:
-            return Committed(chunks=chunks)
-        with open_ranges(ledger, run.run, deadline.remaining()) as kept:
-            ranges = kept.list_ranges(cluster, name, newest=NEWEST_RANGES)
-            claims = {
-                (one.range.topic, one.range.partition): (one.range.start, one.range.end)
-                for one in kept.list_claims(cluster, name)
-            }
-    return Committed(ranges, claims, chunks)
-
-
-def bars_of(at: Watched, run: SeenRun, committed: Committed, zoom: Zoom, address: str) -> list[Bar]:
-    ends = at.board.shown.ends
-    bars = []
-    for row in run.sinks:
-        place = (row.topic, row.partition)
-        own = [r for r in committed.ranges if (r.closed.range.topic, r.closed.range.partition) == place]
-        claim = (committed.claims or {}).get(place)
-        start = min((r.closed.range.start for r in own), default=0)
-        end = max([row.position, ends.get(place) or 0, start + 1, *(r.closed.range.end for r in own)])
-        zoomed = place == (zoom.topic, zoom.partition)
-        low, high = (max(zoom.low, start), min(zoom.high, end)) if zoomed else (start, end)
-        low, high = (low, high) if low < high else (start, end)
-
-        def link(low: int, high: int, place: tuple[str, int] = place) -> str:
-            words = {"topic": place[0], "partition": place[1], "from": max(low, 0), "to": high}
-            return f"{address}{'&' if '?' in address else '?'}{urlencode(words)}#ranges"
-
-        picture = svg.ledger_bar(own, claim, (low, high), link)
-        behind = max(0, ends[place] - row.position) if place in ends else None
-        if not zoomed:
-            bars.append(Bar(f"{row.topic}-{row.partition}", picture, behind))
-            continue
-        wide = high - low
-        links = [
-            ("whole partition", f"{address}#ranges"),
-            ("wider", link(low - wide // 2, high + wide // 2)),
-            ("earlier", link(low - wide, low) if low > start else ""),
-            ("later", link(high, high + wide) if high < end else ""),
-        ]
-        inside = [range_row(r) for r in own if r.closed.range.start < high and r.closed.range.end > low]
-        span = f"{low:,} to {high:,} of {start:,} to {end:,}"
-        bars.append(
-            Bar(
-                f"{row.topic}-{row.partition}",
-                picture,
-                behind,
-                True,
-                inside[:100],
-                [one for one in links if one[1]],
-                span,
-            )
-        )
-    return bars
-
-
-def verbs_of(row: Pipeline | None, run: SeenRun | None) -> list[tuple[str, str, tuple[str, str] | None]]:
-    """The buttons that make sense now: kind of the plan, text, and one more field of the form."""
+def verbs_of(row: Pipeline | None, run: SeenRun | None) -> list[Verb]:
+    """The buttons that make sense now."""
     if row is None or row.engine == "spark":
-        return [("stop_run", "Stop the run", None)] if run is not None and run.run.is_running else []
+        if run is None:
+            return []
+        return [Verb(STOP_RUN, "Stop the run")] if run.run.is_alive else _of_ended(run)
     state = row.state.split(",", 1)[0]
-    rests = state in ("paused", "stopped")
-    found: list[tuple[str, str, tuple[str, str] | None]] = [
-        ("resume", "Resume", None) if rests else ("pause", "Pause", None)
-    ]
+    found = [Verb("resume", "Resume") if state in ("paused", "stopped") else Verb("pause", "Pause")]
     if state != "stopped":
-        found += [("restart", "Restart", None), ("stop", "Stop", None)]
+        found += [Verb("restart", "Restart"), Verb("stop", "Stop")]
     if "failed" in row.state:
-        found.append(("restart", "Restart what failed", ("only_failed", "1")))
+        found.append(Verb("restart", "Restart what failed", ("only_failed", "1")))
+    return [*found, Verb(DELETE, "Delete")]
+
+
+def _of_ended(run: SeenRun) -> list[Verb]:
+    """One that is silent may be asked to stop, in case it resumes."""
+    stop = [Verb(STOP_RUN, "Stop the run")] if run.run.is_running else []
+    return [*stop, Verb(FORGET_RUN, "Forget the run")]
+
+
+def commands_of(at: Watched, row: Pipeline | None, files: Sequence[Path]) -> list[tuple[str, str]]:
+    """What is done in a shell, with the command to copy: a hand-over and a replay take longer than a request may."""
+    if row is None:
+        return []
+    where = ["--context", at.context.name] if at.context.name else []
+    named = [word for file in files for word in ("-f", str(file))]
+    other = "connect" if row.engine == "spark" else "spark"
+    found = [
+        (
+            f"Hand over to {other.capitalize()}",
+            shlex.join(["playhead", "handover", row.name, "--to", other, *named, *where]),
+        )
+    ]
+    if row.engine == "spark":
+        part = f"{row.topics[0] if row.topics else 'TOPIC'}:0:START-END" if row.type == "sink" else "COLUMN:START..END"
+        words = ["playhead", "replay", row.name, "--range", part, *named[:2], *where]
+        found.append(("Replay a part", shlex.join(words)))
     return found

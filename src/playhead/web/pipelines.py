@@ -1,14 +1,15 @@
 """All pipelines in one list: what the overview shows, and the API and the metrics give. What is wrong comes first."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from playhead.connectors import ConnectorRow
-from playhead.ledger.model import Run
-from playhead.web.history import History
+from playhead.connectors.spark_runs import merged
+from playhead.offsets.groups import LagRow
+from playhead.web.history import History, runs_of
 from playhead.web.poller import Part, Seen
 from playhead.web.sources import SeenRun
 
@@ -34,30 +35,47 @@ class Pipeline:
     rate: float | None
     said: str
     position: str | None
+    topics: tuple[str, ...] = ()
     stale: datetime | None = None
 
 
+class Place(NamedTuple):
+    """A partition that a sink reads: its position, and the end of its log."""
+
+    topic: str
+    partition: int
+    at: int | None
+    end: int | None
+
+
 def list_pipelines(seen: Seen, history: History) -> list[Pipeline]:
-    """Connectors as the workers and the ledger have them; runs that only the ledger has, too."""
-    runs = {one.run.pipeline: one for one in seen.runs.value or ()}
-    times = {group.group: [row.lag_seconds for row in group.rows] for group in seen.groups.value or ()}
-    rows = list(seen.connectors.value or ())
-    known = {row.name for row in rows}
-    rows += [_run_row(one) for name, one in runs.items() if name not in known and not one.run.is_past]
-    found = [_pipeline(row, runs.get(row.name), times, seen, history, known) for row in rows]
+    """Connectors as the workers have them, runs as the ledger has them: one that does not answer hides nothing of the other."""
+    runs = {one.run.pipeline: one for one in runs_of(seen)}
+    groups = {group.group: group.rows for group in seen.groups.value or ()}
+    found = [
+        _pipeline(row, runs.get(row.name), groups.get(f"connect-{row.name}", ()), seen, history)
+        for row in _rows(seen, runs)
+    ]
     return sorted(found, key=_worst_first)
 
 
+def _rows(seen: Seen, runs: Mapping[str, SeenRun]) -> list[ConnectorRow]:
+    """A list of connectors has the runs, too, as they were when it was made. The ledger's own answer counts, if there is one."""
+    listed = list(seen.connectors.value or ())
+    if seen.runs.value is None:
+        return listed
+    known = {row.name: row for row in listed}
+    on_spark = [_run_row(one, known.get(name)) for name, one in runs.items() if not one.run.is_past]
+    return merged([row for row in listed if row.engine != "spark"], on_spark)
+
+
 def _pipeline(
-    row: ConnectorRow,
-    run: SeenRun | None,
-    times: dict[str, list[float | None]],
-    seen: Seen,
-    history: History,
-    known: Collection[str],
+    row: ConnectorRow, run: SeenRun | None, group: Sequence[LagRow], seen: Seen, history: History
 ) -> Pipeline:
-    behind = [seconds for seconds in times.get(f"connect-{row.name}", ()) if seconds is not None]
-    lag, stale = row.lag, _stale(row, seen, known)
+    behind = [one.lag_seconds for one in group if one.lag_seconds is not None]
+    places = _places(row, run, group)
+    part: Part[Any] = seen.runs if row.engine == "spark" and seen.runs.value is not None else seen.connectors
+    lag, stale = row.lag, part.at if part.is_stale else None
     if lag is None and seen.groups.is_stale and row.type == "sink":  # no broker answers: what was seen last, marked
         lag = history.last_lag(row.name)
         stale = stale or (seen.groups.at if lag is not None else None)
@@ -68,17 +86,36 @@ def _pipeline(
         row.state,
         level_of(row.state),
         row.tasks,
-        lag if lag is not None or run is None else _records_behind(run.run),
+        lag,
         max(behind, default=None) if row.type == "sink" else _seconds_behind(run, seen),
         history.rate(row.name),
         said_of(row.trace) or (run.why if run else ""),
-        row.position,
+        row.position if row.type != "sink" or not places else _in_words(places),
+        tuple(sorted({*(place.topic for place in places), *_configured(row.name, seen)})),
         stale,
     )
 
 
-def _records_behind(run: Run) -> int | None:
-    return run.behind.records if run.is_alive and run.behind is not None else None
+def _places(row: ConnectorRow, run: SeenRun | None, group: Sequence[LagRow]) -> list[Place]:
+    """Where a sink is: by the ledger on Spark, by its group on Connect."""
+    if row.engine == "spark":
+        return [Place(one.topic, one.partition, one.position, one.end) for one in (run.sinks if run else ())]
+    return [Place(one.topic, one.partition, one.committed, one.log_end) for one in group]
+
+
+def _in_words(places: Sequence[Place]) -> str | None:
+    known = [place for place in places if place.at is not None]
+    if not known:
+        return None
+    at, end = sum(place.at or 0 for place in known), sum(place.end or 0 for place in known)
+    whole = f" of {end:,}" if all(place.end is not None for place in known) else ""
+    where = f"{known[0].topic}-{known[0].partition}" if len(known) == 1 else f"{len(known)} partitions"
+    return f"{where} at {at:,}{whole}"
+
+
+def _configured(name: str, seen: Seen) -> tuple[str, ...]:
+    numbers = seen.connectors.value.numbers.get(name) if seen.connectors.value is not None else None
+    return numbers.topics if numbers else ()
 
 
 def _seconds_behind(run: SeenRun | None, seen: Seen) -> float | None:
@@ -88,26 +125,20 @@ def _seconds_behind(run: SeenRun | None, seen: Seen) -> float | None:
     return run.run.behind.seconds(seen.runs.at or run.run.heartbeat)
 
 
-def _stale(row: ConnectorRow, seen: Seen, known: Collection[str]) -> datetime | None:
-    """When this row was last seen, if that is not now. Connectors come from the workers, other rows from the ledger."""
-    part: Part[Any] = seen.connectors if row.name in known else seen.runs
-    return part.at if part.is_stale else None
-
-
-def _run_row(one: SeenRun) -> ConnectorRow:
+def _run_row(one: SeenRun, listed: ConnectorRow | None) -> ConnectorRow:
+    """`listed`: the row of the same name in the list of connectors."""
     run = one.run
-    kind = "sink" if one.sinks else run.settings.get("type", "source")
     position = None if run.last_position is None else run.last_position.to_json()
     return ConnectorRow(
         run.pipeline,
-        kind,
+        "sink" if one.sinks else listed.type if listed else run.settings.get("type", "source"),
         run.words,
         int(run.is_running),
-        "",
+        run.config.get("connector.class", ""),
         str(run.host),
         run.detail or None,
         "spark",
-        None,
+        one.lag,
         position,
     )
 
@@ -129,16 +160,20 @@ def _worst_first(one: Pipeline) -> tuple[int, int, str]:
 
 
 def chosen(pipelines: Sequence[Pipeline], words: str = "", engine: str = "", sort: str = "worst") -> list[Pipeline]:
-    """`words`: parts of names, types, states, positions and causes; `state:failed`, `engine:spark` and
+    """`words`: parts of names, types, states, topics, positions and causes; `state:failed`, `engine:spark`, `topic:orders` and
     `level:wrong` for one of these only."""
     found = [one for one in pipelines if not engine or one.engine == engine]
     for word in words.lower().split():
         key, colon, value = word.partition(":")
-        if colon and key in ("state", "engine", "type", "name", "level"):
+        if colon and key == "topic":
+            found = [one for one in found if any(value in topic.lower() for topic in one.topics)]
+        elif colon and key in ("state", "engine", "type", "name", "level"):
             found = [one for one in found if value in str(getattr(one, key)).lower()]
         else:
             found = [
-                one for one in found if word in f"{one.name} {one.type} {one.state} {one.position} {one.said}".lower()
+                one
+                for one in found
+                if word in " ".join((one.name, one.type, one.state, one.position or "", one.said, *one.topics)).lower()
             ]
     if sort == "name":
         return sorted(found, key=lambda one: one.name)

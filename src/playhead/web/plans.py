@@ -27,7 +27,10 @@ from playhead.web.verbs import VERBS, Deed, VerbRequest, run_deed
 MOST = 200
 LASTS = timedelta(hours=1)
 LEDGER = "ledger"
-Kind = Literal["set", "reset", "delete", "copy", "undo", "pause", "resume", "stop", "restart", "stop_run"]
+Kind = Literal[
+    "set", "reset", "delete", "copy", "undo",
+    "pause", "resume", "stop", "restart", "delete_connector", "stop_run", "forget_run",
+]  # fmt: skip
 
 
 Value = str | int | float | bool | None
@@ -44,8 +47,8 @@ class PlanRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The words of a move. `kind` reset: one of `to` (earliest, latest, current, ledger, an offset, a time), `shift_by`,
     `by_duration`, `to_group`, `to_offsets` or `from_text` (the content of a file of offsets), in `topics` ("t" or "t:0,1");
     `out_of_range` is clamp or error. set: `fields`, of `partitions` or `all`; or `each`. delete and copy: `partitions`, or
-    all; copy: to `new_owner`. undo: `entry`. pause, resume, stop and restart: the connector `owner`; restart also with `tasks` or
-    `only_failed`. stop_run: the run `owner`, on Spark."""
+    all; copy: to `new_owner`. undo: `entry`. pause, resume, stop, restart and delete_connector (its offsets are kept): the
+    connector `owner`; restart also with `tasks` or `only_failed`. stop_run and forget_run: the run `owner`, on Spark."""
 
     kind: Kind
     owner: str = ""

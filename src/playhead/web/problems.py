@@ -1,6 +1,7 @@
 """Errors as answers: a status, and the exit code that the command line would end with, with its meaning (RFC 9457)."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from playhead.errors import (
@@ -42,6 +43,7 @@ class Problem(Exception):
     detail: str
     hint: str | None = None
     code: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         meaning = None if self.code is None else {"exit_code": self.code, "meaning": MEANINGS[self.code]}

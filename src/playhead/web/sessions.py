@@ -48,8 +48,7 @@ class Sessions:
         name = self._tokens.find_name(token)
         with self._lock:
             if name is None:
-                for who in (address, ""):
-                    self._failed.setdefault(who, deque(maxlen=FAILURES_OF_ALL)).append(time.monotonic())
+                self._note_failure(address)
                 return None
             cookie = secrets.token_urlsafe(32)
             self._known[_digest(cookie)] = (name, time.monotonic() + LASTS_SECONDS)
@@ -57,8 +56,9 @@ class Sessions:
                 self._known.popitem(last=False)
             return cookie
 
-    def wait_seconds(self, address: str) -> float:
-        """How long this address has to wait before its next login: 0 for most."""
+    def wait_seconds(self, address: str, *, own_only: bool = False) -> float:
+        """How long this address has to wait before its next try: 0 for most. `own_only`: what others do wrong does not count, so
+        that they cannot lock out programs that send the right token all the time."""
         now = time.monotonic()
         with self._lock:
             for who, times in list(self._failed.items()):
@@ -67,19 +67,28 @@ class Sessions:
                 if not times:
                     del self._failed[who]
             own, every = list(self._failed.get(address, [])), list(self._failed.get("", []))
-            if len(own) < FAILURES and len(every) < FAILURES_OF_ALL:
+            if len(own) < FAILURES and (own_only or len(every) < FAILURES_OF_ALL):
                 return 0.0
             return max(1.0, (own or every)[0] + WITHIN_SECONDS - now)
+
+    def _note_failure(self, address: str) -> None:
+        for who in (address, ""):
+            self._failed.setdefault(who, deque(maxlen=FAILURES_OF_ALL)).append(time.monotonic())
 
     def log_out(self, cookie: str) -> None:
         with self._lock:
             self._known.pop(_digest(cookie), None)
 
-    def find(self, cookie: str | None, bearer: str | None) -> Session | None:
-        """None: not logged in, and a login is needed."""
+    def find(self, cookie: str | None, bearer: str | None, address: str = "") -> Session | None:
+        """None: not logged in, and a login is needed. A wrong bearer token counts against its address. Call `wait_seconds`
+        before a bearer is compared."""
         if bearer is not None:
             name = self._tokens.find_name(bearer)
-            return Session(name, by_header=True) if name is not None else None
+            if name is None:
+                with self._lock:
+                    self._note_failure(address)
+                return None
+            return Session(name, by_header=True)
         if not self.needed:
             return self.nobody
         if not cookie:

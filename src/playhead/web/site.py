@@ -17,6 +17,8 @@ from playhead.web.poller import Poller
 from playhead.web.sessions import Session, Sessions
 from playhead.web.sources import ContextSources
 
+MOST_RECORD_ANSWERS = 8
+
 
 @dataclass(slots=True)
 class Watched:
@@ -27,9 +29,12 @@ class Watched:
     lookups: Lookups
     scrub: Scrub
     board: Board = field(init=False)
+    records: Lookups = field(init=False)
+    """Records of topics: few answers are kept, because they are large."""
 
     def __post_init__(self) -> None:
         self.board = Board(self.poller)
+        self.records = Lookups(self.poller.interval, MOST_RECORD_ANSWERS)
 
     @classmethod
     def of(cls, context: Context, interval: float) -> "Watched":
@@ -57,6 +62,12 @@ class Site:
             if wanted in (None, one.name):
                 return one
         raise NotFound("context", str(wanted), [one.name for one in self.watched])
+
+    def without_secrets(self, text: str) -> str:
+        """An error of one context may name a server of another."""
+        for one in self.watched:
+            text = one.scrub.without_known(text)
+        return text
 
     def boards(self) -> dict[str, Board]:
         return {one.name: one.board for one in self.watched}

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from markupsafe import Markup
 
 from playhead.ledger.model import RecordedRange
+from playhead.render.clean import clean
 
 
 def spark_line(lags: Sequence[int], level: str = "ok") -> Markup:
@@ -47,7 +48,7 @@ def position_chart(lines: Sequence[Line], marks: Sequence[tuple[float, str]]) ->
     moved = Markup("").join(
         Markup(
             '<line class="mark" x1="{0:.1f}" x2="{0:.1f}" y1="8" y2="135"/><text x="{1:.1f}" y="16" text-anchor="{2}">{3}</text>'
-        ).format(x(at), x(at) + (4 if x(at) < 500 else -4), "start" if x(at) < 500 else "end", text)
+        ).format(x(at), x(at) + (4 if x(at) < 500 else -4), "start" if x(at) < 500 else "end", clean(text))
         for at, text in marks
         if x0 <= at <= x1
     )

@@ -35,6 +35,7 @@ def environment() -> Environment:
         "finding_id": finding_id,
         "short_class": short_class,
         "file_name": file_name,
+        "verb_words": verb_words,
     }
     return found
 
@@ -90,6 +91,11 @@ def short_class(value: str) -> str | Markup:
 def file_name(origin: str) -> str:
     """The file of an origin without its folder: lake.yaml:14."""
     return PurePath(origin.partition(" (")[0]).name
+
+
+def verb_words(kind: str) -> str:
+    """The kind of a plan, in words."""
+    return {"stop_run": "stop the run", "forget_run": "forget the run", "delete_connector": "delete"}.get(kind, kind)
 
 
 def effect(change: Change) -> str:

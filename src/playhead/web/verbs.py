@@ -6,16 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from playhead.config import Context
 from playhead.connectors import Answers
-from playhead.connectors.api import run_shown_verb, run_verb
+from playhead.connectors.api import delete, run_shown_verb, run_verb
 from playhead.connectors.lifecycle import Verb, exit_code_of
 from playhead.connectors.verb_journal import VerbBook
 from playhead.errors import Invalid, Refused
 from playhead.model import Deadline, Result
+from playhead.web.sources import find_cluster
 
 if TYPE_CHECKING:
     from playhead.pipeline.stop import StopPlan
 
-VERBS = ("pause", "resume", "stop", "restart", "stop_run")
+STOP_RUN, FORGET_RUN, DELETE = "stop_run", "forget_run", "delete_connector"
+VERBS = ("pause", "resume", "stop", "restart", STOP_RUN, FORGET_RUN, DELETE)
 WAIT_SECONDS = 30.0
 _BACK = {
     ("pause", "running"): "resume",
@@ -35,8 +37,10 @@ class VerbRequest:
     @property
     def words(self) -> list[str]:
         """The command line without its context."""
-        if self.kind == "stop_run":
-            return ["playhead", "runs", "stop", self.owner]
+        if self.kind in (STOP_RUN, FORGET_RUN):
+            return ["playhead", "runs", "stop" if self.kind == STOP_RUN else "forget", self.owner]
+        if self.kind == DELETE:
+            return ["playhead", "connectors", "delete", self.owner]
         more = [word for number in self.tasks for word in ("--task", str(number))]
         return [
             "playhead",
@@ -97,8 +101,10 @@ class Deed:
 
 def run_deed(context: Context, request: VerbRequest, only: Deed | None = None) -> Deed:
     """`only`: carry out what this one showed, and refuse what is different by now."""
-    if request.kind == "stop_run":
-        return _stop_run(context, request.owner, only)
+    if request.kind in (STOP_RUN, FORGET_RUN):
+        return _of_run(context, request, only)
+    if request.kind == DELETE:
+        return _delete(context, request.owner, only)
     verb = Verb(request.kind)
     if verb is not Verb.RESTART and (request.tasks or request.only_failed):
         raise Invalid("tasks and only_failed are for a restart")
@@ -112,25 +118,44 @@ def run_deed(context: Context, request: VerbRequest, only: Deed | None = None) -
     return Deed(rows, found.executed, found.notes, found.record_id or None, back, None if found.executed else found)
 
 
-def _stop_run(context: Context, name: str, only: Deed | None) -> Deed:
+def _of_run(context: Context, request: VerbRequest, only: Deed | None) -> Deed:
+    """A run of this Kafka cluster: a ledger may be shared with others, which have runs of the same names."""
     from playhead.ledger.runs import open_context_ledger
-    from playhead.pipeline.stop import find_run, plan_stop, stop_run
+    from playhead.pipeline.stop import find_run, forget_run, plan_forget, plan_stop, stop_run
 
-    with open_context_ledger(context, Deadline(context.timeout_seconds).remaining()) as ledger:
-        plan = plan_stop(find_run(ledger, name))
-        row = _stop_row(plan)
+    name, forgets = request.owner, request.kind == FORGET_RUN
+    deadline = Deadline(context.timeout_seconds)
+    cluster = find_cluster(context, deadline)
+    with open_context_ledger(context, deadline.remaining()) as ledger:
+        found = find_run(ledger, name, cluster)
+        plan = plan_forget(found) if forgets else plan_stop(found)
+        row = _run_row(plan)
         if only is None:
             return Deed((row,))
         _check_run(only.rows, row)
         book = VerbBook.of_context(context)
-        record = book.begin("stop the run", [name])
-        done = stop_run(ledger, plan, WAIT_SECONDS)
+        record = book.begin("forget the run" if forgets else "stop the run", [name])
+        done = forget_run(ledger, plan) if forgets else stop_run(ledger, plan, WAIT_SECONDS)
     warning = book.finish(record, {name: (done.result.value, done.detail)})
-    did = DeedRow(name, done.before.words, plan.does, done.after.words, done.result, done.detail)
+    after = "forgotten" if forgets else done.after.words
+    did = DeedRow(name, done.before.words, plan.does, after, done.result, done.detail)
     return Deed((did,), executed=True, notes=(warning,) if warning else (), journal=record.id)
 
 
-def _stop_row(plan: "StopPlan") -> DeedRow:
+def _delete(context: Context, name: str, only: Deed | None) -> Deed:
+    """The connector, and not its offsets. The journal of connectors has its config: the command in it leads back."""
+    planned = delete(name, context=context)
+    if [one.name for one in planned] != [name]:
+        raise Invalid(f"{name!r} is a pattern", "a plan deletes one connector, by its name")
+    if only is not None:
+        if [(one.name, one.before) for one in planned] != [(one.name, one.before) for one in only.rows]:
+            raise Refused(f"{name} changed since the plan was created: it is {planned[0].before}", "plan again")
+        planned = delete(name, execute=True, context=context)
+    rows = tuple(DeedRow(one.name, one.before, one.does, one.after, one.result, one.detail) for one in planned)
+    return Deed(rows, planned.executed, planned.notes, planned.record_id or None)
+
+
+def _run_row(plan: "StopPlan") -> DeedRow:
     return DeedRow(plan.run.pipeline, f"{plan.run.words}, run {plan.run.epoch}", plan.does, detail=plan.note)
 
 
