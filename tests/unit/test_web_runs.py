@@ -225,5 +225,5 @@ def test_an_idle_partition_keeps_its_ranges_beside_busy_ones(shared, monkeypatch
     assert idle.picture.count('class="committed"') == 1
     assert idle.note == ""
     assert busy.picture.count('class="committed"') == 10
-    assert busy.note == "50 older ranges before 50 are not shown"
+    assert busy.note == "only the newest are shown; ranges before 50: 50"
     assert Committed() != committed

@@ -104,7 +104,7 @@ def bars_of(at: Watched, run: SeenRun, committed: Committed, zoom: Zoom, address
             return f"{address}{'&' if '?' in address else '?'}{urlencode(words)}#ranges"
 
         older = row.ranges - sum(one.state.value != "superseded" for one in own)
-        note = f"{older:,} older ranges before {start:,} are not shown" if older > 0 else ""
+        note = f"only the newest are shown; ranges before {start:,}: {older:,}" if older > 0 else ""
         picture = svg.ledger_bar(own, claim, (low, high), link)
         behind = max(0, ends[place] - row.position) if place in ends else None
         if not zoomed:
