@@ -137,15 +137,17 @@ def described_or_none(lab: Lab, group: str, topic: str) -> int | None:
 
 
 def test_a_wrong_token_is_refused_and_the_right_one_leads_to_the_overview(chrome, serving):
-    opened = chrome.new_page()
+    opened = chrome.new_page(viewport={"width": 390, "height": 800})
     log_in(opened, serving.url, "a-wrong-token-0123456789")
     assert "this token is not known" in opened.inner_text("main")
+    assert axe_faults(opened) == []
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 390
     log_in(opened, serving.url)
     assert opened.inner_text("h1") == "Pipelines"
     opened.close()
 
 
-def test_a_position_is_moved_with_plan_apply_and_undo(page, serving, lab, sink):
+def test_a_position_is_moved_with_plan_apply_and_undo(page, serving, lab, sink, rest):
     name, topic, out = sink
     group, place = f"connect-{name}", TopicPartition(topic, 0)
     page.goto(f"{serving.url}positions?owner={name}")
@@ -163,6 +165,41 @@ def test_a_position_is_moved_with_plan_apply_and_undo(page, serving, lab, sink):
     assert out.read_text().splitlines() == [f"record {n}" for n in (0, 1, 2, 3, 4, 2, 3, 4)]
     page.goto(f"{serving.url}journal")
     assert "anna@" in page.inner_text("table")
+    rest.stop(name)
+    Deadline(30).wait_for(lambda: states_of(lab, name) == ("STOPPED", []), "the sink stopping")
+    Deadline(30).wait_for(lambda: described(lab, group)[group, place] == 5, "its last commit")
+    page.goto(f"{serving.url}positions?owner={name}")
+    page.locator("input[name=value]").fill("-2")
+    for button, at in (
+        ("Show the plan", 5),
+        ("Carry out the plan", 3),
+        ("Plan the undo", 3),
+        ("Carry out the plan", 5),
+    ):
+        page.get_by_role("button", name=button).click()
+        page.locator("#plan").wait_for()
+        assert described(lab, group)[group, place] == at, button
+    assert states_of(lab, name) == ("STOPPED", [])
+
+
+def test_a_shift_of_a_busy_sink_counts_from_where_it_stops(page, serving, lab, sink):
+    """It reads twenty records between the plan and its second button."""
+    name, topic, out = sink
+    group, place = f"connect-{name}", TopicPartition(topic, 0)
+    page.goto(f"{serving.url}positions?owner={name}")
+    page.locator("input[name=value]").fill("-3")
+    page.get_by_label("stop it first").check()
+    page.get_by_role("button", name="Show the plan").click()
+    assert "The shift counts from where the owner stops" in page.inner_text("#plan")
+    producer = make_producer_of(lab)
+    for number in range(5, 25):
+        producer.produce(topic, f"record {number}")
+    assert producer.flush(20) == 0
+    Deadline(60).wait_for(lambda: described(lab, group)[group, place] == 25, "the sink reading on", every=1)
+    page.get_by_role("button", name="Carry out the plan").click()
+    assert "changed" in page.inner_text("#plan table")
+    Deadline(30).wait_for(lambda: out.read_text().splitlines().count("record 24") == 2, "the sink reading again")
+    assert out.read_text().splitlines() == [f"record {n}" for n in (*range(25), 22, 23, 24)]
 
 
 def test_a_group_is_reset_over_two_topics_and_back(page, serving, lab, new_topic, settings_of, unique):
@@ -298,7 +335,7 @@ def test_hostile_names_values_and_records_are_shown_as_text(page, serving, lab, 
         "connector.class": FILE_SINK,
         "topics": topic,
         "file": "/dev/null",
-        "hostile": "<script>alert(3)</script>",
+        "hostile": "<script>alert(3)</script>\u202e\x1b[31m",
     }
     rest.create_connector(name, {**config, "value.converter": TEXT, "key.converter": TEXT})
     try:
@@ -307,7 +344,8 @@ def test_hostile_names_values_and_records_are_shown_as_text(page, serving, lab, 
         page.goto(f"{serving.url}?q=onerror")
         page.get_by_text("<img src=x onerror=alert(1)>\\u202e").wait_for(timeout=20_000)
         page.get_by_role("link", name="onerror").click()
-        page.get_by_text("<script>alert(3)</script>").wait_for(timeout=20_000)
+        page.get_by_text("<script>alert(3)</script>\\u202e\\x1b[31m", exact=True).wait_for(timeout=20_000)
+        assert not {"\u202e", "\x1b"} & set(page.content())
         page.goto(f"{serving.url}topics/{topic}")
         assert "<script>alert(2)</script>\\x1b[31m\\u202e" in page.inner_text("table")
         assert "<b>key</b>" in page.inner_text("table")
@@ -333,9 +371,17 @@ def axe_faults(page) -> list[list[str]]:
 
 def test_a_phone_of_390_pixels_gets_cards_and_no_sideways_scrolling(page, serving, sink):
     page.set_viewport_size({"width": 390, "height": 800})
-    for path in ("", f"pipelines/{sink[0]}", f"positions?owner={sink[0]}", "journal"):
+    records = f"topics/{sink[1]}?form=json"
+    for path in ("", f"pipelines/{sink[0]}", f"positions?owner={sink[0]}", "journal", "groups", "logout", records):
         page.goto(serving.url + path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+        assert axe_faults(page) == [], path
+    page.goto(f"{serving.url}positions?owner={sink[0]}")
+    page.locator("input[name=value]").fill("-1")
+    page.get_by_role("button", name="Show the plan").click()
+    page.locator("#plan").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert axe_faults(page) == []
     page.goto(serving.url)
     assert page.locator("table.cards tbody tr").first.evaluate("row => getComputedStyle(row).display") == "block"
 
@@ -409,6 +455,7 @@ class Shop:
             config = {"connector.class": FILE_SINK, "topics": "orders", "file": out, "db.password": SECRET, **text}
             self.rest.create_connector(name, config)
         command = [sys.executable, "-m", "playhead", "run", str(self.file), "-b", self.lab.bootstrap_servers]
+        command += ["--worker-config", str(self.lab.worker_config)]  # not that of the user who runs the test
         for each in (300, 600, 300, 300) if SHOTS else (1500,):  # several runs, so that a picture has a history
             self.produce(each)
             subprocess.run([*command, "--ledger", self.ledger], check=True, capture_output=True, timeout=200)
@@ -595,6 +642,10 @@ def test_a_worker_or_a_broker_that_dies_is_named_and_what_was_seen_stays(chrome,
         said.wait_for(timeout=60_000)
         assert shown in opened.inner_text("table")
         assert "Shown is what was seen" in opened.inner_text("main")
+        opened.goto(server.url)
+        opened.locator("tr", has_text="orders_copy").get_by_text("stale, seen").wait_for(timeout=60_000)
+        opened.goto(f"{server.url}{path}")
+        said.wait_for(timeout=60_000)
         lab.start(server_name)
         said.wait_for(state="detached", timeout=90_000)
 
@@ -615,6 +666,10 @@ def test_a_worker_or_a_broker_that_dies_is_named_and_what_was_seen_stays(chrome,
         dies_and_is_back("", "orders_copy", "worker-1")
         opened.locator("tr", has_text="orders_copy").get_by_text("running").wait_for(timeout=60_000)
         dies_and_is_back("groups", "billing", "broker-1")
+        opened.goto(server.url)
+        opened.locator("tr", has_text="orders_copy").get_by_text("stale, seen").wait_for(
+            state="detached", timeout=60_000
+        )
     finally:
         opened.close()
         server.end()
