@@ -143,13 +143,16 @@ def test_headers_and_timestamps_stay_with_their_records_however_many_there_are(p
 
 def test_what_is_aborted_is_not_seen_and_the_next_transaction_is(producer, new_topic, read):
     topic = new_topic(1)
-    producer.begin()
-    producer.send(topic, pa.array([b"gone"] * 50_000), None, 0)
-    producer.abort()
-    producer.begin()
-    producer.send(topic, pa.array([b"kept"]), None, 0)
-    producer.commit()
-    assert [value for *_, value in read(topic)] == [b"kept"]
+    for round_ in range(4):
+        producer.begin()
+        producer.send(topic, pa.array([b"%d gone" % round_] * 60_000), None, 0)  # some of them are in flight
+        producer.abort()
+        producer.begin()
+        producer.send(topic, pa.array([b"kept"]), None, 0)
+        producer.commit()
+        (*_, (_, offset, _, value)) = found = read(topic)
+        assert (value, len(found)) == (b"kept", round_ + 1)
+        assert producer.ranges(topic) == {0: (offset, offset)}
 
 
 def test_an_error_in_the_block_aborts(kind, settings_of, unique, new_topic, read, admin, deadline):
@@ -230,6 +233,19 @@ def test_offsets_of_a_group_are_committed_with_the_records_or_not_at_all(produce
     assert {tp: (one.offset, one.metadata) for tp, one in found.items()} == {
         place: (8, "é note"),
         TopicPartition(topic, 0): (1, ""),
+    }
+
+
+def test_offsets_of_any_number_of_partitions_are_committed(producer, new_topic, unique, admin, deadline):
+    topic, group = new_topic(12), unique("group")
+    offsets = {TopicPartition(topic, at): Committed(100 + at, f"note {at}" * at) for at in range(12)}
+    producer.begin()
+    producer.send(topic, pa.array([b"a"]), None, 0)
+    producer.send_offsets(group, offsets)
+    producer.commit()
+    found = list_decided(admin, group, list(offsets), deadline)
+    assert {tp: (one.offset, one.metadata) for tp, one in found.items()} == {
+        tp: (one.offset, one.metadata) for tp, one in offsets.items()
     }
 
 

@@ -141,6 +141,12 @@ class ColumnProducer(BulkProducer):
     def _find_brokers(self, seconds: float) -> None:
         self._producer.find_brokers(seconds)
 
+    def begin(self, deadline: Deadline | None = None) -> None:
+        """What is reported before belongs to a transaction that has ended."""
+        self._producer.poll(0)
+        self._producer.delivered.clear()
+        super().begin(deadline)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

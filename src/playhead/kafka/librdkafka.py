@@ -57,6 +57,12 @@ class _Partition(Structure):
     )
 
 
+class _Partitions(Structure):
+    """`rd_kafka_topic_partition_list_t`."""
+
+    _fields_ = (("count", c_int), ("size", c_int), ("entries", POINTER(_Partition)))
+
+
 class _TopicMetadata(Structure):
     """`rd_kafka_metadata_topic_t`."""
 
@@ -97,8 +103,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "send_offsets_to_transaction": (c_void_p, (c_void_p, c_void_p, c_void_p, c_int)),
     "consumer_group_metadata_new": (c_void_p, (c_char_p,)),
     "consumer_group_metadata_destroy": (None, (c_void_p,)),
-    "topic_partition_list_new": (c_void_p, (c_int,)),
-    "topic_partition_list_add": (POINTER(_Partition), (c_void_p, c_char_p, c_int32)),
+    "topic_partition_list_new": (POINTER(_Partitions), (c_int,)),
+    "topic_partition_list_add": (c_void_p, (c_void_p, c_char_p, c_int32)),
     "topic_partition_list_destroy": (None, (c_void_p,)),
     "error_code": (c_int, (c_void_p,)),
     "error_string": (c_char_p, (c_void_p,)),
@@ -226,20 +232,22 @@ class NativeProducer:
 
     def send_offsets(self, group: str, offsets: Iterable[tuple[TopicPartition, int, str]], seconds: float) -> None:
         """Adds offsets of a group without members to the transaction, each with its metadata."""
-        lib, kept = self._lib, []
-        listed, about = lib.topic_partition_list_new(4), lib.consumer_group_metadata_new(group.encode())
+        lib, given = self._lib, list(offsets)
+        listed = lib.topic_partition_list_new(len(given))
+        about = lib.consumer_group_metadata_new(group.encode())
+        # Metadata is sent up to its final NUL, which must be part of it.
+        texts = [ctypes.create_string_buffer(metadata.encode()) for _, _, metadata in given]
         try:
-            for place, offset, metadata in offsets:
-                entry = lib.topic_partition_list_add(listed, place.topic.encode(), place.partition).contents
-                text = ctypes.create_string_buffer(
-                    metadata.encode()
-                )  # sent up to its final NUL, which must be part of it
-                entry.offset, entry.metadata, entry.metadata_size = offset, ctypes.addressof(text), len(text)
-                kept.append((entry, text))
+            for place, _, _ in given:
+                lib.topic_partition_list_add(listed, place.topic.encode(), place.partition)
+            entries = listed.contents.entries  # an entry may be moved by an `add` after its own
+            for at, text in enumerate(texts):
+                entries[at].offset = given[at][1]
+                entries[at].metadata, entries[at].metadata_size = ctypes.addressof(text), len(text)
             error = lib.send_offsets_to_transaction(self._client, listed, about, _ms(seconds))
         finally:
-            for entry, _ in kept:
-                entry.metadata, entry.metadata_size = None, 0  # the list would free memory that is not its own
+            for at in range(listed.contents.count):  # the list would free memory that is not its own
+                listed.contents.entries[at].metadata, listed.contents.entries[at].metadata_size = None, 0
             lib.topic_partition_list_destroy(listed)
             lib.consumer_group_metadata_destroy(about)
         self._check(error)

@@ -85,6 +85,7 @@ class TransactionalProducer:
     def begin(self, deadline: Deadline | None = None) -> None:
         """`deadline`: from now on, instead of the producer's first one."""
         self._deadline = deadline or self._deadline
+        self._undelivered.clear()  # of an aborted transaction: reports arrive until its end
         self._step("beginning", self._producer.begin_transaction)
 
     def produce(
@@ -169,7 +170,6 @@ class TransactionalProducer:
 
     def abort(self) -> None:
         """Best effort: records of a fenced or unreachable producer cannot become visible."""
-        self._undelivered.clear()
         try:
             self._producer.abort_transaction(max(1.0, self._deadline.remaining()))
         except KafkaException as error:
