@@ -15,8 +15,8 @@ _KEYS = st.sampled_from([*NAMES, "AaAa", "BBBB", "AaBB", "BBAa", "\U0001f600"]) 
 _INTEGERS = {f"int{bits}": st.integers(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)}
 _PLAIN: dict[str, st.SearchStrategy[Any]] = {
     **_INTEGERS,
-    "float": st.floats(width=32, allow_nan=False, allow_infinity=False).filter(lambda value: value != 0),
-    "double": st.floats(allow_nan=False, allow_infinity=False).filter(lambda value: value != 0),
+    "float": st.floats(width=32, allow_nan=False, allow_infinity=False),
+    "double": st.floats(allow_nan=False, allow_infinity=False),
     "boolean": st.booleans(),
     "string": st.one_of(
         st.text(max_size=6), st.integers().map(str), st.floats().map(str), st.sampled_from(["true", "NaN", "1e5"])

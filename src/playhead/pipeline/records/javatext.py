@@ -19,10 +19,9 @@ from playhead.pipeline.records.schema import Schema
 
 @dataclass(frozen=True, slots=True)
 class JavaText:
-    """`of_times`: the texts of a column of dates, times or timestamps without nulls. `signed_zeros` False: there is no -0.0."""
+    """`of_times`: the texts of a column of dates, times or timestamps without nulls."""
 
     of_times: Callable[[pa.Array], pa.Array]
-    signed_zeros: bool = True
 
     def of(self, values: pa.Array, schema: Schema) -> pa.Array:
         """Strings; null stays null. Raises Unfit if one of them has no text."""
@@ -41,7 +40,7 @@ class JavaText:
         if schema.type == "bytes":
             raise Unfit("it has bytes, of which Java's text is an address in memory")
         if schema.type in ("float", "double"):
-            return float_texts(values if self.signed_zeros else pc.add(values, pa.scalar(0.0, values.type)))
+            return float_texts(values)
         return values.cast(pa.string())
 
     def _structs(self, values: pa.Array, schema: Schema) -> pa.Array:

@@ -186,7 +186,7 @@ def _float(decoded: object, schema: Schema, path: str) -> float:
         raise Unfit(f"{_named(path)} is {_shown(decoded)}, out of the range of {schema.type}")
     if _WHOLE.fullmatch(text) and decimals.unscaled_of_number(text, 0) != int(made):
         raise Unfit(f"{_named(path)} is {_shown(decoded)}, which {schema.type} would round")
-    return made
+    return made + 0.0  # as in `_double`
 
 
 def _octets(text: str, path: str) -> bytes:

@@ -61,7 +61,8 @@ class Finishing:
         if schema.type == "bytes":
             return decode_base64(read)
         if schema.type in _EXACT_TO:
-            return read if self._are_exact(read, schema.type) else None
+            # Connect reads floats as BigDecimal, which has no -0.0.
+            return pc.add(read, pa.scalar(0.0, read.type)) if self._are_exact(read, schema.type) else None
         if schema.name == TIME and not _are_times(read):
             return None
         wanted = arrow_type(schema)

@@ -99,7 +99,7 @@ def _dates(values: pa.Array) -> pa.Array:
     return pc.strftime(moments, format=_DATE)
 
 
-_TEXT = JavaText(_dates, signed_zeros=False)
+_TEXT = JavaText(_dates)
 
 
 def _value_text(value: object) -> str:
