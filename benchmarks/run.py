@@ -21,6 +21,7 @@ import ledger_commit
 import python_source
 import run_startup
 import serve_pages
+import sink_chain
 import spark_deliver
 import spark_ingest
 import spark_replay
@@ -41,6 +42,7 @@ BENCHMARKS = {
     "spark_ingest": spark_ingest.measure,
     "python_source": python_source.measure,
     "spark_deliver": spark_deliver.measure,
+    "sink_chain": sink_chain.measure,
     "spark_rows": spark_rows.measure,
     "spark_replay": spark_replay.measure,
     "topic_copy": topic_copy.measure,

@@ -78,7 +78,7 @@ class _Bench(Runner):
         yield f"Kafka's ConsumerPerformance on the same topic: {peer / 1e6:.2f} M records/s"
         cold = self._files("json.JsonFormat")
         yield f"JSON lines, cold: {cold / 1e6:.2f} M records/s"
-        for words, form, bar in (("JSON lines", "json.JsonFormat", 0.35), ("Parquet", "parquet.ParquetFormat", 0.20)):
+        for words, form, bar in (("JSON lines", "json.JsonFormat", 0.37), ("Parquet", "parquet.ParquetFormat", 0.26)):
             rates = [self._files(form) for _ in range(ROUNDS)]
             yield f"{words}, warm: {max(rates) / 1e6:.2f} M records/s (all: {millions(rates)})"
             yield f"bar: {words} at least {bar:.2f} of ConsumerPerformance; got {max(rates) / peer:.2f}"

@@ -42,3 +42,13 @@ def test_each_partition_has_its_share_of_objects(sampled):
 
 def test_where_there_is_no_object_there_is_no_sample(sampled):
     assert sampled([None], [b"[1]"]) == []
+
+
+def test_headers_are_part_of_it(settings_of, new_topic, deadline):
+    topic, producer = new_topic(1), make_producer(settings_of)
+    producer.produce(topic, b'{"a":1}', partition=0, headers=[("h", b"1"), ("none", None)])
+    producer.produce(topic, b'{"a":2}', partition=0)
+    assert producer.flush(30) == 0
+    with ReconnectingAdmin(settings_of) as admin:
+        found = TopicLogs(admin).sample([OffsetRange(topic, "id", 0, 0, 2)], deadline).column("headers").to_pylist()
+    assert found == [[{"key": "h", "value": b"1"}, {"key": "none", "value": None}], []]

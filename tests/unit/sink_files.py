@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from playhead.ledger.model import ClosedRange, RangeClaim
+from playhead.model import TopicPartition
 from playhead.model.ranges import OffsetRange
 from playhead.pipeline.deliver.files.folder import FolderStorage
 from playhead.pipeline.deliver.files.format import AsBytes, Contents, Piece, field_of
@@ -83,7 +84,7 @@ class Json:
     def __init__(self, *, columns: bool) -> None:
         self.columns = columns
 
-    def convert(self, batch: pa.RecordBatch) -> Contents:
+    def convert(self, batch: pa.RecordBatch, place: TopicPartition) -> Contents:
         values = batch.column(3).to_pylist()
         bad = [Bad(row, "it is no object") for row, value in enumerate(values) if value and value[:1] != b"{"]
         good = [row for row, value in enumerate(values) if value and value[:1] == b"{"]

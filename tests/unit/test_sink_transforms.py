@@ -17,8 +17,8 @@ from playhead.pipeline.classes import ConnectorKind, check_options
 from playhead.pipeline.deliver.files.sink import FilesSink, open_file_writer
 from playhead.pipeline.deliver.line_file import LineWriter, _Reading
 from playhead.pipeline.deliver.rejects import RejectPolicy
-from playhead.pipeline.deliver.sink import RECORDS, RejectedRecord, SinkStep, TaskCommit
-from playhead.pipeline.records.batch import TRANSFORMATION, Header, Typed, Untyped
+from playhead.pipeline.deliver.sink import HEADERS, RECORDS, SAMPLED, RejectedRecord, SinkStep, TaskCommit
+from playhead.pipeline.records.batch import TRANSFORMATION, VALUE_CONVERTER, Header, Typed, Untyped
 from playhead.pipeline.records.decode.batches import Decoding, read_headers, read_values
 from playhead.pipeline.records.decode.javatext import JavaLines
 from playhead.pipeline.records.decode.options import BYTES, Converter
@@ -364,6 +364,39 @@ def test_parquet_of_values_without_a_schema_gets_the_columns_that_the_chain_leav
     (closed,) = writer.write(claim(0, 2), iter([found]), print)
     (output,) = closed.outputs
     assert pq.read_table(tmp_path / output.name).to_pylist() == [{"a_b": 12, "a_c": 1.5}, {"a_b": 13, "a_c": None}]
+
+
+def test_parquet_has_the_columns_of_a_stage_for_records_with_a_header(tmp_path):
+    config = BASE | SCHEMALESS | {"store.url": f"file://{tmp_path}", "format.class": PARQUET, "topics": "orders"}
+    insert = chain(src={"type": "InsertField$Value", "static.field": "src", "static.value": "eu"})
+    config |= when(insert, "src", "HasHeaderKey", name="h")
+    headers = pa.array([[("h", b"1")], [("h", None)]], SAMPLED.field(HEADERS).type)
+    found = next(batches([Record(0, 0, b'{"a":1}'), Record(1, 0, b'{"a":2}')])).append_column(HEADERS, headers)
+    step = SinkStep(lambda _key, make: make(), {"orders": lambda: found}, pytest.fail)
+    rejected: list[RejectedRecord] = []
+    (closed,) = FilesSink(config, {}).writer(step).write(claim(0, 2), iter([found]), rejected.append)
+    assert rejected == []
+    (output,) = closed.outputs
+    assert pq.read_table(tmp_path / output.name).to_pylist() == [{"a": 1, "src": "eu"}, {"a": 2, "src": "eu"}]
+
+
+def test_behind_a_chain_that_only_routes_lines_are_as_they_stand_in_the_topic(tmp_path):
+    values = [b'{"b": 1.50, "a":1}', b'{"a":1e2}', b"{", None, b'{"z":"no"}', b"null"]
+    routes = chain(
+        drop={"type": "Filter"},
+        new={"type": "RegexRouter", "regex": "orders", "replacement": "new"},
+        none={"type": "DropHeaders", "headers": "h"},
+    )
+    config = when(SCHEMALESS | routes | {"behavior.on.null.values": "ignore"}, "drop", "HasHeaderKey", name="h")
+    headers = pa.array([[], None, [("h", b"1")], [], [("h", b"1")], [("h", b"1")]], SAMPLED.field(HEADERS).type)
+    records = next(batches([Record(n, 0, value, n) for n, value in enumerate(values)]))
+    writer = open_file_writer(BASE | {"store.url": f"file://{tmp_path}"} | config, {})
+    rejected: list[RejectedRecord] = []
+    closed = list(writer.write(claim(0, 6), iter([records.append_column(HEADERS, headers)]), rejected.append))
+    files = {name: content for name, content in read_files(tmp_path).items() if not name.startswith("_playhead/")}
+    assert files == {"topics/new/partition=2/new+2+0000000000.json": b'{"b": 1.50, "a":1}\n{"a":1e2}\n'}
+    assert [(one.offset, one.stage) for one in rejected] == [(2, VALUE_CONVERTER)]  # before the chain could drop it
+    assert [(one.count, one.rejected, one.hash_sum) for one in closed] == [(4, 1, 0 + 1 + 4 + 5)]
 
 
 def test_the_ledger_keeps_which_topic_a_target_is_made_of():

@@ -14,7 +14,6 @@ from playhead.pipeline.audit.row_hash import octet_hashes, row_hashes
 from playhead.pipeline.audit.sides import Hashed, TaskSide
 from playhead.pipeline.audit.topic import Spans
 from playhead.pipeline.deliver.files.format import Converting
-from playhead.pipeline.deliver.files.transformed import Chained
 from playhead.pipeline.deliver.sink import OFFSET
 from playhead.pipeline.deliver.task import CLAIM, ReadOptions, sink_records
 
@@ -24,7 +23,7 @@ class ExpectedContents:
     """Picklable. Tombstones and records that do not fit are not expected: the sink drops or rejects them."""
 
     topic: str
-    converting: Converting | Chained
+    converting: Converting
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Hashed]:
         for batch in batches:
@@ -32,9 +31,7 @@ class ExpectedContents:
                 continue
             place = TopicPartition(self.topic, batch.column(CLAIM)[0].as_py())
             records = sink_records(batch)
-            converting = self.converting
-            is_chained = isinstance(converting, Chained)
-            found = converting.convert(records, place) if is_chained else converting.convert(records)  # type: ignore[call-arg]
+            found = self.converting.convert(records, place)
             offsets = records.column(OFFSET).to_numpy()
             for piece in found.pieces:
                 content = piece.content
@@ -50,7 +47,7 @@ def _shown(
     return at, contents_shown(content, places)
 
 
-def expected_side(spans: Spans, reading: ReadOptions, converting: Converting | Chained) -> TaskSide:
+def expected_side(spans: Spans, reading: ReadOptions, converting: Converting) -> TaskSide:
     def frame(spark: SparkSession) -> DataFrame:
         return spans.read(spark, reading)
 

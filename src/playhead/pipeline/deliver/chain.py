@@ -1,11 +1,12 @@
 """The transforms of a sink connector: its records read by the converters and put through the chain, batch by batch.
 
-A connector without transforms has no chain, and its sink reads the bytes in its own way, which is faster. Keys and headers are
-read only where the sink or the chain needs them: no sink here writes headers, and only one predicate looks at them.
+A connector without transforms has no chain, and its sink reads the bytes in its own way, which is faster; so can one whose chain
+only routes. Keys and headers are read only where the sink or the chain needs them: no sink here writes headers, and only one
+predicate looks at them.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
@@ -15,19 +16,30 @@ import pyarrow as pa
 
 from playhead.errors import ConfigInvalid, Fault
 from playhead.model import TopicPartition
-from playhead.pipeline.deliver.sink import HEADERS
-from playhead.pipeline.records.batch import Untyped
-from playhead.pipeline.records.decode.batches import Decoding
+from playhead.pipeline.records.batch import Bad, Typed, Untyped
+from playhead.pipeline.records.decode.batches import Decoded, Decoding, no_keys
+from playhead.pipeline.records.decode.columns import Part, Parts
 from playhead.pipeline.records.decode.options import BYTES, parse_converter
 from playhead.pipeline.records.encode.options import SIMPLE, STRING
-from playhead.pipeline.records.transforms import HasHeader, RegexRouter, Stage, Stages, TimestampRouter
+from playhead.pipeline.records.schema import Schema
+from playhead.pipeline.records.transforms import (
+    DropHeaders,
+    Filter,
+    HasHeader,
+    InsertHeader,
+    RegexRouter,
+    Stage,
+    Stages,
+    TimestampRouter,
+)
 from playhead.pipeline.records.transforms.apply import Transformed, apply_chain, merged
 from playhead.pipeline.records.transforms.arrow.routing import targets
 from playhead.pipeline.records.transforms.arrow.values import Failed
 from playhead.pipeline.records.transforms.options import OF_TRANSFORMS, parse_stages
 
 HEADER_CONVERTER = "header.converter"
-_OF_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_ROUTING = RegexRouter | TimestampRouter | Filter | InsertHeader | DropHeaders
+_ANY = Schema("boolean", True)
 PREFIXES = tuple(f"{name}." for name in OF_TRANSFORMS)
 _HEADER_CONVERTERS = {
     "SimpleHeaderConverter": SIMPLE,
@@ -56,24 +68,40 @@ class SinkChain:
         return bool(self.decoding.header)
 
     @property
+    def only_routes(self) -> bool:
+        """No transform and no predicate looks into a key or a value."""
+        return all(isinstance(stage.change, _ROUTING) for stage in self.stages)
+
+    @property
     def digest(self) -> str:
         return sha256(f"{self.text} {self.decoding}".encode()).hexdigest()
 
     def apply(self, records: pa.RecordBatch, place: TopicPartition) -> Transformed:
         """Every row is in one of the batches, filtered, or bad."""
-        batches, bad = self.decoding.decode(records, place.topic, place.partition)
-        made = [apply_chain(self.stages, batch) for batch in batches]
+        return self._applied(self.decoding.decode(records, place.topic, place.partition))
+
+    def route(
+        self, records: pa.RecordBatch, place: TopicPartition, is_null: np.ndarray, bad: Sequence[Bad]
+    ) -> Transformed:
+        """As `apply`, for a chain that only routes: of the values it is known which are null, and which are bad. The batches have
+        no values of use."""
+        rows = np.delete(np.arange(records.num_rows), [one.row for one in bad])
+        values = Typed(_ANY, pa.array(np.ones(len(rows), bool), mask=is_null[rows]))
+        parts = Parts([Part(rows, values)] if len(rows) else [], list(bad))
+        keys = no_keys(records.num_rows)
+        return self._applied(self.decoding.batches(records, place.topic, place.partition, keys, parts))
+
+    def _applied(self, decoded: Decoded) -> Transformed:
+        made = [apply_chain(self.stages, batch) for batch in decoded.batches]
         filtered = [one.filtered for one in made]
         return Transformed(
             merged([batch for one in made for batch in one.batches]),
             np.sort(np.concatenate(filtered)) if filtered else np.empty(0, np.int64),
-            sorted([*bad, *(one for each in made for one in each.bad)]),
+            sorted([*decoded.bad, *(one for each in made for one in each.bad)]),
         )
 
     def objects(self, sample: pa.RecordBatch, topic: str) -> Iterator[object]:
-        """The values without a schema that records of `topic` become. They are read without their headers."""
-        if self.has_headers:
-            sample = sample.append_column(HEADERS, pa.nulls(sample.num_rows, _OF_HEADERS))
+        """The values without a schema that records of `topic` become. `sample` is SAMPLED."""
         for batch in self.apply(sample, TopicPartition(topic, 0)).batches:
             if isinstance(batch.value, Untyped):
                 yield from batch.value.values

@@ -30,6 +30,8 @@ RECORDS = pa.schema(
         (HASH, pa.int64()),
     ]
 )
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))  # as Spark's Kafka reader has them
+SAMPLED = RECORDS.append(pa.field(HEADERS, _HEADERS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class RejectedRecord:
 # Raises if the run must stop. Otherwise the record is handled and must not be delivered.
 Reject = Callable[[RejectedRecord], None]
 Recall = Callable[[str, Callable[[], str]], str]  # a name, and the function that returns the text if none is kept yet
-Samples = Mapping[str, Callable[[], pa.RecordBatch]]  # by topic: its first records of the step
+Samples = Mapping[str, Callable[[], pa.RecordBatch]]  # by topic: its first records of the step, as SAMPLED
 
 
 class CommitPermit(Protocol):

@@ -3,20 +3,20 @@
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 import pyarrow as pa
 
 from playhead.errors import Fault, NotFound, Refused
 from playhead.kafka.client import Admin
-from playhead.kafka.log import LogRecord, capture, read_records
+from playhead.kafka.log import RawMessage, capture, read_messages
 from playhead.kafka.reconnecting import ReconnectingAdmin
 from playhead.kafka.topics import Ends, Topic, describe_topics, list_topics, partition_ends
 from playhead.kafka.transactions_seen import describe_hidden
 from playhead.model import Deadline
 from playhead.model.ranges import Log, OffsetRange
-from playhead.pipeline.deliver.sink import RECORDS
+from playhead.pipeline.deliver.sink import SAMPLED
 
 T = TypeVar("T")
 TOPICS, REGEX = "topics", "topics.regex"
@@ -94,20 +94,23 @@ class TopicLogs:
         """
         partitions = [span.partition for span in spans]
 
-        def read(admin: Admin, _patience: Deadline) -> list[LogRecord]:
+        def read(admin: Admin, _patience: Deadline) -> list[RawMessage]:
             captured = capture(admin, spans[0].topic, deadline, partitions=partitions, committed=committed)
-            found: list[LogRecord] = []
+            found: list[RawMessage] = []
             for span in spans:
                 narrow = captured.narrowed({span.partition: (span.start, span.end)})
-                objects = (one for one in read_records(admin, narrow, deadline) if _may_be_object(one.value))
+                messages = chain.from_iterable(read_messages(admin, narrow, deadline))
+                objects = (one for one in messages if _may_be_object(one.value()))
                 found += islice(objects, max(1, SAMPLE // len(spans)))
             return found
 
-        records = self._admin.ask(read, deadline)
-        rows = [(one.offset, one.timestamp_ms * 1000, one.key, one.value, 0) for one in records]
-        columns = zip(*rows, strict=True) if rows else ((),) * len(RECORDS)
-        arrays = [pa.array(column, kind) for column, kind in zip(columns, RECORDS.types, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=RECORDS)
+        rows = [
+            (one.offset(), one.timestamp()[1] * 1000, one.key(), one.value(), 0, _headers(one))
+            for one in self._admin.ask(read, deadline)
+        ]
+        columns = zip(*rows, strict=True) if rows else ((),) * len(SAMPLED)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, SAMPLED.types, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=SAMPLED)
 
     def _describe(self, topics: Collection[str], deadline: Deadline) -> Mapping[str, Topic | None]:
         return self._admin.ask(lambda admin, patience: describe_topics(admin, topics, patience), deadline)
@@ -116,6 +119,10 @@ class TopicLogs:
         """Notes on open transactions that hide later records: whose they are, and since when they are open."""
         places = {log.place: at for log, at in ends.items()}
         return self._admin.ask(lambda admin, patience: describe_hidden(admin, places, patience), deadline)
+
+
+def _headers(message: RawMessage) -> list[dict[str, str | bytes | None]]:
+    return [{"key": name, "value": value} for name, value in message.headers() or ()]
 
 
 def _may_be_object(value: bytes | None) -> bool:

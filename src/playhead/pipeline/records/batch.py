@@ -62,7 +62,7 @@ class Moment(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Untyped:
     """Values as Connect has them without a schema: None, bool, int (64 bits), float, str, bytes, lists and dicts of these. What a
-    transform gave another class of Java is a `Moment`, or a numpy int8, int16, int32 or float32."""
+    transform gave another class of Java is a `Moment`, or a numpy int8, int16, int32 or float32. `Uniform`: as columns."""
 
     values: Sequence[object]
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from playhead.model import TopicPartition
 from playhead.pipeline.deliver.files.joda import Numbers
 from playhead.pipeline.deliver.files.options import PARQUET, FormatOptions
 from playhead.pipeline.deliver.files.times import Flags
@@ -180,14 +181,14 @@ class Contents:
 class Converting(Protocol):
     """Picklable."""
 
-    def convert(self, batch: pa.RecordBatch) -> Contents: ...
+    def convert(self, batch: pa.RecordBatch, place: TopicPartition) -> Contents: ...
 
 
 @dataclass(frozen=True, slots=True)
 class AsLines:
     lines: JsonLines
 
-    def convert(self, batch: pa.RecordBatch) -> Contents:
+    def convert(self, batch: pa.RecordBatch, place: TopicPartition) -> Contents:  # noqa: ARG002
         found = self.lines.lines(batch)
         pieces = [
             _of_lines(found.array.slice(part.start, part.stop - part.start), part.start, part.schema)
@@ -202,7 +203,7 @@ class AsBytes:
 
     column: str = VALUE
 
-    def convert(self, batch: pa.RecordBatch) -> Contents:
+    def convert(self, batch: pa.RecordBatch, place: TopicPartition) -> Contents:  # noqa: ARG002
         values = batch.column(self.column)
         piece = _of_lines(values, 0, "")
         return Contents([piece] if len(piece.rows) else [], values.is_null().to_numpy(zero_copy_only=False), ())
@@ -212,7 +213,7 @@ class AsBytes:
 class AsColumns:
     columns: Columns
 
-    def convert(self, batch: pa.RecordBatch) -> Contents:
+    def convert(self, batch: pa.RecordBatch, place: TopicPartition) -> Contents:  # noqa: ARG002
         found = self.columns.convert(batch)
         pieces = [
             Piece(part.rows, part.columns, part.schema.text, partial(field_of, part.columns))

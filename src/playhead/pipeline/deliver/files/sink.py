@@ -13,6 +13,7 @@ from playhead.pipeline.deliver.files.folder import FolderStorage
 from playhead.pipeline.deliver.files.format import AsBytes, AsColumns, AsLines, Converting
 from playhead.pipeline.deliver.files.joda import DAY_MS, open_zone
 from playhead.pipeline.deliver.files.options import BYTES, PARQUET, CutOptions, FileSinkOptions, parse_options
+from playhead.pipeline.deliver.files.routed import Routed
 from playhead.pipeline.deliver.files.s3 import S3Storage
 from playhead.pipeline.deliver.files.storage import Storage
 from playhead.pipeline.deliver.files.transformed import Chained
@@ -59,8 +60,10 @@ def open_file_writer(
 ) -> FileWriter:
     """`schema`: for Parquet of values without one: given by the user, or inferred once and kept in the ledger."""
     options, converter = parse_options(config, worker), parse_converter(config, worker)
-    chain = find_chain(config, worker)
-    converting = Chained(chain, options.format.kind, schema) if chain else _converting(options, converter, schema)
+    converting, kind = _converting(options, converter, schema), options.format.kind
+    if chain := find_chain(config, worker):
+        is_routed = chain.only_routes and kind != PARQUET
+        converting = Routed(chain, converting) if is_routed else Chained(chain, kind, schema)
     return FileWriter(options, storage_of(options), converting, incarnations or {})
 
 

@@ -19,6 +19,7 @@ from playhead.pipeline.deliver.chain import SinkChain
 from playhead.pipeline.deliver.files.format import Content, Contents, Piece, field_of
 from playhead.pipeline.deliver.files.options import BYTES, PARQUET
 from playhead.pipeline.deliver.files.partition import is_safe
+from playhead.pipeline.deliver.files.routed import unsafe
 from playhead.pipeline.records.arrowtypes import arrow_schema
 from playhead.pipeline.records.batch import TASK_PUT, Bad, Batch, Moment, Typed, Untyped, Values
 from playhead.pipeline.records.decode.columns import Columns, runs_of
@@ -29,6 +30,7 @@ from playhead.pipeline.records.encode.options import Converter
 from playhead.pipeline.records.schema import Schema
 from playhead.pipeline.records.transforms.apply import Transformed
 from playhead.pipeline.records.transforms.arrow.values import null_rows
+from playhead.pipeline.records.uniform import Uniform
 
 _LINES = Converter(schemas_enable=False)
 
@@ -71,8 +73,7 @@ class Chained:
             if not len(batch):
                 continue
             if not is_safe(batch.topic):
-                reason = f"its topic {batch.topic[:80]!r} is not a valid path"
-                bad += [Bad(int(row), reason, TASK_PUT) for row in batch.rows]
+                bad += unsafe(batch.topic, batch.rows)
                 continue
             written = self._written(batch.value)
             bad += [Bad(int(batch.rows[one.row]), one.reason, TASK_PUT) for one in written.bad]
@@ -154,10 +155,12 @@ def _octets(values: Values) -> _Written:
 
 
 def _lines(values: Values) -> _Written:
-    if isinstance(values, Typed):
-        texts, bad = encode(values, _LINES)
+    if isinstance(values, Typed | Uniform):
+        typed = values if isinstance(values, Typed) else values.typed()
+        texts, bad = encode(typed, _LINES)
         kept = np.delete(np.arange(len(values)), [one.row for one in bad])
-        return _Written(kept, texts if not bad else texts.take(pa.array(kept)), values.schema.text, bad)
+        schema = values.schema.text if isinstance(values, Typed) else ""
+        return _Written(kept, texts if not bad else texts.take(pa.array(kept)), schema, bad)
     made: list[bytes] = []
     bad = []
     for row, value in enumerate(values.values):

@@ -26,7 +26,6 @@ from playhead.pipeline.deliver.files.joda import Numbers
 from playhead.pipeline.deliver.files.options import FAIL, PARQUET, FileSinkOptions, NameOptions
 from playhead.pipeline.deliver.files.partition import Codes, Partitioner, Placed, Records, open_partitioner
 from playhead.pipeline.deliver.files.storage import DraftFile, OpenStorage, Storage, allow_many_files, hint_for
-from playhead.pipeline.deliver.files.transformed import Chained
 from playhead.pipeline.deliver.sink import HASH, OFFSET, TIMESTAMP, VALUE, Reject, RejectedRecord
 from playhead.pipeline.digest import Tally
 from playhead.pipeline.records.batch import Bad
@@ -181,7 +180,7 @@ class FileWriter:
 
     options: FileSinkOptions
     place: Storage
-    converting: Converting | Chained
+    converting: Converting
     incarnations: Mapping[str, int] = field(default_factory=dict)
 
     def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
@@ -262,7 +261,7 @@ class _Task:
             if not batch.num_rows:
                 continue
             columns = _Batch.of(batch)
-            contents = self._converted(batch)
+            contents = self.writer.converting.convert(batch, self.claim.range.place)
             pieces, bad = self._placed(columns, contents, partitioner)
             rejected = iter(sorted(self._rejected(columns, bad), key=lambda item: item.offset))
             waiting = _Waiting(rejected, self.ranges, columns, contents.filtered)
@@ -272,12 +271,6 @@ class _Task:
         if cutter.count and self.claim.closes:
             self._cut(cutter)
         yield from self.ranges.finish()
-
-    def _converted(self, batch: pa.RecordBatch) -> Contents:
-        converting = self.writer.converting
-        if isinstance(converting, Chained):
-            return converting.convert(batch, self.claim.range.place)
-        return converting.convert(batch)
 
     def discard(self) -> None:
         self._pool.shutdown(cancel_futures=True)
@@ -393,9 +386,11 @@ class _Task:
     def _routed(self, targets: Sequence[str], topics: Codes, placed: Placed) -> Codes:
         """The same for records of several topics."""
         codes = np.empty(len(topics), np.int32)
-        for at in np.unique(topics):
+        for at, topic in enumerate(targets):
             is_of = topics == at
-            codes[is_of] = self._common(targets[at], replace(placed, codes=placed.codes[is_of]))
+            if is_of.all():
+                return self._common(topic, placed)
+            codes[is_of] = self._common(topic, replace(placed, codes=placed.codes[is_of]))
         return codes
 
     def _rejected(self, columns: _Batch, bad: Sequence[Bad]) -> Iterator[RejectedRecord]:

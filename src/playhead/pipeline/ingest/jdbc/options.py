@@ -305,7 +305,7 @@ class _Reading(OptionReading[JdbcOptions]):
         return None
 
     def _record(self) -> RecordOptions | None:
-        return self._tried("", lambda: parse_source_records(self.config, self.worker))
+        return self._tried("", lambda: parse_source_records(self.config, self.worker, is_jdbc=True))
 
     def _below(self, prefix: str) -> dict[str, str]:
         return {name[len(prefix) :]: value for name, value in self.config.items() if name.startswith(prefix)}

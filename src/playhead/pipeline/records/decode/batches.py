@@ -43,34 +43,35 @@ class Decoding:
 
     def decode(self, records: pa.RecordBatch, topic: str, partition: int) -> Decoded:
         """Records of one topic partition, in order."""
+        keys = read_values(records.column(KEY), self.key) if self.key else no_keys(records.num_rows)
+        return self.batches(records, topic, partition, keys, read_values(records.column(VALUE), self.value))
+
+    def batches(self, records: pa.RecordBatch, topic: str, partition: int, keys: Parts, values: Parts) -> Decoded:
+        """`keys` and `values`: those of the records."""
         count = records.num_rows
-        keys = read_values(records.column(KEY), self.key) if self.key else _no_keys(count)
-        values = read_values(records.column(VALUE), self.value)
         failed = {one.row: Bad(one.row, f"its key does not fit: {one.reason}", KEY_CONVERTER) for one in keys.bad}
         for one in values.bad:
             failed.setdefault(one.row, one)
-        bad = sorted(failed.values())
         headers = read_headers(records.column(HEADERS), self.header) if self.header else None
         offsets = records.column(OFFSET).to_numpy()
         timestamps = _timestamps(records.column(TIMESTAMP))
-        batches = []
-        for rows, key, value in _crossed(keys.parts, values.parts, count, list(failed)):
-            batches.append(
-                Batch(
-                    rows,
-                    topic,
-                    key,
-                    value,
-                    timestamps if len(rows) == count else timestamps.take(pa.array(rows)),
-                    partition,
-                    offsets[rows],
-                    None if headers is None else [headers[row] for row in rows],
-                )
+        made = [
+            Batch(
+                rows,
+                topic,
+                key,
+                value,
+                timestamps if len(rows) == count else timestamps.take(pa.array(rows)),
+                partition,
+                offsets[rows],
+                None if headers is None else [headers[row] for row in rows],
             )
-        return Decoded(batches, bad)
+            for rows, key, value in _crossed(keys.parts, values.parts, count, list(failed))
+        ]
+        return Decoded(made, sorted(failed.values()))
 
 
-def _no_keys(count: int) -> Parts:
+def no_keys(count: int) -> Parts:
     return Parts([Part(np.arange(count), Untyped([None] * count))], [])
 
 

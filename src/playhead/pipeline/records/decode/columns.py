@@ -2,7 +2,7 @@
 
 One reader is fast, one is exact. Arrow's JSON reader reads a whole batch under an explicit schema (`reading`). Where it stumbles,
 or cannot know (a map, a float too long), the batch is halved until the rest is small enough to be read one by one, which finds
-exactly the records that do not fit (`exact`). What has no schema is always read one by one.
+exactly the records that do not fit (`exact`). What has no schema is read by columns where many have one shape (`shapes`).
 """
 
 import json
@@ -21,6 +21,7 @@ from playhead.pipeline.records.decode.exact import Unfit, check_defaults, read_p
 from playhead.pipeline.records.decode.options import BYTES, Converter
 from playhead.pipeline.records.decode.payloads import NONE, Payloads, read_payloads, read_utf8
 from playhead.pipeline.records.decode.reading import JsonReading
+from playhead.pipeline.records.decode.shapes import read_shapes
 from playhead.pipeline.records.encode.options import STRING
 from playhead.pipeline.records.schema import Schema
 
@@ -28,7 +29,8 @@ OPTIONAL_STRING, OPTIONAL_BYTES = Schema("string", optional=True), Schema("bytes
 
 
 class Part(NamedTuple):
-    """Keys or values of one schema, or without one. `rows`: where each stands in the batch, ascending (int64)."""
+    """Keys or values of one schema, or without one: then of one shape, or all others. `rows`: where each stands in the batch,
+    ascending (int64)."""
 
     rows: np.ndarray
     values: Values
@@ -127,13 +129,14 @@ class Columns:
         return ""
 
     def read_parts(self, column: pa.Array) -> Parts:
-        """`column` is binary. One part a schema, wherever its records stand."""
+        """`column` is binary. One part a schema or shape, wherever its records stand."""
         if self.converter.name == BYTES:
             return Parts([Part(np.arange(len(column)), Typed(OPTIONAL_BYTES, column.cast(pa.binary())))], [])
         if self.converter.name == STRING:
             return _read_strings(column)
         payloads = read_payloads(column, self.converter)
         bad = list(payloads.bad)
+        parts: list[Part] = []
         typed: dict[Schema, list[Part]] = {}
         bare: dict[int, object] = dict.fromkeys(np.flatnonzero(payloads.tombstones).tolist())
         for row, at in payloads.nulls.items():
@@ -145,14 +148,20 @@ class Columns:
             rows = np.flatnonzero(payloads.which == at)
             schema = own or self.stated()
             if schema is None and self.takes_bare:
-                bad += _read_bare(payloads, rows, bare)
+                texts = payloads.texts if len(rows) == len(payloads.texts) else payloads.texts.take(pa.array(rows))
+                shaped = [Part(rows[places], values) for places, values in read_shapes(texts)]
+                parts += shaped
+                is_left = payloads.which == at
+                for part in shaped:
+                    is_left[part.rows] = False
+                bad += _read_bare(payloads, np.flatnonzero(is_left), bare)
             elif reason := self.refusal(schema):
                 bad += [Bad(int(row), reason) for row in rows]
             elif len(rows) and schema is not None:
                 part, unfit = self._read_typed(payloads, rows, schema)
                 bad += unfit
                 typed.setdefault(schema, []).append(part)
-        parts = [_together(schema, found) for schema, found in typed.items()]
+        parts += [_together(schema, found) for schema, found in typed.items()]
         if bare:
             parts.append(Part(np.array(sorted(bare)), Untyped([bare[row] for row in sorted(bare)])))
         return Parts([part for part in parts if len(part.rows)], sorted(bad))

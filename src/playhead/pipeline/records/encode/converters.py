@@ -1,8 +1,9 @@
 """Keys or values -> the bytes that Connect's converters write: JsonConverter, StringConverter and ByteArrayConverter.
 
-What has a schema is written by columns, what has none value by value, as Java's own classes do it: see `json_columns` and
-`records/javatext`. What has no bytes is an Arrow null: any null for StringConverter and ByteArrayConverter, one without a schema.
-A record that the converter fails at is Bad; a schema that the converter has no clear bytes for is refused as a whole.
+What has a schema, or one shape, is written by columns, what has none value by value, as Java's own classes do it: see
+`json_columns` and `records/javatext`. What has no bytes is an Arrow null: any null for StringConverter and ByteArrayConverter,
+and one without a schema. A record that the converter fails at is Bad; a schema that it has no clear bytes for is refused as a
+whole.
 
 The text of a date depends on its Java class, which a column does not know, and on the zone of the worker: StringConverter
 refuses it. The JDBC source gives such columns as the texts that its own objects print: see `from_sql`.
@@ -25,6 +26,7 @@ from playhead.pipeline.records.encode.json_columns import JsonColumns
 from playhead.pipeline.records.encode.options import JSON, Converter
 from playhead.pipeline.records.javatext import JavaText, map_text
 from playhead.pipeline.records.schema import DATE, TIME, TIMESTAMP, Schema
+from playhead.pipeline.records.uniform import Uniform
 
 _LONG = range(-(1 << 63), 1 << 63)
 _TIMES = (DATE, TIME, TIMESTAMP)
@@ -36,6 +38,10 @@ def encode(values: Values, converter: Converter, stage: str = VALUE_CONVERTER) -
     if isinstance(values, Typed):
         check_schema(values.schema, converter)
         return _encode_typed(values, converter, stage)
+    if isinstance(values, Uniform) and converter.name == JSON and values.is_plain:
+        texts = JsonColumns().bare_envelopes if converter.schemas_enable else JsonColumns().payloads
+        typed = values.typed()
+        return texts(typed.column, typed.schema).cast(pa.binary()), []
     return _encode_untyped(values, _writer(converter), stage)
 
 

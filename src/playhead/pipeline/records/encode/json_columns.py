@@ -45,6 +45,9 @@ class JsonColumns:
         begin = f'{{"schema":{self.schema_text(schema)},"payload":'
         return _joined([begin, *self._parts(values, schema, ""), "}"], len(values))
 
+    def bare_envelopes(self, values: pa.Array, schema: Schema) -> pa.Array:
+        return _joined(['{"schema":null,"payload":', *self._parts(values, schema, ""), "}"], len(values))
+
     def schema_text(self, schema: Schema, field: str | None = None) -> str:
         """In the order in which JsonConverter writes the members."""
         return "{" + ",".join(self._schema_members(schema, field)) + "}"

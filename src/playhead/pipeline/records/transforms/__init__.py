@@ -61,12 +61,13 @@ class InsertField:
 
 @dataclass(frozen=True, slots=True)
 class MaskField:
-    """`of_jdbc`: times are objects of java.sql, which Kafka's mask does not know, and decimals keep the scale of their column."""
+    """`of_jdbc`: those of `fields` whose values are the JDBC source's own: times are objects of java.sql, which Kafka's mask does
+    not know, and decimals keep the scale of their column."""
 
     fields: tuple[str, ...]
     replacement: str | None = None
     nulls_take_default: bool = True
-    of_jdbc: bool = False
+    of_jdbc: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

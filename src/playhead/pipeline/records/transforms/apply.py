@@ -6,6 +6,7 @@ from. A record that a stage fails at is bad, and its neighbours are not affected
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -35,6 +36,7 @@ from playhead.pipeline.records.transforms import (
 )
 from playhead.pipeline.records.transforms.arrow import cast, headers, mask, routing, shape, times, untyped
 from playhead.pipeline.records.transforms.arrow.values import Failed, Made
+from playhead.pipeline.records.uniform import Uniform, joined, schema_of
 
 # A null that has a schema goes through these as it is, and keeps its schema.
 _PASS_NULLS = InsertField | ReplaceField | Flatten | Cast
@@ -113,8 +115,8 @@ def _changed(stage: Stage, batch: Batch, fail: _Fail) -> list[Batch]:
 def _of_values(change: _OfValues, batch: Batch, fail: _Fail, *, on_key: bool) -> list[Batch]:
     values = batch.key if on_key else batch.value
     if isinstance(values, Untyped):
-        made = _each(values, lambda value, row: _untyped(change, value, batch, row))
-        return _without(_with_values(batch, made[0], on_key=on_key), made[1], fail)
+        made, bad = _each(values, lambda value, row: _untyped(change, value, batch, row))
+        return _without(_with_values(batch, made, on_key=on_key), bad, fail)
     if not isinstance(change, _PASS_NULLS) or not values.column.null_count:
         return _made(batch, _typed(change, values, batch), fail, on_key=on_key)
     is_null = values.column.is_null().to_numpy(zero_copy_only=False)
@@ -160,7 +162,7 @@ def _retyped(change: Cast | MaskField | TimestampConverter, values: Typed) -> Ma
             assert_never(change)
 
 
-def _untyped(change: _OfValues, value: object, batch: Batch, row: int) -> object:
+def _untyped(change: _OfValues, value: object, batch: Batch, row: int | None) -> object:
     match change:
         case Cast():
             return cast.cast_untyped(change, value)
@@ -172,8 +174,12 @@ def _untyped(change: _OfValues, value: object, batch: Batch, row: int) -> object
             return untyped.reshape(change, value, batch, row)
 
 
-def _each(values: Untyped, change: Callable[[object, int], object]) -> tuple[Untyped, dict[int, str]]:
-    """Record by record: what has no schema has no columns."""
+def _each(values: Untyped, change: Callable[[object, int | None], object]) -> tuple[Untyped, dict[int, str]]:
+    """All at once if they have one shape, and keep one; else record by record."""
+    if isinstance(values, Uniform):
+        with suppress(Failed):
+            tree = change(values.tree, None)
+            return Untyped([None] * len(values)) if tree is None else Uniform(tree, len(values)), {}
     made: list[object] = []
     bad: dict[int, str] = {}
     for row, value in enumerate(values.values):
@@ -226,6 +232,8 @@ def merged(parts: list[Batch]) -> list[Batch]:
 
 
 def _schema(values: Values) -> object:
+    if isinstance(values, Uniform):
+        return Uniform, schema_of(values.tree)
     return values.schema if isinstance(values, Typed) else None
 
 
@@ -253,5 +261,7 @@ def _joined_values(parts: list[Values], order: np.ndarray) -> Values:
     if isinstance(first, Typed):
         columns = [part.column for part in parts if isinstance(part, Typed)]
         return Typed(first.schema, pa.concat_arrays(columns).take(pa.array(order)))
+    if isinstance(first, Uniform):
+        return joined([part for part in parts if isinstance(part, Uniform)], order)
     values = [value for part in parts if isinstance(part, Untyped) for value in part.values]
     return Untyped([values[row] for row in order])

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from playhead.connect.javajson import java_double, java_float
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Typed
+from playhead.pipeline.records.floattext import float_texts
 from playhead.pipeline.records.javacalendar import DAY_MILLIS
 from playhead.pipeline.records.javaformat import DateFormat
 from playhead.pipeline.records.javamaps import copied_map, hash_map
@@ -45,6 +46,7 @@ from playhead.pipeline.records.transforms.arrow.values import (
     require_struct,
     struct_schema,
 )
+from playhead.pipeline.records.uniform import Leaf
 
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 FLOATS = ("float", "double")
@@ -219,10 +221,7 @@ def _texts(values: pa.Array, schema: Schema) -> pa.Array:
         return _each(values, pa.string(), lambda value: str(Decimal(value).quantize(unit, context=_DIGITS)))[0]
     if schema.type == "bytes":
         return _each(values, pa.string(), lambda value: base64.b64encode(value).decode())[0]
-    if schema.type in FLOATS:  # Arrow writes other digits than Java
-        is_double = schema.type == "double"
-        return _each(values, pa.string(), java_double if is_double else lambda value: java_float(np.float32(value)))[0]
-    return values.cast(pa.string())
+    return float_texts(values) if schema.type in FLOATS else values.cast(pa.string())
 
 
 def _moment_texts(values: pa.Array) -> pa.Array:
@@ -259,6 +258,8 @@ def cast_untyped(change: Cast, value: object) -> object:
 def _cast_one(value: object, target: str) -> object:
     if value is None:
         return None
+    if isinstance(value, Leaf):
+        return _cast_leaf(value, target)
     if target == "string":
         return _text_of(value)
     made: Any
@@ -269,6 +270,13 @@ def _cast_one(value: object, target: str) -> object:
     else:
         raise Failed(f"a {type(value).__name__} cannot be cast to {target}")
     return made if target in ("int64", "double", "boolean") else _NUMPY[target](made)
+
+
+def _cast_leaf(leaf: Leaf, target: str) -> Leaf:
+    made, bad = cast_column(leaf.column, leaf.schema, target)
+    if bad or leaf.is_moment:
+        raise Failed("one of them cannot be cast")
+    return Leaf(Schema(target, True), made)
 
 
 def _number_as(value: "float | np.integer[Any] | np.floating[Any]", target: str) -> object:

@@ -23,6 +23,7 @@ from playhead.pipeline.records.transforms.arrow.values import (
     filled,
     require_struct,
 )
+from playhead.pipeline.records.uniform import Leaf
 
 _EMPTY: dict[str, Any] = {"boolean": False, **dict.fromkeys(BITS, 0), **dict.fromkeys(FLOATS, 0.0), "string": ""}
 _DIGITS, _MOST_DIGITS = Context(prec=1_000), 500
@@ -47,7 +48,7 @@ def _masked(column: Column, change: MaskField, bad: dict[int, str]) -> Column:
     if column.values.null_count == len(column.values):
         return column
     try:
-        if change.of_jdbc:
+        if column.name in change.of_jdbc:
             _check_jdbc(column.schema, change.replacement)
         one = pa.array([_mask_of(column.schema, change.replacement)], arrow_type(column.schema))
     except Failed as error:
@@ -115,6 +116,9 @@ def mask_untyped(change: MaskField, value: object) -> object:
 def _mask_one(value: object, replacement: str | None) -> object:
     if value is None:
         return None
+    if isinstance(value, Leaf):
+        one = pa.array([_mask_of(value.schema, replacement)], arrow_type(value.schema))
+        return Leaf(value.schema, filled(value.column, value.column.is_valid(), one))
     if isinstance(value, list | dict | Moment) and replacement is None:
         return Moment(0) if isinstance(value, Moment) else type(value)()
     if not isinstance(value, bool | int | float | str | np.integer | np.floating):

@@ -112,7 +112,7 @@ def _is_same_class(one: Schema, other: Schema) -> bool:
 def insert_field(change: InsertField, values: Typed, batch: Batch) -> Made:
     require_struct(values.schema)
     columns = columns_of(values, nulls_take_default=change.nulls_take_default)
-    added = list(_inserted(change, batch))
+    added = list(inserted(change, batch))
     schema = struct_schema(values.schema, [(one.name, one.schema) for one in [*columns, *added]])
     before = replace(schema, fields=schema.fields[: len(columns)])
     bad = copied(before, columns, values.column).bad
@@ -121,7 +121,7 @@ def insert_field(change: InsertField, values: Typed, batch: Batch) -> Made:
     return Made(whole, bad)
 
 
-def _inserted(change: InsertField, batch: Batch) -> Iterator[Column]:
+def inserted(change: InsertField, batch: Batch) -> Iterator[Column]:
     def column(asked: Inserted, schema: Schema, values: pa.Array) -> Column:
         return Column(asked.name, replace(schema, optional=asked.optional), values)
 

@@ -24,6 +24,7 @@ from playhead.pipeline.records.transforms.arrow.values import (
     require_struct,
     struct_schema,
 )
+from playhead.pipeline.records.uniform import MOMENT, Leaf
 
 _SCHEMAS = {
     "string": Schema("string"),
@@ -176,6 +177,8 @@ def convert_untyped(change: TimestampConverter, value: object) -> object:
 def _convert_one(change: TimestampConverter, value: object) -> object:
     if value is None:
         return None
+    if isinstance(value, Leaf):
+        return _convert_leaf(change, value)
     if isinstance(value, Moment):
         millis = value.millis
     elif isinstance(value, str):
@@ -192,3 +195,20 @@ def _convert_one(change: TimestampConverter, value: object) -> object:
         return made[0].as_py()
     number = int(made[0])
     return number if change.target == "unix" else Moment(number * DAY_MILLIS if change.target == "Date" else number)
+
+
+def _convert_leaf(change: TimestampConverter, leaf: Leaf) -> Leaf:
+    _check_source(leaf.schema)
+    is_null = leaf.column.is_null().to_numpy(zero_copy_only=False)
+    millis, is_bad = _millis(change, leaf.column, leaf.schema, is_null)
+    if is_bad.any():
+        raise Failed(f"it {_not_read(change)}")
+    made, _ = _of_millis(change, millis)
+    if change.target == "string":
+        return Leaf(Schema("string", True), made.take(pa.array(np.arange(len(made)), mask=is_null)))
+    counts = pa.array(made * DAY_MILLIS if change.target == "Date" else made, pa.int64(), mask=is_null)
+    return (
+        Leaf(Schema("int64", True), counts)
+        if change.target == "unix"
+        else Leaf(MOMENT, counts.cast(arrow_type(MOMENT)))
+    )

@@ -1,4 +1,7 @@
-"""Transforms of one key or value without a schema. Fields are members of a map; what is not there is null."""
+"""Transforms of one key or value without a schema. Fields are members of a map; what is not there is null.
+
+The one value may also be the tree of a `Uniform`: then what is put into it are leaves.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +10,7 @@ import numpy as np
 
 from playhead.pipeline.records.batch import Batch, Moment
 from playhead.pipeline.records.javamaps import copied_map, sized_map
+from playhead.pipeline.records.schema import Schema
 from playhead.pipeline.records.transforms import (
     ExtractField,
     Flatten,
@@ -16,7 +20,9 @@ from playhead.pipeline.records.transforms import (
     SetSchemaMetadata,
     ValueToKey,
 )
+from playhead.pipeline.records.transforms.arrow.shape import inserted
 from playhead.pipeline.records.transforms.arrow.values import Failed
+from playhead.pipeline.records.uniform import Leaf
 
 Shaping = ExtractField | HoistField | ReplaceField | InsertField | Flatten | SetSchemaMetadata
 
@@ -36,7 +42,8 @@ def key_of(change: ValueToKey, value: object) -> dict[str, Any]:
     return sized_map({name: found.get(name) for name in change.fields}, len(change.fields))
 
 
-def reshape(change: Shaping, value: object, batch: Batch, row: int) -> object:
+def reshape(change: Shaping, value: object, batch: Batch, row: int | None) -> object:
+    """`row` None: of all records at once."""
     match change:
         case HoistField():
             return {change.field: value}
@@ -57,7 +64,8 @@ def reshape(change: Shaping, value: object, batch: Batch, row: int) -> object:
             }
             return sized_map(kept, len(found))
         case InsertField():
-            return copied_map(require_map(value), _inserted(change, batch, row))
+            added = _inserted_columns(change, batch) if row is None else _inserted(change, batch, row)
+            return copied_map(require_map(value), added)
         case Flatten():
             made: dict[str, Any] = {}
             _flatten(change.delimiter, "", require_map(value), made)
@@ -89,12 +97,21 @@ def _inserted(change: InsertField, batch: Batch, row: int) -> dict[str, Any]:
     return made
 
 
+def _inserted_columns(change: InsertField, batch: Batch) -> dict[str, Leaf]:
+    if change.timestamp and batch.timestamps.null_count:
+        raise Failed("some have no timestamp")
+    leaves = {name: Leaf(schema, column) for name, schema, column in inserted(change, batch)}
+    if change.timestamp:  # Kafka puts a long here, and a date under a schema
+        leaves[change.timestamp.name] = Leaf(Schema("int64", True), batch.timestamps)
+    return leaves
+
+
 def _flatten(delimiter: str, prefix: str, value: Mapping[str, Any], made: dict[str, Any]) -> None:
     for name, inner in value.items():
         whole = f"{prefix}{delimiter}{name}" if prefix else name
         if isinstance(inner, dict):
             _flatten(delimiter, whole, inner, made)
-        elif isinstance(inner, Moment):
+        elif isinstance(inner, Moment) or (isinstance(inner, Leaf) and inner.is_moment):
             raise Failed(f"it cannot flatten {whole!r}, a date without a schema")
         else:
             made[whole] = inner

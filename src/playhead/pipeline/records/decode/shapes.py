@@ -1,0 +1,142 @@
+"""Texts of JSON without a schema that have one shape -> columns (`Uniform`), where that is exact.
+
+The shape of some texts is that of the first: its members in their order, each with its type, and whether a number has a point.
+One regular expression finds those that have all of these members in this order. Arrow's reader then reads their columns; it
+objects to a member that is not known or is there twice, and to a value of another type. So whole numbers stay longs and others
+doubles, and the members have the order of one HashMap. What has another shape is left to be read one by one.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from playhead.pipeline.records.arrowtypes import arrow_type
+from playhead.pipeline.records.batch import Untyped
+from playhead.pipeline.records.decode.jsontext import NotJson, Number, decode
+from playhead.pipeline.records.decode.reading import read_json
+from playhead.pipeline.records.javamaps import hash_map
+from playhead.pipeline.records.schema import Schema
+from playhead.pipeline.records.uniform import Leaf, Tree, Uniform
+
+FEWEST = 16  # of one shape: fewer are read one by one
+_SHAPES, _SAMPLE = 4, 24
+_BEGINNINGS = {  # of values
+    "struct": r" *\{",
+    "array": r" *(?:\[|null)",
+    "int64": " *(?:-?[0-9]+[ ,}]|null)",
+    "double": " *(?:-?[0-9]+[.eE]|null)",
+    "string": ' *(?:"|null)',
+    "boolean": " *(?:true|false|null)",
+}
+_STRING = Schema("string", True)
+
+
+class _Odd(Exception):
+    """There are no columns for such values."""
+
+
+def read_shapes(texts: pa.Array) -> Iterator[tuple[np.ndarray, Untyped]]:
+    """The places of texts of one shape, ascending, and their values. Those that are in none are left."""
+    is_left = np.ones(len(texts), bool)
+    with suppress(_Odd):
+        for _ in range(_SHAPES):
+            left = np.flatnonzero(is_left)
+            if len(left) < FEWEST:
+                return
+            its = texts if len(left) == len(texts) else texts.take(pa.array(left))
+            schema = _shape(its)
+            alike = pc.match_substring_regex(its, pattern=".*".join(_members(schema)))
+            places, made = _read(texts, left[alike.to_numpy(zero_copy_only=False)], schema)
+            is_left[places] = False
+            if made is not None:
+                yield places, made
+
+
+def _shape(texts: pa.Array) -> Schema:
+    """Of those that have the members of the first. Its fields are in the order of the text."""
+    sample = [_decoded(text) for text in texts.slice(0, _SAMPLE).to_pylist()]
+    names = _names(sample[0])
+    schema = _schema([one for one in sample if _names(one) == names])
+    if not schema.fields:
+        raise _Odd
+    return schema
+
+
+def _decoded(text: bytes) -> Any:
+    try:
+        return decode(text)
+    except NotJson as error:
+        raise _Odd from error
+
+
+def _names(value: Any) -> Any:
+    return [(name, _names(inner)) for name, inner in value.items()] if isinstance(value, dict) else None
+
+
+def _schema(values: Sequence[Any]) -> Schema:
+    """What is null in all of them is taken for a text: if it is none elsewhere, Arrow's reader says so."""
+    present = [one for one in values if one is not None]
+    kinds = {type(one) for one in present}
+    if not present:
+        return _STRING
+    if kinds == {dict} and len(present) == len(values):
+        fields = ((name, _schema([one[name] for one in present])) for name in present[0])
+        return Schema("struct", True, fields=tuple(fields))
+    if kinds == {list}:
+        items = _schema([item for one in present for item in one])
+        if items.is_struct or items.items is not None or items.type == "double":
+            raise _Odd
+        return Schema("array", True, items=items)
+    if kinds == {Number}:
+        return Schema("int64" if _is_whole(present[0]) else "double", True)
+    if kinds in ({str}, {bool}):
+        return Schema("string" if kinds == {str} else "boolean", True)
+    raise _Odd
+
+
+def _is_whole(number: str) -> bool:
+    return number.removeprefix("-").isdigit()
+
+
+def _members(schema: Schema) -> Iterator[str]:
+    for name, inner in schema.fields:
+        if not name.isprintable() or "\\" in name or '"' in name:
+            raise _Odd
+        yield rf'\Q"{name}":\E' + _BEGINNINGS[inner.type]
+        yield from _members(inner)
+
+
+def _read(texts: pa.Array, places: np.ndarray, schema: Schema) -> tuple[np.ndarray, Uniform | None]:
+    """If one of them has more members, only those are read that have not. A member ends in a quote and a colon."""
+    if len(places) < FEWEST:
+        return places, None
+    its = texts if len(places) == len(texts) else texts.take(pa.array(places))
+    made = read_json(its, arrow_type(schema))
+    if made is None:
+        exactly = pc.equal(pc.count_substring(its, pattern='":'), len(list(_members(schema))))
+        its, places = its.filter(exactly), places[exactly.to_numpy(zero_copy_only=False)]
+        made = read_json(its, arrow_type(schema)) if len(places) else None
+    try:
+        return places, None if made is None else Uniform(_tree(schema, made.columns), len(places))
+    except _Odd:
+        return places, None
+
+
+def _tree(schema: Schema, columns: Sequence[pa.Array]) -> dict[str, Tree]:
+    return hash_map({name: _leaf(inner, column) for (name, inner), column in zip(schema.fields, columns, strict=True)})
+
+
+def _leaf(schema: Schema, column: pa.Array) -> Tree:
+    if schema.is_struct:
+        if column.null_count:
+            raise _Odd
+        return _tree(schema, column.flatten()) if schema.fields else {}
+    if schema.type == "double":
+        column = pc.add(column, 0.0)  # Connect reads floats as BigDecimal, which has no -0.0
+        if not pc.all(pc.is_finite(column), min_count=0).as_py():
+            raise _Odd
+    return Leaf(schema, column)
