@@ -703,19 +703,38 @@ def any_stage(dice: random.Random, names: list[str]) -> dict[str, str]:
         one(f"MaskField${side}", {"fields": masked}),
         one(f"TimestampConverter${side}", {"field": name, "target.type": dice.choice(["unix", "Timestamp", "Time"])}),
         one(f"ExtractField${side}", {"field": name}),
+        one(f"ExtractField${side}", {"field": f"`{name}`.{dice.choice('xyd')}", "field.syntax.version": "V2"}),
         one(f"HoistField${side}", {"field": name}),
         one(f"Flatten${side}", {"delimiter": "_"}),
         one(f"SetSchemaMetadata${side}", {"schema.name": "n"}),
         one("ValueToKey", {"fields": name}),
         one(f"HeaderFrom${side}", {"fields": name, "headers": "h", "operation": moved}),
         one("DropHeaders", {"headers": "h"}),
+        one("InsertHeader", {"header": dice.choice("hi"), "value.literal": dice.choice(["12", "x", "[1, 2]", "null"])}),
         one("RegexRouter", {"regex": "(shop).*", "replacement": "$1"}),
+        one("TimestampRouter", {"topic.format": "${topic}_${timestamp}", "timestamp.format": "yyyyMMddHH"}),
         one("Filter"),
     ]
     stage = dice.choice(stages)
     if stage["transforms.t.type"].endswith("Filter") or dice.random() < 0.3:
         stage = only_if(stage, dice.choice(PREDICATES), negate=dice.random() < 0.5)
     return stage
+
+
+def with_predicates(stages: list[dict[str, str]]) -> dict[str, str]:
+    """A chain of these, each with its own predicate, if it has one."""
+    config = chained(*({k: v for k, v in stage.items() if not k.startswith("predicates")} for stage in stages))
+    listed = []
+    for at, stage in enumerate(stages):
+        if "predicates" in stage:
+            listed.append(f"p{at}")
+            config[f"transforms.s{at}.predicate"] = f"p{at}"
+            config |= {
+                k.replace("predicates.p.", f"predicates.p{at}."): v
+                for k, v in stage.items()
+                if k.startswith("predicates.p.")
+            }
+    return config | ({"predicates": ",".join(listed)} if listed else {})
 
 
 def random_case(dice: random.Random) -> Case:
@@ -732,21 +751,7 @@ def random_case(dice: random.Random) -> Case:
     if schema.optional:
         rows[dice.randrange(4)] = None
     names = [name for name, _ in fields] + ["topic", "a"]
-    stages = [any_stage(dice, names) for _ in range(dice.randint(1, 5))]
-    predicates = [stage for stage in stages if "predicates" in stage]
-    config = chained(*({k: v for k, v in stage.items() if not k.startswith("predicates")} for stage in stages))
-    listed = []
-    for at, stage in enumerate(stages):
-        if stage in predicates and "predicates" in stage:
-            listed.append(f"p{at}")
-            config[f"transforms.s{at}.predicate"] = f"p{at}"
-            config |= {
-                k.replace("predicates.p.", f"predicates.p{at}."): v
-                for k, v in stage.items()
-                if k.startswith("predicates.p.")
-            }
-    if listed:
-        config["predicates"] = ",".join(listed)
+    config = with_predicates([any_stage(dice, names) for _ in range(dice.randint(1, 5))])
     headers = [dice.choice(HEADERS) for _ in rows]
     if dice.random() < 0.3:
         values = [dice.choice(FREE) for _ in rows]
@@ -761,11 +766,9 @@ def test_random_chains_end_as_kafka_s_own():
 
 @st.composite
 def drawn_cases(draw: st.DrawFn) -> Case:
-    """Any schema, or none; up to four stages over its fields."""
+    """Any schema, or none; up to four stages over its fields, with predicates; headers."""
     dice = draw(st.randoms(use_true_random=False))
-    stages = [any_stage(dice, NAMES) for _ in range(draw(st.integers(1, 4)))]
-    config = chained(*({name: text for name, text in stage.items() if "predicate" not in name} for stage in stages))
-    config = {name: text for name, text in config.items() if not name.endswith(".negate")}
+    config = with_predicates([any_stage(dice, NAMES) for _ in range(draw(st.integers(1, 4)))])
     count = draw(st.integers(1, 3))
 
     def side() -> tuple[Schema | None, list[Any]]:
@@ -775,7 +778,8 @@ def drawn_cases(draw: st.DrawFn) -> Case:
 
     (key_schema, keys), (value_schema, rows) = side(), side()
     times = draw(st.lists(st.none() | st.integers(0, 2**42), min_size=count, max_size=count))
-    return Case(config, value_schema, rows, key_schema, keys, times)
+    headers = [dice.choice(HEADERS) for _ in rows]
+    return Case(config, value_schema, rows, key_schema, keys, times, headers)
 
 
 @given(st.lists(drawn_cases(), min_size=1, max_size=4))
