@@ -10,8 +10,8 @@ import binascii
 import json
 import math
 import re
-from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -104,22 +104,32 @@ class Exact:
 def read_plain(text: bytes) -> object:
     """As JsonConverter has it without a schema: whole numbers are longs, others doubles, objects HashMaps. Raises Unfit for what
     it would wrap or round to infinity."""
-    if b"\\u" not in text:  # else there may be halves of surrogates
-        with suppress(Unfit):  # which may be in a member that is there twice
-            return _PLAIN.decode(text.decode())
-    return _plain(decode(text))
+    decoded = decode(text)
+    if b"\\u" in text:  # else there are no halves of surrogates
+        _check_texts(decoded)
+    return _plain(decoded)
 
 
 def _plain(decoded: object) -> object:
-    if isinstance(decoded, Number):
-        return (_long if decoded.removeprefix("-").isdigit() else _double)(decoded)
-    if isinstance(decoded, str):
-        return whole_text(decoded, "")
-    if isinstance(decoded, list):
-        return [_plain(item) for item in decoded]
-    if isinstance(decoded, dict):
-        return hash_map({whole_text(name, ""): _plain(item) for name, item in decoded.items()})
+    kind = type(decoded)
+    if kind is Number:
+        text: Any = decoded
+        return _long(text) if text.isdigit() or text[1:].isdigit() else _double(text)
+    if kind is dict:
+        members: Any = decoded
+        return hash_map({name: _plain(item) for name, item in members.items()})
+    if kind is list:
+        items: Any = decoded
+        return [_plain(item) for item in items]
     return decoded
+
+
+def _check_texts(decoded: object) -> None:
+    if type(decoded) is str:
+        whole_text(decoded, "")
+    elif isinstance(decoded, dict | list):
+        for inner in [*decoded, *decoded.values()] if isinstance(decoded, dict) else decoded:
+            _check_texts(inner)
 
 
 def _long(given: str) -> int:
@@ -133,11 +143,6 @@ def _double(given: str) -> float:
     if not math.isfinite(made):
         raise Unfit(f"{given[:40]} is beyond the range of a double")
     return made + 0.0  # Connect reads floats as BigDecimal, which has no -0.0
-
-
-_PLAIN = json.JSONDecoder(
-    parse_int=_long, parse_float=_double, object_pairs_hook=lambda members: hash_map(dict(members))
-)
 
 
 def check_defaults(schema: Schema, *, has_columns: bool = True) -> None:
