@@ -8,9 +8,10 @@ A record is converted as Connect does it: first its key, then its value, then it
 it is bad. Keys are read only if they are asked for.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -114,11 +115,11 @@ def read_values(column: pa.Array, converter: Converter) -> Parts:
 
 def read_headers(column: pa.Array, converter: str) -> list[Headers]:
     """As Spark's Kafka reader gives them: for each record a list of names and bytes, or null."""
-    return [_headers(listed, converter) for listed in column.to_pylist()]
-
-
-def _headers(listed: Sequence[Mapping[str, bytes | str | None]] | None, converter: str) -> Headers:
-    return tuple(Header(str(one["key"]), *_header_value(one["value"], converter)) for one in listed or ())
+    flat = column.flatten()
+    pairs = zip(flat.field("key").to_pylist(), flat.field("value").to_pylist(), strict=True)
+    made = [Header(name, *_header_value(value, converter)) for name, value in pairs]
+    ends = np.cumsum(pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)).tolist()
+    return [tuple(made[start:end]) for start, end in pairwise([0, *ends])]
 
 
 def _header_value(value: object, converter: str) -> Parsed:
