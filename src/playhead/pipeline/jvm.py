@@ -51,6 +51,8 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     "spark.sql.catalogImplementation": "in-memory",
+    # As in jobs without SQL: workers with other settings would need a process of their own to be forked from.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647b",  # any other limit is checked after every single row
     # Every step has its own consumers. Cached for the next step, with the data they fetched, they would fill the heap.

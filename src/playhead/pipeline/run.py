@@ -35,7 +35,7 @@ from playhead.pipeline.records.transforms import makes_keys
 from playhead.pipeline.records.transforms.options import parse_stages
 from playhead.pipeline.shipping import Shipping
 from playhead.pipeline.slots import Slots
-from playhead.pipeline.spark import SessionStart, cancel_jobs, count_slots, find_loss, start_workers
+from playhead.pipeline.spark import SessionStart, cancel_jobs, count_slots, find_loss
 from playhead.pipeline.spec import TASKS, Ready, sort_specs
 from playhead.pipeline.step import Underway, Work
 from playhead.pipeline.supervisor import Grant, Pace, Pipeline, Progress, Report, Retries, RunEnd, Supervisor
@@ -115,8 +115,6 @@ def _run_in(
             ledger.take_back(home.cluster_id, [one.name for one in ready])
         with start.session() as spark:
             starting.says("Spark has started")
-            if options.spark.is_local:
-                start_workers(spark)
             end = SparkRun(context, home, ledger, spark, options).run(ready, report)
     ended = refused | {one.name: one for one in end.connectors}
     end = replace(end, connectors=[ended[spec.name] for spec in specs])

@@ -19,7 +19,7 @@ from playhead.pipeline.jvm import LOSS_SECONDS, SparkJvm, SparkOptions, has_ende
 
 try:
     from py4j.protocol import Py4JError
-    from pyspark import SparkContext
+    from pyspark import RDD, SparkConf, SparkContext
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
@@ -30,6 +30,7 @@ from playhead.pipeline.spark_faults import SessionLost
 
 __all__ = ["SparkOptions", "new_log"]  # callers of `spark_session` need no other module
 EXECUTOR_SECONDS = 120.0
+ArrowTask = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 _GATEWAY_PORT, _GATEWAY_SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 
 
@@ -133,26 +134,35 @@ def _connected(jvm: SparkJvm) -> SparkSession:
         del os.environ[_GATEWAY_PORT], os.environ[_GATEWAY_SECRET]
     gateway.proc = jvm.process
     SparkContext._ensure_initialized(gateway=gateway)
-    builder = SparkSession.builder.master(jvm.options.master).appName("playhead")
-    for name, value in jvm.settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
+    settings = SparkConf().setMaster(jvm.options.master).setAppName("playhead").setAll(list(jvm.settings.items()))
+    context = SparkContext.getOrCreate(settings)
+    if jvm.options.is_local:
+        _start_workers(context)
+    return SparkSession.builder.getOrCreate()
 
 
-def start_workers(session: SparkSession) -> None:
+def barrier_of(session: SparkSession, count: int, work: ArrowTask) -> "RDD[dict[str, Any]]":
+    """Tasks that are given no rows and run side by side; to be collected as the rows that they yield. Not a DataFrame: in a new
+    session the SQL engine takes two seconds of the JVM before its first task starts."""
+    numbers = session.sparkContext.parallelize(range(count), count)
+    return numbers.barrier().mapPartitions(partial(_rows_of, work))
+
+
+def _rows_of(work: ArrowTask, _: Iterator[int]) -> Iterator[dict[str, Any]]:
+    for batch in work(iter(())):
+        yield from batch.to_pylist()
+
+
+def _start_workers(context: SparkContext) -> None:
     """Has Spark start the process of its Python workers, which loads modules for a second, while the run plans its first step."""
 
     def work() -> None:
         try:
-            session.range(1, numPartitions=1).mapInArrow(cast(Any, _unchanged), "id long").collect()
+            context.parallelize(range(1), 1).mapPartitions(iter).count()
         except Exception:  # noqa: BLE001  PySpark fails in many ways while its session ends
             return  # a step meets the same fault, or the session has ended
 
     threading.Thread(target=work, name="start of workers", daemon=True).start()
-
-
-def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return batches
 
 
 def _archive_writer(session: SparkSession, jvm: SparkJvm) -> Callable[[], None]:

@@ -7,10 +7,11 @@ committed position.
 
 import json
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any, Self, cast
 
 from py4j.protocol import Py4JError
@@ -48,7 +49,7 @@ from playhead.pipeline.ingest.source import Chunk, PlannedStep, Source, Stream
 from playhead.pipeline.ingest.task import RECEIPT_DDL, ChunkTask, PositionRecord
 from playhead.pipeline.ingest.topic_creation import NewTopics, TopicCreation
 from playhead.pipeline.slots import SlotUser
-from playhead.pipeline.spark import bind_address, driver_host
+from playhead.pipeline.spark import barrier_of, bind_address, driver_host
 from playhead.pipeline.spark_faults import spark_translated
 from playhead.pipeline.step import IDLE, LeftUnit, PlanAgain, StepReport, Underway
 from playhead.pipeline.task_link import StepTurns
@@ -347,32 +348,33 @@ class IngestStep:
         self._in_turn = in_turn
         self._doing = f"{connection.name}, {stream.name}"
         partitions = connection.count_partitions(stream.topic, Deadline(ASK_SECONDS))
+        self._collect: Callable[[], Sequence[Any]]  # rows of `RECEIPT`
         self._turns = StepTurns(tasks, len(step.chunks), self._moved, driver_host(spark), bind_address(spark))
         try:
             with spark_translated(self._doing):
-                rows = spark.range(0, tasks, 1, tasks) if stream.is_read_by_tasks else step.read(spark)
-                task = cast(Any, self._task(stream, partitions, tasks))
-                frame = rows.mapInArrow(task, RECEIPT_DDL, barrier=True)
-                frame._jdf.queryExecution().executedPlan()
+                task = self._task(stream, partitions, tasks)
+                if stream.is_read_by_tasks:
+                    self._collect = barrier_of(spark, tasks, task).collect
+                else:
+                    frame = step.read(spark).mapInArrow(cast(Any, task), RECEIPT_DDL, barrier=True)
+                    frame._jdf.queryExecution().executedPlan()
+                    self._collect = frame.collect
         except BaseException:
             self._turns.close()
             raise
-        self._frame = frame
 
     def run(self) -> Ingested:
         """Returns when all chunks are committed."""
         started = time.perf_counter()
         with spark_translated(self._doing):
             try:
-                rows = self._frame.collect()
+                rows = self._collect()
             except (PySparkException, Py4JError):
                 if self._turns.error is not None:
                     raise self._turns.error from None
                 raise
         step, position = self._step, self._position
-        receipts = [
-            _receipt(step.chunks[row["number"]], row.asDict()) for row in sorted(rows, key=lambda row: row["number"])
-        ]
+        receipts = [_receipt(step.chunks[row["number"]], row) for row in sorted(rows, key=itemgetter("number"))]
         if self._connection.log is not self._connection.workers_log:
             _copy_to_worker(self._connection, position, receipts, Deadline(ASK_SECONDS))
         return Ingested(receipts, position.offset, time.perf_counter() - started, step.horizon, step.reaches_end)
@@ -458,7 +460,7 @@ def _find_ahead(admin: Admin, stream: Stream, position: Map, deadline: Deadline)
     ]
 
 
-def _receipt(chunk: Chunk, row: dict[str, object]) -> Receipt:
+def _receipt(chunk: Chunk, row: Mapping[str, object]) -> Receipt:
     offsets = {int(partition): (first, last) for partition, (first, last) in json.loads(str(row["offsets"])).items()}
     position = row["position"]
     return Receipt(
