@@ -8,6 +8,7 @@ import click
 from playhead.cli.frame import Face, context_options, output_option, pass_face, say, to_context_option
 from playhead.cli.groups import group_names, opened_groups, warn_of_members
 from playhead.cli.ledgers import ledger_option
+from playhead.cli.topic_copy import map_option
 from playhead.cli.topics import topic_names
 from playhead.cli.writes import WriteOptions, carry_out, plan_options
 from playhead.render import Column, Listing
@@ -27,13 +28,7 @@ COLUMNS = (
 @click.argument("group", shell_complete=group_names)
 @click.option("--from", "source", required=True, metavar="SRC", shell_complete=topic_names, help="The copied topic.")
 @click.option("--to", "target", required=True, metavar="DST", shell_complete=topic_names, help="Its copy.")
-@click.option(
-    "--map",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Folder of the offset map [default: beside the ledger].",
-)
+@map_option
 @to_context_option
 @plan_options
 @ledger_option

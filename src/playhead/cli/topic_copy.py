@@ -49,6 +49,13 @@ _SPARK = (
     click.option("--interval", default="5s", show_default=True, metavar="TIME", help="Pause between rounds."),
     click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
 )
+map_option = click.option(
+    "--map",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Folder of the offset map [default: beside the ledger].",
+)
 _BOUND = re.compile(r"\s*(offset|time)\s*(>=|<)\s*(\S.*?)\s*")
 _NAMES = ("master", "settings", "chunk_rows", "give_up", "interval", "quiet")
 
@@ -69,13 +76,7 @@ def copy_options(command: Any) -> Any:
     metavar="BOUND",
     help="Only a part: 'offset>=N', 'offset<N', 'time>=T' or 'time<T'; repeatable.",
 )
-@click.option(
-    "--map",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Folder of the offset map [default: beside the ledger].",
-)
+@map_option
 @to_context_option
 @execute_option
 @copy_options

@@ -1,6 +1,5 @@
 """`playhead topics shrink`: fewer partitions for a topic, with everyone who reads and writes it."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -8,7 +7,7 @@ import click
 from playhead.cli.extras import check_extra
 from playhead.cli.frame import Face, context_options, output_option, pass_face, say
 from playhead.cli.ledgers import ledger_option
-from playhead.cli.topic_copy import copy_options, run_options
+from playhead.cli.topic_copy import copy_options, map_option, run_options
 from playhead.cli.topics import execute_option, topic_names
 from playhead.render import Column, Listing
 
@@ -47,13 +46,7 @@ PLAN_COLUMNS = (
     is_flag=True,
     help="Also move sink connectors that may name their output by the topic: it is a new one.",
 )
-@click.option(
-    "--map",
-    "folder",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Folder of the offset map [default: beside the ledger].",
-)
+@map_option
 @execute_option
 @copy_options
 @ledger_option

@@ -1,13 +1,17 @@
 """Connectors on Spark, read from the ledger and merged with those of the workers."""
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from playhead.config import Context
 from playhead.config.ledger import may_hold_something
+from playhead.connect.rest import open_rest
 from playhead.connectors.status import ConnectorRow
-from playhead.errors import MissingExtra, PlayheadError
+from playhead.errors import Invalid, MissingExtra, PlayheadError
+from playhead.kafka.client import describe_cluster
+from playhead.kafka.properties import client_settings
 from playhead.model import Deadline, Engine, TopicPartition
 from playhead.offsets.spark_sinks import find_ends
 from playhead.stores import Access
@@ -25,6 +29,25 @@ class SparkConnector:
     config: dict[str, str]
     topics: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+
+def find_cluster(context: Context, deadline: Deadline) -> str | None:
+    """The id of the Kafka cluster of a context, by its brokers or else its workers. None: the context names neither."""
+    fault: PlayheadError | None = None
+    settings = None
+    with suppress(Invalid):
+        settings = client_settings(context)
+    if settings is not None:
+        try:
+            return describe_cluster(settings, deadline.share()).id
+        except PlayheadError as error:
+            fault = error
+    if context.connect_urls:
+        with open_rest(context, deadline) as rest:
+            return rest.worker().kafka_cluster_id
+    if fault is not None:
+        raise fault
+    return None
 
 
 def show_spark_run(context: Context, cluster: str | None, name: str, deadline: Deadline) -> SparkConnector | None:

@@ -1,18 +1,15 @@
 """What the poller asks, as functions of the features that the command line calls, too. A benchmark puts others in their place."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from playhead.checkup import Version, collect_servers
 from playhead.config import Context
 from playhead.config.ledger import may_hold_something
-from playhead.connect.rest import open_rest
 from playhead.connectors import ConnectorList, list_connectors
-from playhead.errors import Invalid, PlayheadError
-from playhead.kafka.client import describe_cluster
-from playhead.kafka.properties import client_settings
+from playhead.connectors.spark_runs import find_cluster
+from playhead.errors import PlayheadError
 from playhead.model import Deadline, TopicPartition
 from playhead.offsets.doctor import Diagnosis, diagnose
 from playhead.offsets.groups import ShownGroup, list_lags
@@ -105,25 +102,6 @@ class ContextSources:
     def doctor(self, deadline: Deadline) -> Diagnosis:
         with Access(self.context, deadline) as access:
             return diagnose(Locator(access))
-
-
-def find_cluster(context: Context, deadline: Deadline) -> str | None:
-    """The id of the Kafka cluster of a context, by its brokers or else its workers. None: the context names neither."""
-    fault: PlayheadError | None = None
-    settings = None
-    with suppress(Invalid):
-        settings = client_settings(context)
-    if settings is not None:
-        try:
-            return describe_cluster(settings, deadline.share()).id
-        except PlayheadError as error:
-            fault = error
-    if context.connect_urls:
-        with open_rest(context, deadline) as rest:
-            return rest.worker().kafka_cluster_id
-    if fault is not None:
-        raise fault
-    return None
 
 
 def newest_of_each(runs: Sequence["Run"]) -> list["Run"]:

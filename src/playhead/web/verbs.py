@@ -8,10 +8,10 @@ from playhead.config import Context
 from playhead.connectors import Answers
 from playhead.connectors.api import delete, run_shown_verb, run_verb
 from playhead.connectors.lifecycle import Verb, exit_code_of
+from playhead.connectors.spark_runs import find_cluster
 from playhead.connectors.verb_journal import VerbBook
 from playhead.errors import Invalid, Refused
 from playhead.model import Deadline, Result
-from playhead.web.sources import find_cluster
 
 if TYPE_CHECKING:
     from playhead.pipeline.stop import StopPlan

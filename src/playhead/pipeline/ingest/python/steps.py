@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -32,10 +32,10 @@ from playhead.pipeline.ingest.python.data_source import runnable
 from playhead.pipeline.ingest.python.gate import PollGate
 from playhead.pipeline.ingest.python.options import PythonSourceOptions
 from playhead.pipeline.ingest.python.receipt import Receipt, text_of
-from playhead.pipeline.ingest.python.task import RECEIPT_DDL, Bounds, PollTask, StoredPlace
+from playhead.pipeline.ingest.python.task import Bounds, PollTask, StoredPlace
 from playhead.pipeline.ingest.steps import ASK_SECONDS, STEP_SECONDS, IngestOptions, SourceConnection
 from playhead.pipeline.slots import SlotUser
-from playhead.pipeline.spark import bind_address, driver_host
+from playhead.pipeline.spark import barrier_of, bind_address, driver_host
 from playhead.pipeline.spark_faults import spark_translated
 from playhead.pipeline.step import IDLE, PlanAgain, StepReport, Underway
 from playhead.sdk.life import cut_tasks
@@ -280,8 +280,7 @@ class PollStep:
         )
         try:
             with spark_translated(self._doing):
-                count = len(wave)
-                self._frame = spark.range(0, count, 1, count).mapInArrow(cast(Any, task), RECEIPT_DDL, barrier=True)
+                self._tasks = barrier_of(spark, len(wave), task)
         except BaseException:
             self._gate.close()
             raise
@@ -294,7 +293,7 @@ class PollStep:
         """Of all tasks, in their order."""
         with spark_translated(self._doing):
             try:
-                rows = self._frame.collect()
+                rows = self._tasks.collect()
             except (PySparkException, Py4JError):
                 if self._gate.error is not None:
                     raise self._gate.error from None

@@ -47,7 +47,6 @@ from playhead.sdk.loading import add_roots, find_class
 from playhead.sdk.records import position_map
 
 RECEIPT = pa.schema([("number", pa.int32()), ("receipt", pa.string())])
-RECEIPT_DDL = "number int, receipt string"
 STOP_SECONDS = 10.0
 NEW_OBJECTS = 50_000  # from one garbage collection to the next
 
