@@ -326,6 +326,27 @@ def test_a_connector_is_paused_resumed_restarted_and_stopped_by_its_buttons(page
     assert all("anna@" in row and "1 changed" in row for row in rows)
 
 
+def test_a_connector_is_deleted_by_its_button_under_the_name_of_the_user(page, serving, lab, rest, sink):
+    name, topic, _out = sink
+    config = rest.get_config(name)
+    page.goto(f"{serving.url}pipelines/{name}")
+    page.get_by_role("button", name="Delete", exact=True).click(timeout=20_000)
+    assert "Nothing is changed yet" in page.inner_text("main")
+    assert name in names_of(lab)
+    page.get_by_role("button", name="Carry out the plan").click()
+    page.get_by_text("carried out").wait_for(timeout=60_000)
+    assert name not in names_of(lab)
+    assert described(lab, f"connect-{name}")[f"connect-{name}", TopicPartition(topic, 0)] == 5  # its offsets are kept
+    page.goto(f"{serving.url}journal")
+    assert "anna@" in page.locator("tr", has_text=name).first.inner_text()
+    rest.create_connector(name, config)  # which the fixture deletes
+
+
+def names_of(lab: Lab) -> list[str]:
+    with urllib.request.urlopen(f"{lab.connect_urls[0]}/connectors") as answer:
+        return list(json.load(answer))
+
+
 def test_hostile_names_values_and_records_are_shown_as_text(page, serving, lab, rest, new_topic, unique, deadline):
     name, topic = unique("<img src=x onerror=alert(1)>\u202e"), new_topic()
     producer = make_producer_of(lab)
