@@ -1,9 +1,9 @@
 """The connection between the tasks of a step and its driver: short lines of text over TCP, never data.
 
 The driver listens on a port of its own, at the address that executors use for it anyway. Each task holds one connection and
-presents a token. There are two servers: `StepTurns` for ingest (all tasks have fenced before the first one produces; they produce
-in turn and commit in turn) and `CommitGate` for sinks whose tasks commit themselves (each requests permission from the driver
-first).
+presents a token. There are two servers here: `StepTurns` for ingest (all tasks have fenced before the first one produces; they
+produce in turn and commit in turn) and `CommitGate` for sinks whose tasks commit themselves (each requests permission from the
+driver first).
 """
 
 import hmac
@@ -163,33 +163,19 @@ def chunks_of(task: int, tasks: int, chunks: int) -> range:
     return range(task, chunks, tasks)
 
 
-class StepTurns(TaskServer):
-    """`check` is called once, when every task has fenced its predecessor: a message stops the step, None lets it continue.
+class FencedStart(TaskServer):
+    """A step whose tasks all fence before the first one begins. `check` is called once, when every task has fenced its
+    predecessor: a message stops the step, None lets it continue."""
 
-    Task t of n does the chunks t, t + n, t + 2n and so on, one after the other. It asks to produce a chunk (`TURN`), and gets
-    the reply when the chunk before it is produced. Tasks that do not ask produce side by side. It asks to commit a chunk
-    (`PRODUCED`), and gets the reply when the chunk before it is committed.
-    """
-
-    def __init__(
-        self, tasks: int, chunks: int, check: Callable[[], str | None], host: str = "127.0.0.1", bind: str = ""
-    ) -> None:
+    def __init__(self, tasks: int, check: Callable[[], str | None], host: str, bind: str) -> None:
         self._tasks = tasks
-        self._chunks = chunks
         self._check = check
         self._changed = threading.Condition()
         self._arrived: set[int] = set()
         self._is_checked = False
-        self._produced = 0
-        self._turn = 0
         self._stopped: str | None = None
         self._rows: dict[int, int] = {}
         super().__init__(host, bind, backlog=max(8, tasks))
-
-    @property
-    def committed(self) -> int:
-        """The number of committed chunks, from chunk 0 on."""
-        return self._turn
 
     @property
     def rows(self) -> int:
@@ -204,6 +190,53 @@ class StepTurns(TaskServer):
     def close(self) -> None:
         self.stop("the step is over")
         super().close()
+
+    def _arrive(self, number: int) -> None:
+        with self._changed:
+            self._arrived.add(number)
+            are_all = len(self._arrived) == self._tasks
+        if are_all:
+            why = self._checked()
+            with self._changed:
+                self._stopped = self._stopped or why
+                self._is_checked = True
+                self._changed.notify_all()
+
+    def _checked(self) -> str | None:
+        try:
+            return self._check()
+        except PlayheadError as error:
+            self.error = error
+            return error.what
+
+    def _wait(self, is_turn: Callable[[], bool] = lambda: True) -> str | None:
+        """Until all have arrived and were checked, and then for the turn. Why the step was stopped, if it was."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._is_checked or self._stopped, ARRIVAL_SECONDS):
+                self._stopped = f"only {len(self._arrived)} of {self._tasks} tasks got a slot: other jobs use the rest"
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: is_turn() or self._stopped)
+            return self._stopped
+
+
+class StepTurns(FencedStart):
+    """Task t of n does the chunks t, t + n, t + 2n and so on, one after the other. It asks to produce a chunk (`TURN`), and gets
+    the reply when the chunk before it is produced. Tasks that do not ask produce side by side. It asks to commit a chunk
+    (`PRODUCED`), and gets the reply when the chunk before it is committed.
+    """
+
+    def __init__(
+        self, tasks: int, chunks: int, check: Callable[[], str | None], host: str = "127.0.0.1", bind: str = ""
+    ) -> None:
+        self._chunks = chunks
+        self._produced = 0
+        self._turn = 0
+        super().__init__(tasks, check, host, bind)
+
+    @property
+    def committed(self) -> int:
+        """The number of committed chunks, from chunk 0 on."""
+        return self._turn
 
     def _talk(self, number: int, lines: IO[str]) -> None:
         for line in lines:
@@ -234,32 +267,6 @@ class StepTurns(TaskServer):
         left = [chunk for chunk in chunks_of(number, self._tasks, self._chunks) if chunk >= self._turn]
         if left:
             self.stop(f"the task of chunk {left[0]} ended before it committed")
-
-    def _arrive(self, number: int) -> None:
-        with self._changed:
-            self._arrived.add(number)
-            are_all = len(self._arrived) == self._tasks
-        if are_all:
-            why = self._checked()
-            with self._changed:
-                self._stopped = self._stopped or why
-                self._is_checked = True
-                self._changed.notify_all()
-
-    def _checked(self) -> str | None:
-        try:
-            return self._check()
-        except PlayheadError as error:
-            self.error = error
-            return error.what
-
-    def _wait(self, is_turn: Callable[[], bool]) -> str | None:
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._is_checked or self._stopped, ARRIVAL_SECONDS):
-                self._stopped = f"only {len(self._arrived)} of {self._tasks} tasks got a slot: other jobs use the rest"
-                self._changed.notify_all()
-            self._changed.wait_for(lambda: is_turn() or self._stopped)
-            return self._stopped
 
 
 HOLDS_SECONDS = 0.2  # many tasks end at about the same time, and each check sends requests to the brokers
