@@ -101,7 +101,7 @@ def outlive(victim: Victim, parts: Sequence[str], seen: Callable[[], int], more:
             victim.kill_part(part)
         more()
     wait_until_it_moves(process, seen, seen())
-    assert process.poll() is None, victim.end(process) or victim.log
+    assert process.poll() is None, (victim.end(process), victim.log[-2:])
     victim.kill_driver(process)
     victim.end(process)
 

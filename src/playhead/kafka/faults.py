@@ -77,6 +77,7 @@ _TABLE: dict[int, Make] = {
     KafkaError.REBALANCE_IN_PROGRESS: _busy,
     KafkaError.NOT_LEADER_FOR_PARTITION: _busy,
     KafkaError.LEADER_NOT_AVAILABLE: _busy,
+    KafkaError._NOENT: _busy,  # of a request for offsets: the client knows no leader, as while a broker starts again
     KafkaError.FENCED_LEADER_EPOCH: _busy,
     KafkaError.UNKNOWN_LEADER_EPOCH: _busy,
     KafkaError.NON_EMPTY_GROUP: lambda doing, message: Refused(f"{doing}: {message}", "stop its members first"),
