@@ -1,5 +1,7 @@
 """Errors of librdkafka, by what the caller does next."""
 
+from collections.abc import Iterator
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
@@ -26,7 +28,7 @@ def test_what_a_broker_that_starts_again_answers_is_waited_out(code, kind):
 
 
 def test_a_read_is_repeated_until_a_leader_is_known():
-    answers = iter([KafkaException(NO_LEADERS), KafkaException(NO_LEADERS), 7])
+    answers: Iterator[KafkaException | int] = iter([KafkaException(NO_LEADERS), KafkaException(NO_LEADERS), 7])
 
     def read() -> int:
         with translated("reading the offsets of orders-0"):
