@@ -134,7 +134,7 @@ def _options(face: Face, given: dict[str, Any], times: dict[str, Any], lists: di
 def audit(face: Face, names: tuple[str, ...], options: Any, report: Path | None, watch: str | None) -> None:
     """Compare the tiers of pipelines: a source's table with its topic, a topic with what its sink wrote.
 
-    NAME is a connector, whoever runs it, or a folder together with --against. Everything is compared up to one line, so
+    NAME is a connector of any engine, or a folder together with --against. Everything is compared up to one line, so
     pipelines may be running: what lies above it is late and no finding. Exit code 0: the tiers hold the same. 1: there are
     findings. 3: something could not be compared.
     """

@@ -88,22 +88,22 @@ def _run(face: Face, work: "Change", given: dict[str, Any], words: dict[str, Any
     from playhead.shrink.stages import execute, open_spark
 
     if words["abort"]:
-        abort(work, _told)
+        abort(work, _say_note)
         raise click.exceptions.Exit(0)
     screen = RunScreen(is_once=True, is_quiet=given["quiet"])
     screen.start()
     try:
         options = run_options(face, given, is_continuous=False)
         if words["finish"]:
-            finish(work, lambda: open_spark(face.context, options, screen.update), _told)
+            finish(work, lambda: open_spark(face.context, options, screen.update), _say_note)
         else:
             with open_spark(face.context, options, screen.update) as spark:
-                execute(work, spark, _told)
+                execute(work, spark, _say_note)
     finally:
         screen.close()
 
 
-def _told(text: str) -> None:
+def _say_note(text: str) -> None:
     say(f"note: {text}")
 
 

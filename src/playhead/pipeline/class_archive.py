@@ -5,7 +5,7 @@ has Java write an archive of them (class data sharing) into the user's cache; la
 JVM ignores an archive that does not fit its version or its jars, and a run without one starts later.
 
 A JVM trusts the bytes of its archive and crashes on damaged ones. So an archive is renamed into place after Java has mapped it
-once, its name has its size and checksum (KEY-SIZE-CRC.jsa), and it is used only if nobody else can have written it (`trust.py`).
+once, its name has its size and checksum (KEY-SIZE-CRC.jsa), and it is used only if no other user can write it (`trust.py`).
 If a JVM crashes all the same, the archive is deleted and none is made for a day; `spark.py` starts the JVM again without it.
 
 One writer works at a time, and others end at once. `PLAYHEAD_CLASS_ARCHIVE=off` turns all of it off.
@@ -139,7 +139,7 @@ def _has_failed(start: Path) -> bool:
 
 
 def _whole(start: Path) -> Path | None:
-    """The archive, if all of it is there, undamaged, and nobody else can have written it."""
+    """The archive, if all of it is there, undamaged, and no other user can have written it."""
     for file in start.parent.glob(f"{start.name}-*.jsa"):
         if file.name == _name(start, file) and distrust(file) is None:
             return file

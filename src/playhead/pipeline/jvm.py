@@ -219,7 +219,7 @@ class SparkJvm:
         return self.process is not None and has_ended(self.process, seconds)
 
     def abandon(self) -> None:
-        """Nobody needs it any more: what waits for it fails."""
+        """It is not needed any more: what waits for it fails."""
         self.is_abandoned = True
         if self.process is not None:
             self.process.kill()

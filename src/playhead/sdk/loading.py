@@ -89,10 +89,10 @@ def declared_entries(root: Path) -> list[EntryPoint]:
     if not file.is_file():
         return []
     try:
-        told = tomllib.loads(file.read_text("utf-8"))
+        described = tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError):
         return []  # a project of something else, whose file is not ours to judge
-    points = told.get("project", {}).get("entry-points", {}).get(GROUP, {})
+    points = described.get("project", {}).get("entry-points", {}).get(GROUP, {})
     return [EntryPoint(name, str(value), GROUP) for name, value in points.items()]
 
 

@@ -100,19 +100,19 @@ class Schema:
 
     def to_json(self) -> str:
         """As JsonConverter writes it."""
-        return json.dumps(self._told(), separators=(",", ":"), ensure_ascii=False)
+        return json.dumps(self._as_json(), separators=(",", ":"), ensure_ascii=False)
 
-    def _told(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"type": self.type}
+    def _as_json(self) -> dict[str, Any]:
+        described: dict[str, Any] = {"type": self.type}
         if self.type == "struct":
-            told["fields"] = [{**inner._told(), "field": name} for name, inner in self.fields]
+            described["fields"] = [{**inner._as_json(), "field": name} for name, inner in self.fields]
         if self.keys is not None and self.items is not None:
-            told |= {"keys": self.keys._told(), "values": self.items._told()}
+            described |= {"keys": self.keys._as_json(), "values": self.items._as_json()}
         elif self.items is not None:
-            told["items"] = self.items._told()
-        told["optional"] = self.optional
+            described["items"] = self.items._as_json()
+        described["optional"] = self.optional
         more = {"name": self.name or None, "version": self.version, "doc": self.doc or None}
-        told |= {key: value for key, value in more.items() if value is not None}
+        described |= {key: value for key, value in more.items() if value is not None}
         if self.parameters:
-            told["parameters"] = dict(self.parameters)
-        return told
+            described["parameters"] = dict(self.parameters)
+        return described

@@ -99,7 +99,7 @@ class Board:
         poller.listen(self.renew)
 
     def renew(self) -> None:
-        """In the thread that got the answer: whoever looks meanwhile sees what was there before, at once. What was asked for
+        """In the thread that got the answer: a request in the meantime gets what was there before, at once. What was asked for
         lately is made before it is asked for again."""
         with self._lock:
             seen = self._poller.seen

@@ -119,7 +119,7 @@ def _configured(name: str, seen: Seen) -> tuple[str, ...]:
 
 
 def _seconds_behind(run: SeenRun | None, seen: Seen) -> float | None:
-    """Of a source that runs on Spark, when it was seen: nobody knows it of one on Connect."""
+    """Of a source that runs on Spark, when it was seen: it is unknown of one on Connect."""
     if run is None or not run.run.is_alive or run.run.behind is None:
         return None
     return run.run.behind.seconds(seen.runs.at or run.run.heartbeat)

@@ -203,7 +203,7 @@ def _left_to_owner(row: PlanRow, owner: Engine | None) -> PlanRow:
 
 
 def _of_unknown_owner(row: PlanRow, unread: str) -> PlanRow:
-    """A hand-over to Spark leaves a connector stopped: what is stopped is not started while nobody knows its owner."""
+    """A hand-over to Spark leaves a connector stopped: what is stopped is not started while its owner is unknown."""
     if row.running is None or row.running.state is not WantedState.STOPPED or row.state is not WantedState.RUNNING:
         return row
     what = f"it is stopped, and whether it was handed over to Spark is unknown: {unread}"

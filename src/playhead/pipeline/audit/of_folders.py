@@ -1,4 +1,4 @@
-"""Two folders of files, whoever wrote them."""
+"""Two folders of files, written by any program."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -5,7 +5,7 @@ position is that of the source partition. In another cluster the partitions of t
 of them, source partitions 0 and 1 are in the group of the copy, 2 and 3 in the group `GROUP:1`, 4 and 5 in `GROUP:2`.
 
 Each position names both topics by their ids, and the number of partitions by which keys are placed. A commit is answered before
-its position is visible in the group: whoever needs the last one asks for decided positions.
+its position is visible in the group: a caller that needs the last one asks for decided positions.
 """
 
 from collections import defaultdict

@@ -1,7 +1,7 @@
 """The thread in which a connector's code runs, so that a call that does not return can be given up.
 
 All calls of a task are made by one thread: a connection may belong to the thread that opened it. Python cannot end a thread. One
-that hangs is left behind; it can do nothing but fill a queue that nobody reads.
+that hangs is left behind; it can do nothing but fill a queue that is not read.
 """
 
 import gc
@@ -75,7 +75,7 @@ class CallThread:
         return reply
 
     def _drain(self, seconds: float) -> None:
-        """Lets a poll whose records nobody wants come to its end, so that `stop` can be called."""
+        """Lets a poll whose records are not needed come to its end, so that `stop` can be called."""
         self._is_given_up = True
         deadline = time.monotonic() + seconds
         reply: object = None
