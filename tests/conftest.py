@@ -224,7 +224,7 @@ def spark() -> Iterator["SparkSession"]:
 
 @pytest.fixture
 def deadline() -> Deadline:
-    return Deadline(60)
+    return Deadline(120)
 
 
 @pytest.fixture

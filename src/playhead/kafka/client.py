@@ -8,6 +8,7 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import wait as wait_any
 from dataclasses import dataclass
+from threading import Thread
 from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
@@ -42,8 +43,8 @@ class Cluster:
 class Admin:
     """An admin client that has connected to its cluster; use it in a `with` block.
 
-    librdkafka's client is freed on exit, in this thread. The garbage collector could free it in a thread of librdkafka (the
-    collector runs in any thread that creates an object), and that aborts the whole process.
+    librdkafka's client is freed on exit. The garbage collector could free it in a thread of librdkafka (the collector runs in
+    any thread that creates an object), and that aborts the whole process.
     """
 
     def __init__(self, settings: ClientSettings, deadline: Deadline) -> None:
@@ -63,7 +64,11 @@ class Admin:
         return self._raw
 
     def close(self) -> None:
-        self._raw = None
+        """In a thread of its own: a Ctrl-C that comes while the main thread frees a client is lost."""
+        held, self._raw = [self._raw], None
+        freeing = Thread(target=held.clear, name="freeing a Kafka client")
+        freeing.start()
+        freeing.join()
 
     def __enter__(self) -> Self:
         return self
