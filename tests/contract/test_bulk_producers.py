@@ -11,8 +11,8 @@ from kafka_jvm import KAFKA_JVM
 from playhead.errors import ConfigInvalid, Fenced, PlayheadError, Rejected, TimedOut, Unreachable
 from playhead.kafka import bulk
 from playhead.kafka.bulk import BulkProducer, ColumnProducer, open_bulk
+from playhead.kafka.c_library import is_available
 from playhead.kafka.groups import Committed, list_committed, list_decided
-from playhead.kafka.librdkafka import is_available
 from playhead.kafka.markers import Marker
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.topics import topic_ends

@@ -231,7 +231,7 @@ def test_two_folders_are_compared_by_whoever_wrote_them(spark, tmp_path):
 
 def test_record_hashes_are_those_of_spark(spark):
     from playhead.pipeline.audit.topic import hash_column, record_hashes
-    from playhead.pipeline.ingest.encoding import hashes_of
+    from playhead.pipeline.digest import hashes_of
 
     rows = [(b"k", b"value"), (None, b"value"), (b"k", None), (None, None), (b"", b""), (b"key" * 20, b"x" * 300)]
     frame = spark.createDataFrame(rows, "key binary, value binary").selectExpr("key", "xxhash64(value) hash")

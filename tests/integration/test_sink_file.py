@@ -193,7 +193,8 @@ class Beside:
         return path.read_bytes()
 
     def ours(self, path, steps, partitions):
-        from playhead.pipeline.deliver.task import ReadOptions, deliver
+        from playhead.pipeline.deliver.reading import ReadOptions
+        from playhead.pipeline.deliver.task import deliver
 
         sink, kept = open_file_sink({**self.config, "file": str(path)}, {}), dict[str, str]()
         assert isinstance(sink, FileSink)

@@ -356,7 +356,7 @@ def test_wall_times_are_printed_as_java_does(spark, zone):
 
 
 def test_the_hash_of_a_value_is_spark_s_own(spark):
-    from playhead.pipeline.ingest.encoding import hashes_of
+    from playhead.pipeline.digest import hashes_of
 
     dice = random.Random(42)
     values = [b"", None, *(dice.randbytes(size) for size in range(1, 200))]

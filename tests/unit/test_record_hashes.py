@@ -6,7 +6,8 @@ pytest.importorskip("pyspark")
 
 import pyarrow as pa
 
-from playhead.pipeline.ingest.encoding import RecordEncoder, hashes_of
+from playhead.pipeline.digest import hashes_of
+from playhead.pipeline.ingest.encoding import RecordEncoder
 from playhead.pipeline.ingest.file import TextLines
 from playhead.pipeline.records.encode.options import STRING, Converter, RecordOptions
 from playhead.pipeline.records.transforms import Filter, InsertHeader, Stage, TopicMatches

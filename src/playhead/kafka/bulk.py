@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from playhead.errors import ConfigInvalid, PlayheadError
+from playhead.kafka.c_library import is_available
 from playhead.kafka.c_records import argument_table
 from playhead.kafka.client import make_native_producer
 from playhead.kafka.faults import code_of, transaction_fault
 from playhead.kafka.groups import Committed
-from playhead.kafka.librdkafka import NativeProducer, is_available
+from playhead.kafka.native_producer import NativeProducer
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import (
     Delivered,

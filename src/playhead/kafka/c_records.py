@@ -152,3 +152,72 @@ def _addresses(column: "pa.Array") -> "tuple[npt.NDArray[np.int64], Numbers]":
         nulls = column.is_null().to_numpy(zero_copy_only=False)
         addresses[nulls], lengths[nulls] = 0, 0
     return addresses, lengths
+
+
+class Messages:
+    """Messages that librdkafka has handed out, by the addresses of their `rd_kafka_message_t`. Whatever is returned is a copy."""
+
+    def __init__(self, pointers: "Numbers") -> None:
+        import numpy as np
+
+        self.pointers = pointers
+        first = int(pointers.min()) if len(pointers) else 0
+        size = int(pointers.max()) + ctypes.sizeof(Message) - first if len(pointers) else 0
+        self._words = np.asarray(_Memory(first, size // 8)) if size else np.empty(0, np.int64)
+        self._rows = (pointers - first) // 8
+
+    def only(self, rows: "npt.NDArray[np.bool_]") -> "Messages":
+        return self if rows.all() else Messages(self.pointers[rows])
+
+    @property
+    def errors(self) -> "npt.NDArray[np.int32]":
+        import numpy as np
+
+        return self._field("err").astype(np.int32)  # the lower half of its word
+
+    @property
+    def offsets(self) -> "Numbers":
+        return self._field("offset")
+
+    def values(self) -> "pa.Array":
+        return gathered(self._field("payload"), self._field("len"))
+
+    def keys(self) -> "pa.Array":
+        return gathered(self._field("key"), self._field("key_len"))
+
+    def text_of(self, row: int) -> str:
+        """The text of an error is its payload."""
+        found = Message.from_address(int(self.pointers[row]))
+        return ctypes.string_at(found.payload, found.len).decode(errors="replace") if found.payload else ""
+
+    def _field(self, name: str) -> "Numbers":
+        found: Numbers = self._words[self._rows + getattr(Message, name).offset // 8]
+        return found
+
+
+class _Memory:
+    """Words at an address, for numpy. Only the addresses of messages are read; what lies between them may not be there."""
+
+    def __init__(self, address: int, count: int) -> None:
+        self.__array_interface__ = {"data": (address, True), "shape": (count,), "typestr": "<i8", "version": 3}
+
+
+def gathered(addresses: "Numbers", lengths: "Numbers") -> "pa.Array":
+    """Copies the bytes at these addresses into a binary column. The address 0 is a null."""
+    import numpy as np
+    import pyarrow as pa
+
+    count, is_null = len(addresses), addresses == 0
+    if is_null.all():
+        return pa.nulls(count, pa.binary())
+    first = int(addresses[~is_null].min())
+    begins = np.where(is_null, 0, addresses - first)
+    ends = begins + np.where(is_null, 0, lengths)
+    # A column with every second value: the bytes from one value to the next. Arrow expects the mean length of all of them.
+    bounds = np.empty(2 * count + 1, np.int64)
+    bounds[:-1:2], bounds[1::2] = begins, ends
+    bounds[-1] = bounds[0] + 2 * int((ends - begins).sum())
+    memory = pa.foreign_buffer(first, int(max(ends.max(), bounds[-1])))
+    spread = pa.Array.from_buffers(pa.large_binary(), 2 * count, [None, pa.py_buffer(bounds), memory])
+    rows = pa.array(np.arange(0, 2 * count, 2), mask=is_null if is_null.any() else None)
+    return spread.take(rows).cast(pa.binary())

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from playhead.errors import AccessDenied, PlayheadError, TimedOut, Unreachable, Untrusted, WrongProtocol
 from playhead.kafka.faults import code_of, fault_of, text_of, translated
-from playhead.kafka.librdkafka import NativeProducer
+from playhead.kafka.native_producer import NativeProducer
 from playhead.kafka.properties import ClientSettings
 from playhead.model import Deadline, Secret
 from playhead.net import FoundListener, identify
@@ -126,6 +126,13 @@ def make_consumer(settings: ClientSettings, **own: str | int | bool) -> Consumer
     names = {key.replace("_", "."): value for key, value in own.items()}
     with translated("creating a Kafka consumer", _secrets(settings)):
         return Consumer(client_config(settings, {**revealed(settings.consumer), **base, **names}), logger=SILENT)
+
+
+def consumer_config(settings: ClientSettings) -> dict[str, str]:
+    """For a client of librdkafka's own interface."""
+    config = client_config(settings, revealed(settings.consumer))
+    del config["error_cb"]
+    return config
 
 
 def make_producer(settings: ClientSettings, **own: str | int | bool) -> Producer:

@@ -3,19 +3,22 @@
 Together they detect what each of them alone would not: one record lost and another doubled, a record three times.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import xxhash
 
 from playhead.ledger.model import ClosedRange, Output
 from playhead.model.ranges import OffsetRange
 from playhead.pipeline.deliver.sink import HASH, TIMESTAMP
 
 Numbers = npt.NDArray[np.int64]
+HASH_SEED = 42  # of Spark's xxhash64, which the ledger and the audit compare with; a null has the seed itself
 
 
 @dataclass(slots=True)
@@ -33,6 +36,16 @@ class Digest:
         self.count += other.count
         self.hash_xor ^= other.hash_xor
         self.hash_sum = _wrapped(self.hash_sum + other.hash_sum)
+
+
+def hashes_of(values: Sequence[bytes | None]) -> Numbers:
+    """As Spark's xxhash64 of one column has them."""
+    digest: Callable[..., int] = xxhash.xxh64_intdigest
+    try:
+        found = np.fromiter(map(digest, values, repeat(HASH_SEED)), np.uint64, len(values))
+    except TypeError:  # a null
+        found = np.array([HASH_SEED if one is None else digest(one, HASH_SEED) for one in values], np.uint64)
+    return found.view(np.int64)
 
 
 def _wrapped(number: int) -> int:

@@ -14,8 +14,9 @@ from playhead.pipeline.audit.row_hash import octet_hashes, row_hashes
 from playhead.pipeline.audit.sides import Hashed, TaskSide
 from playhead.pipeline.audit.topic import Spans
 from playhead.pipeline.deliver.files.format import Converting
+from playhead.pipeline.deliver.reading import ReadOptions
 from playhead.pipeline.deliver.sink import OFFSET
-from playhead.pipeline.deliver.task import CLAIM, ReadOptions, sink_records
+from playhead.pipeline.deliver.task import CLAIM, sink_records
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,9 @@ from playhead.pipeline.audit.topic import Spans
 from playhead.pipeline.deliver.jdbc.options import TargetDatabase
 from playhead.pipeline.deliver.jdbc.rows import Coordinates, RefusedRows, RowMaker, Sorting
 from playhead.pipeline.deliver.jdbc.tables import Fitted
+from playhead.pipeline.deliver.reading import ReadOptions
 from playhead.pipeline.deliver.sink import RejectedRecord
-from playhead.pipeline.deliver.task import CLAIM, ReadOptions, sink_records
+from playhead.pipeline.deliver.task import CLAIM, sink_records
 from playhead.pipeline.spark_faults import marked, spark_translated
 from playhead.sql.merge import MergeLayout
 

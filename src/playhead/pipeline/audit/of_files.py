@@ -35,8 +35,8 @@ from playhead.pipeline.deliver.files.s3 import S3Storage
 from playhead.pipeline.deliver.files.sink import FilesSink, storage_of
 from playhead.pipeline.deliver.files.writer import FileWriter
 from playhead.pipeline.deliver.group import GroupSettings, group_settings
+from playhead.pipeline.deliver.reading import ReadOptions
 from playhead.pipeline.deliver.sink import SinkStep, TaskCommit
-from playhead.pipeline.deliver.task import ReadOptions
 from playhead.pipeline.deliver.topics import TopicLogs, subscription_of
 from playhead.pipeline.replay.files import file_writer_of
 from playhead.pipeline.replay.plan import SinkState

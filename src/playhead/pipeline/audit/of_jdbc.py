@@ -42,7 +42,7 @@ from playhead.pipeline.deliver.jdbc.options import (
 )
 from playhead.pipeline.deliver.jdbc.rows import Coordinates, RefusedRows, RowMaker, Sorting
 from playhead.pipeline.deliver.jdbc.tables import Fitted, name_of
-from playhead.pipeline.deliver.task import ReadOptions
+from playhead.pipeline.deliver.reading import ReadOptions
 from playhead.pipeline.deliver.topics import TopicLogs, subscription_of
 from playhead.pipeline.ingest.jdbc.postgres import PostgresChunks
 from playhead.pipeline.records.decode.options import parse_converter

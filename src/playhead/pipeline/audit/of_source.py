@@ -21,8 +21,8 @@ from playhead.pipeline.audit.pairs import of_digests, of_items, with_digests, wi
 from playhead.pipeline.audit.scene import Scene, settled_ends
 from playhead.pipeline.audit.table import SourceTable, open_table, order_fields
 from playhead.pipeline.audit.topic import Spans, find_keys, record_side
+from playhead.pipeline.deliver.reading import ReadOptions
 from playhead.pipeline.deliver.sink import VALUE
-from playhead.pipeline.deliver.task import ReadOptions
 from playhead.pipeline.deliver.topics import TopicLogs
 from playhead.pipeline.ingest.jdbc.options import INCREMENTING
 from playhead.pipeline.ingest.jdbc.source import open_jdbc_source

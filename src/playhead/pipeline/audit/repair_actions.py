@@ -29,8 +29,8 @@ from playhead.pipeline.audit.topic import Spans
 from playhead.pipeline.connect_home import ConnectHome, find_home
 from playhead.pipeline.deliver.files.sink import FilesSink, storage_of
 from playhead.pipeline.deliver.jdbc.options import find_target
+from playhead.pipeline.deliver.reading import ReadOptions
 from playhead.pipeline.deliver.sink import VALUE
-from playhead.pipeline.deliver.task import ReadOptions
 from playhead.pipeline.deliver.topics import TopicLogs
 from playhead.pipeline.ingest.encoding import Encoded
 from playhead.pipeline.ingest.jdbc.source import open_jdbc_source

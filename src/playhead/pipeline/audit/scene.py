@@ -23,7 +23,7 @@ from playhead.model.ranges import Log, OffsetRange
 from playhead.pipeline.audit.compare import MOST
 from playhead.pipeline.connect_home import ConnectHome
 from playhead.pipeline.deliver.group import GroupSettings
-from playhead.pipeline.deliver.task import ISOLATION, READ_COMMITTED
+from playhead.pipeline.deliver.reading import ISOLATION, READ_COMMITTED
 from playhead.pipeline.deliver.topics import TopicLogs
 from playhead.pipeline.replay.plan import find_compacted
 from playhead.pipeline.spec import Ready

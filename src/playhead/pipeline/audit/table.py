@@ -13,7 +13,8 @@ from playhead.errors import Refused
 from playhead.model import Map
 from playhead.pipeline.audit.sides import Hashed, TaskSide
 from playhead.pipeline.audit.topic import record_hashes
-from playhead.pipeline.ingest.encoding import HASH_SEED, Encoded, Records, hashes_of
+from playhead.pipeline.digest import HASH_SEED, hashes_of
+from playhead.pipeline.ingest.encoding import Encoded, Records
 from playhead.pipeline.ingest.jdbc.chunks import Point, after, even_ranges, ids_between, up_to
 from playhead.pipeline.ingest.jdbc.database import JdbcDatabase
 from playhead.pipeline.ingest.jdbc.options import BULK, INCREMENTING

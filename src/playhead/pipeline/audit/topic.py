@@ -15,8 +15,9 @@ from pyspark.sql import functions as f
 from playhead.ledger.model import RangeClaim
 from playhead.model.ranges import OffsetRange
 from playhead.pipeline.audit.sides import FrameSide
+from playhead.pipeline.deliver.reading import ReadOptions
 from playhead.pipeline.deliver.sink import HASH, KEY, OFFSET, VALUE
-from playhead.pipeline.deliver.task import CLAIM, ReadOptions, number_claims, read_claims
+from playhead.pipeline.deliver.task import CLAIM, number_claims, read_claims
 from playhead.pipeline.spark_faults import spark_translated
 
 _TURN = 17  # bits by which the hash of a key is rotated, so that an equal value does not cancel it

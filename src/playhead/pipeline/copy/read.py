@@ -13,7 +13,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.functions import aggregate, coalesce, col, countDistinct, lit, octet_length, xxhash64
 
 from playhead.kafka.murmur2 import partitions_of_column
-from playhead.pipeline.deliver.task import ISOLATION, READ_COMMITTED, kafka_reader
+from playhead.pipeline.deliver.reading import ISOLATION, READ_COMMITTED
+from playhead.pipeline.deliver.task import kafka_reader
 from playhead.pipeline.spark_faults import spark_translated
 
 PARTITION, OFFSET, TIMESTAMP, KEY, VALUE, HEADERS = "partition", "offset", "timestamp", "key", "value", "headers"

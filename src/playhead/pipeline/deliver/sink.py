@@ -30,8 +30,8 @@ RECORDS = pa.schema(
         (HASH, pa.int64()),
     ]
 )
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))  # as Spark's Kafka reader has them
-SAMPLED = RECORDS.append(pa.field(HEADERS, _HEADERS))
+HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))  # as Spark's Kafka reader has them
+SAMPLED = RECORDS.append(pa.field(HEADERS, HEADERS_TYPE))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,10 @@ from playhead.model.ranges import Log, OffsetRange
 from playhead.offsets.published import LEDGER_ID, MOST_NAMED, Held, Mark, judge_start
 from playhead.pipeline.deliver.claims import Claiming
 from playhead.pipeline.deliver.group import GroupSettings, SeatLost, SinkGroup
+from playhead.pipeline.deliver.reading import ISOLATION, READ_COMMITTED, ReadOptions
 from playhead.pipeline.deliver.rejects import RejectPolicy
 from playhead.pipeline.deliver.sink import Sink, SinkStep, TaskCommit
-from playhead.pipeline.deliver.task import ISOLATION, READ_COMMITTED, ReadOptions, deliver
+from playhead.pipeline.deliver.task import deliver
 from playhead.pipeline.deliver.topics import TopicLogs
 from playhead.pipeline.slots import SlotUser
 from playhead.pipeline.spark import bind_address, driver_host

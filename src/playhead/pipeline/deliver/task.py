@@ -1,15 +1,20 @@
-"""One step of a sink as a Spark job: Spark's Kafka reader reads the claimed ranges, one task per topic partition writes them.
+"""One step of a sink as a Spark job: one task per claimed range of a topic partition reads it and writes it.
 
 The ledger decides: nothing counts before its commit, and an open claim is repeated completely until it is committed. Only
 committed records are read unless the connector says otherwise, and then a claim never passes the last stable offset. A task
-finds the number of its claim in its records. A task without records has a claim of holes only and reports nothing. Rejected
-records are handled before their range is reported as closed.
+without records has a claim of holes only and reports nothing. Rejected records are handled before their range is reported as
+closed.
+
+The task reads by librdkafka (`reading`): Spark's Kafka reader has its records go from Java to Python, and takes the SQL engine
+two seconds to start. Where librdkafka hides its interface, and for those that want a DataFrame, there is `read_claims`.
 """
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any, cast
 
@@ -20,7 +25,9 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.functions import col, when, xxhash64
 
 from playhead.errors import PlayheadError, Refused
+from playhead.kafka.c_library import is_available
 from playhead.ledger.model import ClosedRange, Done, RangeClaim
+from playhead.pipeline.deliver.reading import ISOLATION, READ_COMMITTED, ClaimReader, ReadOptions, claim_reader
 from playhead.pipeline.deliver.rejects import RejectPolicy
 from playhead.pipeline.deliver.sink import HASH, HEADERS, KEY, OFFSET, RECORDS, TIMESTAMP, VALUE, Writer
 from playhead.pipeline.spark_faults import marked, spark_translated
@@ -40,29 +47,44 @@ class DeliverTask:
     policy: RejectPolicy = field(repr=False)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = cast(TaskContext, TaskContext.get())  # there always is one in a task
-        try:
-            if context.attemptNumber():
-                raise Refused("Spark retried a task; the step is planned again instead")
-            yield from self._delivered(batches)
-        except PlayheadError as error:
-            raise marked(error) from None
+        """Of one claim, as Spark's reader has them."""
+        with _in_task():
+            filled = (batch for batch in batches if batch.num_rows)
+            first = next(filled, None)
+            if first is not None:
+                number = first.column(CLAIM)[0].as_py()
+                row = self._delivered(number, map(sink_records, chain([first], filled)))
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array([value], kind) for value, kind in zip(row, RECEIPT.types, strict=True)], schema=RECEIPT
+                )
 
-    def _delivered(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        filled = (batch for batch in batches if batch.num_rows)
-        first = next(filled, None)
-        if first is None:
-            return
-        number = first.column(CLAIM)[0].as_py()
+    def read(self, reader: ClaimReader, numbers: Iterable[int]) -> Iterator[tuple[int, str]]:
+        """Reads the claims of these numbers itself."""
+        with _in_task():
+            for number in numbers:
+                with closing(reader.read(self.claims[number].range)) as batches:
+                    first = next(batches, None)
+                    if first is not None:
+                        yield self._delivered(number, chain([first], batches))
+
+    def _delivered(self, number: int, batches: Iterator[pa.RecordBatch]) -> tuple[int, str]:
         with self.policy.open() as reject:
             closed = []
-            for one in self.writer.write(self.claims[number], map(sink_records, chain([first], filled)), reject):
+            for one in self.writer.write(self.claims[number], batches, reject):
                 reject.flush()  # before the writer continues: it may commit
                 closed.append(one)
-        row = [[number], [msgspec.json.encode(closed).decode()]]
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(value, kind) for value, kind in zip(row, RECEIPT.types, strict=True)], schema=RECEIPT
-        )
+        return number, msgspec.json.encode(closed).decode()
+
+
+@contextmanager
+def _in_task() -> Iterator[None]:
+    context = cast(TaskContext, TaskContext.get())  # there always is one in a task
+    try:
+        if context.attemptNumber():
+            raise Refused("Spark retried a task; the step is planned again instead")
+        yield
+    except PlayheadError as error:
+        raise marked(error) from None
 
 
 def sink_records(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -93,7 +115,6 @@ _NOT_FOR_SPARK = frozenset(
         "partition.assignment.strategy",
     }
 )
-ISOLATION, READ_COMMITTED = "isolation.level", "read_committed"
 _TUNED = {
     ISOLATION: READ_COMMITTED,
     "fetch.max.wait.ms": "10",  # closing a consumer waits for its open fetch
@@ -105,16 +126,6 @@ _TUNED = {
 _NUMBERS = 100_000  # more partitions than a topic can have
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """`properties`: of the consumers, under Java's names, with their secrets. `has_keys`, `has_headers`: the records'
-    keys and headers are needed."""
-
-    properties: Mapping[str, str] = field(repr=False)
-    has_keys: bool = True
-    has_headers: bool = False
-
-
 def deliver(
     spark: SparkSession, reading: ReadOptions, claims: Sequence[RangeClaim], writer: Writer, policy: RejectPolicy
 ) -> list[Done]:
@@ -123,8 +134,13 @@ def deliver(
     topics = _topics(claims)
     task = DeliverTask(numbers, writer, policy)
     with spark_translated(f"reading {', '.join(topics[:3])}{', ...' if len(topics) > 3 else ''}"):
-        rows = read_claims(spark, reading, claims).mapInArrow(cast(Any, task), RECEIPT_DDL).collect()
-    closed = {row[CLAIM]: closed_of(row["closed"]) for row in rows}
+        rows: Sequence[tuple[int, str]]
+        if is_available():
+            each = spark.sparkContext.parallelize(list(numbers), len(numbers))
+            rows = each.mapPartitions(partial(task.read, claim_reader(reading))).collect()
+        else:
+            rows = read_claims(spark, reading, claims).mapInArrow(cast(Any, task), RECEIPT_DDL).collect()
+    closed = {number: closed_of(text) for number, text in rows}
     return [(claim, closed[number] if number in closed else _empty(claim)) for number, claim in numbers.items()]
 
 

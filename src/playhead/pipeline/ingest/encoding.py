@@ -8,18 +8,16 @@ StringConverter writes what the connector's own objects print. Where a time colu
 its schema is marked: what still has the mark after the chain is the column, whose text is known.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import repeat
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 
 from playhead.errors import Invalid, Rejected
-from playhead.pipeline.digest import Digest
+from playhead.pipeline.digest import Digest, hashes_of
 from playhead.pipeline.ingest.source import CURSOR_ID, CURSOR_TIME, Last
 from playhead.pipeline.records.batch import KEY_CONVERTER, VALUE_CONVERTER, Bad, Batch, Headers, Typed, Untyped, Values
 from playhead.pipeline.records.encode.converters import encode
@@ -29,7 +27,6 @@ from playhead.pipeline.records.schema import Schema
 from playhead.pipeline.records.transforms import Cast, HeaderFrom, MaskField, TimestampConverter
 from playhead.pipeline.records.transforms.apply import apply_chain
 
-HASH_SEED = 42  # of Spark's xxhash64, which the ledger and the audit compare with; a null has the seed itself
 _MARK = "playhead.column"
 _RETYPING = (Cast, MaskField, TimestampConverter, HeaderFrom)
 
@@ -193,16 +190,6 @@ def cursor_column(raw: pa.RecordBatch, name: str) -> pa.Array | None:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz))
     return column.cast(pa.int64())
-
-
-def hashes_of(values: Sequence[bytes | None]) -> np.ndarray:
-    """As Spark's xxhash64 of one column has them."""
-    digest: Callable[..., int] = xxhash.xxh64_intdigest
-    try:
-        found = np.fromiter(map(digest, values, repeat(HASH_SEED)), np.uint64, len(values))
-    except TypeError:  # a null
-        found = np.array([HASH_SEED if one is None else digest(one, HASH_SEED) for one in values], np.uint64)
-    return found.view(np.int64)
 
 
 def _joined(parts: Sequence[_Written], last: Last) -> Encoded:

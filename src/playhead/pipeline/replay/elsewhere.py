@@ -28,9 +28,10 @@ from playhead.model.ranges import Log, OffsetRange, RangeSet
 from playhead.pipeline.deliver.jdbc.options import INSERT, TargetDatabase
 from playhead.pipeline.deliver.jdbc.rows import Sorting, make_rows
 from playhead.pipeline.deliver.jdbc.sink import JdbcSink
+from playhead.pipeline.deliver.reading import ISOLATION, READ_COMMITTED, ReadOptions
 from playhead.pipeline.deliver.rejects import RejectPolicy
 from playhead.pipeline.deliver.sink import HEADERS, KEY, TIMESTAMP, VALUE, Reject, Writer
-from playhead.pipeline.deliver.task import ISOLATION, READ_COMMITTED, ReadOptions, deliver
+from playhead.pipeline.deliver.task import deliver
 from playhead.pipeline.digest import Tally
 from playhead.pipeline.replay.redo import RedoContext, RedoOutcome, in_words
 from playhead.pipeline.replay.table_rows import table_rows

@@ -14,8 +14,9 @@ from playhead.model import Result
 from playhead.model.outcome import result_of
 from playhead.model.ranges import OffsetRange, RangeSet
 from playhead.pipeline.deliver.files.sink import FilesSink
+from playhead.pipeline.deliver.reading import ReadOptions
 from playhead.pipeline.deliver.rejects import RejectPolicy
-from playhead.pipeline.deliver.task import ReadOptions, deliver
+from playhead.pipeline.deliver.task import deliver
 from playhead.pipeline.replay.plan import Impossible, ReplayPlan, SinkState
 from playhead.pipeline.replay.redo import RedoContext, RedoOutcome, in_words, open_writer
 

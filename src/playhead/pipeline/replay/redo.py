@@ -22,9 +22,10 @@ from playhead.model.outcome import result_of
 from playhead.model.ranges import Log, OffsetRange
 from playhead.pipeline.deliver.files.sink import FilesSink, storage_of
 from playhead.pipeline.deliver.files.writer import manifest_name, write_manifest
+from playhead.pipeline.deliver.reading import ReadOptions
 from playhead.pipeline.deliver.rejects import RejectPolicy
 from playhead.pipeline.deliver.sink import SinkStep, TaskCommit, Writer
-from playhead.pipeline.deliver.task import ReadOptions, deliver
+from playhead.pipeline.deliver.task import deliver
 from playhead.pipeline.deliver.topics import TopicLogs
 from playhead.pipeline.replay.files import RedoWriter
 from playhead.pipeline.replay.pieces import why_different

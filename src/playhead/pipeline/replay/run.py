@@ -30,7 +30,7 @@ from playhead.pipeline.deliver.files.sink import FilesSink
 from playhead.pipeline.deliver.group import group_settings
 from playhead.pipeline.deliver.jdbc.sink import open_jdbc_sink
 from playhead.pipeline.deliver.jdbc.tables import name_of
-from playhead.pipeline.deliver.task import ISOLATION, READ_COMMITTED
+from playhead.pipeline.deliver.reading import ISOLATION, READ_COMMITTED
 from playhead.pipeline.deliver.topics import TopicLogs, subscription_of
 from playhead.pipeline.replay.asked import Asked
 from playhead.pipeline.replay.configs import find_spec

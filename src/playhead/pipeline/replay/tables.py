@@ -20,16 +20,10 @@ from playhead.model.ranges import Log, OffsetRange, TopicPartition
 from playhead.pipeline.deliver.jdbc.options import INSERT
 from playhead.pipeline.deliver.jdbc.sink import JdbcSink
 from playhead.pipeline.deliver.jdbc.tables import name_of
+from playhead.pipeline.deliver.reading import ISOLATION, READ_COMMITTED, ReadOptions
 from playhead.pipeline.deliver.rejects import RejectPolicy
 from playhead.pipeline.deliver.sink import OFFSET
-from playhead.pipeline.deliver.task import (
-    ISOLATION,
-    READ_COMMITTED,
-    ReadOptions,
-    deliver,
-    number_claims,
-    read_claims,
-)
+from playhead.pipeline.deliver.task import deliver, number_claims, read_claims
 from playhead.pipeline.replay.coordinates import CoordinateColumns, CoordinatesWriter, find_columns
 from playhead.pipeline.replay.last import (
     FOUND_DDL,

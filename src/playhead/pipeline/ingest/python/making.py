@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from playhead.errors import Invalid, Rejected
-from playhead.pipeline.ingest.encoding import RecordHeaders, hashes_of
+from playhead.pipeline.digest import hashes_of
+from playhead.pipeline.ingest.encoding import RecordHeaders
 from playhead.pipeline.ingest.python.inference import header_of
 from playhead.pipeline.ingest.python.shapes import Shape, Shapes
 from playhead.pipeline.records.batch import KEY_CONVERTER, VALUE_CONVERTER, Bad, Batch, Headers, Untyped, Values

@@ -1,8 +1,4 @@
-"""A transactional producer over librdkafka's C interface: the library that confluent-kafka ships, without its call per record.
-
-Only functions and structures of `rdkafka.h` are used; librdkafka keeps them compatible from release to release. The client
-library has loaded librdkafka already, so its own module resolves the names. `is_available` is False where it does not (a static
-build that hides them): then records go through `confluent_kafka.Producer`, one call each.
+"""A transactional producer over librdkafka's C interface, for columns of records.
 
 Delivery reports arrive as events, one per batch of a partition: the first and the last record of a batch have its offsets.
 """
@@ -11,13 +7,13 @@ import ctypes
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
+from ctypes import POINTER
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException, cimpl
+from confluent_kafka import KafkaError, KafkaException
 
+from playhead.kafka.c_library import asked_for, client_error, in_ms, library, opened_client
 from playhead.kafka.c_records import (
     COPY,
     PARTITION,
@@ -35,114 +31,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-_PRODUCER = 0
 _DELIVERIES, _ERRORS = 0x1, 0x8
-_TEXT_BYTES = 512
 _FLUSH_MS = 10
 _ASK_AGAIN_SECONDS = 0.1
-
-
-class _Partition(Structure):
-    """`rd_kafka_topic_partition_t`."""
-
-    _fields_ = (
-        ("topic", c_char_p),
-        ("partition", c_int32),
-        ("offset", c_int64),
-        ("metadata", c_void_p),
-        ("metadata_size", c_size_t),
-        ("opaque", c_void_p),
-        ("err", c_int),
-        ("private", c_void_p),
-    )
-
-
-class _Partitions(Structure):
-    """`rd_kafka_topic_partition_list_t`."""
-
-    _fields_ = (("count", c_int), ("size", c_int), ("entries", POINTER(_Partition)))
-
-
-class _TopicMetadata(Structure):
-    """`rd_kafka_metadata_topic_t`."""
-
-    _fields_ = (("topic", c_char_p), ("partition_count", c_int), ("partitions", c_void_p), ("err", c_int))
-
-
-class _Metadata(Structure):
-    """The beginning of `rd_kafka_metadata_t`."""
-
-    _fields_ = (
-        ("broker_count", c_int),
-        ("brokers", c_void_p),
-        ("topic_count", c_int),
-        ("topics", POINTER(_TopicMetadata)),
-    )
-
-
-_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
-    "conf_new": (c_void_p, ()),
-    "conf_set": (c_int, (c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)),
-    "conf_set_events": (None, (c_void_p, c_int)),
-    "conf_destroy": (None, (c_void_p,)),
-    "new": (c_void_p, (c_int, c_void_p, c_char_p, c_size_t)),
-    "destroy": (None, (c_void_p,)),
-    "topic_new": (c_void_p, (c_void_p, c_char_p, c_void_p)),
-    "topic_name": (c_char_p, (c_void_p,)),
-    "topic_destroy": (None, (c_void_p,)),
-    "metadata": (c_int, (c_void_p, c_int, c_void_p, POINTER(POINTER(_Metadata)), c_int)),
-    "metadata_destroy": (None, (c_void_p,)),
-    "produce_batch": (c_int, (c_void_p, c_int32, c_int, c_void_p, c_int)),
-    "produceva": (c_void_p, (c_void_p, c_void_p, c_size_t)),
-    "outq_len": (c_int, (c_void_p,)),
-    "flush": (c_int, (c_void_p, c_int)),
-    "init_transactions": (c_void_p, (c_void_p, c_int)),
-    "begin_transaction": (c_void_p, (c_void_p,)),
-    "commit_transaction": (c_void_p, (c_void_p, c_int)),
-    "abort_transaction": (c_void_p, (c_void_p, c_int)),
-    "send_offsets_to_transaction": (c_void_p, (c_void_p, c_void_p, c_void_p, c_int)),
-    "consumer_group_metadata_new": (c_void_p, (c_char_p,)),
-    "consumer_group_metadata_destroy": (None, (c_void_p,)),
-    "topic_partition_list_new": (POINTER(_Partitions), (c_int,)),
-    "topic_partition_list_add": (c_void_p, (c_void_p, c_char_p, c_int32)),
-    "topic_partition_list_destroy": (None, (c_void_p,)),
-    "error_code": (c_int, (c_void_p,)),
-    "error_string": (c_char_p, (c_void_p,)),
-    "error_is_fatal": (c_int, (c_void_p,)),
-    "error_is_retriable": (c_int, (c_void_p,)),
-    "error_txn_requires_abort": (c_int, (c_void_p,)),
-    "error_destroy": (None, (c_void_p,)),
-    "err2str": (c_char_p, (c_int,)),
-    "fatal_error": (c_int, (c_void_p, c_char_p, c_size_t)),
-    "queue_get_main": (c_void_p, (c_void_p,)),
-    "queue_destroy": (None, (c_void_p,)),
-    "queue_poll": (c_void_p, (c_void_p, c_int)),
-    "event_type": (c_int, (c_void_p,)),
-    "event_error": (c_int, (c_void_p,)),
-    "event_message_count": (c_size_t, (c_void_p,)),
-    "event_message_array": (c_size_t, (c_void_p, POINTER(POINTER(Message)), c_size_t)),
-    "event_destroy": (None, (c_void_p,)),
-}
-
-
-@cache
-def _library() -> Any:
-    """Its functions by their names without `rd_kafka_`. Raises AttributeError if one is hidden, OSError if none can be found."""
-    found = ctypes.CDLL(cimpl.__file__)
-    functions = {}
-    for name, (result, arguments) in _FUNCTIONS.items():
-        function = getattr(found, f"rd_kafka_{name}")
-        function.restype, function.argtypes = result, arguments
-        functions[name] = function
-    return type("Library", (), {name: staticmethod(one) for name, one in functions.items()})
-
-
-def is_available() -> bool:
-    try:
-        _library()
-    except (AttributeError, OSError):
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,28 +53,11 @@ class NativeProducer:
     been reported since it was last emptied. For one thread at a time."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        self._lib = _library()
+        self._lib = library()
         self._topics: dict[str, int] = {}
         self.delivered: list[Delivered] = []
-        self._client = self._opened(config)
+        self._client = opened_client(is_producer=True, config=config, events=_DELIVERIES | _ERRORS)
         self._queue = self._lib.queue_get_main(self._client)
-
-    def _opened(self, config: Mapping[str, Any]) -> int:
-        lib, text = self._lib, ctypes.create_string_buffer(_TEXT_BYTES)
-        conf = lib.conf_new()
-        try:
-            for name, value in {**config, "log_level": 0}.items():
-                word = str(value).lower() if isinstance(value, bool) else str(value)
-                if lib.conf_set(conf, name.encode(), word.encode(), text, _TEXT_BYTES):
-                    raise _invalid(text)
-            lib.conf_set_events(conf, _DELIVERIES | _ERRORS)
-            client: int | None = lib.new(_PRODUCER, conf, text, _TEXT_BYTES)
-            if client is None:
-                raise _invalid(text)
-        except BaseException:
-            lib.conf_destroy(conf)
-            raise
-        return client  # which owns conf now
 
     def close(self) -> None:
         """What is not delivered yet is dropped."""
@@ -202,16 +76,16 @@ class NativeProducer:
 
     def find_brokers(self, seconds: float) -> None:
         """Connects. What it is answered does not matter here."""
-        self._ask_for(None, seconds)
+        asked_for(self._client, None, seconds)
 
     def init_transactions(self, seconds: float) -> None:
-        self._check(self._lib.init_transactions(self._client, _ms(seconds)))
+        self._check(self._lib.init_transactions(self._client, in_ms(seconds)))
 
     def begin_transaction(self) -> None:
         self._check(self._lib.begin_transaction(self._client))
 
     def commit_transaction(self, seconds: float) -> None:
-        self._check(self._lib.commit_transaction(self._client, _ms(seconds)))
+        self._check(self._lib.commit_transaction(self._client, in_ms(seconds)))
 
     def abort_transaction(self, seconds: float) -> None:
         """librdkafka purges what is queued and waits until its reports are taken, which is done meanwhile."""
@@ -224,7 +98,7 @@ class NativeProducer:
         taker = threading.Thread(target=take_reports, daemon=True)
         taker.start()
         try:
-            error = self._lib.abort_transaction(self._client, _ms(seconds))
+            error = self._lib.abort_transaction(self._client, in_ms(seconds))
         finally:
             done.set()
             taker.join()
@@ -244,7 +118,7 @@ class NativeProducer:
             for at, text in enumerate(texts):
                 entries[at].offset = given[at][1]
                 entries[at].metadata, entries[at].metadata_size = ctypes.addressof(text), len(text)
-            error = lib.send_offsets_to_transaction(self._client, listed, about, _ms(seconds))
+            error = lib.send_offsets_to_transaction(self._client, listed, about, in_ms(seconds))
         finally:
             for at in range(listed.contents.count):  # the list would free memory that is not its own
                 listed.contents.entries[at].metadata, listed.contents.entries[at].metadata_size = None, 0
@@ -305,7 +179,7 @@ class NativeProducer:
 
     def poll(self, seconds: float) -> None:
         """Takes the reports that are there, or waits for the first one."""
-        wait = _ms(seconds)
+        wait = in_ms(seconds)
         while event := self._lib.queue_poll(self._queue, wait):
             try:
                 if self._lib.event_type(event) == _DELIVERIES:
@@ -351,22 +225,10 @@ class NativeProducer:
         topic: int = self._lib.topic_new(self._client, name.encode(), None)
         self._topics[name] = topic
         end = time.monotonic() + seconds
-        while code := self._ask_for(topic, max(0.1, end - time.monotonic())):
+        while code := asked_for(self._client, topic, max(0.1, end - time.monotonic())):
             if time.monotonic() >= end:
                 raise KafkaException(self._error_of(code))
             time.sleep(_ASK_AGAIN_SECONDS)
-
-    def _ask_for(self, topic: int | None, seconds: float) -> int:
-        """The error of the answer, or of the topic in it. 0: none."""
-        answer = POINTER(_Metadata)()
-        code: int = self._lib.metadata(self._client, 0, topic, byref(answer), _ms(seconds))
-        if code:
-            return code
-        try:
-            found = answer.contents
-            return found.topics[0].err if topic is not None and found.topic_count else 0
-        finally:
-            self._lib.metadata_destroy(answer)
 
     # Errors
 
@@ -394,17 +256,4 @@ class NativeProducer:
         raise KafkaException(KafkaError(code, text, is_fatal, is_retriable, needs_abort))
 
     def _error_of(self, code: int) -> KafkaError:
-        """`_FATAL` stands for the error that made the client unusable."""
-        text = ctypes.create_string_buffer(_TEXT_BYTES)
-        fatal = self._lib.fatal_error(self._client, text, _TEXT_BYTES)
-        if fatal and code in (KafkaError._FATAL, KafkaError._PURGE_QUEUE, fatal):
-            return KafkaError(fatal, text.value.decode(errors="replace"), True)
-        return KafkaError(code, self._lib.err2str(code).decode(errors="replace"))
-
-
-def _invalid(text: Any) -> KafkaException:
-    return KafkaException(KafkaError(KafkaError._INVALID_ARG, text.value.decode(errors="replace")))
-
-
-def _ms(seconds: float) -> int:
-    return max(0, int(seconds * 1000))
+        return client_error(self._client, code)
