@@ -6,7 +6,7 @@ one is not received before it is asked for.
 """
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,41 +37,48 @@ class PostgresChunks:
             yield from self.chunk(number)
 
     def chunk(self, number: int) -> Iterator[pa.RecordBatch]:
-        from adbc_driver_manager import Error
+        """By the driver manager's own calls: its DB-API module imports pandas, which takes longer than a small step."""
+        from adbc_driver_manager import AdbcStatement, Error
         from adbc_driver_manager._reader import AdbcRecordBatchReader
 
         try:
-            with closing(self._connected()) as connection, closing(connection.cursor()) as cursor:
-                for statement in (*_AS_THE_JDBC_DRIVER, *self.begin):
-                    self._prepare(cursor, statement)
-                cursor.adbc_statement.set_options(**{_BATCH_OPTION: str(BATCH_BYTES)})
-                cursor.execute(self.queries[number])
-                # The reader of fetch_record_batch would raise an OSError, without the server's SQL state.
-                stream = cursor.fetch_arrow()
+            with self._connected() as connection, closing(AdbcStatement(connection)) as statement:
+                for text in (*_AS_THE_JDBC_DRIVER, *self.begin):
+                    self._prepare(statement, text)
+                statement.set_options(**{_BATCH_OPTION: str(BATCH_BYTES)})
+                statement.set_sql_query(self.queries[number])
+                stream, _ = statement.execute_query()
+                # pyarrow's reader would raise an OSError, without the server's SQL state.
                 with AdbcRecordBatchReader._import_from_c(stream.address) as reader:
                     yield from reader
         except Error as error:
             raise self._fault(error) from None
 
-    def _connected(self) -> Any:
-        from adbc_driver_manager import Error
-        from adbc_driver_postgresql import dbapi
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        import adbc_driver_postgresql
+        from adbc_driver_manager import AdbcConnection, Error
 
-        try:
-            return dbapi.connect(self.conninfo)
-        except Error as error:
-            message = self._sentence(error)
-            if any(words in message for words in _DENIED):
-                hint = "check connection.user, connection.password and the user's permissions"
-                raise AccessDenied(message, hint) from None
-            raise Unreachable(message, "check connection.url and whether the database is up") from None
+        with ExitStack() as parts:
+            try:
+                database = parts.enter_context(closing(adbc_driver_postgresql.connect(self.conninfo)))
+                connection = parts.enter_context(closing(AdbcConnection(database)))
+                connection.set_autocommit(False)
+            except Error as error:
+                message = self._sentence(error)
+                if any(words in message for words in _DENIED):
+                    hint = "check connection.user, connection.password and the user's permissions"
+                    raise AccessDenied(message, hint) from None
+                raise Unreachable(message, "check connection.url and whether the database is up") from None
+            yield connection
 
-    def _prepare(self, cursor: Any, statement: str) -> None:
+    def _prepare(self, statement: Any, text: str) -> None:
         """A snapshot that is gone is no fault of the query: the step is planned again."""
         from adbc_driver_manager import Error
 
         try:
-            cursor.execute(statement)
+            statement.set_sql_query(text)
+            statement.execute_update()
         except Error as error:
             fault = self._fault(error)
             raise fault if isinstance(fault, Unreachable) else Refused(fault.what) from None
