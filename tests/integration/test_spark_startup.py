@@ -25,20 +25,23 @@ from playhead.pipeline.spark import SparkOptions, spark_session
 def look(batches):
     import gc, os, sys
     import pyarrow as pa
+    from zipimport import zipimporter
     loaded = "playhead.pipeline.ingest.task" in sys.modules and "playhead.pipeline.deliver.task" in sys.modules
+    zips = sum(isinstance(finder, zipimporter) for finder in sys.path_importer_cache.values())
     for batch in batches:
         parent = Path(f"/proc/{os.getppid()}/cmdline").read_text().replace(chr(0), " ")
         yield pa.RecordBatch.from_pydict(
-            {"id": [batch.num_rows], "loaded": [loaded], "frozen": [gc.get_freeze_count()], "parent": [parent]}
+            {"id": [batch.num_rows], "loaded": [loaded], "frozen": [gc.get_freeze_count()], "zips": [zips], "parent": [parent]}
         )
 
 with spark_session(SparkOptions("local[1]", json.loads(sys.argv[1]))) as session:
     maps = Path(f"/proc/{SparkContext._gateway.proc.pid}/maps").read_text().split()
     archives = sorted({word for word in maps if word.endswith(".jsa")})
-    row = session.range(3, numPartitions=1).mapInArrow(look, "id long, loaded boolean, frozen long, parent string").head()
+    columns = "id long, loaded boolean, frozen long, zips long, parent string"
+    row = session.range(3, numPartitions=1).mapInArrow(look, columns).head()
     found = {
         "archives": archives, "ours": [path for path in archives if "server/classes" not in path],
-        "rows": row.id, "loaded": row.loaded, "frozen": row.frozen, "parent": row.parent,
+        "rows": row.id, "loaded": row.loaded, "frozen": row.frozen, "zips": row.zips, "parent": row.parent,
         "ui": session.sparkContext.uiWebUrl,
         "catalog": session.conf.get("spark.sql.catalogImplementation"),
         "jars": session.sparkContext.getConf().get("spark.jars", ""),
@@ -258,6 +261,7 @@ def test_workers_are_forked_from_a_process_that_has_loaded_what_tasks_need(facts
     assert "-m playhead.pipeline.worker_daemon" in str(facts["parent"])
     assert facts["loaded"]
     assert facts["frozen"] > 1000
+    assert facts["zips"] == 0  # their lists would be read again for each task
 
 
 def test_a_local_session_copies_no_jars_and_starts_no_page_and_no_hive(facts):
