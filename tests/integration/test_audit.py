@@ -203,9 +203,12 @@ def test_rows_whose_records_have_expired_are_not_missing_and_a_lost_one_above_th
     assert audit(name, level=1).exit_code == 3  # digests do not tell one from the other
 
 
-def test_two_folders_are_compared_by_whoever_wrote_them(spark, tmp_path):
+@pytest.mark.parametrize("few", [20_000, 0], ids=["in the driver", "with a shuffle"])
+def test_two_folders_are_compared_whichever_program_wrote_them(spark, tmp_path, monkeypatch, few):
+    from playhead.pipeline.audit import compare
     from playhead.pipeline.audit.of_folders import audit_folders
 
+    monkeypatch.setattr(compare, "_FEW", few)
     left, right = tmp_path / "left", tmp_path / "right"
     rows = pa.table({"id": range(5000), "t": [f"row {n}" for n in range(5000)]})
     for folder in (left, right):

@@ -9,8 +9,10 @@ If more rows differ than are listed, they are cut by their key: all versions of 
 be called missing or extra, and is changed.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, cast
 
 import numpy as np
@@ -27,6 +29,7 @@ from playhead.pipeline.audit.sides import Side, read_digests
 from playhead.pipeline.spark_faults import spark_translated
 
 MOST = 200_000  # rows that differ and are listed
+_FEW = 20_000  # rows of suspect buckets that the driver compares: the stages of a shuffle would take longer
 _PER_TASK = 500_000  # rows of suspect buckets
 _ALL = COUNT // 2  # with more suspect buckets than this, all rows are read
 _SLICES = 12  # bits of the hash of a key by which rows are cut
@@ -99,8 +102,10 @@ def compare(
     say(f"{len(suspects)} of {COUNT} buckets differ: reading their rows")
     wanted = None if len(suspects) > _ALL else suspects
     rows = sum(int(side.counts[suspects].sum()) for side in (ours, theirs))
-    grouped = _grouped(spark, left, right, tail, wanted, rows // _PER_TASK + 1)
     made = Compared(ours, theirs, suspects)
+    if rows <= min(_FEW, cut.most) and tail is None and cut.lists_right and not cut.keys_only:
+        return replace(made, differing=_differing(spark, left, right, wanted))
+    grouped = _grouped(spark, left, right, tail, wanted, rows // _PER_TASK + 1)
     with spark_translated(f"comparing {left.name} with {right.name}"):
         grouped = grouped.persist(StorageLevel.MEMORY_AND_DISK)
         try:
@@ -111,14 +116,36 @@ def compare(
             grouped.unpersist()
 
 
+def _sided(spark: SparkSession, sides: Sequence[Side], suspects: np.ndarray | None) -> DataFrame:
+    """The rows of all sides, each with the number of its side."""
+    frames = [side.rows(spark, suspects).withColumn("side", f.lit(number)) for number, side in enumerate(sides)]
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _differing(spark: SparkSession, left: Side, right: Side, suspects: np.ndarray | None) -> list[Unbalanced]:
+    """Compared in the driver."""
+    with spark_translated(f"comparing {left.name} with {right.name}"):
+        found = _sided(spark, [left, right], suspects).toArrow()
+    _, groups = np.unique(found["h"].to_numpy(), return_inverse=True)
+    balance = np.zeros(found.num_rows, np.int64)
+    np.add.at(balance, groups, 1 - 2 * found["side"].to_numpy())
+    rows: dict[int, list[dict[str, object]]] = defaultdict(list)
+    for row in found.filter(pa.array(balance[groups] != 0)).to_pylist():
+        rows[row["h"]].append(row)
+    return [_of_copies(copies) for copies in rows.values()]
+
+
+def _of_copies(copies: Sequence[dict[str, object]]) -> Unbalanced:
+    numbers = Counter(row["side"] for row in copies)
+    first = {name: next((row[name] for row in copies if row[name] is not None), None) for name in ("row", "k")}
+    return _unbalanced({"n0": numbers[0], "n1": numbers[1], "n2": 0, "places": copies, **first})
+
+
 def _grouped(
     spark: SparkSession, left: Side, right: Side, tail: Side | None, suspects: np.ndarray | None, tasks: int
 ) -> DataFrame:
     """`tasks`: after the shuffle, as many as the number of rows needs."""
-    rows = left.rows(spark, suspects).withColumn("side", f.lit(0))
-    for number, other in ((1, right), (2, tail)):
-        if other is not None:
-            rows = rows.unionByName(other.rows(spark, suspects).withColumn("side", f.lit(number)))
+    rows = _sided(spark, [left, right, *([] if tail is None else [tail])], suspects)
     side = f.col("side")
     places = f.collect_list(f.when(side < 2, f.struct(side.alias("side"), f.col("at").alias("at"))))
     return (

@@ -25,7 +25,7 @@ from playhead.pipeline.audit.sides import Hashed, TaskSide
 LINES, PARQUET = "lines", "parquet"
 _KINDS = {".parquet": PARQUET, ".json": LINES, ".jsonl": LINES, ".ndjson": LINES, ".txt": LINES, ".bin": LINES}
 _LARGE = 64 * 1024 * 1024
-_ROWS = 65_536  # of a batch: its words stay in the cache of a core
+_ROWS = 32_768  # of a batch: its words stay in the cache of a core
 _SHORT = 1.6  # bytes of a value: the number of one of about 4,000 values has 12 bits
 _BLOCK = 8 * 1024 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
