@@ -168,7 +168,7 @@ def test_what_cannot_be_compared_is_said_in_words_and_ends_with_3(commands, play
         "sqlite": "SQLite, which cannot be compared",
         "updates": "only updates rows",
         "bulk": "bulk mode",
-        "lines": "FileStreamSourceConnector cannot be compared",
+        "lines": "/nowhere has no stored position",
         "written": "FileStreamSinkConnector cannot be compared",
     }.items():
         assert words in errors[name], errors[name]

@@ -42,7 +42,7 @@ def audit_source(scene: Scene, one: Ready) -> Iterator[Pair]:
         positions = PositionLog(scene.home.settings, topic)
         parts.callback(positions.close)
         if scene.level == 0:
-            yield _from_ledger(one, chunks, positions.find_all(one.name, scene.deadline()) if chunks else None)
+            yield from_ledger(one, chunks, positions.find_all(one.name, scene.deadline()) if chunks else None)
             return
         source = open_jdbc_source(scene.spark(), one.config, scene.home.worker, StreamOptions())
         parts.callback(source.close)
@@ -71,7 +71,7 @@ def _check_alone(stream: JdbcStream, streams: Sequence[JdbcStream]) -> None:
         )
 
 
-def _from_ledger(one: Ready, chunks: Sequence[RecordedChunk], found: StoredPositions | None) -> Pair:
+def from_ledger(one: Ready, chunks: Sequence[RecordedChunk], found: StoredPositions | None) -> Pair:
     topics = sorted({chunk.chunk.topic for chunk in chunks})
     pair = Pair(one.name, "ledger", ", ".join(f"topic {topic}" for topic in topics) or "nothing", kind=KIND)
     if found is None:
@@ -95,6 +95,8 @@ def stored_by_stream(chunks: Sequence[RecordedChunk], stored: Mapping[Map, Map |
 def _names(partition: Map, stream: str) -> bool:
     if "query" in partition:
         return stream == "query"
+    if "filename" in partition:
+        return stream == partition["filename"]
     parts, own = str(partition.get("table", "")).split("."), stream.split(".")
     count = min(len(parts), len(own))
     return parts[-count:] == own[-count:]
@@ -235,7 +237,7 @@ class _Comparison:
 
     @property
     def _spans(self) -> list[OffsetRange]:
-        return _spans(self.ends, self.window.offsets)
+        return spans_between(self.ends, self.window.offsets)
 
     @property
     def _reading(self) -> ReadOptions:
@@ -280,7 +282,8 @@ class _Comparison:
         return [verdict(one, key) for one, key in zip(only, keys, strict=True)]
 
 
-def _spans(ends: Mapping[Log, Ends], offsets: Mapping[int, tuple[int, int]] | None) -> list[OffsetRange]:
+def spans_between(ends: Mapping[Log, Ends], offsets: Mapping[int, tuple[int, int]] | None) -> list[OffsetRange]:
+    """From the start of each log to its end. `offsets`: only the part between these, by partition."""
     spans = []
     for log, at in sorted(ends.items()):
         start, stop = at.start, at.stable

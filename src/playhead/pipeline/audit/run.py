@@ -192,7 +192,7 @@ def _pairs_of(scene: Scene, spec: ConnectorSpec, options: AuditOptions) -> Itera
     """A connector that cannot be compared is a pair with an error: the others are compared."""
     try:
         kind = CLASSES.get(spec.connector_class)
-        if kind is None or kind in (ConnectorKind.FILE_SOURCE, ConnectorKind.FILE_SINK):
+        if kind is None or kind is ConnectorKind.FILE_SINK:
             raise Refused(f"{spec.connector_class or 'a connector without a class'} cannot be compared yet", None)
         (ready,) = check_specs([spec], scene.home.worker)
         yield from _of_kind(scene, ready, kind, options)
@@ -202,12 +202,16 @@ def _pairs_of(scene: Scene, spec: ConnectorSpec, options: AuditOptions) -> Itera
 
 
 def _of_kind(scene: Scene, ready: Ready, kind: ConnectorKind, options: AuditOptions) -> Iterator[Pair]:
+    if kind in (ConnectorKind.JDBC_SOURCE, ConnectorKind.FILE_SOURCE) and options.against is not None:
+        raise Refused(f"{ready.name} is a source: it is compared with its topic", "leave out --against")
     if kind is ConnectorKind.JDBC_SOURCE:
         from playhead.pipeline.audit.of_source import audit_source
 
-        if options.against is not None:
-            raise Refused(f"{ready.name} is a source: its table is compared with its topic", "leave out --against")
         yield from audit_source(scene, ready)
+    elif kind is ConnectorKind.FILE_SOURCE:
+        from playhead.pipeline.audit.of_lines import audit_lines
+
+        yield audit_lines(scene, ready)
     elif kind is ConnectorKind.FILES_SINK:
         from playhead.pipeline.audit.of_files import audit_files_sink
 

@@ -31,12 +31,12 @@ class RowsAsRecords:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Hashed]:
         for made in self.records(batches):
             if len(made.values):
-                keys = _key_hashes(made)
+                keys = key_hashes(made)
                 own = None if made.keys is None else keys.copy
                 yield Hashed(record_hashes(keys, made.hashes), _Shown(made), own)
 
 
-def _key_hashes(made: Encoded) -> np.ndarray:
+def key_hashes(made: Encoded) -> np.ndarray:
     if made.keys is None:
         return np.full(len(made.values), HASH_SEED, np.int64)
     return hashes_of(made.keys.to_pylist())

@@ -62,9 +62,13 @@ def check_options(config: Mapping[str, str], worker: Mapping[str, str]) -> list[
 
 
 def open_file_source(config: Mapping[str, str], worker: Mapping[str, str]) -> Source:
+    return FileSource(open_lines(config, worker))
+
+
+def open_lines(config: Mapping[str, str], worker: Mapping[str, str]) -> "FileLines":
     options = _Reading(config, worker).parsed()
     topic = route(options.record.transforms, options.topic)
-    return FileSource(FileLines(options.path, options.topic, topic, options.record))
+    return FileLines(options.path, options.topic, topic, options.record)
 
 
 class _Reading(OptionReading[FileSourceOptions]):
@@ -136,15 +140,7 @@ class FileLines:
 
     def plan(self, position: Map | None, most: int, rows_per_chunk: int) -> PlannedStep | None:
         start = _start_of(position)
-        try:
-            size = self.path.stat().st_size
-        except FileNotFoundError:
-            raise NotFound("file", str(self.path)) from None
-        if start > size:
-            raise Refused(
-                f"the position {start} is after the end of {self.path} ({size} bytes): the file was replaced",
-                "check the file, then set the position with playhead offsets set",
-            )
+        size = self._size(start)
         with self.path.open("rb") as file:
             _check_line_start(file, start, self.path)
             bounds = [start]
@@ -158,6 +154,30 @@ class FileLines:
             reaches_end = _line_end(file, size, bounds[-1], size) == bounds[-1]
         chunks = [Chunk(n, f"bytes {a}..{b}") for n, (a, b) in enumerate(pairwise(bounds))]
         return FileStep(self, tuple(bounds), chunks, reaches_end, Left(size - start, LeftUnit.BYTES))
+
+    def read_again(self, position: Map, most: int) -> "FileStep":
+        """All lines before a position, in at most so many chunks."""
+        end = _start_of(position)
+        size = self._size(end)
+        parts = max(1, min(most, end // BLOCK_BYTES))
+        with self.path.open("rb") as file:
+            _check_line_start(file, end, self.path)
+            cuts = {_line_end(file, end * number // parts, 0, end) for number in range(1, parts)}
+        bounds = tuple(sorted({0, end, *cuts}))
+        chunks = [Chunk(n, f"bytes {a}..{b}") for n, (a, b) in enumerate(pairwise(bounds))]
+        return FileStep(self, bounds, chunks, end == size, Left(size - end, LeftUnit.BYTES))
+
+    def _size(self, position: int) -> int:
+        try:
+            size = self.path.stat().st_size
+        except FileNotFoundError:
+            raise NotFound("file", str(self.path)) from None
+        if position > size:
+            raise Refused(
+                f"the position {position} is after the end of {self.path} ({size} bytes): the file was replaced",
+                "check the file, then set the position with playhead offsets set",
+            )
+        return size
 
 
 @dataclass(frozen=True, slots=True)
