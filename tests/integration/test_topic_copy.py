@@ -367,7 +367,7 @@ def test_what_cannot_be_copied_is_refused_before_anything_is_written(copying, la
     with pytest.raises(Refused, match="is a topic of Kafka itself"):
         copying.plan(source, "__consumer_offsets")
     with TransactionalProducer(copying.side.settings, unique("id"), deadline) as producer, producer.transaction():
-        producer.produce(source, b"large", b"x" * 5000, timestamp_ms=FIRST_MS)
+        producer.produce(source, b"large", random.randbytes(5000), timestamp_ms=FIRST_MS)
     done = copying.copy(source, small)
     assert isinstance(done.error, Refused) and "has 5005 bytes" in done.error.what
     assert {one.high for one in topic_ends(admin, small, [0, 1], deadline).values()} == {0}
@@ -378,12 +378,41 @@ def test_a_record_that_is_too_large_by_its_headers_for_a_limit_that_was_lowered_
 ):
     source, target = kept_topic(1), unique("copy")
     producer = Producer({"bootstrap.servers": lab.bootstrap_servers})
-    producer.produce(source, b"value", b"key", headers=[("large", b"x" * 5000), ("none", None)])
+    producer.produce(source, b"value", b"key", headers=[("large", random.randbytes(5000)), ("none", None)])
     assert producer.flush(30) == 0
     alter_topic_config(admin, source, {"max.message.bytes": "1000"}, (), deadline)
     done = copying.copy(source, target)
     assert isinstance(done.error, Refused) and "accepts 1000" in done.error.what
     assert topic_ends(admin, target, [0], deadline)[0].high == 0
+
+
+def test_many_records_fit_into_a_topic_that_accepts_only_small_batches(copying, lab, kept_topic, unique):
+    """Together they are larger than a batch of the topic, and random bytes cannot be compressed."""
+    source, target = kept_topic(1, max_message_bytes="20000"), unique("copy")
+    producer = Producer({"bootstrap.servers": lab.bootstrap_servers, "batch.size": 5000})
+    for number in range(300):
+        producer.produce(source, random.randbytes(1000), b"%d" % number, timestamp=FIRST_MS + number)
+    assert producer.flush(30) == 0
+    done = copying.copy(source, target, 1)
+    assert (done.rows, done.error) == (300, None)
+    check_copy(lab, source, target, partitions=1)
+
+
+def test_a_record_that_fits_compressed_is_copied_and_one_that_does_not_is_refused_before(
+    copying, lab, admin, deadline, kept_topic, unique
+):
+    """A broker compares the size of a batch as it is sent."""
+    source, first, second = kept_topic(1, max_message_bytes="20000"), unique("copy"), kept_topic(1)
+    producer = Producer({"bootstrap.servers": lab.bootstrap_servers, "compression.type": "gzip"})
+    producer.produce(source, b"x" * 500_000, b"key", timestamp=FIRST_MS, headers=[("large", b"y" * 50_000)])
+    assert producer.flush(30) == 0
+    done = copying.copy(source, first)
+    assert (done.rows, done.error) == (1, None)
+    check_copy(lab, source, first, partitions=1)
+    alter_topic_config(admin, second, {"max.message.bytes": "20000", "compression.type": "uncompressed"}, (), deadline)
+    refused = copying.copy(source, second)
+    assert isinstance(refused.error, Refused) and "accepts 20000" in refused.error.what
+    assert topic_ends(admin, second, [0], deadline)[0].high == 0
 
 
 def test_a_topic_that_was_made_again_is_not_continued(copying, lab, admin, deadline, kept_topic, unique):

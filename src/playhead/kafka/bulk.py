@@ -240,7 +240,8 @@ def _first_and_last(partitions: "Numbers") -> list[int]:
     return found
 
 
-_TUNED: dict[str, str | int | bool] = {"linger_ms": 50, "batch_size": 1_000_000, "compression_type": "lz4"}
+BATCH_BYTES, CODEC = 1_000_000, "lz4"  # unless the user's settings name others
+_TUNED: dict[str, str | int | bool] = {"linger_ms": 50, "batch_size": BATCH_BYTES, "compression_type": CODEC}
 
 
 def _own_settings(settings: ClientSettings) -> dict[str, str | int | bool]:

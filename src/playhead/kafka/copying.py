@@ -12,7 +12,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from playhead.errors import PlayheadError
-from playhead.kafka.bulk import BulkProducer
+from playhead.kafka.bulk import BATCH_BYTES, CODEC, BulkProducer
+from playhead.kafka.client import revealed
 from playhead.kafka.groups import Commits
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.transactions import Delivered, TransactionalProducer
@@ -23,10 +24,14 @@ LARGEST_BYTES = 200_000_000  # the broker decides by the size after compression,
 
 
 class CopyProducer(BulkProducer):
-    """`placed`: by partition, the offsets of the records that were sent there, in order. Complete when `flush` has returned."""
+    """`placed`: by partition, the offsets of the records that were sent there, in order. Complete when `flush` has returned.
+    `largest_batch`: that the topic accepts. A larger record is sent alone; librdkafka does not split a batch that is refused."""
 
-    def __init__(self, settings: ClientSettings, transactional_id: str, deadline: Deadline) -> None:
+    def __init__(
+        self, settings: ClientSettings, transactional_id: str, deadline: Deadline, largest_batch: int = BATCH_BYTES
+    ) -> None:
         own = {"message.max.bytes": str(LARGEST_BYTES), "queue.buffering.max.kbytes": "262144"}
+        own["batch.size"] = str(min(int(_given(settings, "batch.size", BATCH_BYTES)), largest_batch))
         super().__init__(replace(settings, producer={**settings.producer, **own}), transactional_id, deadline)
         self._settings = settings
         self.placed: dict[int, array[int]] = {}
@@ -75,6 +80,15 @@ class CopyProducer(BulkProducer):
         for group, offsets in positions.items():
             self.send_offsets(group, offsets)
         self.commit()
+
+
+def codec_of(settings: ClientSettings) -> str:
+    """By which batches are compressed."""
+    return _given(settings, "compression.type", CODEC)
+
+
+def _given(settings: ClientSettings, name: str, default: object) -> str:
+    return revealed(settings.producer).get(name, str(default))
 
 
 def advance(

@@ -23,13 +23,13 @@ from playhead.model import Deadline, TopicPartition
 from playhead.pipeline.copy.offset_map import map_folder
 from playhead.pipeline.copy.positions import Mark, Position, PositionPlaces
 from playhead.pipeline.copy.restore import Restoring, find_owner
+from playhead.pipeline.copy.sizes import LIMIT, SizeLimit
 from playhead.topics.admin import WantedTopic, plan_create
 from playhead.topics.listing import replication_of
 from playhead.topics.names import topics_of_connect, why_internal
 from playhead.topics.plan import TopicPlan
 from playhead.topics.session import Session
 
-LIMIT = "max.message.bytes"
 TIMESTAMPS = "message.timestamp.type"
 KEEP_TIMES, APPEND_TIME = "CreateTime", "LogAppendTime"
 IN_SYNC = "min.insync.replicas"
@@ -115,8 +115,7 @@ class Job:
     starts: Mapping[int, int] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
     creates: TopicPlan = field(default_factory=TopicPlan)
-    limit: int = 0
-    """The largest batch that the target accepts."""
+    limit: SizeLimit = field(default_factory=SizeLimit)
     notes: tuple[str, ...] = ()
 
     @property
@@ -150,7 +149,7 @@ def plan_copy(request: Request, source: Side, target: Side, deadline: Deadline) 
         settings = get_topic_settings(here, request.source, deadline)
         found = describe_topics(there, [request.target], deadline)[request.target]
         partitions = request.partitions or (len(found.partitions) if found else len(topic.partitions))
-        creates, limit, notes = TopicPlan(), int(settings[LIMIT].value or 0), list[str]()
+        creates, limit, notes = TopicPlan(), SizeLimit.of(settings, target.settings), list[str]()
         if found is None:
             copies = min(replication_of(topic) or 1, len(there.cluster.brokers))
             config = carried_settings(settings, copies, request, is_other=is_other)
@@ -168,7 +167,7 @@ def plan_copy(request: Request, source: Side, target: Side, deadline: Deadline) 
                     "leave --partitions out, or name a new topic",
                 )
             existing = get_topic_settings(there, request.target, deadline)
-            limit = int(existing[LIMIT].value or 0)
+            limit = SizeLimit.of(existing, target.settings)
             if existing[TIMESTAMPS].value == APPEND_TIME:
                 notes.append(f"{request.target} has {TIMESTAMPS}={APPEND_TIME}: its records get the time of the copy")
         job = Job(

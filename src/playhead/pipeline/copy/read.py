@@ -10,15 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.functions import aggregate, coalesce, col, countDistinct, lit, octet_length, xxhash64
+from pyspark.sql.functions import aggregate, coalesce, col, concat, countDistinct, lit, octet_length, when, xxhash64
 
 from playhead.kafka.murmur2 import partitions_of_column
+from playhead.pipeline.copy.sizes import SizeLimit
 from playhead.pipeline.deliver.reading import ISOLATION, READ_COMMITTED
 from playhead.pipeline.deliver.task import kafka_reader
 from playhead.pipeline.spark_faults import spark_translated
 
 PARTITION, OFFSET, TIMESTAMP, KEY, VALUE, HEADERS = "partition", "offset", "timestamp", "key", "value", "headers"
 MERGED_AT = "merged_at"
+CONTENT = "content"
 TASKS = 16  # of a shuffle
 HEADER_BYTES = 10  # for the two lengths of a header
 Ranges = Mapping[int, tuple[int, int]]
@@ -87,7 +89,7 @@ def _timed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 @dataclass(frozen=True, slots=True)
 class Checked:
     """`misplaced`: records whose key belongs to another partition by murmur2. `spanning`: keys in several partitions. `largest`:
-    bytes, partition and offset of the largest record. `timeless`: records without a time, and where the first is."""
+    bytes as sent, partition and offset of the largest record. `timeless`: records without a time, and where the first is."""
 
     misplaced: int = 0
     spanning: int = 0
@@ -97,14 +99,16 @@ class Checked:
 
 
 def check_ranges(
-    spark: SparkSession, properties: Mapping[str, str], topic: str, ranges: Ranges, partitions: int
+    spark: SparkSession, properties: Mapping[str, str], topic: str, ranges: Ranges, partitions: int, limit: SizeLimit
 ) -> Checked:
-    """Reads the ranges once; a second time only if keys are not where Java's partitioner puts them."""
+    """Reads the ranges once; a second time only if keys are not where Java's partitioner puts them. Only the content of records
+    that do not fit as they are leaves the JVM."""
     records = read_ranges(spark, properties, topic, ranges)
     size = _bytes_of(col(KEY)) + _bytes_of(col(VALUE)) + coalesce(aggregate(HEADERS, lit(0), _with_header), lit(0))
-    looked = records.select(PARTITION, OFFSET, TIMESTAMP, KEY, size.alias("bytes"))
+    content = when(size > limit.room, concat(_filled(col(KEY)), _filled(col(VALUE)), _header_content()))
+    looked = records.select(PARTITION, OFFSET, TIMESTAMP, KEY, size.alias("bytes"), content.alias(CONTENT))
     with spark_translated(f"checking {topic}"):
-        rows = looked.mapInArrow(cast(Any, _Check(partitions)), _CHECK_DDL).collect()
+        rows = looked.mapInArrow(cast(Any, _Check(partitions, limit)), _CHECK_DDL).collect()
         misplaced = sum(row["misplaced"] for row in rows)
         spanning = 0
         if misplaced:
@@ -131,9 +135,21 @@ def _with_header(total: Column, header: Column) -> Column:
     return total + octet_length(header["key"]) + _bytes_of(header["value"]) + lit(HEADER_BYTES)
 
 
+def _filled(column: Column) -> Column:
+    return coalesce(column, lit(b""))
+
+
+def _header_content() -> Column:
+    def added(before: Column, header: Column) -> Column:
+        return concat(before, header["key"].cast("binary"), _filled(header["value"]))
+
+    return coalesce(aggregate(HEADERS, lit(b""), added), lit(b""))
+
+
 @dataclass(frozen=True, slots=True)
 class _Check:
     partitions: int
+    limit: SizeLimit
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -145,13 +161,20 @@ class _Check:
         here = batch.column(PARTITION).to_numpy()
         chosen = partitions_of_column(keys, self.partitions, -1)
         misplaced = int(np.count_nonzero((chosen >= 0) & (chosen != here)))
-        sizes, offsets = batch.column("bytes").to_numpy(), batch.column(OFFSET).to_numpy()
+        sizes, offsets = self._sizes(batch), batch.column(OFFSET).to_numpy()
         at = int(sizes.argmax())
         timeless = np.flatnonzero(milliseconds(batch) <= 0)
         row = [int(here[0]), misplaced, int(sizes[at]), int(offsets[at])]
         row += [len(timeless), int(offsets[timeless[0]]) if len(timeless) else 0]
         columns = [pa.array([value], kind) for value, kind in zip(row, _CHECK.types, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=_CHECK)
+
+    def _sizes(self, batch: pa.RecordBatch) -> "np.ndarray[Any, np.dtype[np.int64]]":
+        sizes = batch.column("bytes").cast(pa.int64()).to_numpy(zero_copy_only=False).copy()
+        content = batch.column(CONTENT)
+        for at in np.flatnonzero(content.is_valid().to_numpy(zero_copy_only=False)).tolist():
+            sizes[at] = self.limit.size_of(content[at].as_py())
+        return cast("np.ndarray[Any, np.dtype[np.int64]]", sizes)
 
 
 def milliseconds(batch: pa.RecordBatch) -> "np.ndarray[Any, np.dtype[np.int64]]":

@@ -42,7 +42,6 @@ ASK_SECONDS = 30.0
 STEP_SECONDS = 240.0
 SETTLE_SECONDS = 10.0
 REFRESH_SECONDS = 3600.0  # positions of a group without members expire after 7 days, by default
-OVERHEAD_BYTES = 100  # of a record in a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +108,7 @@ class Copy:
                 job.places,
                 job.mark(target.id, ""),
                 options.map,
+                job.limit.room,
             )
             self._restoring = Restoring(job.source.id, target.id, target.name, options.map)
             self._positions: dict[int, Position] = {}
@@ -258,11 +258,13 @@ class Copy:
         source = self._job.request.source
         with self._slots.request(len(ranges)) as ticket:
             ticket.wait()
-            found = check_ranges(self._spark, self._source.properties, source, ranges, now.partitions)
+            found = check_ranges(self._spark, self._source.properties, source, ranges, now.partitions, self._job.limit)
         size, partition, offset = found.largest
-        if size + OVERHEAD_BYTES > self._job.limit:
+        limit = self._job.limit
+        if size > limit.room:
             raise Refused(
-                f"{source}-{partition} offset {offset} has {size} bytes, and {self._place.topic} accepts {self._job.limit}",
+                f"{source}-{partition} offset {offset} has {size} bytes when it is sent ({' or '.join(limit.codecs)}), and"
+                f" {self._place.topic} accepts {limit.largest}",
                 f"playhead topics alter {self._job.request.target} --config max.message.bytes={size + 1024} --execute",
             )
         if found.timeless:

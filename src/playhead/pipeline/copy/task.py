@@ -59,6 +59,7 @@ class CopyTarget:
     places: PositionPlaces
     mark: Mark
     folder: Path
+    largest_batch: int
 
     @property
     def settings(self) -> ClientSettings:
@@ -118,7 +119,7 @@ class CopyTask:
         """How many records each range had."""
         deadline, target = Deadline(self.seconds), self.target
         first = int(ranges[0].token, 16) + ranges[0].partition
-        with CopyProducer(target.settings, self.transactional_ids[ranges[0].partition], deadline) as producer:
+        with self._producer(ranges[0].partition, deadline) as producer:
             target.check(ranges, deadline)
             producer.begin(deadline)
             sent = _Sent()
@@ -134,6 +135,10 @@ class CopyTask:
             }
             producer.commit_with(target.places.by_group(positions))
         return counts
+
+    def _producer(self, partition: int, deadline: Deadline) -> CopyProducer:
+        target = self.target
+        return CopyProducer(target.settings, self.transactional_ids[partition], deadline, target.largest_batch)
 
     def _send(self, producer: CopyProducer, keyless: int, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
         """Returns the partitions. Records without a key go to one partition per batch."""
