@@ -90,9 +90,9 @@ def topic(new_topic: Callable[..., str], lab: Lab) -> str:
 
 
 @pytest.fixture
-def deadline() -> Deadline:
-    """For whole stories."""
-    return Deadline(540)
+def deadline(request: pytest.FixtureRequest) -> Deadline:
+    """For whole stories, and for the client of the worker that clears away after them."""
+    return Deadline(1800 if request.node.get_closest_marker("soak") else 540)
 
 
 @pytest.fixture
@@ -338,9 +338,9 @@ def test_killed_by_sigkill_it_continues(shrinking, lab, topic, pipeline, deadlin
 
 @pytest.mark.soak
 def test_killed_by_sigkill_at_every_point_it_continues_goes_back_and_ends(
-    shrinking, lab, admin, topic, pipeline, unique, rest
+    shrinking, lab, admin, deadline, topic, pipeline, unique, rest
 ):
-    deadline, killing = Deadline(1800), Killing(shrinking, topic)
+    killing = Killing(shrinking, topic)
     deadline.wait_for(lambda: len(pipeline.lines()) >= 301, "the sink")
     killing.not_at_all("--partitions", "3")
     for point in BACK:
