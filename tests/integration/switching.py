@@ -114,14 +114,15 @@ class Pair:
     def hand(self, to: str, *names: str, code: int = 0, more: Sequence[str] = ()):
         return self.playhead(*self.words(to, *names), *more).exits(code)  # type: ignore[attr-defined]
 
-    def undo(self):
+    def undo(self, *more: str, code: int = 0):
         """Of the newest hand-over."""
-        words = ["connectors", "undo", "--settle", "300ms", *self.there(), "--execute"]
-        return self.playhead(*words).exits(0)  # type: ignore[attr-defined]
+        words = ["connectors", "undo", "--settle", "300ms", *self.there(), "--execute", *more]
+        return self.playhead(*words).exits(code)  # type: ignore[attr-defined]
 
-    def run(self) -> Running:
+    def run(self, *names: str) -> Running:
         """Continuous, in the session of the tests, as `playhead run` would run it."""
-        self.runs.append(Running(self.on_spark.prepared(interval_seconds=0.2), self.specs))
+        specs = [spec for spec in self.specs if not names or spec.name in names]
+        self.runs.append(Running(self.on_spark.prepared(interval_seconds=0.2), specs))
         return self.runs[-1]
 
     def run_ended(self) -> None:

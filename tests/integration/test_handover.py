@@ -446,6 +446,38 @@ def test_an_undo_leaves_the_config_that_connect_has(eos_pair):
     assert pair.state(name) == ("RUNNING", 1)
 
 
+def test_an_undo_that_may_repeat_is_refused_unless_repeats_are_accepted(eos_pair):
+    """Connect delivered a line, then the group lost its offsets: nothing says how far Connect was."""
+    pair, name = eos_pair, eos_pair.names[1]
+    pair.lines.write_text("a\n")
+    pair.create()
+    pair.ends_with(["a"])
+    pair.hand("spark", name)
+    pair.run(name)
+    append(pair, "b")
+    pair.hand("connect", name)
+    pair.run_ended()
+    append(pair, "c")
+    assert ask(f"{pair.url}{path_of(name)}/stop", "PUT")[0] == 204
+    Deadline(30).wait_for(lambda: pair.state(name) == ("STOPPED", 0), "the end of the task")
+    Deadline(30).wait_for(lambda: ask(f"{pair.url}{path_of(name)}/offsets", "DELETE")[0] == 200, "an empty group")
+    refused = pair.undo(code=4)
+    assert "how far Connect delivered is unknown" in refused.out and "--accept-repeats" in refused.out
+    assert "engine: spark" not in pair.file.read_text()
+    pair.undo("--accept-repeats")
+    assert pair.file.read_text().count("engine: spark") == 1
+    pair.run(name)
+    append(pair, "d")
+    assert pair.delivered() == ["a", "b", "c", "c", "d"]
+
+
+def append(pair, line):
+    """Waits until the sink has it."""
+    with pair.lines.open("a") as file:
+        file.write(f"{line}\n")
+    Deadline(60).wait_for(lambda: line in pair.delivered(), line, every=0.1)
+
+
 def test_a_connector_that_does_not_run_in_connect_is_no_success_the_second_time_either(eos_pair):
     pair, name = eos_pair, eos_pair.names[1]
     pair.out.mkdir()  # a file that cannot be opened
