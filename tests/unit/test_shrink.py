@@ -1,10 +1,21 @@
 """What of a connector's config changes when its topic does, and the record of a change."""
 
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+pytest.importorskip("pyspark")
 from playhead.config import Context, Setting
-from playhead.errors import Invalid
+from playhead.errors import Invalid, Refused
+from playhead.pipeline.copy.run import CopyRunOptions
+from playhead.pipeline.spark import SparkOptions
+from playhead.shrink import stages
+from playhead.shrink.change import Change
 from playhead.shrink.record import MovedConnector, Record, Stage, find_record, record_path, save_record
+from playhead.shrink.stages import open_spark
 from playhead.shrink.users import changed_config
 from playhead.topics.usage import ConnectorUse
 
@@ -56,3 +67,31 @@ def test_a_record_that_cannot_be_read_is_not_no_record(tmp_path):
     (tmp_path / "x.shrink.json").write_text("{")
     with pytest.raises(Invalid, match="cannot be read"):
         find_record(tmp_path / "x.shrink.json")
+
+
+def test_the_finished_record_of_an_earlier_change_is_not_that_of_a_new_one(tmp_path):
+    """Otherwise a topic that has the name of the new one already would count as made by this change."""
+    work = object.__new__(Change)
+    work.path = tmp_path / "orders.shrink.json"
+    work.record = Record("orders", "orders-p2", 2, "second")
+    assert not work.is_saved
+    save_record(work.path, Record("orders", "orders-p2", 2, "first", Stage.FINISHED))
+    assert not work.is_saved
+    work.save()
+    assert work.is_saved
+
+
+@pytest.mark.parametrize(
+    ("master", "is_file", "folder", "words"),
+    [
+        ("spark://host:7077", False, None, "cannot write the offset map"),
+        ("spark://host:7077", True, Path("shared"), "works on one machine only"),
+    ],
+)
+def test_a_change_on_a_cluster_needs_what_every_host_can_write(monkeypatch, master, is_file, folder, words):
+    ledger = SimpleNamespace(is_local=is_file)
+    monkeypatch.setattr(stages, "open_context_ledger", lambda *_: nullcontext(ledger))
+    monkeypatch.setattr(stages, "spark_session", lambda *_: pytest.fail("a session was opened"))
+    change: Any = SimpleNamespace(context=None, folder=folder)
+    with pytest.raises(Refused, match=words), open_spark(change, CopyRunOptions(SparkOptions(master)), print):
+        pass

@@ -95,9 +95,9 @@ def _run(face: Face, work: "Change", given: dict[str, Any], words: dict[str, Any
     try:
         options = run_options(face, given, is_continuous=False)
         if words["finish"]:
-            finish(work, lambda: open_spark(face.context, options, screen.update), _say_note)
+            finish(work, lambda: open_spark(work, options, screen.update), _say_note)
         else:
-            with open_spark(face.context, options, screen.update) as spark:
+            with open_spark(work, options, screen.update) as spark:
                 execute(work, spark, _say_note)
     finally:
         screen.close()

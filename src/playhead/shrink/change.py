@@ -32,8 +32,8 @@ class Standing:
 
 
 class Change:
-    """`found`: the old topic; None when it is deleted. `folder`: of the offset map, if it is not beside the ledger.
-    `accepts_names`: sinks that name their output by the topic may use the new name."""
+    """`found`: the old topic; None when it is deleted. `path`: of the record. `folder`: of the offset map, if not beside the
+    ledger. `accepts_names`: sinks that name their output by the topic may use the new name."""
 
     def __init__(
         self, context: Context, topic: str, folder: Path | None, seconds: float, *, accepts_names: bool = False
@@ -42,17 +42,17 @@ class Change:
         self.topic = topic
         self.side = Side.of(context)
         self._seconds = seconds
-        self._folder = folder
+        self.folder = folder
         self._accepts_names = accepts_names
         with self.admin() as admin:
             self.found: Topic | None = describe_topics(admin, [topic], self.deadline())[topic]
-            self._path = record_path(context, folder, admin.cluster.id, topic)
-        self.record = find_record(self._path)
+            self.path = record_path(context, folder, admin.cluster.id, topic)
+        self.record = find_record(self.path)
         if self.record is not None and self.found is not None and self.record.source_id != self.found.id:
             if self.record.stage is not Stage.FINISHED:
                 raise Refused(
                     f"{topic} was deleted and made again since it was copied to {self.record.target}",
-                    f"delete {self._path} to start again",
+                    f"delete {self.path} to start again",
                 )
             self.record = None
         if self.found is None and self.record is None:
@@ -99,7 +99,9 @@ class Change:
 
     @property
     def is_saved(self) -> bool:
-        return self._path.exists()
+        """Whether the record of this change is on disk. The one of an earlier change of the topic stays there, finished."""
+        saved = find_record(self.path)
+        return saved is not None and saved.stage is not Stage.FINISHED and saved.source_id == self.recorded.source_id
 
     @property
     def recorded(self) -> Record:
@@ -108,18 +110,18 @@ class Change:
         return self.record
 
     def save(self, **changes: object) -> Record:
-        self.record = save_record(self._path, msgspec.structs.replace(self.recorded, **changes))
+        self.record = save_record(self.path, msgspec.structs.replace(self.recorded, **changes))
         return self.record
 
     def forget(self) -> None:
-        self._path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
         self.record = None
 
     # What is there
 
     @property
     def request(self) -> Request:
-        return Request(self.topic, self.recorded.target, self.recorded.partitions, map=self._folder)
+        return Request(self.topic, self.recorded.target, self.recorded.partitions, map=self.folder)
 
     @property
     def wanted(self) -> Wanted:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from playhead.config import Context
 from playhead.errors import PlayheadError, Refused
 from playhead.kafka.client import Admin
 from playhead.kafka.topic_configs import alter_topic_config, get_topic_settings
@@ -22,7 +21,7 @@ from playhead.offsets.apply import Permissions, apply_plan
 from playhead.offsets.journal import Journal, JournalEntry
 from playhead.pipeline.copy.job import APPEND_TIME, TIMESTAMPS
 from playhead.pipeline.copy.read import read_places
-from playhead.pipeline.copy.run import CopyRunOptions, copy_in, make_target
+from playhead.pipeline.copy.run import CopyRunOptions, check_reach, copy_in, make_target
 from playhead.pipeline.copy.steps import Counted
 from playhead.pipeline.copy.translate import CopiedTopic, changes_of
 from playhead.pipeline.copy.verify import VerifySide, verify_copy
@@ -55,9 +54,11 @@ class Spark:
 
 
 @contextmanager
-def open_spark(context: Context, options: CopyRunOptions, report: Callable[[Progress], None]) -> Iterator[Spark]:
-    with open_context_ledger(context, options.seconds) as ledger, spark_session(options.spark) as session:
-        yield Spark(session, ledger, options, report)
+def open_spark(change: Change, options: CopyRunOptions, report: Callable[[Progress], None]) -> Iterator[Spark]:
+    with open_context_ledger(change.context, options.seconds) as ledger:
+        check_reach(options.spark, ledger, change.folder)
+        with spark_session(options.spark) as session:
+            yield Spark(session, ledger, options, report)
 
 
 def execute(change: Change, spark: Spark, say: Say) -> Record:
@@ -89,6 +90,11 @@ def execute(change: Change, spark: Spark, say: Say) -> Record:
 def create(change: Change) -> None:
     """A record that was saved means that the new topic did not exist before: what is there now is of this change."""
     job = change.plan()
+    if not change.is_saved and job.positions:
+        raise Refused(
+            f"{change.recorded.target} is a copy of {change.topic} already, and {change.path} is not there",
+            "a change continues where it was started: on the same host, with the same --map and --ledger",
+        )
     if not change.is_saved and job.creates.is_empty:
         raise Refused(f"{change.recorded.target} exists already", "--to names another one")
     record = change.save()

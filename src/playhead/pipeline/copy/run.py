@@ -1,6 +1,7 @@
 """`playhead topics copy`: the target created, a session and the ledger opened, the copy handed to the supervisor."""
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -43,17 +44,8 @@ def run_copy(
 ) -> RunEnd:
     """Creates the target if it is missing, and copies."""
     context = sides[0].context
-    if not options.spark.is_local and job.request.map is None:
-        raise Refused(
-            f"tasks on {options.spark.master} cannot write the offset map to this machine",
-            "name a folder that every host can write with --map",
-        )
     with open_context_ledger(context, options.seconds) as ledger:
-        if ledger.is_local and not options.spark.is_local:
-            raise Refused(
-                f"an SQLite ledger works on one machine only, and {options.spark.master} is not local",
-                "give --ledger postgresql://USER@HOST/DB, which every host can reach",
-            )
+        check_reach(options.spark, ledger, job.request.map)
         make_target(job, sides[1], Deadline(options.seconds))
         log = new_log()
         with spark_session(replace(options.spark, log=log)) as spark:
@@ -62,6 +54,22 @@ def run_copy(
         log.unlink(missing_ok=True)
         return end
     return replace(end, log=log)
+
+
+def check_reach(spark: SparkOptions, ledger: Ledger, folder: Path | None) -> None:
+    """Whether the hosts of a cluster can write the offset map and the ledger."""
+    if spark.is_local:
+        return
+    if folder is None:
+        raise Refused(
+            f"tasks on {spark.master} cannot write the offset map to this machine",
+            "name a folder that every host can write with --map",
+        )
+    if ledger.is_local:
+        raise Refused(
+            f"an SQLite ledger works on one machine only, and {spark.master} is not local",
+            "give --ledger postgresql://USER@HOST/DB, which every host can reach",
+        )
 
 
 def make_target(job: Job, target: Side, deadline: Deadline) -> None:
