@@ -33,7 +33,7 @@ from playhead.shrink.change import Change
 from playhead.shrink.ending import abort, finish
 from playhead.shrink.foreign import check_foreign
 from playhead.shrink.record import Stage
-from playhead.shrink.stages import Spark, execute
+from playhead.shrink.stages import Spark, create, execute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -363,12 +363,17 @@ def test_killed_by_sigkill_at_every_point_it_continues_goes_back_and_ends(
     assert sorted(pipeline.lines()) == sorted(values_of(lab, f"{topic}-p2"))
 
 
-def test_an_abort_goes_back(shrinking, lab, admin, deadline, topic, pipeline, unique, rest):
+def test_an_abort_goes_back(shrinking, lab, admin, deadline, topic, pipeline, unique, rest, tmp_path):
     group = unique("group")
     wanted = {TopicPartition(topic, number): Committed(5) for number in range(6)}
     assert set(commit(admin, group, wanted, deadline).values()) == {None}
     deadline.wait_for(lambda: len(pipeline.lines()) >= 301, "the sink")
     shrinking.execute(topic, 3)
+    elsewhere = Change(shrinking.context, topic, tmp_path / "another host", 60)
+    elsewhere.start(3, None)
+    with pytest.raises(Refused, match=f"{topic}-p3 is a copy of {topic} already") as refused:
+        create(elsewhere)
+    assert "continues where it was started" in str(refused.value.hint) and not elsewhere.is_saved
     abort(shrinking.open(topic), shrinking.said.append)
     assert rest.get_config(pipeline.sink)["topics"] == topic == rest.get_config(pipeline.source)["topic"]
     assert {tp.topic for tp in list_committed(admin, group, deadline)} == {topic}
