@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 import numpy as np
 import pyarrow as pa
+from py4j.protocol import Py4JError
 
 from playhead.errors import Busy, Refused
 from playhead.kafka.log import LogRecord
@@ -18,6 +19,7 @@ from playhead.pipeline.digest import Digest
 from playhead.pipeline.ingest.encoding import Encoded
 from playhead.pipeline.ingest.position_log import _is_newer
 from playhead.pipeline.ingest.source import Last
+from playhead.pipeline.ingest.steps import collect_receipts
 from playhead.pipeline.ingest.task import HeldBatches
 from playhead.pipeline.spark_faults import fault_in, marked
 from playhead.pipeline.task_link import (
@@ -209,3 +211,18 @@ def test_an_error_of_a_task_comes_back_as_it_was(words):
     found = fault_in(text, "doing")
     assert type(found) is Refused
     assert (found.what, found.hint, found.exit_code) == (words, "a hint", 4)
+
+
+def test_receipts_come_in_the_order_of_the_chunks_and_what_the_check_raised_as_it_was():
+    """The tasks get its message only, and would make a refusal of it."""
+    with StepTurns(1, 1, lambda: None) as turns:
+        assert collect_receipts(lambda: [{"number": 1}, {"number": 0}], turns) == [{"number": 0}, {"number": 1}]
+
+        def failed() -> list[object]:
+            raise Py4JError("a task failed")
+
+        with pytest.raises(Py4JError):
+            collect_receipts(failed, turns)
+        turns.error = Busy("the broker has no leader")
+        with pytest.raises(Busy):
+            collect_receipts(failed, turns)

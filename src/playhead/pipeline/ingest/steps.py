@@ -328,6 +328,28 @@ class Ingest:
             self._connection.refuse_repeats(stream, position, Deadline(ASK_SECONDS))
 
 
+Collect = Callable[[], Sequence[Any]]  # rows of `RECEIPT`
+
+
+def plan_tasks(spark: SparkSession, stream: Stream, step: PlannedStep, task: ChunkTask) -> Collect:
+    """Starts nothing: the tasks run when the result is called."""
+    if stream.is_read_by_tasks:
+        return barrier_of(spark, task.tasks, task).collect
+    frame = step.read(spark).mapInArrow(cast(Any, task), RECEIPT_DDL, barrier=True)
+    frame._jdf.queryExecution().executedPlan()
+    return frame.collect
+
+
+def collect_receipts(collect: Collect, turns: StepTurns) -> list[Any]:
+    """Runs the tasks. In the order of the chunks. What the check of `turns` raised is raised here as it was."""
+    try:
+        return sorted(collect(), key=itemgetter("number"))
+    except (PySparkException, Py4JError):
+        if turns.error is not None:
+            raise turns.error from None
+        raise
+
+
 class IngestStep:
     """A step planned from `position`. The constructor does everything that needs no slot, including Spark's plan."""
 
@@ -348,17 +370,10 @@ class IngestStep:
         self._in_turn = in_turn
         self._doing = f"{connection.name}, {stream.name}"
         partitions = connection.count_partitions(stream.topic, Deadline(ASK_SECONDS))
-        self._collect: Callable[[], Sequence[Any]]  # rows of `RECEIPT`
         self._turns = StepTurns(tasks, len(step.chunks), self._moved, driver_host(spark), bind_address(spark))
         try:
             with spark_translated(self._doing):
-                task = self._task(stream, partitions, tasks)
-                if stream.is_read_by_tasks:
-                    self._collect = barrier_of(spark, tasks, task).collect
-                else:
-                    frame = step.read(spark).mapInArrow(cast(Any, task), RECEIPT_DDL, barrier=True)
-                    frame._jdf.queryExecution().executedPlan()
-                    self._collect = frame.collect
+                self._collect = plan_tasks(spark, stream, step, self._task(stream, partitions, tasks))
         except BaseException:
             self._turns.close()
             raise
@@ -367,14 +382,9 @@ class IngestStep:
         """Returns when all chunks are committed."""
         started = time.perf_counter()
         with spark_translated(self._doing):
-            try:
-                rows = self._collect()
-            except (PySparkException, Py4JError):
-                if self._turns.error is not None:
-                    raise self._turns.error from None
-                raise
+            rows = collect_receipts(self._collect, self._turns)
         step, position = self._step, self._position
-        receipts = [_receipt(step.chunks[row["number"]], row) for row in sorted(rows, key=itemgetter("number"))]
+        receipts = [_receipt(step.chunks[row["number"]], row) for row in rows]
         if self._connection.log is not self._connection.workers_log:
             _copy_to_worker(self._connection, position, receipts, Deadline(ASK_SECONDS))
         return Ingested(receipts, position.offset, time.perf_counter() - started, step.horizon, step.reaches_end)

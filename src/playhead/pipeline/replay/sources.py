@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
@@ -41,8 +40,8 @@ from playhead.pipeline.ingest.jdbc.source import open_jdbc_source
 from playhead.pipeline.ingest.jdbc.stream import FETCH_ROWS, JdbcStep, JdbcStream, SharedSnapshot, StreamOptions
 from playhead.pipeline.ingest.jdbc.view import SqlView
 from playhead.pipeline.ingest.position_log import PositionLog
-from playhead.pipeline.ingest.steps import STEP_SECONDS
-from playhead.pipeline.ingest.task import RECEIPT_DDL, ChunkTask, PositionRecord, Totals
+from playhead.pipeline.ingest.steps import STEP_SECONDS, collect_receipts, plan_tasks
+from playhead.pipeline.ingest.task import ChunkTask, PositionRecord, Totals
 from playhead.pipeline.replay.configs import find_spec
 from playhead.pipeline.replay.keys import INCREMENTING, TIMESTAMP, KeyRange, merged
 from playhead.pipeline.spark import bind_address, count_slots, driver_host
@@ -430,8 +429,7 @@ def _run(
             True,
             marker,
         )
-        frame = step.read(spark).mapInArrow(cast(Any, task), RECEIPT_DDL, barrier=True)
-        rows = sorted(frame.collect(), key=lambda row: row["number"])
+        rows = collect_receipts(plan_tasks(spark, part.stream, step, task), turns)
     return [
         (
             int(row["count"]),
