@@ -19,42 +19,37 @@ TO_SPARK = ["stop", "save_step", "fence", "adopt", "hand_over", "apply_engines",
 TO_CONNECT = ["request_stop", "hand_over", "publish", "verify", "resume", "apply_engines", "finish"]
 
 
-@pytest.mark.parametrize("kills", [["hand_over"], pytest.param(TO_SPARK, marks=pytest.mark.soak)], ids=["one", "all"])
-def test_killed_on_the_way_to_spark_the_same_command_goes_on(eos_pair, kills):
+def handed(pair, to, function):
+    """Killed at the function, if one is given, and then by the same command."""
+    if function is not None:
+        killed_at(pair, function, pair.words(to))
+    pair.hand(to)
+
+
+@pytest.mark.parametrize(
+    ("to", "kills"),
+    [
+        pytest.param("spark", ["hand_over"], id="to spark, one"),
+        pytest.param("connect", ["hand_over"], id="to connect, one"),
+        pytest.param("spark", TO_SPARK, id="to spark, all", marks=pytest.mark.soak),
+        pytest.param("connect", TO_CONNECT, id="to connect, all", marks=pytest.mark.soak),
+    ],
+)
+def test_killed_on_the_way_the_same_command_goes_on(eos_pair, to, kills):
     pair = eos_pair
     writer = Writer(pair.lines)
     pair.create()
     pair.grows()
     with Watching(pair):
         for function in kills:
-            killed_at(pair, function, pair.words("spark"))
-            again = pair.hand("spark")
-            assert [pair.state(name) for name in pair.names] == [("STOPPED", 0)] * 2, again.err
+            handed(pair, "spark", function if to == "spark" else None)
+            assert [pair.state(name) for name in pair.names] == [("STOPPED", 0)] * 2, function
             pair.run()
             pair.grows(5)
-            pair.hand("connect")
+            handed(pair, "connect", function if to == "connect" else None)
             pair.run_ended()
+            assert [pair.state(name) for name in pair.names] == [("RUNNING", 1)] * 2, function
             assert pair.file.read_text().count("engine: connect") == 2, function
-        lines = writer.stop()
-        pair.ends_with(lines)
-    assert pair.records() == lines and pair.delivered() == lines
-
-
-@pytest.mark.parametrize("kills", [["hand_over"], pytest.param(TO_CONNECT, marks=pytest.mark.soak)], ids=["one", "all"])
-def test_killed_on_the_way_to_connect_the_same_command_goes_on(eos_pair, kills):
-    pair = eos_pair
-    writer = Writer(pair.lines)
-    pair.create()
-    pair.grows()
-    with Watching(pair):
-        for function in kills:
-            pair.hand("spark")
-            pair.run()
-            pair.grows(5)
-            killed_at(pair, function, pair.words("connect"))
-            pair.hand("connect")
-            pair.run_ended()
-            assert [pair.state(name) for name in pair.names] == [("RUNNING", 1)] * 2
             pair.grows(5)
         lines = writer.stop()
         pair.ends_with(lines)
