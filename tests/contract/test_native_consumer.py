@@ -18,6 +18,7 @@ from playhead.kafka.properties import ClientSettings
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="this build of librdkafka hides its interface")
 Read = Callable[..., list[Fetched]]
+Sent = tuple[bytes | None, bytes | None, list[tuple[str, str | bytes | None]] | None, int]
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def values(found: Sequence[Fetched]) -> list[bytes | None]:
 def test_every_part_of_a_record_is_as_it_was_sent(lab, new_topic, read):
     topic = new_topic(1, max_message_bytes="6000000")
     producer = Producer({"bootstrap.servers": lab.bootstrap_servers, "message.max.bytes": 6_000_000})
-    sent = [
+    sent: list[Sent] = [
         (b"k", b"v", [("h", b"1"), ("h", None), ("é", b"")], 1_700_000_000_000),
         (None, None, None, 5),
         (b"", b"", [("only", b"\x00\xff")], 1),

@@ -29,7 +29,7 @@ from playhead.pipeline.audit.scene import Scene, settled_ends
 from playhead.pipeline.audit.sides import Hashed, TaskSide
 from playhead.pipeline.audit.table import key_hashes
 from playhead.pipeline.audit.topic import Spans, record_hashes, record_side
-from playhead.pipeline.deliver.task import ReadOptions
+from playhead.pipeline.deliver.reading import ReadOptions
 from playhead.pipeline.deliver.topics import TopicLogs
 from playhead.pipeline.ingest.encoding import RecordEncoder, cursor_column
 from playhead.pipeline.ingest.file import FileLines, FileStep, ReadLines, open_lines
