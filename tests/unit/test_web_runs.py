@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
+from playhead.cli.main import root
 from playhead.config import Context, Setting
 from playhead.connectors import ConnectorList, ConnectorRow
 from playhead.connectors.verb_journal import VerbBook
@@ -79,7 +81,7 @@ class Shared:
 @pytest.fixture
 def shared(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "find_cluster", lambda context, deadline: "prod")
-    monkeypatch.setattr(verbs, "find_cluster", lambda context, deadline: "prod")
+    monkeypatch.setattr("playhead.pipeline.stop.find_cluster", lambda context, deadline: "prod")
     monkeypatch.setattr(sources, "find_ends", lambda *_: SeenEnds())
     return Shared(tmp_path)
 
@@ -144,6 +146,29 @@ def test_a_stop_reaches_the_run_of_this_cluster_only(shared, monkeypatch):
     assert requests["staging"] is None
     with pytest.raises(NotFound):
         run_deed(shared.context, VerbRequest("stop_run", "other"))
+
+
+def test_the_command_line_looks_for_a_run_on_the_same_cluster_as_the_page(shared, monkeypatch):
+    def runs(*words: str) -> BaseException | None:
+        return CliRunner().invoke(root, ["runs", *words, "--ledger", shared.url], standalone_mode=False).exception
+
+    shared.run("prod", "orders")
+    shared.run("staging", "orders")
+    assert runs("stop", "orders", "--execute", "--no-wait") is None
+    requests = shared.stop_requests()
+    assert (requests["prod"] is None, requests["staging"]) == (False, None)
+    shared.run("staging", "other", end=RunState.FAILED)
+    for verb in ("stop", "forget"):
+        assert isinstance(runs(verb, "other", "--execute"), NotFound)
+
+    def away(context, deadline):
+        raise Unreachable("no broker answers")
+
+    monkeypatch.setattr("playhead.pipeline.stop.find_cluster", away)
+    error = runs("stop", "orders", "--execute")
+    assert isinstance(error, Unreachable)
+    assert error.hint == "name the Kafka cluster with --cluster ID, which playhead runs list -o wide has"
+    assert runs("forget", "other", "--cluster", "staging", "--execute") is None
 
 
 def test_a_run_that_has_ended_is_forgotten_with_plan_and_journal_and_one_that_lives_is_not(shared):

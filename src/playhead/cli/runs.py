@@ -106,6 +106,9 @@ def run_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
 
 _NAME = click.argument("name", shell_complete=run_names)
 _CLUSTER = click.option("--cluster", metavar="ID", help="The Kafka cluster, if several have a run of that name.")
+_CLUSTER_HERE = click.option(
+    "--cluster", metavar="ID", help="The run's Kafka cluster [default: the context's, which is asked for its id]."
+)
 
 
 @click.group(cls=LazyGroup, instead={"create": "a run is started with: playhead run FILE"})
@@ -178,7 +181,7 @@ def show(face: Face, name: str, cluster: str | None, chunks: int) -> None:
 
 @runs.command()
 @_NAME
-@_CLUSTER
+@_CLUSTER_HERE
 @doing_options
 @ledger_option
 @context_options
@@ -186,10 +189,10 @@ def show(face: Face, name: str, cluster: str | None, chunks: int) -> None:
 @pass_face
 def stop(face: Face, name: str, cluster: str | None, doing: Doing) -> None:
     """Stop the run NAME after its open step, and wait until it has ended. The next run continues there: nothing is lost."""
-    from playhead.pipeline.stop import find_run, plan_stop, stop_run
+    from playhead.pipeline.stop import find_run_here, plan_stop, stop_run
 
     with _ledger(face) as ledger:
-        plan = plan_stop(find_run(ledger, name, cluster))
+        plan = plan_stop(find_run_here(face.context, ledger, name, face.deadline, cluster))
         if not doing.execute:
             row = {"pipeline": name, "status": plan.run.words, "does": plan.does, "note": plan.note}
             face.show(Listing(STOP_COLUMNS, [row], name="pipeline"))
@@ -210,7 +213,7 @@ def stop(face: Face, name: str, cluster: str | None, doing: Doing) -> None:
 
 @runs.command()
 @_NAME
-@_CLUSTER
+@_CLUSTER_HERE
 @click.option("--execute", is_flag=True, help="Make the change. Without it nothing is changed.")
 @ledger_option
 @context_options
@@ -222,10 +225,10 @@ def forget(face: Face, name: str, cluster: str | None, execute: bool) -> None:
     Its positions, and what it delivered, stay in the ledger: its next run continues there and is listed again. To remove
     positions, use `playhead offsets delete`.
     """
-    from playhead.pipeline.stop import find_run, forget_run, plan_forget
+    from playhead.pipeline.stop import find_run_here, forget_run, plan_forget
 
     with _ledger(face) as ledger:
-        plan = plan_forget(find_run(ledger, name, cluster))
+        plan = plan_forget(find_run_here(face.context, ledger, name, face.deadline, cluster))
         if not execute:
             row = {"pipeline": name, "status": plan.run.words, "does": plan.does, "note": plan.note}
             face.show(Listing(STOP_COLUMNS, [row], name="pipeline"))

@@ -1,4 +1,4 @@
-"""Lists the runs in the ledger, shows what one did, requests a stop, and forgets one. Works without Spark and without Kafka.
+"""Lists the runs in the ledger, shows what one did, requests a stop, and forgets one. Works without Spark.
 
 A stop is a request, not a kill: the run reads it with its next heartbeat, ends after the open step, and writes its end in the
 ledger. Whether a run without a recent heartbeat is alive is unknown here. The request is written anyway, in case it resumes.
@@ -8,6 +8,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from playhead.config import Context
+from playhead.connectors.spark_runs import find_cluster
 from playhead.errors import Invalid, NotFound, Refused, Unreachable
 from playhead.ledger.model import Host, RecordedChunk, Run
 from playhead.ledger.runs import Ledger
@@ -55,6 +57,17 @@ def find_run(ledger: Ledger, name: str, cluster: str | None = None) -> Run:
         clusters = " or ".join(run.cluster for run in found)
         raise Invalid(f"{len(found)} clusters have a run {name!r}", f"name one with --cluster {clusters}")
     return found[0]
+
+
+def find_run_here(context: Context, ledger: Ledger, name: str, deadline: Deadline, cluster: str | None = None) -> Run:
+    """Finds the run of the context's Kafka cluster, or of `cluster`: a ledger may be shared with other clusters, which have runs
+    of the same names. A context that names no server has no cluster; then the name must be the only one in the ledger."""
+    try:
+        here = cluster or find_cluster(context, deadline)
+    except Unreachable as error:
+        ways = [error.hint, "or name the Kafka cluster with --cluster ID, which playhead runs list -o wide has"]
+        raise Unreachable(error.what, "; ".join(filter(None, ways)).removeprefix("or ")) from None
+    return find_run(ledger, name, here)
 
 
 def list_run_chunks(ledger: Ledger, run: Run, limit: int) -> Sequence[RecordedChunk]:

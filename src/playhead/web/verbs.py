@@ -8,7 +8,6 @@ from playhead.config import Context
 from playhead.connectors import Answers
 from playhead.connectors.api import delete, run_shown_verb, run_verb
 from playhead.connectors.lifecycle import Verb, exit_code_of
-from playhead.connectors.spark_runs import find_cluster
 from playhead.connectors.verb_journal import VerbBook
 from playhead.errors import Invalid, Refused
 from playhead.model import Deadline, Result
@@ -121,13 +120,12 @@ def run_deed(context: Context, request: VerbRequest, only: Deed | None = None) -
 def _of_run(context: Context, request: VerbRequest, only: Deed | None) -> Deed:
     """A run of this Kafka cluster: a ledger may be shared with others, which have runs of the same names."""
     from playhead.ledger.runs import open_context_ledger
-    from playhead.pipeline.stop import find_run, forget_run, plan_forget, plan_stop, stop_run
+    from playhead.pipeline.stop import find_run_here, forget_run, plan_forget, plan_stop, stop_run
 
     name, forgets = request.owner, request.kind == FORGET_RUN
     deadline = Deadline(context.timeout_seconds)
-    cluster = find_cluster(context, deadline)
     with open_context_ledger(context, deadline.remaining()) as ledger:
-        found = find_run(ledger, name, cluster)
+        found = find_run_here(context, ledger, name, deadline)
         plan = plan_forget(found) if forgets else plan_stop(found)
         row = _run_row(plan)
         if only is None:
