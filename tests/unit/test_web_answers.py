@@ -1,6 +1,7 @@
 """What the API answers: the shapes that its description gives, the age of each value, and records page by page."""
 
 import types
+from dataclasses import is_dataclass
 from types import SimpleNamespace
 from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -102,7 +103,7 @@ def has_keys(found: Any, kind: Any) -> bool:
         return all(has_keys(one, get_args(kind)[0]) for one in found)
     if get_origin(kind) is dict:
         return isinstance(found, dict)
-    if is_typeddict(kind):
+    if is_typeddict(kind) or is_dataclass(kind):
         hints = get_type_hints(kind)
         return (
             isinstance(found, dict)

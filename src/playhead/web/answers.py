@@ -1,6 +1,10 @@
-"""The shapes of the API's answers, for its description. A test compares each with what is answered."""
+"""The shapes of the API's answers, for its description: rows of the features where they are answered as they are, else shapes of
+their own. A test compares each with what is answered."""
 
 from typing import Any, TypedDict
+
+from playhead.offsets.api import OwnerPosition
+from playhead.offsets.groups import LagRow
 
 Fields = dict[str, Any]
 """A partition or an offset, as its store has it; a config without secrets."""
@@ -52,36 +56,12 @@ class ConnectorAnswer(TypedDict):
     config: dict[str, str]
 
 
-class PositionOfOwner(TypedDict):
-    position: str
-    partition: Fields
-    offset: Fields | None
-    lag: int | None
-    notes: list[str]
-
-
 class PositionsAnswer(TypedDict):
     owner: str
     store: str
     about: Fields
-    positions: list[PositionOfOwner]
+    positions: list[OwnerPosition]
     notes: list[str]
-
-
-class GroupPartition(TypedDict):
-    topic: str
-    partition: int
-    committed: int | None
-    log_start: int | None
-    log_end: int | None
-    lag: int | None
-    lag_seconds: float | None
-    client_id: str | None
-    host: str | None
-    member: str | None
-    leader_epoch: int | None
-    metadata: str
-    note: str
 
 
 class GroupAnswer(TypedDict):
@@ -89,22 +69,7 @@ class GroupAnswer(TypedDict):
     type: str
     state: str
     members: int | None
-    partitions: list[GroupPartition]
-
-
-class TopicAnswer(TypedDict):
-    name: str
-    partitions: int
-    replication_factor: int
-    state: str
-    offsets: int | None
-    size_bytes: int | None
-    disk_bytes: int | None
-    internal: bool
-    id: str
-    offline: int
-    under_min_isr: int | None
-    under_replicated: int
+    partitions: list[LagRow]
 
 
 class TopicDetails(TypedDict):

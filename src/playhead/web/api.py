@@ -24,6 +24,7 @@ from playhead.offsets.journal import Journal
 from playhead.render.connectors import connector_fields
 from playhead.render.positions import journal_row
 from playhead.render.runs import range_row, run_row
+from playhead.topics.listing import TopicRow
 from playhead.web import answers
 from playhead.web.journals import Deeds, read_deeds
 from playhead.web.ledger_bars import find_committed
@@ -317,7 +318,7 @@ ENDPOINTS = (
         "GET", "/api/v1/groups", get_groups, "Consumer groups with their lag, as `groups show`.",
         list[answers.GroupAnswer], C, quick=True,
     ),
-    Endpoint("GET", "/api/v1/topics", get_topics, "Topics, as `topics list`.", list[answers.TopicAnswer], C),
+    Endpoint("GET", "/api/v1/topics", get_topics, "Topics, as `topics list`.", list[TopicRow], C),
     Endpoint("GET", "/api/v1/topics/{name}", get_topic, "One topic, as `topics show`.", answers.TopicDetails, C),
     Endpoint(
         "GET", "/api/v1/topics/{name}/records", get_records, "Records of a topic: the newest, or from an offset or a time.",
