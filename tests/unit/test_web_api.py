@@ -12,7 +12,7 @@ from starlette.routing import Route
 from playhead.config import Context
 from playhead.errors import Invalid, Refused, Unreachable
 from playhead.model import Change, Map, Plan
-from playhead.offsets.api import _check_same, reset_of
+from playhead.offsets.api import _check_same, has_moving_target, reset_of
 from playhead.web.api import ENDPOINTS
 from playhead.web.app import build_app
 from playhead.web.forms import request_of_form, typed
@@ -250,7 +250,39 @@ def test_a_shift_counts_from_where_a_busy_sink_was_stopped():
         _check_same(plan(9, 6), plan(5, 2))
     _check_same(plan(9, 6), plan(5, 2), stopped=["s"])
     with pytest.raises(Refused, match="s was stopped for it, and its former state is restored; nothing was written"):
-        _check_same(plan(9, 12), plan(5, 11), stopped=["s"])  # to the end, which moved as well
+        _check_same(plan(9, 12), plan(5, 11), stopped=["s"])
+
+
+def test_an_end_that_moved_is_no_reason_to_refuse_and_a_position_that_moved_is():
+    def plan(*moves: tuple[int, int, int]) -> Plan:
+        return Plan.of(
+            "groups://b",
+            [
+                Change(
+                    "g", Map({"kafka_partition": number}), Map({"kafka_offset": before}), Map({"kafka_offset": after})
+                )
+                for number, before, after in moves
+            ],
+        )
+
+    shown = plan((0, 5, 100))
+    _check_same(plan((0, 5, 112)), shown, is_moving=True)
+    _check_same(plan((0, 5, 112), (1, 7, 9)), shown, is_moving=True)  # partition 1 was at its end, and is not now
+    _check_same(plan((0, 8, 112)), shown, ["g"], is_moving=True)  # stopped for it: it starts where it stopped
+    for moved in (plan((0, 6, 112)), plan((1, 7, 9))):
+        with pytest.raises(Refused, match="moved since"):
+            _check_same(moved, shown, is_moving=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "moves"),
+    [
+        ({"to": "latest"}, True), ({"by_duration": "PT1H"}, True), ({"to": "2h"}, True), ({"to": "earliest"}, False),
+        ({"to": 5}, False), ({"to": "2026-01-31T08:00"}, False), ({"shift_by": 3}, False), ({"to_group": "g"}, False),
+    ],
+)  # fmt: skip
+def test_the_end_and_a_time_ago_move_by_themselves(options, moves):
+    assert has_moving_target(options) is moves
 
 
 def test_the_example_rules_and_dashboard_use_metrics_and_labels_that_exist(server):

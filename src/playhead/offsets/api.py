@@ -52,7 +52,8 @@ class EditOptions(Place, total=False):
     """As on the command line: `execute`, `stop`, and what lifts a guard: `force`, `worker_is_down`, `query_is_stopped`.
 
     `only`: execute only what this plan shows. A plan that leads elsewhere by now is refused. Where the owner was stopped for
-    the edit, it may start from what the owner committed last.
+    the edit, it may start from what the owner committed last. A target that moves by itself (the log end, a time ago) counts as
+    it is at the execution; then the current position is compared.
     """
 
     execute: bool
@@ -309,7 +310,15 @@ def reset(owner: str, **options: Unpack[ResetAndEdit]) -> Edit:
         target = locator.owner(owner)
         return target.store, plan_reset_of(target, wanted, locator.context, locator.access.deadline)
 
-    return _edit([owner], planned, _edit_options(options))
+    return _edit([owner], planned, _edit_options(options), is_moving=has_moving_target(options))
+
+
+def has_moving_target(options: ResetOptions) -> bool:
+    """Whether the target is another one a moment later, although nothing is moved by hand."""
+    to = options.get("to")
+    if options.get("by_duration") is not None or to == "latest":
+        return True
+    return isinstance(to, str) and to not in _ENDS and isinstance(parse_moment(to), timedelta)
 
 
 def delete(owner: str, *, partition: Partition = None, every: bool = False, **options: Unpack[EditOptions]) -> Edit:
@@ -464,8 +473,11 @@ def _edit(
     planned: Callable[[Locator], tuple[Store, Plan]],
     options: EditOptions,
     if_moved: str = "plan again",
+    *,
+    is_moving: bool = False,
 ) -> Edit:
-    """With `stop` it plans twice: before the stop, so that an error stops nothing, and after it."""
+    """With `stop` it plans twice: before the stop, so that an error stops nothing, and after it. `is_moving`: see
+    `has_moving_target`."""
     refuse_unknown(options, EditOptions)
     with _located(options) as locator:
         store, plan = planned(locator)
@@ -474,8 +486,9 @@ def _edit(
         only = options.get("only")
         if not options.get("stop", False):
             if only is not None:
-                _check_same(plan, only)
-            return carry_out(locator.access, store, only or plan, options, if_moved=if_moved)
+                _check_same(plan, only, is_moving=is_moving)
+            shown = None if is_moving else only
+            return carry_out(locator.access, store, shown or plan, options, if_moved=if_moved)
         if store.uri.startswith("ledger+"):
             raise Invalid("stop is for Connect", f"a run on Spark ends with: playhead runs stop {owners[0]} --execute")
         notes: list[str] = []
@@ -483,20 +496,23 @@ def _edit(
         with stopped(locator.access, names, notes.append) as held:
             store, plan = planned(Locator(locator.access, locator.uri, locator.via))
             if only is not None:
-                _check_same(plan, only, stopped=names)
+                _check_same(plan, only, stopped=names, is_moving=is_moving)
             edit = carry_out(locator.access, store, plan, options, held=held, if_moved=if_moved)
         return Edit(edit.plan, edit.outcomes, edit.journal, (*edit.notes, *notes))
 
 
-def _check_same(plan: Plan, shown: Plan, stopped: Sequence[str] = ()) -> None:
+def _check_same(plan: Plan, shown: Plan, stopped: Sequence[str] = (), *, is_moving: bool = False) -> None:
     """`apply_plan` compares where a plan starts from; here, where it leads to. `stopped`: connectors that moved on until they
-    were stopped for the plan; a shift counts from where they stopped, if it is as far as the one that was shown."""
+    were stopped for the plan; a shift counts from where they stopped, if it is as far as the one that was shown. `is_moving`: the
+    target moved on by itself, so the start is compared instead; one that was at the target, and is behind it now, moves too."""
     then = {(change.owner, change.partition): change for change in shown.changes}
     now = {(change.owner, change.partition): change for change in plan.changes}
     if plan.store != shown.store:
         raise Refused(f"the plan was for {shown.store}, and the position is in {plan.store} now", "plan again")
     for place in {**then, **now}:
         old, new = then.get(place), now.get(place)
+        if is_moving and (stopped or old is None or (new is not None and old.before == new.before)):
+            continue
         if old and new and (old.after == new.after or (stopped and _distance(old) == _distance(new) is not None)):
             continue
         owner, partition = place

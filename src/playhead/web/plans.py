@@ -98,6 +98,12 @@ class KeptPlan:
         return (self.deed.exit_code if self.deed else self.edit.exit_code if self.edit else 0) == 0
 
     @property
+    def has_moving_target(self) -> bool:
+        return (
+            self.request.kind == "reset" and self.request.to != LEDGER and api.has_moving_target(_target(self.request))
+        )
+
+    @property
     def is_empty(self) -> bool:
         return self.deed.is_empty if self.deed else self.edit is None or self.edit.is_empty
 
@@ -197,11 +203,14 @@ def _run(context: Context, request: PlanRequest, only: Edit | None = None) -> Ed
         return api.copy(owner, request.new_owner, partition=some, **more)
     if request.to == LEDGER:
         return api.reset_to_ledger(owner, topics=request.topics, **more)
+    return api.reset(owner, **_target(request), topics=request.topics, out_of_range=request.out_of_range, **more)
+
+
+def _target(request: PlanRequest) -> Any:
+    """The one option of a reset that names its target."""
     names = ("to", "shift_by", "by_duration", "to_group", "to_offsets")
     words: dict[str, Any] = {name: value for name in names if (value := getattr(request, name)) is not None}
-    if request.from_text is not None:
-        words["from_file"] = request.from_text.encode()
-    return api.reset(owner, **words, topics=request.topics, out_of_range=request.out_of_range, **more)
+    return words if request.from_text is None else words | {"from_file": request.from_text.encode()}
 
 
 def command_of(request: PlanRequest, context: Context) -> str:
