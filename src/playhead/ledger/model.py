@@ -282,6 +282,18 @@ class ClosedRange:
     last_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CondensedRanges:
+    """Several ranges of one state, that begin near each other: from the first start to the last end, and their sums."""
+
+    state: RangeState
+    start: int
+    end: int
+    ranges: int
+    count: int
+    rejected: int
+
+
 Done = tuple[RangeClaim, Sequence[ClosedRange]]
 """A claim and its closed ranges, consecutive from its start."""
 

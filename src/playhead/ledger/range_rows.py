@@ -11,6 +11,7 @@ from playhead.errors import Refused
 from playhead.ledger.model import (
     Claim,
     ClosedRange,
+    CondensedRanges,
     Done,
     Output,
     RangeClaim,
@@ -105,6 +106,35 @@ def list_ranges(
     order = (c.seq.desc(), c.topic.desc(), c.partition.desc(), c.start_offset.desc(), c.generation.desc())
     wanted = select(RANGES).where(listed).order_by(*order).limit(newest)
     return [_recorded_of(row) for row in connection.execute(wanted)]
+
+
+def list_below(
+    connection: Connection, cluster: str, pipeline: str, log: Log, end: int, most: int
+) -> list[RecordedRange]:
+    c = RANGES.c
+    below = select(RANGES).where(of_log(RANGES, cluster, pipeline, log), c.start_offset < end)
+    found = connection.execute(below.order_by(c.start_offset.desc(), c.generation.desc()).limit(most))
+    return [_recorded_of(row) for row in found]
+
+
+def load_first_offset(connection: Connection, cluster: str, pipeline: str, log: Log) -> int | None:
+    wanted = select(func.min(RANGES.c.start_offset)).where(of_log(RANGES, cluster, pipeline, log))
+    return connection.execute(wanted).scalar()
+
+
+def condense(
+    connection: Connection, cluster: str, pipeline: str, log: Log, within: tuple[int, int], parts: int
+) -> list[CondensedRanges]:
+    c, (low, high) = RANGES.c, within
+    width = max((high - low + parts - 1) // parts, 1)
+    place = ((c.start_offset - low) // width).label("place")
+    sums = (func.min(c.start_offset), func.max(c.end_offset), func.count(), func.sum(c.count), func.sum(c.rejected))
+    inside = (of_log(RANGES, cluster, pipeline, log), c.start_offset >= low, c.start_offset < high)
+    wanted = select(place, c.state, *sums).where(*inside).group_by(place, c.state).order_by(place, c.state)
+    return [
+        CondensedRanges(RangeState(state), *(int(one) for one in found))
+        for _, state, *found in connection.execute(wanted)
+    ]
 
 
 def select_ranges(connection: Connection, wanted: ColumnElement[bool]) -> list[RecordedRange]:

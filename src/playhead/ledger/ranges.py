@@ -19,6 +19,7 @@ from playhead.ledger import range_rules as checks
 from playhead.ledger import tables
 from playhead.ledger.model import (
     Claim,
+    CondensedRanges,
     Done,
     Host,
     RangeClaim,
@@ -245,6 +246,21 @@ class RangeLedger:
     ) -> list[RecordedRange]:
         """Newest first, in every state."""
         return self._read(lambda connection: rows.list_ranges(connection, cluster, pipeline, log, newest), [])
+
+    def list_below(self, cluster: str, pipeline: str, log: Log, end: int, most: int) -> list[RecordedRange]:
+        """In every state, those that begin before `end`, the highest first. An old part costs no more than a new one."""
+        return self._read(lambda connection: rows.list_below(connection, cluster, pipeline, log, end, most), [])
+
+    def first_offset(self, cluster: str, pipeline: str, log: Log) -> int | None:
+        """Where the first recorded range begins."""
+        nothing: int | None = None
+        return self._read(lambda connection: rows.load_first_offset(connection, cluster, pipeline, log), nothing)
+
+    def condense(
+        self, cluster: str, pipeline: str, log: Log, within: tuple[int, int], parts: int
+    ) -> list[CondensedRanges]:
+        """The ranges that begin within these offsets, added up by the database: at most `parts` for each state."""
+        return self._read(lambda connection: rows.condense(connection, cluster, pipeline, log, within, parts), [])
 
     def sums(self, cluster: str, pipeline: str) -> dict[Log, RangeSums]:
         return self._read(lambda connection: load_sums(connection, cluster, pipeline), {})
