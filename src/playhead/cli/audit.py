@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from playhead.cli.extras import check_extra
 from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say, write
 from playhead.cli.ledgers import ledger_option
 from playhead.cli.runs import run_names
+from playhead.config.extras import check_extra
 from playhead.errors import PlayheadError
 from playhead.render import Column, Details, Listing
 from playhead.render.progress import ProgressLine

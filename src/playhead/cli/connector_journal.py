@@ -7,11 +7,11 @@ import click
 
 from playhead.cli.complete import connector_names
 from playhead.cli.connector_files import OUTCOME_COLUMNS, Files, carry_out, file_options, show_plan, wait_options
-from playhead.cli.extras import check_extra
 from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say, term_interrupts
 from playhead.cli.ledgers import ledger_option
 from playhead.cli.offset_edits import pairs_of
 from playhead.cli.writes import command_line, show_journal
+from playhead.config.extras import check_extra
 from playhead.errors import Invalid
 from playhead.render import Column, Details, Listing
 from playhead.render.connectors import record_row

@@ -50,7 +50,7 @@ def translate(
     In each partition of DST the group continues at the first record that it has not read. REPEATS is how many records after
     that it has read already; none if it has read all of SRC. Its members must be stopped. Its commits in SRC stay.
     """
-    from playhead.cli.extras import check_extra
+    from playhead.config.extras import check_extra
 
     check_extra("spark")
     from playhead.pipeline.copy.job import Request

@@ -7,10 +7,10 @@ import click
 
 from playhead.cli.complete import connector_names
 from playhead.cli.connector_files import Files, file_options, wait_options
-from playhead.cli.extras import check_extra
 from playhead.cli.frame import Face, context_options, output_option, pass_face, say, term_interrupts, width_of, write
 from playhead.cli.ledgers import ledger_option
 from playhead.cli.writes import command_line
+from playhead.config.extras import check_extra
 from playhead.render import Column, Listing, clean
 from playhead.render.width import wrap_message
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from playhead.cli.extras import check_extra
 from playhead.cli.frame import Face, context_options, output_option, pass_face, say
 from playhead.cli.ledgers import ledger_option
+from playhead.config.extras import check_extra
 from playhead.render import Column, Listing
 from playhead.render.progress import ProgressLine
 

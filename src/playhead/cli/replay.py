@@ -1,14 +1,15 @@
 """`playhead replay`: delivers a part of what a sink delivered again."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from playhead.cli.extras import check_extra
 from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say
 from playhead.cli.ledgers import ledger_option
 from playhead.cli.runs import run_names
+from playhead.config.extras import check_extra
 from playhead.render import Column, Listing
 
 if TYPE_CHECKING:
@@ -206,8 +207,9 @@ def _replay_source(face: Face, connector: str, asked: "Asked", given: dict[str, 
 
 
 def _exit(rows: list[dict[str, object]], *, is_part: bool) -> None:
-    results = {str(row.get("result")) for row in rows}
-    if code := 5 if "unknown" in results else 1 if is_part or results & {"refused", "failed"} or not rows else 0:
+    from playhead.pipeline.replay.run import exit_code_of
+
+    if code := exit_code_of(rows, is_part=is_part):
         raise click.exceptions.Exit(code)
 
 
@@ -221,20 +223,12 @@ def _say(planned: "PlannedReplay") -> None:
 
 def _options(face: Face, words: dict[str, Any]) -> Any:
     from playhead.pipeline.replay.run import ReplayOptions
-    from playhead.pipeline.spark import SparkOptions
 
-    settings = {
-        key if key.startswith("spark.") else f"spark.{key}": setting.text
-        for key, setting in face.context.table("spark").items()
-    }
-    of_context = settings.pop("spark.master", None)
-    return ReplayOptions(
-        words["file"],
-        words["to_dir"],
-        words["accept_changes"],
-        SparkOptions(words["master"] or of_context or "local[*]", settings),
-        words["chunk_rows"],
-        face.context.timeout_seconds,
+    return replace(
+        ReplayOptions.of_context(face.context, words["file"], words["master"]),
+        to_dir=words["to_dir"],
+        accepts=words["accept_changes"],
+        offsets_per_claim=words["chunk_rows"],
         to_topic=words["to_topic"],
         to_table=words["to_table"],
         again=words["again"],

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from playhead.cli.extras import check_extra
 from playhead.cli.frame import Face, context_options, folded, output_option, pass_face, say
 from playhead.cli.ledgers import ledger_option
 from playhead.cli.run_screen import RunScreen, one_line
+from playhead.config.extras import check_extra
 from playhead.render import Column, Listing
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from playhead.cli.extras import check_extra
 from playhead.cli.frame import Face, many_contexts_options, pass_face, say
 from playhead.cli.ledgers import ledger_option
 from playhead.config import open_context
+from playhead.config.extras import check_extra
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 

@@ -92,7 +92,7 @@ def copy(face: Face, /, source: str, target: str, given: dict[str, Any], execute
     transaction of the records: after a kill, run the same command again. Which offset became which is stored as Parquet, for
     `playhead groups translate`.
     """
-    from playhead.cli.extras import check_extra
+    from playhead.config.extras import check_extra
 
     check_extra("spark")
     from playhead.pipeline.copy.job import Request, Side, plan_copy

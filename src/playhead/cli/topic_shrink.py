@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from playhead.cli.extras import check_extra
 from playhead.cli.frame import Face, context_options, output_option, pass_face, say
 from playhead.cli.ledgers import ledger_option
 from playhead.cli.topic_copy import copy_options, map_option, run_options
 from playhead.cli.topics import execute_option, topic_names
+from playhead.config.extras import check_extra
 from playhead.render import Column, Listing
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Generic, TypeVar
@@ -83,7 +84,8 @@ def do_at_once(
     pool = _Pool(context, items, do, seconds)
     try:
         for number in range(min(AT_ONCE, len(items))):
-            threading.Thread(target=pool.run, name=f"connector-{number}", daemon=True).start()
+            run = copy_context().run  # the name of the user for whom a server acts
+            threading.Thread(target=run, args=(pool.run,), name=f"connector-{number}", daemon=True).start()
         while len(work.results) < len(items):
             _collect(pool, work, None)
             on_end(len(work.results))

@@ -5,7 +5,7 @@ there. A file without outcomes is a replay that was interrupted; the same comman
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from playhead.config import Context
+from playhead.errors import Invalid
 from playhead.model.times import to_iso
 from playhead.offsets.journal import Journal, save_entry, who_am_i
 
@@ -53,6 +54,15 @@ def begin_entry(
 def finish_entry(entry: ReplayEntry, outcomes: Sequence[Mapping[str, Any]]) -> None:
     finished = {"finished": to_iso(datetime.now(UTC)), "outcomes": list(outcomes)}
     save_entry(entry.path, _encoded({**entry.content, **finished}), is_new=False)
+
+
+def newest_entries(context: Context) -> Iterator[ReplayEntry]:
+    for path in sorted((Journal.of_context(context).folder / FOLDER).glob("*.json"), reverse=True):
+        try:
+            content = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        except (OSError, msgspec.MsgspecError) as error:
+            raise Invalid(f"{path} cannot be read: {error}") from None
+        yield ReplayEntry(path, content)
 
 
 def _encoded(content: Mapping[str, Any]) -> bytes:

@@ -63,6 +63,15 @@ class ReplayOptions:
     to_table: str | None = None
     again: bool = False
 
+    @classmethod
+    def of_context(cls, context: Context, file: str | None = None, master: str | None = None) -> "ReplayOptions":
+        """With Spark's settings of the context; `master` comes before its own."""
+        table = context.table("spark")
+        settings = {key if key.startswith("spark.") else f"spark.{key}": one.text for key, one in table.items()}
+        of_context = settings.pop("spark.master", None)
+        spark = SparkOptions(master or of_context or "local[*]", settings)
+        return cls(file, spark=spark, seconds=context.timeout_seconds)
+
     @property
     def is_elsewhere(self) -> bool:
         return any(one is not None for one in (self.to_dir, self.to_topic, self.to_table))
@@ -211,6 +220,12 @@ def replay_on(context: Context, planned: PlannedReplay, spark: SparkSession) -> 
     else:
         redo = FilesRedo(of, FilesSink(ready.config, home.worker))
     yield from redo.run(planned.plan.groups)
+
+
+def exit_code_of(rows: Sequence[Mapping[str, object]], *, is_part: bool) -> int:
+    """Of outcomes. `is_part`: some of what was asked for is impossible."""
+    results = {str(row.get("result")) for row in rows}
+    return 5 if "unknown" in results else 1 if is_part or results & {"refused", "failed"} or not rows else 0
 
 
 def outcome_row(one: RedoOutcome) -> dict[str, object]:
