@@ -577,7 +577,7 @@ def test_a_range_is_opened_without_javascript(chrome, at_shop):
     shown = page.inner_text("#ranges")
     name = re.findall(r"[\w+./:-]+\.json", shown)[0]
     assert list((shop.folder / "lake").rglob(name.rpartition("/")[2])), name  # the object that it names is there
-    page.get_by_role("link", name="whole partition").click()
+    page.get_by_role("link", name="newest of all partitions").click()
     assert page.locator("#ranges table").count() == 0
     context.close()
 
@@ -612,6 +612,58 @@ def test_a_phone_reads_a_pipeline_and_a_plan_without_sideways_scrolling(at_shop)
     for path in ("", "pipelines/lake_orders", "pipelines/orders_table", "positions?owner=audit_copy", "doctor", "lab"):
         page.goto(url + path)
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+
+
+def carried_out(page, timeout=180_000):
+    """The page follows a plan that goes on after its request."""
+    page.locator("#plan .pill", has_text="carried out").first.wait_for(timeout=timeout)
+    page.locator("#plan h1 .pill", has_text=re.compile("^carried out$")).wait_for(timeout=timeout)
+
+
+def test_a_lost_object_is_replayed_from_the_page(at_shop):
+    page, url, shop = at_shop
+    lost = sorted((shop.folder / "lake").rglob("*.json"))[1]
+    content = lost.read_bytes()
+    lost.unlink()
+    page.goto(f"{url}pipelines/lake_orders")
+    page.get_by_text("Replay a part").click()
+    page.get_by_label("or an object").fill(lost.name)
+    page.get_by_role("button", name="Show the plan").click()
+    assert "rewrite" in page.inner_text("main")
+    assert not lost.exists()
+    page.get_by_role("button", name="Carry out the plan").click()
+    carried_out(page)
+    assert "generation 2" in page.inner_text("#plan tbody")
+    assert lost.read_bytes() == content
+    page.goto(f"{url}journal")
+    assert "replay to its own place" in page.locator("tr", has_text="lake_orders").first.inner_text()
+    assert page.locator("tr", has_text="lake_orders").first.inner_text().count("anna")
+
+
+def test_a_source_is_handed_over_to_spark_and_back_from_the_page(at_shop):
+    page, url, shop = at_shop
+    worker = shop.lab.connect_urls[0]
+
+    def state() -> tuple[str, int]:
+        with urllib.request.urlopen(f"{worker}/connectors/web_log/status") as answer:
+            found = json.load(answer)
+        return found["connector"]["state"], len(found["tasks"])
+
+    page.goto(f"{url}pipelines/web_log")
+    page.get_by_role("button", name="Hand over to Spark").click()
+    assert "its config stays there" in page.inner_text(".steps")
+    assert state() == ("RUNNING", 1)
+    page.get_by_role("button", name="Carry out the plan").click()
+    carried_out(page)
+    assert state() == ("STOPPED", 0)
+    assert "playhead run" in page.inner_text("#plan")
+    page.get_by_role("button", name="Plan the undo").click()
+    assert state() == ("STOPPED", 0)
+    page.get_by_role("button", name="Carry out the plan").click()
+    carried_out(page)
+    assert state() == ("RUNNING", 1)
+    page.goto(f"{url}journal")
+    assert "anna" in page.locator("tr", has_text="handover to").first.inner_text()
 
 
 def test_https_with_a_certificate_of_its_own(lab, tmp_path):

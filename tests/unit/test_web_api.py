@@ -19,7 +19,7 @@ from playhead.web.forms import request_of_form, typed
 from playhead.web.openapi import openapi
 from playhead.web.options import ServeOptions
 from playhead.web.pipelines import Pipeline
-from playhead.web.plans import PlanRequest, command_of
+from playhead.web.requests import PlanRequest, command_of
 from web_server import TOKEN, TOKENS, FakeSources, served, show_connector_as
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

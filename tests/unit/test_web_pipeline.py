@@ -21,7 +21,7 @@ from playhead.offsets.doctor import Diagnosis, Finding
 from playhead.offsets.spark_sinks import SinkRow
 from playhead.web import pipeline_page
 from playhead.web.history import History
-from playhead.web.ledger_bars import Committed, Zoom, bars_of
+from playhead.web.ledger_bars import Committed, Zoom, ZoomedPart, bars_of
 from playhead.web.lookups import Lookups
 from playhead.web.mends import finding_id, request_of_command
 from playhead.web.options import ServeOptions
@@ -79,7 +79,7 @@ def watched() -> Watched:
 
 def test_a_bar_leads_into_each_of_its_ranges_by_a_link():
     committed = Committed([recorded(0, 50), recorded(50, 90, rejected=2)], {("orders", 0): (90, 100)})
-    [bar] = bars_of(watched(), seen_run(), committed, Zoom(), "/pipelines/lake")
+    [bar] = bars_of(watched(), seen_run(), committed, "/pipelines/lake")
     links = re.findall(r'href="([^"]+)"', bar.picture)
     assert "/pipelines/lake?topic=orders&amp;partition=0&amp;from=0&amp;to=62#ranges" in links
     assert bar.picture.count("<rect") == 4  # two ranges, the mark of what was rejected, the open claim
@@ -88,16 +88,16 @@ def test_a_bar_leads_into_each_of_its_ranges_by_a_link():
 
 
 def test_a_zoomed_bar_lists_what_is_there_and_leads_out_again():
-    committed = Committed([recorded(0, 50), recorded(50, 90)], {})
+    part = ZoomedPart(0, 100, 40, 60, [recorded(50, 90), recorded(0, 50)])
     zoom = Zoom.of({"topic": "orders", "partition": "0", "from": "40", "to": "60"})
-    [bar] = bars_of(watched(), seen_run(), committed, zoom, "/pipelines/lake?context=b")
+    [bar] = bars_of(watched(), seen_run(), Committed(), "/pipelines/lake?context=b", zoom, part)
     assert bar.span == "40 to 60 of 0 to 100"
-    assert [row["start"] for row in bar.rows] == [0, 50]
-    assert bar.rows[0]["outputs"][0]["name"] == "o-0"
+    assert [row["start"] for row in bar.rows] == [50, 0]
+    assert bar.rows[1]["outputs"][0]["name"] == "o-0"
     links = dict(bar.links)
-    assert links["whole partition"] == "/pipelines/lake?context=b#ranges"
-    assert links["earlier"] == "/pipelines/lake?context=b&topic=orders&partition=0&from=20&to=40#ranges"
-    assert links["later"].endswith("from=60&to=80#ranges")
+    assert links["newest of all partitions"] == "/pipelines/lake?context=b#ranges"
+    assert links["older"] == "/pipelines/lake?context=b&topic=orders&partition=0&from=20&to=40#ranges"
+    assert links["newer"].endswith("from=60&to=80#ranges")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from playhead.model.ranges import Log, OffsetRange
 from playhead.offsets.spark_sinks import SeenEnds
 from playhead.web import pipeline_page, sources, verbs
 from playhead.web.history import History
-from playhead.web.ledger_bars import Committed, Zoom, bars_of, committed_of
+from playhead.web.ledger_bars import Bar, Committed, Zoom, ZoomedPart, bars_of, committed_of, find_zoomed
 from playhead.web.pipeline_page import find_shown, verbs_of
 from playhead.web.pipelines import list_pipelines
 from playhead.web.poller import Part, Seen
@@ -192,7 +192,7 @@ def test_a_run_that_failed_is_shown_so_while_the_workers_are_away(shared):
     seen = replace(seen_by(shared), connectors=Part(old, NOW - timedelta(minutes=5), "no worker answers", NOW))
     [one] = list_pipelines(seen, History())
     assert (one.state, one.level, one.said, one.stale) == ("failed", "wrong", "boom", None)
-    assert [verb.kind for verb in verbs_of(one, (seen.runs.value or [])[0])] == ["forget_run"]
+    assert [verb.kind for verb in verbs_of(one, (seen.runs.value or [])[0])] == ["forget_run", "handover"]
 
 
 def test_a_connector_that_connect_runs_keeps_its_row_beside_a_run_of_the_same_name(shared):
@@ -246,9 +246,62 @@ def test_an_idle_partition_keeps_its_ranges_beside_busy_ones(shared, monkeypatch
     at = watched(shared)
     [run] = at.poller.seen.runs.value or ()
     committed = committed_of(at, run, Deadline(5))
-    idle, busy = bars_of(at, run, committed, Zoom(), "/pipelines/lake")
+    idle, busy = bars_of(at, run, committed, "/pipelines/lake")
     assert idle.picture.count('class="committed"') == 1
     assert idle.note == ""
     assert busy.picture.count('class="committed"') == 10
     assert busy.note == "only the newest are shown; ranges before 50: 50"
+    assert dict(busy.links)["older"] == "/pipelines/lake?topic=orders&partition=1&from=40&to=50#ranges"
+    assert dict(busy.links)["all"].endswith("from=0&to=60#ranges")
     assert Committed() != committed
+
+
+def zoomed(at: Watched, low: int, high: int) -> tuple[Bar, ZoomedPart]:
+    [run] = at.poller.seen.runs.value or ()
+    zoom = Zoom("orders", 1, low, high)
+    found = find_zoomed(at, run, zoom)
+    assert found is not None
+    assert found.value is not None
+    [bar] = [one for one in bars_of(at, run, Committed(), "/p", zoom, found.value) if one.zoomed]
+    return bar, found.value
+
+
+def test_an_old_part_is_asked_of_the_ledger_and_leads_on_in_both_directions(shared, monkeypatch):
+    monkeypatch.setattr("playhead.web.ledger_bars.MOST_RANGES", 20)
+    shared.sink("prod", "lake", {0: 1, 1: 60}, each=10)
+    at = watched(shared)
+    bar, part = zoomed(at, 100, 130)
+    assert [one.closed.range.start for one in part.ranges] == [120, 110, 100]
+    assert [row["start"] for row in bar.rows] == [120, 110, 100]
+    assert bar.span == "100 to 130 of 0 to 600"
+    links = dict(bar.links)
+    assert links["older"].endswith("from=70&to=100#ranges")
+    assert links["newer"].endswith("from=130&to=160#ranges")
+    assert links["all"].endswith("from=0&to=600#ranges")
+    assert links["newest of all partitions"] == "/p#ranges"
+    first, _ = zoomed(at, 0, 30)
+    assert "older" not in dict(first.links)
+    beyond, _ = zoomed(at, 5000, 6000)
+    assert beyond.span == "0 to 600 of 0 to 600"
+
+
+def test_a_part_of_many_ranges_is_added_up_and_no_range_is_left_out(shared, monkeypatch):
+    monkeypatch.setattr("playhead.web.ledger_bars.MOST_ZOOMED", 8)
+    monkeypatch.setattr("playhead.web.ledger_bars.CONDENSED_PARTS", 6)
+    shared.sink("prod", "lake", {1: 60}, each=10)
+    bar, part = zoomed(watched(shared), 0, 600)
+    assert len(part.ranges) == 8
+    assert [(one.start, one.end, one.ranges, one.count) for one in part.sums] == [
+        (at, at + 100, 10, 100) for at in range(0, 600, 100)
+    ]
+    assert bar.note == "60 ranges, added up; open a part to see each"
+    assert (bar.picture.count("<rect"), bar.rows) == (6, [])
+    assert "all" not in dict(bar.links)
+
+
+def test_a_partition_that_the_sink_does_not_have_is_no_part(shared):
+    shared.sink("prod", "lake", {1: 2})
+    at = watched(shared)
+    [run] = at.poller.seen.runs.value or ()
+    assert find_zoomed(at, run, Zoom("orders", 7, 0, 5)) is None
+    assert find_zoomed(at, run, Zoom()) is None

@@ -19,7 +19,7 @@ from playhead.web import verbs
 from playhead.web.forms import request_of_form
 from playhead.web.journals import read_deeds
 from playhead.web.options import ServeOptions
-from playhead.web.plans import PlanRequest, command_of
+from playhead.web.requests import PlanRequest, command_of
 from playhead.web.verbs import DeedRow, VerbRequest, run_deed
 from web_server import TOKEN, TOKENS, FakeSources, served, show_connector_as
 
@@ -74,7 +74,7 @@ def test_the_journal_of_verbs_names_the_user_and_is_not_in_the_way_of_an_undo(tm
     assert book.finish(record, {"orders": ("changed", "")}) == ""
     [entry] = read_deeds(context).of("orders")
     assert entry.who.startswith("anna@")
-    assert (entry.what, entry.outcome, entry.undo, entry.command) == ("pause", "1 changed", False, "")
+    assert (entry.what, entry.outcome, entry.undo, entry.command) == ("pause", "1 changed", "", "")
     assert list(tmp_path.glob("*.json")) == []
     assert not (tmp_path / "connectors").exists()
 

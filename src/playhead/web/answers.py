@@ -148,7 +148,8 @@ class ClaimAnswer(TypedDict):
 
 
 class LedgerAnswer(TypedDict):
-    """`ranges`: the newest of each partition; `claims`: being written; `chunks`: of a source."""
+    """`ranges`: the newest of each partition, or those of the part that was asked for, the highest first; `claims`: being
+    written; `chunks`: of a source."""
 
     ranges: list[RangeAnswer]
     claims: list[ClaimAnswer]
@@ -237,7 +238,8 @@ class SessionAnswer(TypedDict):
 
 
 class PlanAnswer(TypedDict, total=False):
-    """`changes`: what it would do; `outcomes` of a move, or `result` in each change of a verb: what it did."""
+    """`changes`: what it would do; `outcomes` of a move, or `result` in each change of any other: what it did. `progress` and
+    `problem`: of a hand-over or a replay, whose `state` is applying while it goes on."""
 
     id: str
     kind: str
@@ -251,4 +253,6 @@ class PlanAnswer(TypedDict, total=False):
     outcomes: list[Fields] | None
     exit_code: int | None
     journal: str | None
+    progress: list[str]
+    problem: str | None
     command: str

@@ -27,14 +27,14 @@ from playhead.render.runs import range_row, run_row
 from playhead.topics.listing import TopicRow
 from playhead.web import answers
 from playhead.web.journals import Deeds, read_deeds
-from playhead.web.ledger_bars import find_committed
+from playhead.web.ledger_bars import MOST_ZOOMED, Zoom, find_committed, find_zoomed
 from playhead.web.mends import finding_id
 from playhead.web.pipeline_page import file_diff, find_seen_run, find_shown, lines_of
 from playhead.web.pipelines import Pipeline
-from playhead.web.plans import PlanRequest
 from playhead.web.poller import Part
 from playhead.web.problems import Problem
 from playhead.web.records import RecordQuery, find_records, record_json
+from playhead.web.requests import PlanRequest
 from playhead.web.site import Site, Watched, session_of
 
 Handler = Callable[[Site, Request], Any]
@@ -106,10 +106,12 @@ def get_ledger(site: Site, request: Request) -> Any:
     run = find_seen_run(at, name)
     if run is None:
         raise NotFound("run", name, [one.run.pipeline for one in at.poller.seen.runs.value or ()])
+    zoomed = find_zoomed(at, run, Zoom.of(request.query_params))
+    part = None if zoomed is None else zoomed.value
     return answered(
         find_committed(at, run),
         lambda found: {
-            "ranges": [range_row(one) for one in found.ranges],
+            "ranges": [range_row(one) for one in (found.ranges if part is None else part.ranges)],
             "claims": [
                 {"topic": topic, "partition": partition, "start": start, "end": end}
                 for (topic, partition), (start, end) in (found.claims or {}).items()
@@ -256,7 +258,7 @@ def post_plan(site: Site, request: Request) -> Any:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Invalid(f"the body is not a plan: {error}") from None
     at = site.context_of(request)
-    return site.plans.make(at.context, wanted, session_of(request).name or "").to_dict()
+    return site.plans.make(at.context, wanted, session_of(request).name or "", files=site.files).to_dict()
 
 
 def get_plan(site: Site, request: Request) -> Any:
@@ -288,6 +290,13 @@ _RECORDS = {
     "key": "only these",
     "limit": "at most 500; together they have at most 8 MiB, and larger ones are cut",
 }
+_LEDGER = {
+    **C,
+    "topic": "of the part",
+    "partition": "of the part",
+    "from": "its first offset",
+    "to": f"where it ends; it has the highest {MOST_ZOOMED} ranges, and the start of the lowest is the next `to`",
+}
 ENDPOINTS = (
     Endpoint(
         "GET", "/api/v1/pipelines", get_pipelines, "All pipelines, on Connect and on Spark; what is wrong first.",
@@ -295,8 +304,8 @@ ENDPOINTS = (
     ),
     Endpoint(
         "GET", "/api/v1/pipelines/{name:path}/ledger", get_ledger,
-        "What the ledger has of a run: the newest ranges of each partition, what is being written, chunks of a source.",
-        answers.LedgerAnswer, C,
+        "What the ledger has of a run: the newest ranges of each partition, or those of a part; what is being written; chunks.",
+        answers.LedgerAnswer, _LEDGER,
     ),
     Endpoint(
         "GET", "/api/v1/pipelines/{name:path}/history", get_history, "Positions and lag of a pipeline over time.",

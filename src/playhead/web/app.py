@@ -62,6 +62,7 @@ def build_app(site: Site) -> ASGIApp:
         yield
         for one in site.watched:
             one.poller.stop()
+        await anyio.to_thread.run_sync(site.plans.close)
 
     slow, quick = CapacityLimiter(SLOW_THREADS), CapacityLimiter(QUICK_THREADS)
     routes: list[BaseRoute] = [

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from playhead.errors import Invalid
-from playhead.web.plans import LEDGER, FieldsOf, Kind, PlanRequest, Value
+from playhead.web.replays import REPLAY
+from playhead.web.requests import LEDGER, LONG, FieldsOf, Kind, PlanRequest, Value
 from playhead.web.verbs import VERBS
 
 _BY_KIND = {"copy": "copy", "delete": "forget", "set": "fields"}
@@ -39,6 +40,8 @@ def request_of_form(given: Mapping[str, list[str]]) -> PlanRequest:
     kind, owner = form.one("kind") or "reset", form.one("owner")
     if kind == "undo":
         return PlanRequest("undo", entry=form.one("entry"), **form.flags)
+    if kind in LONG:
+        return _of_long(form, kind, owner)
     if kind in VERBS:
         tasks = [int(text) for text in form.every("task") if text.isascii() and text.isdigit()]
         return PlanRequest(msgspec.convert(kind, Kind), owner, tasks=tasks, only_failed=bool(form.one("only_failed")))
@@ -49,6 +52,25 @@ def request_of_form(given: Mapping[str, list[str]]) -> PlanRequest:
     if word in ("copy", "forget", "fields", "each"):
         return _of_stored(form, word, owner, places)
     return _of_reset(form, word, owner, places)
+
+
+def _of_long(form: Form, kind: str, owner: str) -> PlanRequest:
+    if kind == REPLAY:
+        last = form.one("last").replace(",", "")
+        if last and not (last.isascii() and last.isdigit()):
+            raise Invalid(f"{last!r} is not a number of records")
+        since, until, name = (form.one(word) for word in ("since", "until", "object"))
+        accepts = bool(form.one("accept_changes"))
+        return PlanRequest(
+            "replay", owner, ranges=form.one("ranges").split(), since=since, until=until, last=int(last) if last else None,
+            object=name, accept_changes=accepts,
+        )  # fmt: skip
+    words = {
+        "to": form.one("to") or None,
+        "entry": form.one("entry"),
+        "accept_repeats": bool(form.one("accept_repeats")),
+    }
+    return PlanRequest(msgspec.convert(kind, Kind), owner, **words)  # type: ignore[arg-type]
 
 
 def _of_stored(form: Form, word: str, owner: str, places: list[str]) -> PlanRequest:

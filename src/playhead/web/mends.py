@@ -9,7 +9,7 @@ import json
 import shlex
 
 from playhead.offsets.doctor import Finding
-from playhead.web.plans import PlanRequest
+from playhead.web.requests import PlanRequest
 
 # They name the context that the doctor examined, which is the one of the page.
 _WHERE = (

@@ -6,7 +6,7 @@ import msgspec
 
 from playhead import __version__
 from playhead.web.api import ENDPOINTS, Endpoint
-from playhead.web.plans import PlanRequest
+from playhead.web.requests import PlanRequest
 
 _TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
 _PROBLEM = {

@@ -15,9 +15,9 @@ from playhead.web.api import carry_out, connector_part, deeds_of, topic_part, to
 from playhead.web.board import KeptPage, Shown
 from playhead.web.editor import Editor
 from playhead.web.forms import request_of_form
-from playhead.web.ledger_bars import Committed, Zoom, bars_of, find_committed
+from playhead.web.ledger_bars import Committed, Zoom, bars_of, find_committed, find_zoomed
 from playhead.web.mends import finding_id, request_of_command
-from playhead.web.pipeline_page import chart_of, commands_of, file_diff, find_seen_run, verbs_of, way_of
+from playhead.web.pipeline_page import chart_of, file_diff, find_seen_run, replay_command, replayable, verbs_of, way_of
 from playhead.web.pipelines import SORTS, Pipeline, chosen
 from playhead.web.plans import KeptPlan
 from playhead.web.poller import Part
@@ -115,11 +115,12 @@ def pipeline(site: Site, request: Request) -> Response:
         raise Problem(503, "not known", part.fault, None, 3)
     row = at.board.shown.find(name)
     run = find_seen_run(at, name)
-    committed, why = Committed(), ""
+    committed, why, zoom, zoomed = Committed(), "", Zoom.of(request.query_params), None
     if run is not None:
         try:
-            found = find_committed(at, run)
+            found, part_of = find_committed(at, run), find_zoomed(at, run, zoom)
             committed, why = found.value or committed, found.fault
+            zoomed = None if part_of is None else part_of.value
         except PlayheadError as error:
             why = error.what
     deeds = deeds_of(at)
@@ -127,8 +128,8 @@ def pipeline(site: Site, request: Request) -> Response:
     return render(
         site, request, "pipeline.html", at=at, seen=at.poller.seen, name=name, row=row, part=part, shown=part.value, run=run,
         deeds=deeds, entries=deeds.of(name), chart=chart_of(at, name, deeds.of(name)), why=why, chunks=committed.chunks,
-        bars=[] if run is None else bars_of(at, run, committed, Zoom.of(request.query_params), address),
-        way=way_of(at, part.value), verbs=verbs_of(row, run), commands=commands_of(at, row, site.files),
+        bars=[] if run is None else bars_of(at, run, committed, address, zoom, zoomed),
+        way=way_of(at, part.value), verbs=verbs_of(row, run), replay=replay_command(at, row, site.files), example=replayable(run),
         file=file_diff(at, site.files, part.value),
     )  # fmt: skip
 
@@ -143,7 +144,7 @@ def positions(site: Site, request: Request) -> Response:
 def make_plan(site: Site, request: Request) -> Response:
     at = site.context_of(request)
     form = _form(request)
-    kept = site.plans.make(at.context, request_of_form(form), session_of(request).name or "", form)
+    kept = site.plans.make(at.context, request_of_form(form), session_of(request).name or "", form, site.files)
     return RedirectResponse(_to_plan(site, at, kept), 303)
 
 

@@ -27,6 +27,7 @@ from playhead.model.connector import ConnectorSpec
 from playhead.offsets.api import list_
 from playhead.render.clean import clean
 from playhead.web import svg
+from playhead.web.handovers import HANDOVER
 from playhead.web.journals import Noted
 from playhead.web.pipelines import Pipeline
 from playhead.web.site import Watched
@@ -292,14 +293,15 @@ def verbs_of(row: Pipeline | None, run: SeenRun | None) -> list[Verb]:
     if row is None or row.engine == "spark":
         if run is None:
             return []
-        return [Verb(STOP_RUN, "Stop the run")] if run.run.is_alive else _of_ended(run)
+        own = [Verb(STOP_RUN, "Stop the run")] if run.run.is_alive else _of_ended(run)
+        return [*own, Verb(HANDOVER, "Hand over to Connect", ("to", "connect"))]
     state = row.state.split(",", 1)[0]
     found = [Verb("resume", "Resume") if state in ("paused", "stopped") else Verb("pause", "Pause")]
     if state != "stopped":
         found += [Verb("restart", "Restart"), Verb("stop", "Stop")]
     if "failed" in row.state:
         found.append(Verb("restart", "Restart what failed", ("only_failed", "1")))
-    return [*found, Verb(DELETE, "Delete")]
+    return [*found, Verb(HANDOVER, "Hand over to Spark", ("to", "spark")), Verb(DELETE, "Delete")]
 
 
 def _of_ended(run: SeenRun) -> list[Verb]:
@@ -308,21 +310,18 @@ def _of_ended(run: SeenRun) -> list[Verb]:
     return [*stop, Verb(FORGET_RUN, "Forget the run")]
 
 
-def commands_of(at: Watched, row: Pipeline | None, files: Sequence[Path]) -> list[tuple[str, str]]:
-    """What is done in a shell, with the command to copy: a hand-over and a replay take longer than a request may."""
-    if row is None:
-        return []
+def replayable(run: SeenRun | None) -> str | None:
+    """An example of a range that the sink delivered; None: the ledger has none."""
+    if run is None or not run.sinks:
+        return None
+    one = run.sinks[0]
+    return f"{one.topic}:{one.partition}:{max(one.position - 1000, 0)}-{one.position}"
+
+
+def replay_command(at: Watched, row: Pipeline | None, files: Sequence[Path]) -> str | None:
+    """Of a source on Spark. Its rows are looked up through Spark, which takes longer than a page may."""
+    if row is None or row.engine != "spark" or row.type == "sink":
+        return None
     where = ["--context", at.context.name] if at.context.name else []
-    named = [word for file in files for word in ("-f", str(file))]
-    other = "connect" if row.engine == "spark" else "spark"
-    found = [
-        (
-            f"Hand over to {other.capitalize()}",
-            shlex.join(["playhead", "handover", row.name, "--to", other, *named, *where]),
-        )
-    ]
-    if row.engine == "spark":
-        part = f"{row.topics[0] if row.topics else 'TOPIC'}:0:START-END" if row.type == "sink" else "COLUMN:START..END"
-        words = ["playhead", "replay", row.name, "--range", part, *named[:2], *where]
-        found.append(("Replay a part", shlex.join(words)))
-    return found
+    named = ["-f", str(files[0])] if files else []
+    return shlex.join(["playhead", "replay", row.name, "--range", "COLUMN:START..END", *named, *where])

@@ -1,86 +1,44 @@
 """Plans as resources: made, looked at, carried out once by their id, undone by the id of their journal entry.
 
-A plan moves positions (`offsets.api`), or changes the state of a connector or a run (`verbs.py`). It is kept in memory for an
-hour. To carry it out is to make it again by the same words and to refuse whatever leads elsewhere by now, so that what happens
-is what was shown.
+A plan moves positions (`offsets.api`), changes the state of a connector or a run (`verbs.py`), hands a connector over
+(`handovers.py`), or replays a part of what a sink delivered (`replays.py`). It is kept in memory for an hour. To carry it out is
+to make it again by the same words and to refuse whatever leads elsewhere by now, so that what happens is what was shown.
+
+A hand-over and a replay go on after the request that began them: `state` is then applying, and `progress` says how far it is.
 """
 
-import json
 import secrets
-import shlex
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
-
-import msgspec
+from pathlib import Path
+from typing import Any
 
 from playhead.config import Context
-from playhead.errors import Invalid, NotFound, Refused
+from playhead.errors import Invalid, NotFound, PlayheadError, Refused
 from playhead.offsets import api
 from playhead.offsets.api import Edit
 from playhead.render.positions import outcome_row, plan_row
-from playhead.web.verbs import VERBS, Deed, VerbRequest, run_deed
+from playhead.web.handovers import UNDO_HANDOVER, run_handover
+from playhead.web.replays import REPLAY, ReplayProcess, plan_replay, run_replay
+from playhead.web.requests import LEDGER, LONG, PlanRequest, command_of, handover_of, replay_of, target_of, verb_of
+from playhead.web.verbs import VERBS, Deed, DeedRow, run_deed
 
 MOST = 200
 LASTS = timedelta(hours=1)
-LEDGER = "ledger"
-Kind = Literal[
-    "set", "reset", "delete", "copy", "undo",
-    "pause", "resume", "stop", "restart", "delete_connector", "stop_run", "forget_run",
-]  # fmt: skip
-
-
-Value = str | int | float | bool | None
-
-
-class FieldsOf(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """New values of one partition of a source."""
-
-    partition: dict[str, Value]
-    fields: dict[str, Value]
-
-
-class PlanRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The words of a move. `kind` reset: one of `to` (earliest, latest, current, ledger, an offset, a time), `shift_by`,
-    `by_duration`, `to_group`, `to_offsets` or `from_text` (the content of a file of offsets), in `topics` ("t" or "t:0,1");
-    `out_of_range` is clamp or error. set: `fields`, of `partitions` or `all`; or `each`. delete and copy: `partitions`, or
-    all; copy: to `new_owner`. undo: `entry`. pause, resume, stop, restart and delete_connector (its offsets are kept): the
-    connector `owner`; restart also with `tasks` or `only_failed`. stop_run and forget_run: the run `owner`, on Spark."""
-
-    kind: Kind
-    owner: str = ""
-    to: str | int | None = None
-    shift_by: int | None = None
-    by_duration: str | None = None
-    to_group: str | None = None
-    to_offsets: dict[str, int] | None = None
-    from_text: str | None = None
-    topics: list[str] = []
-    out_of_range: Literal["clamp", "error"] = "clamp"
-    fields: dict[str, Value] = {}
-    each: list[FieldsOf] = []
-    partition: dict[str, Value] | None = None
-    partitions: list[dict[str, Value]] = []
-    all: bool = False
-    new_owner: str = ""
-    entry: str = ""
-    stop: bool = False
-    force: bool = False
-    tasks: list[int] = []
-    only_failed: bool = False
-
-    @property
-    def chosen(self) -> list[dict[str, Value]]:
-        return self.partitions or ([] if self.partition is None else [self.partition])
+ANSWER_SECONDS = 10.0  # for which a request waits for a long plan
+END_SECONDS = 20.0  # for which the end of the server waits for hand-overs
+MOST_PROGRESS = 200
 
 
 @dataclass(slots=True)
 class KeptPlan:
     """`edit`: the plan, and once it was applied its outcomes. `deed`: the same, for a verb. `state`: planned, applying, applied,
-    or refused as a whole. `form`: what a page sent, to show it again."""
+    or refused as a whole, with its `error`. `form`: what a page sent, to show it again. `files`: of connectors, that the server
+    knows. `progress`: of a long one."""
 
     id: str
     request: PlanRequest
@@ -91,7 +49,32 @@ class KeptPlan:
     context: str | None
     made: datetime
     form: Mapping[str, list[str]]
+    files: Sequence[Path] = ()
     state: str = "planned"
+    progress: list[str] = field(default_factory=list)
+    error: BaseException | None = None
+    ended: datetime | None = None
+    process: ReplayProcess = field(default_factory=ReplayProcess, repr=False)
+
+    @property
+    def is_long(self) -> bool:
+        return self.request.kind in LONG
+
+    @property
+    def is_over(self) -> bool:
+        """It is not kept any longer."""
+        return self.state != "applying" and datetime.now(UTC) - (self.ended or self.made) > LASTS
+
+    @property
+    def problem(self) -> str:
+        """Why it was refused, of one that went on after its request."""
+        if not isinstance(self.error, PlayheadError):
+            return "" if self.error is None else f"internal error: {type(self.error).__name__}"
+        return f"{self.error.what}; {self.error.hint}" if self.error.hint else self.error.what
+
+    def tell(self, text: str) -> None:
+        if len(self.progress) < MOST_PROGRESS:
+            self.progress.append(text)
 
     @property
     def ok(self) -> bool:
@@ -100,7 +83,9 @@ class KeptPlan:
     @property
     def has_moving_target(self) -> bool:
         return (
-            self.request.kind == "reset" and self.request.to != LEDGER and api.has_moving_target(_target(self.request))
+            self.request.kind == "reset"
+            and self.request.to != LEDGER
+            and api.has_moving_target(target_of(self.request))
         )
 
     @property
@@ -116,7 +101,9 @@ class KeptPlan:
             "who": self.who,
             "created": self.made.isoformat(timespec="seconds"),
         }
-        return about | (self.deed.to_dict() if self.deed else self._edit_dict()) | {"command": self.command}
+        shown = self.deed.to_dict() if self.deed else self._edit_dict()
+        told = {"progress": list(self.progress), "problem": self.problem or None} if self.is_long else {}
+        return about | shown | told | {"command": self.command}
 
     def _edit_dict(self) -> dict[str, Any]:
         if self.edit is None:
@@ -136,28 +123,34 @@ class PlanBook:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, KeptPlan] = OrderedDict()
+        self._threads: dict[str, threading.Thread] = {}
 
     def make(
-        self, context: Context, request: PlanRequest, who: str, form: Mapping[str, list[str]] | None = None
+        self,
+        context: Context,
+        request: PlanRequest,
+        who: str,
+        form: Mapping[str, list[str]] | None = None,
+        files: Sequence[Path] = (),
     ) -> KeptPlan:
-        if not request.owner and request.kind != "undo":
+        if not request.owner and request.kind not in ("undo", UNDO_HANDOVER):
             raise Invalid("no owner is named", "name a connector, a sink, or group:NAME")
-        verb = request.kind in VERBS
-        edit = None if verb else _run(context, request)
-        deed = run_deed(context, _verb_of(request)) if verb else None
+        is_deed = request.kind in (*VERBS, *LONG)
+        edit = None if is_deed else _run(context, request)
+        deed = _planned_deed(context, request, files) if is_deed else None
         kept_id = edit.plan.id if edit else secrets.token_hex(6)
-        command = command_of(request, context)
-        kept = KeptPlan(kept_id, request, edit, deed, command, who, context.name, datetime.now(UTC), form or {})
+        command = command_of(request, context, files)
+        kept = KeptPlan(kept_id, request, edit, deed, command, who, context.name, datetime.now(UTC), form or {}, files)
         with self._lock:
             self._kept[kept.id] = kept
             while len(self._kept) > MOST:
-                self._kept.popitem(last=False)
+                self._kept.pop(next(key for key, one in self._kept.items() if one.state != "applying"))
         return kept
 
     def get(self, plan_id: str) -> KeptPlan:
         with self._lock:
             kept = self._kept.get(plan_id)
-        if kept is None or datetime.now(UTC) - kept.made > LASTS:
+        if kept is None or kept.is_over:
             raise NotFound("plan", plan_id, hint="plans are kept for an hour: plan again")
         return kept
 
@@ -168,21 +161,72 @@ class PlanBook:
         with self._lock:
             if kept.state != "planned":
                 raise Refused(f"the plan {plan_id} was carried out already", "plan again")
+            if kept.is_long:
+                self._refuse_second(kept)
             kept.state = "applying"
-        try:
-            if kept.deed is not None:
-                kept.deed = run_deed(context, _verb_of(kept.request), only=kept.deed)
-            else:
-                kept.edit = _run(context, kept.request, only=kept.edit)
-            kept.state = "applied"
-        except BaseException:
-            kept.state = "refused"
-            raise
+        if not kept.is_long:
+            _carry_out(context, kept)
+        else:
+            run = copy_context().run  # the name of the user
+            thread = threading.Thread(target=run, args=(_carry_out, context, kept), name=f"plan-{plan_id}", daemon=True)
+            self._threads[plan_id] = thread
+            thread.start()
+            thread.join(ANSWER_SECONDS)
+        if kept.error is not None:
+            raise kept.error
         return kept
 
+    def _refuse_second(self, kept: KeptPlan) -> None:
+        """A replay needs a JVM: one at a time. Two hand-overs of one connector would be in each other's way."""
+        self._threads = {key: thread for key, thread in self._threads.items() if thread.is_alive()}
+        for other in (one for one in self._kept.values() if one.id in self._threads):
+            is_replay = REPLAY == other.request.kind == kept.request.kind
+            if is_replay or {row.name for row in _rows(other)} & {row.name for row in _rows(kept)}:
+                raise Refused(
+                    f"the plan {other.id} ({other.request.kind}) is carried out now", "wait until it has ended"
+                )
 
-def _verb_of(request: PlanRequest) -> VerbRequest:
-    return VerbRequest(request.kind, request.owner, tuple(request.tasks), request.only_failed)
+    def close(self) -> None:
+        """The server ends: replays end, hand-overs get a moment. Both are completed by the same command."""
+        for kept in list(self._kept.values()):
+            kept.process.end()
+        for thread in self._threads.values():
+            thread.join(END_SECONDS)
+
+
+def _rows(kept: KeptPlan) -> Sequence[DeedRow]:
+    return kept.deed.rows if kept.deed else ()
+
+
+def _carry_out(context: Context, kept: KeptPlan) -> None:
+    """The outcome, or the error, is in `kept`."""
+    try:
+        if kept.deed is not None:
+            kept.deed = _done_deed(context, kept, kept.deed)
+        else:
+            kept.edit = _run(context, kept.request, only=kept.edit)
+        kept.state = "applied"
+    except BaseException as error:  # noqa: BLE001  (raised by `apply`, or shown)
+        kept.error = error
+        kept.state = "refused"
+    kept.ended = datetime.now(UTC)
+
+
+def _planned_deed(context: Context, request: PlanRequest, files: Sequence[Path]) -> Deed:
+    if request.kind == REPLAY:
+        return plan_replay(context, replay_of(request, files))
+    if request.kind in LONG:
+        return run_handover(context, handover_of(request, files))
+    return run_deed(context, verb_of(request))
+
+
+def _done_deed(context: Context, kept: KeptPlan, shown: Deed) -> Deed:
+    request = kept.request
+    if request.kind == REPLAY:
+        return run_replay(context, replay_of(request, kept.files), shown, kept.tell, kept.process)
+    if request.kind in LONG:
+        return run_handover(context, handover_of(request, kept.files), shown, kept.tell)
+    return run_deed(context, verb_of(request), only=shown)
 
 
 def _run(context: Context, request: PlanRequest, only: Edit | None = None) -> Edit:
@@ -203,81 +247,4 @@ def _run(context: Context, request: PlanRequest, only: Edit | None = None) -> Ed
         return api.copy(owner, request.new_owner, partition=some, **more)
     if request.to == LEDGER:
         return api.reset_to_ledger(owner, topics=request.topics, **more)
-    return api.reset(owner, **_target(request), topics=request.topics, out_of_range=request.out_of_range, **more)
-
-
-def _target(request: PlanRequest) -> Any:
-    """The one option of a reset that names its target."""
-    names = ("to", "shift_by", "by_duration", "to_group", "to_offsets")
-    words: dict[str, Any] = {name: value for name in names if (value := getattr(request, name)) is not None}
-    return words if request.from_text is None else words | {"from_file": request.from_text.encode()}
-
-
-def command_of(request: PlanRequest, context: Context) -> str:
-    """The same move as a command line, to be pasted. Some partitions of a source, or different values, are a line each."""
-    last = [flag for flag, given in (("--stop", request.stop), ("--force", request.force)) if given]
-    last += [*(["--context", context.name] if context.name else []), "--execute"]
-    if request.kind in VERBS:
-        return shlex.join([*_verb_of(request).words, *last])
-    words = ["playhead", "offsets", request.kind]
-    if request.kind == "undo":
-        return shlex.join([*words, *([request.entry] if request.entry else []), *last])
-    if request.kind == "reset":
-        if request.to == LEDGER:
-            scope = [word for topic in request.topics for word in ("--topic", topic)] or ["--all-topics"]
-            return shlex.join(
-                ["playhead", "groups", "reset", request.owner.removeprefix("group:"), "--to-ledger", *scope, *last]
-            )
-        more, before = _reset_words(request)
-        return before + shlex.join([*words, request.owner, *more, *last])
-    words += [request.owner, *([request.new_owner] if request.kind == "copy" else [])]
-    if request.each:
-        lines = [(_typed_fields(one.fields), [one.partition]) for one in request.each]
-    else:
-        lines = [(_typed_fields(request.fields), request.chosen)]
-    return "\n".join(
-        shlex.join([*words, *fields, *where, *last]) for fields, chosen in lines for where in _places(request, chosen)
-    )
-
-
-def _typed_fields(fields: Mapping[str, Value]) -> list[str]:
-    return [f"{name}={_literal(value)}" for name, value in fields.items()]
-
-
-def _places(request: PlanRequest, chosen: list[dict[str, Value]]) -> list[list[str]]:
-    if chosen:
-        return [["--partition", json.dumps(one, ensure_ascii=False)] for one in chosen]
-    return [["--all"] if request.kind == "delete" or request.all else []]
-
-
-def _reset_words(request: PlanRequest) -> tuple[list[str], str]:
-    before = ""
-    words: list[str] = []
-    if request.to in ("earliest", "latest", "current"):
-        words = [f"--to-{request.to}"]
-    elif isinstance(request.to, int):
-        words = ["--to-offset", str(request.to)]
-    elif request.to is not None:
-        words = ["--to-datetime", request.to]
-    elif request.shift_by is not None:
-        words = ["--shift-by", str(request.shift_by)]
-    elif request.by_duration is not None:
-        words = ["--by-duration", request.by_duration]
-    elif request.to_group is not None:
-        words = ["--to-group", request.to_group]
-    elif request.to_offsets is not None:
-        lines = [f"{place.replace(':', ',')},{offset}\n" for place, offset in request.to_offsets.items()]
-        before, words = _piped("".join(lines)), ["--from-file", "-"]
-    elif request.from_text is not None:
-        before, words = _piped(request.from_text), ["--from-file", "-"]
-    if request.out_of_range != "clamp":
-        words += ["--out-of-range", request.out_of_range]
-    return words + [word for topic in request.topics for word in ("--topic", topic)], before
-
-
-def _piped(text: str) -> str:
-    return f"printf %s {shlex.quote(text)} | "
-
-
-def _literal(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    return api.reset(owner, **target_of(request), topics=request.topics, out_of_range=request.out_of_range, **more)

@@ -1,11 +1,11 @@
 """Small pictures drawn on the server: they need no script, and take their colours from the style sheet by class."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from markupsafe import Markup
 
-from playhead.ledger.model import RecordedRange
 from playhead.render.clean import clean
 
 
@@ -61,14 +61,25 @@ def position_chart(lines: Sequence[Line], marks: Sequence[tuple[float, str]]) ->
     ).format(moved, drawn, first, f"{y0:,.0f}", f"{y1:,.0f}", last)
 
 
+@dataclass(frozen=True, slots=True)
+class RangeBox:
+    """A range, or several. `kind`: its state, by which it is coloured."""
+
+    kind: str
+    low: int
+    high: int
+    title: str
+    rejected: int
+
+
 def ledger_bar(
-    ranges: Sequence[RecordedRange],
+    ranges: Sequence[RangeBox],
     claim: tuple[int, int] | None,
     span: tuple[int, int],
     link: Callable[[int, int], str],
 ) -> Markup:
-    """Committed, superseded and skipped ranges of one partition, and the one being written. Rejected records have a mark. Each
-    is a link to itself, larger: that needs no script."""
+    """Committed, superseded and skipped ranges of one partition, drawn in this order, and the one being written. Rejected records
+    have a mark. Each is a link to itself, larger: that needs no script."""
     start, end = span
     wide = max(end - start, 1)
 
@@ -81,15 +92,12 @@ def ledger_bar(
         return Markup('<a href="{}" aria-label="{}">{}</a>').format(link(low - around, high + around), title, drawn)
 
     boxes = []
-    for one in sorted(ranges, key=lambda found: (found.state.value == "committed", found.seq)):
-        low, high = one.closed.range.start, one.closed.range.end
-        if high <= start or low >= end:
+    for one in ranges:
+        if one.high <= start or one.low >= end:
             continue
-        lost = f", {one.closed.rejected:,} rejected" if one.closed.rejected else ""
-        title = f"{one.state.value} {low:,} to {high:,}: {one.closed.count:,} records{lost}, run {one.epoch}"
-        boxes.append(box(one.state.value, low, high, title))
-        if one.closed.rejected:
-            boxes.append(box("rejected", low, min(high, low + max(wide // 200, 1)), title))
+        boxes.append(box(one.kind, one.low, one.high, one.title))
+        if one.rejected:
+            boxes.append(box("rejected", one.low, min(one.high, one.low + max(wide // 200, 1)), one.title))
     if claim is not None and claim[0] < end and claim[1] > start:
         boxes.append(box("claimed", *claim, f"being written: {claim[0]:,} to {claim[1]:,}"))
     return Markup(

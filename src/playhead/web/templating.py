@@ -95,7 +95,14 @@ def file_name(origin: str) -> str:
 
 def verb_words(kind: str) -> str:
     """The kind of a plan, in words."""
-    return {"stop_run": "stop the run", "forget_run": "forget the run", "delete_connector": "delete"}.get(kind, kind)
+    return {
+        "stop_run": "stop the run",
+        "forget_run": "forget the run",
+        "delete_connector": "delete",
+        "handover": "hand over",
+        "undo_handover": "undo the hand-over",
+        "replay": "replay a part of",
+    }.get(kind, kind)
 
 
 def effect(change: Change) -> str:

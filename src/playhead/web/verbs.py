@@ -1,4 +1,7 @@
-"""The verbs of connectors and runs as plans: what would happen, then what did. The journal records who asked."""
+"""The verbs of connectors and runs as plans: what would happen, then what did. The journal records who asked.
+
+`Deed` is also the plan of a hand-over (`handovers.py`) and of a replay (`replays.py`).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +17,12 @@ from playhead.model import Deadline, Result
 
 if TYPE_CHECKING:
     from playhead.pipeline.stop import StopPlan
+    from playhead.web.replays import Span
 
 STOP_RUN, FORGET_RUN, DELETE = "stop_run", "forget_run", "delete_connector"
 VERBS = ("pause", "resume", "stop", "restart", STOP_RUN, FORGET_RUN, DELETE)
 WAIT_SECONDS = 30.0
+IMPOSSIBLE = "impossible"
 _BACK = {
     ("pause", "running"): "resume",
     ("stop", "running"): "resume",
@@ -53,7 +58,7 @@ class VerbRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeedRow:
-    """As `connectors pause` prints it. `result` None: not done yet."""
+    """As `connectors pause` prints it. `result` None: not done yet. `steps`: how it is done, and what is known of it."""
 
     name: str
     before: str
@@ -61,11 +66,14 @@ class DeedRow:
     after: str = ""
     result: Result | None = None
     detail: str = ""
+    steps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """`journal`: the record of it. `back`: the kind of plan that leads back, if there is one. `dry`: what it was made from."""
+    """`journal`: the record of it. `back`: the kind of plan that leads back, if there is one. `dry`, `guard`, `spans`: what it
+    was made from, of a verb, a hand-over, a replay. `code`: the exit code, if it does not follow from the rows.
+    `takes_repeats`: a guard refuses it that can be lifted by accepting repeated records."""
 
     rows: tuple[DeedRow, ...]
     executed: bool = False
@@ -73,14 +81,22 @@ class Deed:
     journal: str | None = None
     back: str | None = None
     dry: Answers | None = None
+    guard: tuple[str, ...] = ()
+    spans: "tuple[Span, ...]" = ()
+    code: int | None = None
+    takes_repeats: bool = False
 
     @property
     def is_empty(self) -> bool:
-        return all(row.does == "nothing" for row in self.rows)
+        return all(row.does in ("nothing", IMPOSSIBLE) for row in self.rows)
 
     @property
     def exit_code(self) -> int:
-        return exit_code_of([row.result for row in self.rows if row.result is not None])
+        return (
+            self.code
+            if self.code is not None
+            else exit_code_of([row.result for row in self.rows if row.result is not None])
+        )
 
     def to_dict(self) -> dict[str, Any]:
         rows = [
@@ -91,6 +107,7 @@ class Deed:
                 "after": row.after,
                 "result": row.result and row.result.value,
                 "detail": row.detail,
+                "steps": list(row.steps),
             }
             for row in self.rows
         ]
