@@ -2,7 +2,9 @@
 
 import json
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -168,6 +170,44 @@ def test_plans_of_this_kind_need_writes_and_valid_words(server, switchboard):
         plan = reader.post("/plans", form).headers["location"]
         assert reader.post(f"{plan}/apply", {"csrf": csrf}).status == 403
     assert switchboard.done == []
+
+
+def test_a_replay_is_planned_with_what_was_delivered_and_what_is_impossible(server, monkeypatch, tmp_path):
+    asked: list[Any] = []
+
+    @contextmanager
+    def planned(context, name, part, options):
+        asked.append((name, part.object, options.file))
+        row = {
+            "topic": "orders",
+            "partition": 0,
+            "start": 0,
+            "end": 100,
+            "asked": [[10, 20]],
+            "ranges": 1,
+            "count": 100,
+        }
+        yield SimpleNamespace(
+            rows=[{**row, "objects": ["a.json"], "generation": 1, "does": "widened, rewrite"}],
+            impossible=[{"topic": "orders", "partition": 1, "start": 0, "end": 5, "why": "has expired"}],
+            notes=["a note"], found_in="lake.yaml", target="its own place",
+            run=SimpleNamespace(is_alive=True, words="running"),
+        )  # fmt: skip
+
+    monkeypatch.setattr("playhead.pipeline.replay.run.planned_replay", planned)
+    file = tmp_path / "lake.yaml"
+    file.write_text("connectors:\n  lake:\n    config: {connector.class: X, topics: orders}\n")
+    server.site.files = (file,)
+    cookie = server.log_in()
+    csrf = server.get("/api/v1/session", **cookie).json["csrf"]
+    form = {"kind": "replay", "owner": "lake", "object": "orders+0+0000000000.json", "csrf": csrf}
+    made = server.post("/plans", form, **cookie)
+    assert made.status == 303, made.text
+    assert asked == [("lake", "orders+0+0000000000.json", str(file))]
+    page = server.get(made.headers["location"], **cookie).text
+    for text in ("orders-0: 0 to 100", "1 range, 100 records, 1 object, generation 1", "widened, rewrite", "has expired",
+                 "it goes on, above what is replayed", "Carry out the plan", f"-f {file}"):  # fmt: skip
+        assert text in page
 
 
 SPANS = (Span("orders", 0, 0, 100, 1, 100), Span("orders", 1, 0, 50, 1, 50))

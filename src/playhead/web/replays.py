@@ -183,10 +183,17 @@ def _place(row: Row) -> str:
     return f"{row['topic']}-{row['partition']}: {row['start']:,} to {row['end']:,}"
 
 
+def _many(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def _content(row: Row) -> str:
+    objects = f", {_many(len(row['objects']), 'object')}" if row["objects"] else ""
+    return f"{_many(row['count'], 'record')}{objects}, generation {row['generation']}"
+
+
 def _planned_row(row: Row) -> DeedRow:
-    ranges = "1 range" if row["ranges"] == 1 else f"{row['ranges']} ranges"
-    objects = f", {len(row['objects'])} objects" if row["objects"] else ""
-    before = f"{ranges}, {row['count']:,} records{objects}, generation {row['generation']}"
+    before = f"{_many(row['ranges'], 'range')}, {_content(row)}"
     return DeedRow(_place(row), before, str(row["does"]))
 
 
@@ -195,8 +202,6 @@ def _impossible_row(row: Row) -> DeedRow:
 
 
 def _done_row(row: Row) -> DeedRow:
-    objects = f", {len(row['objects'])} objects" if row["objects"] else ""
-    after = f"{row['count']:,} records{objects}, generation {row['generation']}"
     removed = f"removed: {', '.join(row['removed'][:5])}" if row["removed"] else ""
     detail = "; ".join(filter(None, [row["detail"], removed]))
-    return DeedRow(_place(row), "", "", after, Result(row["result"]), detail)
+    return DeedRow(_place(row), "", "", _content(row), Result(row["result"]), detail)
