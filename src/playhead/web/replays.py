@@ -7,6 +7,7 @@ the pipe is closed: with the server, also if that is killed. The same plan then 
 The rows of a source are looked up through Spark, so the replay of a source is not planned here.
 """
 
+import os
 import shlex
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from playhead.connectors.files.read import read_specs
 from playhead.errors import Invalid, OutcomeUnknown, PlayheadError, Refused, Unreachable
 from playhead.model import Result
 from playhead.model.host import user_name
+from playhead.web.options import VARIABLE
 from playhead.web.verbs import IMPOSSIBLE, Deed, DeedRow
 
 REPLAY = "replay"
@@ -160,7 +162,8 @@ class ReplayProcess:
     def run(self, order: ReplayOrder) -> Iterator[ReplayNews]:
         words = [sys.executable, "-m", "playhead.web.replay_process"]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        with subprocess.Popen(words, **pipes, start_new_session=True) as process:  # Ctrl-C is for the server
+        own = {name: value for name, value in os.environ.items() if name != VARIABLE}  # the login is not its business
+        with subprocess.Popen(words, **pipes, env=own, start_new_session=True) as process:  # Ctrl-C is for the server
             self._stdin, stdout = cast("IO[bytes]", process.stdin), cast("IO[bytes]", process.stdout)
             yield ReplayNews(say=f"process {process.pid} starts Spark")
             try:
