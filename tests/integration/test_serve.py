@@ -622,7 +622,7 @@ def carried_out(page, timeout=180_000):
 
 def test_a_lost_object_is_replayed_from_the_page(at_shop):
     page, url, shop = at_shop
-    lost = sorted((shop.folder / "lake").rglob("*.json"))[1]
+    lost = sorted((shop.folder / "lake").rglob("orders+*.json"))[1]
     content = lost.read_bytes()
     lost.unlink()
     page.goto(f"{url}pipelines/lake_orders")
