@@ -34,7 +34,8 @@ _PATIENCE_SECONDS = 120.0
 # The user's own come after these. What is fetched beyond the end of a range is wasted.
 _TUNED: Mapping[str, str | int] = {
     "fetch.wait.max.ms": 10,  # closing a client waits for its open fetch
-    "fetch.message.max.bytes": 4_000_000,
+    "fetch.message.max.bytes": 2_000_000,
+    "queued.min.messages": 40_000,
     "queued.max.messages.kbytes": 16_384,
     "fetch.queue.backoff.ms": 1,
 }

@@ -5,6 +5,7 @@ from typing import Any, TypedDict
 
 from playhead.offsets.api import OwnerPosition
 from playhead.offsets.groups import LagRow
+from playhead.pipeline.audit.kept import KeptPair
 
 Fields = dict[str, Any]
 """A partition or an offset, as its store has it; a config without secrets."""
@@ -187,6 +188,17 @@ class FileAnswer(TypedDict):
     action: str
     changes: list[Fields]
     why: str
+
+
+class AuditAnswer(TypedDict):
+    """`verdict`: clean, findings or not compared."""
+
+    id: str
+    made: str
+    cluster: str
+    pipeline: str
+    verdict: str
+    pairs: list[KeptPair]
 
 
 class FindingAnswer(TypedDict):

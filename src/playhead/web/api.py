@@ -29,7 +29,7 @@ from playhead.web import answers
 from playhead.web.journals import Deeds, read_deeds
 from playhead.web.ledger_bars import MOST_ZOOMED, Zoom, find_committed, find_zoomed
 from playhead.web.mends import finding_id
-from playhead.web.pipeline_page import file_diff, find_seen_run, find_shown, lines_of
+from playhead.web.pipeline_page import file_diff, find_kept_audits, find_seen_run, find_shown, lines_of
 from playhead.web.pipelines import Pipeline
 from playhead.web.poller import Part
 from playhead.web.problems import Problem
@@ -150,6 +150,11 @@ def get_file(site: Site, request: Request) -> Any:
         return None
     changes = [one if isinstance(one, Mapping) else asdict(one) for one in found.changes]
     return Answered({"origin": found.origin, "action": found.action, "changes": changes, "why": found.why}, part)
+
+
+def get_audits(site: Site, request: Request) -> Any:
+    part = find_kept_audits(site.context_of(request), request.path_params["name"])
+    return answered(part, lambda found: [{**msgspec.to_builtins(one), "verdict": one.verdict} for one in found])
 
 
 def get_positions(site: Site, request: Request) -> Any:
@@ -314,6 +319,11 @@ ENDPOINTS = (
     Endpoint(
         "GET", "/api/v1/pipelines/{name:path}/file", get_file,
         "What applying its file would change; null if no file that was named with -f has it.", answers.FileAnswer | None, C,
+    ),
+    Endpoint(
+        "GET", "/api/v1/pipelines/{name:path}/audits", get_audits,
+        "The newest audit of a pipeline, with the first rows that differ; one of each cluster that has its name.",
+        list[answers.AuditAnswer], C,
     ),
     Endpoint(
         "GET", "/api/v1/connectors/{name:path}", get_connector, "One connector, as `connectors show`.",

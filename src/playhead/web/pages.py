@@ -17,7 +17,16 @@ from playhead.web.editor import Editor
 from playhead.web.forms import request_of_form
 from playhead.web.ledger_bars import Committed, Zoom, bars_of, find_committed, find_zoomed
 from playhead.web.mends import finding_id, request_of_command
-from playhead.web.pipeline_page import chart_of, file_diff, find_seen_run, replay_command, replayable, verbs_of, way_of
+from playhead.web.pipeline_page import (
+    chart_of,
+    file_diff,
+    find_kept_audits,
+    find_seen_run,
+    replay_command,
+    replayable,
+    verbs_of,
+    way_of,
+)
 from playhead.web.pipelines import SORTS, Pipeline, chosen
 from playhead.web.plans import KeptPlan
 from playhead.web.poller import Part
@@ -130,7 +139,7 @@ def pipeline(site: Site, request: Request) -> Response:
         deeds=deeds, entries=deeds.of(name), chart=chart_of(at, name, deeds.of(name)), why=why, chunks=committed.chunks,
         bars=[] if run is None else bars_of(at, run, committed, address, zoom, zoomed),
         way=way_of(at, part.value), verbs=verbs_of(row, run), replay=replay_command(at, row, site.files), example=replayable(run),
-        file=file_diff(at, site.files, part.value),
+        file=file_diff(at, site.files, part.value), audits=find_kept_audits(at, name).value or (),
     )  # fmt: skip
 
 

@@ -30,11 +30,13 @@ from playhead.web import svg
 from playhead.web.handovers import HANDOVER
 from playhead.web.journals import Noted
 from playhead.web.pipelines import Pipeline
+from playhead.web.poller import Part
 from playhead.web.site import Watched
 from playhead.web.sources import SeenRun
 from playhead.web.verbs import DELETE, FORGET_RUN, STOP_RUN
 
 if TYPE_CHECKING:
+    from playhead.pipeline.audit.kept import KeptAudit
     from playhead.topics.show import ShownTopic
     from playhead.topics.usage import ConnectorUse
 
@@ -101,6 +103,15 @@ def find_shown(at: Watched, name: str, deadline: Deadline) -> ShownConnector:
         f"whether Connect has it is not known: {fault.what}" if fault else "no Connect worker is named in this context"
     )
     return replace(shown, notes=(*shown.notes, note))
+
+
+def find_kept_audits(at: Watched, name: str) -> "Part[Sequence[KeptAudit]]":
+    """The newest that was made with this journal: on the run's cluster, or on each that has a pipeline of this name."""
+    from playhead.pipeline.audit.kept import find_audits
+
+    run = find_seen_run(at, name)
+    cluster = None if run is None else run.run.cluster
+    return at.lookups.get(("audits", name, cluster), lambda deadline: find_audits(at.context, name, cluster))
 
 
 def find_seen_run(at: Watched, name: str) -> SeenRun | None:

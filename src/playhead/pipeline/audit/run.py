@@ -18,6 +18,7 @@ from playhead.ledger.runs import open_context_ledger
 from playhead.model import ConnectorSpec, Deadline
 from playhead.model.times import to_iso
 from playhead.pipeline.audit.compare import MOST
+from playhead.pipeline.audit.kept import keep_audit
 from playhead.pipeline.audit.model import Audit, Pair, Verdict
 from playhead.pipeline.audit.row_hash import VERSION
 from playhead.pipeline.audit.scene import Scene
@@ -88,7 +89,8 @@ def run_audit(
     now = datetime.now(UTC)
     made = f"{now:%Y%m%dT%H%M%S}-{os.urandom(3).hex()}"
     cluster = next((str(pair.facts["cluster"]) for pair in pairs if "cluster" in pair.facts), "")
-    return Audit(made, to_iso(now), cluster, VERSION, pairs)
+    found = Audit(made, to_iso(now), cluster, VERSION, pairs)
+    return keep_audit(context, found) if cluster else found  # two folders belong to no pipeline
 
 
 @contextmanager
