@@ -1,5 +1,7 @@
 """The newest audit of a pipeline: kept beside the journal, shown on its page and in the API."""
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("starlette")
@@ -66,7 +68,7 @@ def test_the_page_and_the_api_show_it(context, monkeypatch):
         assert 'class="card audit"' not in server.get("/pipelines/orders_sink").text
         assert server.get("/api/v1/pipelines/orders_sink/audits").json == []
     whole = pair("orders_sink", lost(1))
-    keep_audit(context, audit(Pair(**{**_fields(whole), "faults": [Faulty("5..6", "a hole")]})))
+    keep_audit(context, audit(replace(whole, faults=[Faulty("5..6", "a hole")])))
     with served() as server:
         server.ask_once()
         page = server.get("/pipelines/orders_sink").text
@@ -84,7 +86,3 @@ def test_the_page_and_the_api_show_it(context, monkeypatch):
         assert text in card, text
     assert "<b>1" not in page
     assert (answer["verdict"], answer["pairs"][0]["items"][0]["hop"]) == ("findings", "produced but not delivered")
-
-
-def _fields(one: Pair) -> dict[str, object]:
-    return {name: getattr(one, name) for name in one.__dataclass_fields__}
