@@ -212,10 +212,12 @@ def test_a_group_is_reset_over_two_topics_and_back(page, serving, lab, new_topic
     page.locator("select[name=word]").select_option("earliest")
     page.get_by_role("button", name="Show the plan").click()
     page.get_by_role("button", name="Carry out the plan").click()
+    page.get_by_text("carried out").wait_for()
     at = {place: offset for (_, place), offset in described(lab, group).items()}
     assert at == {TopicPartition(first, 0): 0, TopicPartition(first, 1): 8, TopicPartition(second, 0): 0}
     page.get_by_role("button", name="Plan the undo").click()
     page.get_by_role("button", name="Carry out the plan").click()
+    page.get_by_text("carried out").wait_for()
     at = {place: offset for (_, place), offset in described(lab, group).items()}
     assert at == {TopicPartition(first, 0): 7, TopicPartition(first, 1): 8, TopicPartition(second, 0): 9}
 
