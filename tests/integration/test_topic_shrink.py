@@ -310,7 +310,7 @@ class Killing:
             stderr=subprocess.STDOUT,
             text=True,
             env=self._env,
-            timeout=170,
+            timeout=400,
             check=False,
         )
         return done.returncode, done.stdout
@@ -330,7 +330,7 @@ def check_killed(
     assert sorted(pipeline.lines()) == sorted(values_of(lab, f"{topic}-p2"))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_killed_by_sigkill_it_continues(shrinking, lab, topic, pipeline, deadline):
     points = ["_apply:after", "restore_connectors:before"]
     check_killed(Killing(shrinking, topic), points, lab, topic, pipeline, deadline)
