@@ -92,7 +92,7 @@ def topic(new_topic: Callable[..., str], lab: Lab) -> str:
 @pytest.fixture
 def deadline(request: pytest.FixtureRequest) -> Deadline:
     """For whole stories, and for the client of the worker that clears away after them."""
-    return Deadline(1800 if request.node.get_closest_marker("soak") else 540)
+    return Deadline(1800 if request.node.get_closest_marker("soak") else 800)
 
 
 @pytest.fixture
