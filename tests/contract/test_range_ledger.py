@@ -1,6 +1,5 @@
 """Positions, claims and ranges of sinks, on both databases. The rows are looked at with psql and the sqlite3 module."""
 
-
 import pytest
 from sqlalchemy import text
 
