@@ -3,17 +3,18 @@
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from kafka_jvm import KAFKA_JVM
-from playhead.errors import PlayheadError, Rejected, Unreachable
+from playhead.errors import ConfigInvalid, PlayheadError, Rejected, Unreachable
 from playhead.kafka import native_consumer
 from playhead.kafka.c_library import is_available
-from playhead.kafka.client import consumer_config
-from playhead.kafka.native_consumer import Fetched, NativeConsumer
+from playhead.kafka.client import make_native_consumer
+from playhead.kafka.native_consumer import Fetched
 from playhead.kafka.properties import ClientSettings
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="this build of librdkafka hides its interface")
@@ -25,8 +26,7 @@ Sent = tuple[bytes | None, bytes | None, list[tuple[str, str | bytes | None]] | 
 def read(settings_of) -> Read:
     def records(topic: str, start: int, end: int, **config: str) -> list[Fetched]:
         own = {name.replace("_", "."): value for name, value in config.items()}
-        settings = {"isolation.level": "read_committed", **consumer_config(settings_of), **own}
-        with NativeConsumer(settings, has_headers=True) as consumer:
+        with make_native_consumer(replace(settings_of, consumer=own), has_headers=True) as consumer:
             return list(consumer.read(topic, 0, start, end))
 
     return records
@@ -130,8 +130,8 @@ def test_a_topic_that_is_not_there_is_an_error(unique, read):
 
 
 def test_brokers_that_are_away_are_an_outage():
-    settings = consumer_config(ClientSettings({"bootstrap.servers": "127.0.0.1:1"}))
-    with NativeConsumer(settings) as consumer, pytest.raises(Unreachable):
+    settings = ClientSettings({"bootstrap.servers": "127.0.0.1:1"})
+    with make_native_consumer(settings) as consumer, pytest.raises(Unreachable):
         list(consumer.read("any", 0, 0, 1))
 
 
@@ -144,6 +144,12 @@ def test_settings_of_javas_consumers_that_librdkafka_does_not_know_are_left_out(
 def test_keys_that_are_not_needed_are_not_read(settings_of, new_topic, send):
     topic = new_topic(1)
     send(topic, [b"a"])
-    with NativeConsumer(consumer_config(settings_of), has_keys=False) as consumer:
+    with make_native_consumer(settings_of, has_keys=False) as consumer:
         (found,) = consumer.read(topic, 0, 0, 1)
     assert (found.keys, found.headers, found.values) == (None, None, pa.array([b"a"]))
+
+
+def test_a_setting_that_librdkafka_refuses_is_named_without_secrets(settings_of):
+    wrong = replace(settings_of, common={**settings_of.common, "security.protocol": "no-such"})
+    with pytest.raises(ConfigInvalid, match=r"security\.protocol"):
+        make_native_consumer(wrong)

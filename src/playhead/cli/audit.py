@@ -94,11 +94,6 @@ def _options(face: Face, given: dict[str, Any], times: dict[str, Any], lists: di
     from playhead.pipeline.audit.run import AuditOptions
     from playhead.pipeline.spark import SparkOptions
 
-    settings = {
-        key if key.startswith("spark.") else f"spark.{key}": setting.text
-        for key, setting in face.context.table("spark").items()
-    }
-    of_context = settings.pop("spark.master", None)
     split = {name: [part.strip() for part in text.split(",")] if text else None for name, text in lists.items()}
     return AuditOptions(
         given["file"],
@@ -109,7 +104,7 @@ def _options(face: Face, given: dict[str, Any], times: dict[str, Any], lists: di
         split["columns"],
         moment_of(times["since"]),
         moment_of(times["until"]),
-        SparkOptions(given["master"] or of_context or "local[*]", settings),
+        SparkOptions.of_context(face.context, given["master"]),
         face.context.timeout_seconds,
         given["limit"],
     )

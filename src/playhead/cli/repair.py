@@ -53,12 +53,7 @@ def repair(face: Face, path: Path, file: str | None, delete_extra: bool, master:
     from playhead.pipeline.spark import SparkOptions
 
     audit = read_audit(path)
-    settings = {
-        key if key.startswith("spark.") else f"spark.{key}": setting.text
-        for key, setting in face.context.table("spark").items()
-    }
-    of_context = settings.pop("spark.master", None)
-    spark = SparkOptions(master or of_context or "local[*]", settings)
+    spark = SparkOptions.of_context(face.context, master)
     options = RepairOptions(file, delete_extra, spark, face.context.timeout_seconds)
     if not execute:
         rows: list[dict[str, Any]] = [action_row(action) for action in plan_repair(face.context, audit, options)]

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from playhead.errors import AccessDenied, PlayheadError, TimedOut, Unreachable, Untrusted, WrongProtocol
 from playhead.kafka.faults import code_of, fault_of, text_of, translated
+from playhead.kafka.native_consumer import NativeConsumer
 from playhead.kafka.native_producer import NativeProducer
 from playhead.kafka.properties import ClientSettings
 from playhead.model import Deadline, Secret
@@ -128,11 +129,13 @@ def make_consumer(settings: ClientSettings, **own: str | int | bool) -> Consumer
         return Consumer(client_config(settings, {**revealed(settings.consumer), **base, **names}), logger=SILENT)
 
 
-def consumer_config(settings: ClientSettings) -> dict[str, str]:
-    """For a client of librdkafka's own interface."""
-    config = client_config(settings, revealed(settings.consumer))
-    del config["error_cb"]
-    return config
+def make_native_consumer(
+    settings: ClientSettings, *, has_keys: bool = True, has_headers: bool = False
+) -> NativeConsumer:
+    """Committed records only, unless the settings say otherwise."""
+    config = client_config(settings, {"isolation.level": "read_committed", **revealed(settings.consumer)})
+    with translated("creating a Kafka consumer", _secrets(settings)):
+        return NativeConsumer(_without_callback(config), has_keys=has_keys, has_headers=has_headers)
 
 
 def make_producer(settings: ClientSettings, **own: str | int | bool) -> Producer:
@@ -142,9 +145,13 @@ def make_producer(settings: ClientSettings, **own: str | int | bool) -> Producer
 
 def make_native_producer(settings: ClientSettings, **own: str | int | bool) -> NativeProducer:
     config = _producer_config(settings, own)
-    del config["error_cb"]
     with translated("creating a Kafka producer", _secrets(settings)):
-        return NativeProducer(config)
+        return NativeProducer(_without_callback(config))
+
+
+def _without_callback(config: dict[str, Any]) -> dict[str, Any]:
+    """For clients of librdkafka's own interface, which report errors as events."""
+    return {name: value for name, value in config.items() if name != "error_cb"}
 
 
 def _producer_config(settings: ClientSettings, own: dict[str, str | int | bool]) -> dict[str, Any]:

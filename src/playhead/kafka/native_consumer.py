@@ -57,7 +57,7 @@ class Fetched:
 
 
 class NativeConsumer:
-    """Use it in a `with` block. Raises PlayheadError."""
+    """Use it in a `with` block. Reading raises PlayheadError, opening KafkaException."""
 
     def __init__(self, config: Mapping[str, Any], *, has_keys: bool = True, has_headers: bool = False) -> None:
         self._lib = library()

@@ -18,11 +18,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from playhead.errors import Invalid, MissingExtra, PlayheadError
 from playhead.pipeline.class_archive import ClassArchive, find_archive
 from playhead.pipeline.jars import are_cached, check_java, fetch_jars, java
+
+if TYPE_CHECKING:
+    from playhead.config import Context
 
 JAR_SETS = ("spark-kafka", "jdbc")
 LOSS_SECONDS = 0.5
@@ -75,6 +78,14 @@ class SparkOptions:
     settings: Mapping[str, str] = field(default_factory=dict)
     jars: Sequence[Path] = ()
     log: Path | None = None
+
+    @classmethod
+    def of_context(cls, context: "Context", master: str | None = None) -> "SparkOptions":
+        """Spark's settings of the context; `master` comes before its own."""
+        table = context.table("spark")
+        settings = {key if key.startswith("spark.") else f"spark.{key}": one.text for key, one in table.items()}
+        of_context = settings.pop("spark.master", None)
+        return cls(master or of_context or "local[*]", settings)
 
     @property
     def is_local(self) -> bool:

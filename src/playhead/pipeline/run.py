@@ -35,7 +35,7 @@ from playhead.pipeline.records.transforms import makes_keys
 from playhead.pipeline.records.transforms.options import parse_stages
 from playhead.pipeline.shipping import Shipping
 from playhead.pipeline.slots import Slots
-from playhead.pipeline.spark import SessionStart, cancel_jobs, count_slots, find_loss
+from playhead.pipeline.spark import SessionStart, cancel_jobs, check_ledger_reach, count_slots, find_loss
 from playhead.pipeline.spec import TASKS, Ready, sort_specs
 from playhead.pipeline.step import Underway, Work
 from playhead.pipeline.supervisor import Grant, Pace, Pipeline, Progress, Report, Retries, RunEnd, Supervisor
@@ -105,11 +105,7 @@ def _run_in(
     for one in refused.values():
         report(one)
     with open_context_ledger(context, options.seconds) as ledger:
-        if ledger.is_local and not options.spark.is_local:
-            raise Refused(
-                f"an SQLite ledger works on one machine only, and {options.spark.master} is not local",
-                "give --ledger postgresql://USER@HOST/DB, which every host can reach",
-            )
+        check_ledger_reach(options.spark, ledger)
         starting.says(f"starting Spark, {options.spark.master}")
         if options.force:
             ledger.take_back(home.cluster_id, [one.name for one in ready])

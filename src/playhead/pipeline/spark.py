@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import pyarrow as pa
 
@@ -27,6 +27,9 @@ except ImportError:
     raise MissingExtra("spark", "pyspark") from None
 
 from playhead.pipeline.spark_faults import SessionLost
+
+if TYPE_CHECKING:
+    from playhead.ledger.runs import Ledger
 
 __all__ = ["SparkOptions", "new_log"]  # callers of `spark_session` need no other module
 EXECUTOR_SECONDS = 120.0
@@ -205,6 +208,14 @@ def cancel_jobs(session: SparkSession) -> None:
     except (Py4JError, OSError):
         if find_loss(LOSS_SECONDS) is None:
             raise
+
+
+def check_ledger_reach(options: SparkOptions, ledger: "Ledger") -> None:
+    if ledger.is_local and not options.is_local:
+        raise Refused(
+            f"an SQLite ledger works on one machine only, and {options.master} is not local",
+            "give --ledger postgresql://USER@HOST/DB, which every host can reach",
+        )
 
 
 def driver_host(session: SparkSession) -> str:

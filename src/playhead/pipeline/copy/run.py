@@ -15,7 +15,15 @@ from playhead.pipeline.copy.job import Job, Side, plan_copy
 from playhead.pipeline.copy.offset_map import map_folder
 from playhead.pipeline.copy.steps import Copy, CopyOptions, CopyRun, Counted
 from playhead.pipeline.slots import Slots
-from playhead.pipeline.spark import SparkOptions, cancel_jobs, count_slots, find_loss, new_log, spark_session
+from playhead.pipeline.spark import (
+    SparkOptions,
+    cancel_jobs,
+    check_ledger_reach,
+    count_slots,
+    find_loss,
+    new_log,
+    spark_session,
+)
 from playhead.pipeline.supervisor import Grant, Pace, Pipeline, Report, RunEnd, Supervisor
 from playhead.topics.apply import apply_plan
 from playhead.topics.session import Session
@@ -65,11 +73,7 @@ def check_reach(spark: SparkOptions, ledger: Ledger, folder: Path | None) -> Non
             f"tasks on {spark.master} cannot write the offset map to this machine",
             "name a folder that every host can write with --map",
         )
-    if ledger.is_local:
-        raise Refused(
-            f"an SQLite ledger works on one machine only, and {spark.master} is not local",
-            "give --ledger postgresql://USER@HOST/DB, which every host can reach",
-        )
+    check_ledger_reach(spark, ledger)
 
 
 def make_target(job: Job, target: Side, deadline: Deadline) -> None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from playhead.config.contexts import Setting
-from playhead.kafka.client import consumer_config
-from playhead.kafka.native_consumer import Fetched, NativeConsumer
-from playhead.kafka.properties import translate
+from playhead.kafka.client import make_native_consumer
+from playhead.kafka.native_consumer import Fetched
+from playhead.kafka.properties import ClientSettings, translate
 from playhead.model.ranges import OffsetRange
 from playhead.pipeline.deliver.sink import HEADERS_TYPE, RECORDS, SAMPLED
 from playhead.pipeline.digest import hashes_of
@@ -28,14 +28,14 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class ClaimReader:
-    """Sent to the executors. `config`: librdkafka's, with its secrets."""
+    """Sent to the executors, with the secrets of the settings."""
 
-    config: Mapping[str, str] = field(repr=False)
+    settings: ClientSettings
     has_keys: bool
     has_headers: bool
 
     def read(self, span: OffsetRange) -> Generator[pa.RecordBatch, None, None]:
-        with NativeConsumer(self.config, has_keys=self.has_keys, has_headers=self.has_headers) as consumer:
+        with make_native_consumer(self.settings, has_keys=self.has_keys, has_headers=self.has_headers) as consumer:
             for found in consumer.read(span.topic, span.partition, span.start, span.end):
                 yield self._records(found)
 
@@ -54,6 +54,5 @@ class ClaimReader:
 
 
 def claim_reader(reading: ReadOptions) -> ClaimReader:
-    """Committed records only, unless the properties say otherwise."""
     settings = translate({name: Setting(text, name) for name, text in reading.properties.items()})
-    return ClaimReader({ISOLATION: READ_COMMITTED, **consumer_config(settings)}, reading.has_keys, reading.has_headers)
+    return ClaimReader(settings, reading.has_keys, reading.has_headers)

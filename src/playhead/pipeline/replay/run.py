@@ -66,11 +66,7 @@ class ReplayOptions:
     @classmethod
     def of_context(cls, context: Context, file: str | None = None, master: str | None = None) -> "ReplayOptions":
         """With Spark's settings of the context; `master` comes before its own."""
-        table = context.table("spark")
-        settings = {key if key.startswith("spark.") else f"spark.{key}": one.text for key, one in table.items()}
-        of_context = settings.pop("spark.master", None)
-        spark = SparkOptions(master or of_context or "local[*]", settings)
-        return cls(file, spark=spark, seconds=context.timeout_seconds)
+        return cls(file, spark=SparkOptions.of_context(context, master), seconds=context.timeout_seconds)
 
     @property
     def is_elsewhere(self) -> bool:
