@@ -1,6 +1,7 @@
 """Shared real parts. A lab is started when the first test asks for it, and stopped whatever happens."""
 
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -50,6 +51,8 @@ LONGEST = [
 ]
 RERUNS = int(os.environ.get("TEST_RERUNS", "1"))
 
+# A shell lets its background jobs ignore Ctrl-C, and every process that they start inherits it. Tests interrupt commands.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("JAVA_TOOL_OPTIONS", OPTIONS)
 os.environ["PLAYHEAD_CLASS_ARCHIVE"] = "off"  # JVMs of tests have archives of their own
 if "PYTEST_XDIST_WORKER" not in os.environ and (home := quick_home()):
