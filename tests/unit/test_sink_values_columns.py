@@ -15,12 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from integration.record_samples import EXTREMES, NONE, SCHEMA, without
-from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Bad
 from playhead.pipeline.records.decode.columns import Columns, Converted
 from playhead.pipeline.records.decode.exact import Exact, Unfit
 from playhead.pipeline.records.decode.options import BYTES, Converter
-from playhead.pipeline.records.decode.reading import JsonReading
 from playhead.pipeline.records.encode.options import STRING
 from playhead.pipeline.records.schema import Schema
 
@@ -202,15 +200,6 @@ def mixtures(draw):
         texts.insert(draw(st.integers(0, len(texts))), json.dumps(payload).encode())
     extra = draw(st.sampled_from(ODD_ROWS))
     return schema, [*texts, *([extra.encode()] if draw(st.booleans()) else [])]
-
-
-@given(mixtures())
-def test_the_fast_reader_takes_only_what_the_exact_one_takes_and_gives_the_same(found):
-    schema, texts = found
-    made = JsonReading(schema).read_whole(pa.array(texts, pa.binary()))
-    if made is not None:
-        exactly = pa.array([Exact().read(text, schema) for text in texts], arrow_type(schema))
-        assert made.equals(pa.RecordBatch.from_arrays(exactly.flatten(), schema=made.schema))
 
 
 @given(mixtures())

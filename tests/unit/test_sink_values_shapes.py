@@ -13,7 +13,8 @@ from playhead.pipeline.records.decode import shapes
 from playhead.pipeline.records.decode.batches import read_values
 from playhead.pipeline.records.decode.exact import read_plain
 from playhead.pipeline.records.decode.options import Converter
-from playhead.pipeline.records.decode.shapes import FEWEST, read_shapes
+from playhead.pipeline.records.decode.pieces import FEWEST
+from playhead.pipeline.records.decode.shapes import read_shapes
 from playhead.pipeline.records.encode.converters import encode, json_text
 from playhead.pipeline.records.encode.options import Converter as Writer
 from playhead.pipeline.records.transforms.apply import apply_chain

@@ -55,7 +55,7 @@ def decimal_type(schema: Schema) -> pa.DataType:
 
 
 def wire_type(schema: Schema, *, decimals_are_text: bool) -> pa.DataType | None:
-    """The type that Arrow's reader finds in the JSON; None if it cannot read such a value."""
+    """The type of what stands in the JSON; None if such a value is not read by columns. A decimal is a number, or base64."""
     if schema.is_decimal and not decimals_are_text:
         made = decimal_type(schema)
         return made if pa.types.is_decimal128(made) else None
@@ -66,7 +66,8 @@ def wire_type(schema: Schema, *, decimals_are_text: bool) -> pa.DataType | None:
         return None if not inner or any(one is None for _, one in inner) else pa.struct(inner)
     if schema.items is None:
         return _PLAIN[schema.type]
-    if schema.keys is not None:
+    # In a list Arrow takes a text for a decimal number, too, and base64 may look like one.
+    if schema.keys is not None or (not decimals_are_text and has_decimals(schema.items)):
         return None
     items = wire_type(schema.items, decimals_are_text=decimals_are_text)
     return None if items is None else pa.list_(items)

@@ -1,8 +1,7 @@
 """Keys or values as bytes -> parts of one schema each, over Arrow columns; and the columns of Parquet files and tables.
 
-One reader is fast, one is exact. Arrow's JSON reader reads a whole batch under an explicit schema (`reading`). Where it stumbles,
-or cannot know (a map, a float too long), the batch is halved until the rest is small enough to be read one by one, which finds
-exactly the records that do not fit (`exact`). What has no schema is read by columns where many have one shape (`shapes`).
+Values under a schema are read by `reading`: those that are written alike by columns (`pieces`), the others one by one (`exact`),
+which finds exactly the records that do not fit. What has no schema is read by columns where many have one shape (`shapes`).
 """
 
 import json

@@ -1,9 +1,8 @@
 """Texts of JSON without a schema that have one shape -> columns (`Uniform`), where that is exact.
 
 The shape of some texts is that of the first: its members in their order, each with its type, and whether a number has a point.
-One regular expression finds those that have all of these members in this order. Arrow's reader then reads their columns; it
-objects to a member that is not known or is there twice, and to a value of another type. So whole numbers stay longs and others
-doubles, and the members have the order of one HashMap. What has another shape is left to be read one by one.
+Those that are written alike, with all of these members, are read by their pieces. So whole numbers stay longs and others doubles,
+and the members have the order of one HashMap. What has another shape is left to be read one by one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,21 +16,12 @@ import pyarrow.compute as pc
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Untyped
 from playhead.pipeline.records.decode.jsontext import NotJson, Number, decode
-from playhead.pipeline.records.decode.reading import read_json
+from playhead.pipeline.records.decode.pieces import FEWEST, read_pieces
 from playhead.pipeline.records.javamaps import hash_map
 from playhead.pipeline.records.schema import Schema
 from playhead.pipeline.records.uniform import Leaf, Tree, Uniform
 
-FEWEST = 16  # of one shape: fewer are read one by one
 _SHAPES, _SAMPLE = 4, 24
-_BEGINNINGS = {  # of values
-    "struct": r" *\{",
-    "array": r" *(?:\[|null)",
-    "int64": " *(?:-?[0-9]+[ ,}]|null)",
-    "double": " *(?:-?[0-9]+[.eE]|null)",
-    "string": ' *(?:"|null)',
-    "boolean": " *(?:true|false|null)",
-}
 _STRING = Schema("string", True)
 
 
@@ -48,12 +38,10 @@ def read_shapes(texts: pa.Array) -> Iterator[tuple[np.ndarray, Untyped]]:
             if len(left) < FEWEST:
                 return
             its = texts if len(left) == len(texts) else texts.take(pa.array(left))
-            schema = _shape(its)
-            alike = pc.match_substring_regex(its, pattern=".*".join(_members(schema)))
-            places, made = _read(texts, left[alike.to_numpy(zero_copy_only=False)], schema)
-            is_left[places] = False
+            places, made = _read(its, _shape(its))
+            is_left[left[places]] = False
             if made is not None:
-                yield places, made
+                yield left[places], made
 
 
 def _shape(texts: pa.Array) -> Schema:
@@ -102,28 +90,14 @@ def _is_whole(number: str) -> bool:
     return number.removeprefix("-").isdigit()
 
 
-def _members(schema: Schema) -> Iterator[str]:
-    for name, inner in schema.fields:
-        if not name.isprintable() or "\\" in name or '"' in name:
-            raise _Odd
-        yield rf'\Q"{name}":\E' + _BEGINNINGS[inner.type]
-        yield from _members(inner)
-
-
-def _read(texts: pa.Array, places: np.ndarray, schema: Schema) -> tuple[np.ndarray, Uniform | None]:
-    """If one of them has more members, only those are read that have not. A member ends in a quote and a colon."""
-    if len(places) < FEWEST:
-        return places, None
-    its = texts if len(places) == len(texts) else texts.take(pa.array(places))
-    made = read_json(its, arrow_type(schema))
-    if made is None:
-        exactly = pc.equal(pc.count_substring(its, pattern='":'), len(list(_members(schema))))
-        its, places = its.filter(exactly), places[exactly.to_numpy(zero_copy_only=False)]
-        made = read_json(its, arrow_type(schema)) if len(places) else None
+def _read(texts: pa.Array, schema: Schema) -> tuple[np.ndarray, Uniform | None]:
+    alike = read_pieces(texts, arrow_type(schema), is_shape=True)
+    if alike is None:
+        raise _Odd
     try:
-        return places, None if made is None else Uniform(_tree(schema, made.columns), len(places))
+        return alike.rows, Uniform(_tree(schema, alike.columns.columns), len(alike.rows))
     except _Odd:
-        return places, None
+        return alike.rows, None
 
 
 def _tree(schema: Schema, columns: Sequence[pa.Array]) -> dict[str, Tree]:
