@@ -27,13 +27,16 @@ def float_texts(column: pa.Array) -> pa.Array:
     texts = numbers.cast(pa.string())
     with np.errstate(invalid="ignore"):  # one of the NaNs signals
         is_whole = np.trunc(values) == values
-    if is_whole.any():
-        texts = pc.binary_join_element_wise(texts, _chosen(["", ".0"], is_whole), "")
-    is_odd = ~((sizes >= _LEAST_PLAIN) & (sizes < _MOST_PLAIN) | (sizes == 0))
-    if is_odd.any():
-        odd = pa.array(is_odd)
-        texts = pc.replace_with_mask(texts, odd, _odd_texts(numbers.filter(odd)))
+    is_plain = (sizes >= _LEAST_PLAIN) & (sizes < _MOST_PLAIN) | (sizes == 0)
+    for is_other, write in ((is_plain & is_whole, _whole_texts), (~is_plain, _odd_texts)):
+        if is_other.any():
+            others = pa.array(is_other)
+            texts = pc.replace_with_mask(texts, others, write(numbers.filter(others)))
     return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string())) if column.null_count else texts
+
+
+def _whole_texts(column: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(column.cast(pa.string()), ".0", "")
 
 
 def _odd_texts(column: pa.Array) -> pa.Array:

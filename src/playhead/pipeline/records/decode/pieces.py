@@ -114,9 +114,9 @@ class _Reading:
         _, offsets, data = texts.buffers()
         bounds = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
         size = int(bounds[-1] - bounds[0])
-        # Records that are not alike are read along, wherever that leads: there is room behind the last byte and the last quote.
+        # Records that are not alike are read along, wherever that leads: behind the last byte there are quotes, and room.
         room = sum(len(one.name.encode()) + sum(blanks) + 16 for one in _all(members))
-        self._octets = np.zeros(size + room, np.uint8)
+        self._octets = np.full(size + room, _QUOTE, np.uint8)
         self._octets[:size] = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]]
         self._words = np.ndarray(len(self._octets) - 7, "<u8", self._octets, 0, (1,))
         self._size = size
@@ -125,10 +125,9 @@ class _Reading:
         escaped = _escaped(self._octets)
         is_quote[escaped] = False
         self._has_escapes = len(escaped) > 0
-        found = np.flatnonzero(is_quote)
-        self._quotes = np.concatenate([found, np.full(2 * room, size)])
+        self._quotes = np.flatnonzero(is_quote)
         begins = self._octets[self._starts] == _OPEN
-        close, _, fits = self._object(members, self._starts, np.searchsorted(found, self._starts), 1)
+        close, _, fits = self._object(members, self._starts, self._first_quotes(len(self._quotes) - room), 1)
         is_alike = begins & fits & (close == self._ends - 1)
         if self._has_escapes:  # a half without the other is no text: such records are read one by one
             halves = [found.start() for found in _HALF.finditer(self._octets.data)]
@@ -137,6 +136,13 @@ class _Reading:
         self.fits = np.ones(len(self.rows), bool)
 
     # Places
+
+    def _first_quotes(self, count: int) -> Places:
+        """The number of each record's first; most often all have as many. `count`: of all quotes."""
+        starts, numbers = self._starts, np.arange(len(self._starts)) * (count // len(self._starts))
+        if (self._quotes[numbers] >= starts).all() and (self._quotes[numbers[1:] - 1] < starts[1:]).all():
+            return numbers
+        return np.searchsorted(self._quotes, starts)
 
     def _object(self, members: Sequence[_Member], begin: Places, quote: Places, depth: int) -> _After:
         """`at` is that of its end."""
@@ -223,7 +229,7 @@ class _Reading:
 
     def column(self, member: _Member, outer: Flags | None = None) -> pa.Array:
         """`outer`: which of the objects that it is in are null."""
-        is_null = None if member.is_null is None else member.is_null[self.rows]
+        is_null = None if member.is_null is None else self._of_rows(member.is_null)
         if outer is not None:
             is_null = outer if is_null is None else is_null | outer
         if is_null is not None and not is_null.any():
@@ -233,7 +239,7 @@ class _Reading:
             valid = None if is_null is None else pa.array(~is_null).buffers()[1]
             children = [columns[one.name] for one in member.kind]
             return pa.Array.from_buffers(member.kind, len(self.rows), [valid], children=children)
-        start, end = member.start[self.rows], member.end[self.rows]
+        start, end = self._of_rows(member.start), self._of_rows(member.end)
         if pa.types.is_boolean(member.kind):
             return pa.array(self._octets[start] == _T, mask=is_null)
         texts = self._texts(start, end, is_null)
@@ -244,6 +250,9 @@ class _Reading:
         if pa.types.is_integer(member.kind):
             return self._integers(texts, member.kind)
         return self._fractions(texts, member.kind)
+
+    def _of_rows(self, values: Places) -> Places:
+        return values if len(self.rows) == len(values) else values[self.rows]
 
     def _texts(self, start: Places, end: Places, is_null: Flags | None) -> pa.Array:
         """The bytes between two of them are taken for texts as well, and left out."""
