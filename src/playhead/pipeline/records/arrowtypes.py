@@ -1,4 +1,4 @@
-"""Connect's schemas -> Arrow's types: what Arrow's JSON reader is to read, and what becomes of it.
+"""Connect's schemas -> Arrow's types: what is read of the JSON, and what becomes of it.
 
 A decimal is an Arrow decimal with the precision of the schema (38 digits, or 76, if it has none). One that no Arrow
 decimal holds, such as the scale of 127 that the JDBC source gives a numeric without precision, is a string with its exact digits.

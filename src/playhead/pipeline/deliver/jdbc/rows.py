@@ -176,6 +176,8 @@ def _filled(which: np.ndarray, fit: np.ndarray) -> np.ndarray:
     known = np.flatnonzero(fit & (which != _NONE))
     if not len(known):
         return np.full(len(which), _NONE)
+    if len(known) == len(which):
+        return which
     before = np.searchsorted(known, np.arange(len(which)), side="right") - 1
     filled: np.ndarray = which[known[np.maximum(before, 0)]]
     return filled

@@ -1,6 +1,6 @@
-"""What Arrow's JSON reader gives for a column -> the column: logical types, defaults, a second check of what it accepts.
+"""A column as it stands in the JSON (`pieces`) -> the column: logical types, defaults, a second check of what is accepted.
 
-The reader turns a missing member into null and an integer that a float cannot hold into its neighbour. Whatever is not certainly
+There a missing member is null, and an integer that a float cannot hold is its neighbour. Whatever is not certainly
 right is None here: then the records are checked one by one.
 """
 

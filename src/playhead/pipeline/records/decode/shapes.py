@@ -66,7 +66,7 @@ def _names(value: Any) -> Any:
 
 
 def _schema(values: Sequence[Any]) -> Schema:
-    """What is null in all of them is taken for a text: if it is none elsewhere, Arrow's reader says so."""
+    """What is null in all of them is taken for a text: one that is none is in another shape."""
     present = [one for one in values if one is not None]
     kinds = {type(one) for one in present}
     if not present:
