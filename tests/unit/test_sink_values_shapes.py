@@ -116,6 +116,11 @@ def test_whole_numbers_and_others_are_different_shapes():
     check([f'{{"a":{n if n % 2 else n + 0.5}}}' for n in range(4 * FEWEST)], range(4 * FEWEST))
 
 
+@pytest.mark.parametrize("items", [[{"x": None}, {}], [{}, {"x": 1}], [[1], None], [1, {"x": 1}]])
+def test_lists_of_objects_or_lists_are_left(items):
+    assert read([json.dumps({"a": items})] * 2 * FEWEST) == {}
+
+
 def test_few_of_one_shape_are_left():
     check(['{"a":1}'] * (FEWEST - 1), [])
 

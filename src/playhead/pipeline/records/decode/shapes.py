@@ -75,8 +75,11 @@ def _schema(values: Sequence[Any]) -> Schema:
         fields = ((name, _schema([one[name] for one in present])) for name in present[0])
         return Schema("struct", True, fields=tuple(fields))
     if kinds == {list}:
-        items = _schema([item for one in present for item in one])
-        if items.is_struct or items.items is not None or items.type == "double":
+        values = [item for one in present for item in one]
+        if any(isinstance(item, dict | list) for item in values):
+            raise _Odd
+        items = _schema(values)
+        if items.type == "double":
             raise _Odd
         return Schema("array", True, items=items)
     if kinds == {Number}:
