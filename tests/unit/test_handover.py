@@ -12,8 +12,8 @@ from playhead.connectors.files import read_specs
 from playhead.connectors.files.engine import apply_engines, plan_engines
 from playhead.connectors.lifecycle import Wait
 from playhead.connectors.plan.model import Running
-from playhead.errors import PlayheadError, Refused, Unreachable
-from playhead.handover import movement, sinks
+from playhead.errors import NotFound, PlayheadError, Refused, Unreachable
+from playhead.handover import apply, movement, sinks
 from playhead.handover.model import Handed, HandedButDown, Handover, HandoverOptions, HandoverPlan, HandoverResult
 from playhead.handover.plan import Wanted, _Maker
 from playhead.handover.sinks import SinkSide
@@ -315,6 +315,62 @@ def test_a_connector_that_rests_before_a_known_end_has_failed(tmp_path, monkeypa
     except HandedButDown as error:
         found = error.what
     assert words in found
+
+
+@pytest.mark.parametrize(
+    ("broken", "position", "words"),
+    [
+        (lambda path: path.symlink_to(path), 4, "cannot be read here: Too many levels"),
+        (lambda path: None, 4, "cannot be read here: No such file"),
+        (lambda path: path.mkdir(), 4, "is not a regular file"),
+        (lambda path: path.write_text("a\n"), -1, "-1 is no position in a file"),
+    ],
+    ids=["loop", "missing", "folder", "position"],
+)
+def test_a_source_file_that_cannot_be_read_here_is_said_of_its_connector(tmp_path, broken, position, words):
+    """The worker may read it: it may be on another machine. For us its end is not known."""
+    file = tmp_path / "in.txt"
+    broken(file)
+    at = {Map({"filename": str(file)}): Map({"position": position})}
+    assert words in movement.unread_lines(file, at).unknown
+    options = HandoverOptions(wait=Wait(wait_seconds=0.01))
+    switch: Any = SimpleNamespace(row=row_of(), plan=SimpleNamespace(home=SimpleNamespace(worker={})), options=options)
+    ready: Any = SimpleNamespace(kind=ConnectorKind.FILE_SOURCE, config={"file": str(file)})
+    assert words in movement.await_movement(switch, ready, Shows(at), at)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied", "/in.txt"), NotFound("topic", "orders")])
+def test_a_file_that_cannot_be_read_blocks_its_own_connector_only(error):
+    class Broken(_Maker):
+        def _on_spark(self, row):
+            if row.name == "far" and isinstance(error, OSError):
+                raise error
+            return [], SimpleNamespace(config={}, kind=ConnectorKind.FILE_SOURCE)
+
+        def _with_source(self, row, ready):
+            if row.name == "far":
+                raise error
+            return row
+
+    home: Any = SimpleNamespace(exactly_once=True, transactional_id=lambda name, task: f"{name}-{task}")
+    some: Any = None
+    plugins: Any = SimpleNamespace(types_of=dict)
+    maker = Broken(Wanted(Engine.SPARK), home, some, some, plugins, {}, Deadline(5))
+    far, near = (maker.row(name, row_of(name).spec, None, None, None) for name in ("far", "near"))
+    plan = plan_of(far, near)
+    assert [one.name for one in plan.doable] == ["near"] and plan.exit_code == 3
+    words = "/in.txt cannot be used: Permission denied" if isinstance(error, OSError) else "'orders' does not exist"
+    assert words in str(far.blocked_by)
+
+
+def test_what_fails_in_any_way_is_the_outcome_of_one_connector(monkeypatch):
+    def fails(switch):
+        raise PermissionError(13, "Permission denied", "/out.txt")
+
+    monkeypatch.setattr(apply, "hand_to_spark", fails)
+    switch: Any = SimpleNamespace(row=row_of(to=Engine.SPARK))
+    done = apply._handed(switch)
+    assert (done.result, done.detail) == (Result.FAILED, "/out.txt cannot be used: Permission denied")
 
 
 def test_a_partition_of_a_group_that_the_ledger_does_not_know_is_no_movement():

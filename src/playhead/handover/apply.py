@@ -14,7 +14,15 @@ from playhead.connectors.lifecycle import sentence
 from playhead.connectors.plan.model import Action, ConnectorsPlan, PlanRow
 from playhead.connectors.undo import HANDOVER
 from playhead.errors import Invalid, PlayheadError, Refused
-from playhead.handover.model import Handed, HandedButDown, Handover, HandoverOptions, HandoverPlan, HandoverResult
+from playhead.handover.model import (
+    Handed,
+    HandedButDown,
+    Handover,
+    HandoverOptions,
+    HandoverPlan,
+    HandoverResult,
+    as_fault,
+)
 from playhead.handover.plan import Wanted, plan_handover
 from playhead.handover.to_connect import hand_to_connect
 from playhead.handover.to_spark import Switch, hand_to_spark
@@ -64,7 +72,8 @@ def _handed(switch: Switch) -> Handed:
             return Handed(row.name, row.to, Result.CHANGED, "stopped in Connect", hand_to_spark(switch))
         state, detail = hand_to_connect(switch)
         return Handed(row.name, row.to, Result.CHANGED, state, detail)
-    except PlayheadError as error:
+    except Exception as raised:  # noqa: BLE001  one that fails in any way does not keep the others from being handed over
+        error = as_fault(raised)
         is_down = isinstance(error, HandedButDown)
         return Handed(row.name, row.to, result_of(error), "", _scrubbed(row, sentence(error)), is_down)
 

@@ -33,6 +33,15 @@ class HandedButDown(PlayheadError):
     """The connector belongs to Connect now, and does not work there."""
 
 
+def as_fault(error: Exception) -> PlayheadError:
+    """What goes wrong with one connector is its outcome: an error that is raised further ends the hand-over of all."""
+    if isinstance(error, PlayheadError):
+        return error
+    if isinstance(error, OSError):
+        return PlayheadError(f"{error.filename or 'a file of it'} cannot be used: {error.strerror or error}")
+    return PlayheadError(f"a fault in Playhead itself: {error!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class Handover:
     """One connector. `running`: as Connect has it. `run`: its newest run in the ledger. `spec`: the config that counts from now

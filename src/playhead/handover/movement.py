@@ -4,8 +4,10 @@ The end of a file on this machine and of a sink's topics is known; that of a tab
 end as soon as no committed record lies between its position and the end of the topic, wherever that end is.
 """
 
+import stat
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from playhead.connect.rest import Rest
@@ -28,25 +30,38 @@ FLUSH_GRACE_SECONDS = 10.0
 _BLOCK_BYTES = 1 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What is left to read, in words; both empty: nothing. `unknown`: why it is not known here."""
+
+    left: str = ""
+    unknown: str = ""
+
+    @property
+    def is_nothing(self) -> bool:
+        return not self.left and not self.unknown
+
+
 def await_movement(switch: Switch, ready: Ready, rest: Rest, before: Mapping[Map, Map]) -> str:
     """Returns what was seen, in words. Raises if something is left to read and the position rests until a worker must have saved
     it."""
     wait = switch.options.wait.wait_seconds
-    left = find_unread(switch, ready, before)
+    unread = find_unread(switch, ready, before)
     saved = int(switch.plan.home.worker.get(FLUSH) or FLUSH_MS) / 1000 + FLUSH_GRACE_SECONDS
-    patience = Deadline(min(MOVE_SECONDS, wait) if left is None else max(wait, saved))
+    patience = Deadline(min(MOVE_SECONDS, wait) if unread.unknown else max(wait, saved))
     while not has_moved(shown_by_worker(rest, switch.row.name), before, is_sink=switch.row.is_sink):
-        if left == "":
+        if unread.is_nothing:
             return "it is at the end"
-        if left is not None and patience.passed:
+        if unread.left and patience.passed:
             raise HandedButDown(
                 f"{switch.row.name} belongs to Connect and runs there, but its position has not moved within"
-                f" {patience.seconds:g} s, and {left}",
+                f" {patience.seconds:g} s, and {unread.left}",
                 f"look at it: playhead connectors show {switch.row.name}; or take it back:"
                 f" playhead handover {switch.row.name} --to spark",
             )
         if patience.passed:
-            return f"its position has not moved within {patience.seconds:g} s: there is nothing new, or it is not saved yet"
+            rests = f"its position has not moved within {patience.seconds:g} s: there is nothing new, or it is not saved yet"
+            return f"{rests} ({unread.unknown})"
         time.sleep(0.3)
     return "its position moves"
 
@@ -56,27 +71,35 @@ def has_moved(now: Mapping[Map, Map], before: Mapping[Map, Map], *, is_sink: boo
     return any(now.get(place) != before.get(place) for place in (before if is_sink and before else {**now, **before}))
 
 
-def find_unread(switch: Switch, ready: Ready, at: Mapping[Map, Map]) -> str | None:
-    """What is left to read as of now, in words; empty: nothing; None: not known here."""
+def find_unread(switch: Switch, ready: Ready, at: Mapping[Map, Map]) -> Unread:
+    """As of now."""
     if ready.kind is ConnectorKind.FILE_SOURCE:
         return unread_lines(Path(ready.config.get("file", "")), at)
-    return _unread_records(switch, ready, at) if switch.row.is_sink else None
+    if switch.row.is_sink:
+        return _unread_records(switch, ready, at)
+    return Unread(unknown="the end of its tables is not known here")
 
 
-def unread_lines(path: Path, at: Mapping[Map, Map]) -> str | None:
-    """A line without its end is not read yet by the connector either."""
+def unread_lines(path: Path, at: Mapping[Map, Map]) -> Unread:
+    """A line without its end is not read yet by the connector either. The worker may read a file that we cannot: it may be on
+    another machine, or belong to another user."""
     offset = at.get(Map({"filename": str(path)}), Map({})).get("position", 0)
-    if not path.is_file() or not isinstance(offset, int):
-        return None
-    with path.open("rb") as file:
-        file.seek(offset)
-        while block := file.read(_BLOCK_BYTES):
-            if b"\n" in block or b"\r" in block:
-                return f"{path} has lines after byte {offset}"
-    return ""
+    if not isinstance(offset, int) or offset < 0:
+        return Unread(unknown=f"{offset!r} is no position in a file")
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return Unread(unknown=f"{path} is not a regular file")
+        with path.open("rb") as file:
+            file.seek(offset)
+            while block := file.read(_BLOCK_BYTES):
+                if b"\n" in block or b"\r" in block:
+                    return Unread(f"{path} has lines after byte {offset}")
+    except (OSError, ValueError) as error:  # ValueError: a zero character in the path
+        return Unread(unknown=f"{path} cannot be read here: {getattr(error, 'strerror', None) or error}")
+    return Unread()
 
 
-def _unread_records(switch: Switch, ready: Ready, at: Mapping[Map, Map]) -> str | None:
+def _unread_records(switch: Switch, ready: Ready, at: Mapping[Map, Map]) -> Unread:
     home, deadline = switch.plan.home, Deadline(REQUEST_SECONDS)
     with (
         open_context_ledger(switch.access.context, REQUEST_SECONDS) as ledger,
@@ -87,8 +110,8 @@ def _unread_records(switch: Switch, ready: Ready, at: Mapping[Map, Map]) -> str 
         for place in places:
             offset = _offset_of(at, place)
             if _has_record(admin, place, offset, deadline):
-                return f"{place} has records from offset {offset} on"
-    return "" if places else None
+                return Unread(f"{place} has records from offset {offset} on")
+    return Unread() if places else Unread(unknown="the ledger has no position of it")
 
 
 def _has_record(admin: Admin, place: TopicPartition, start: int, deadline: Deadline) -> bool:

@@ -19,9 +19,9 @@ from playhead.connectors.plan.make import observe
 from playhead.connectors.plan.model import ClusterState, Running, diff_config, normalised
 from playhead.connectors.status import secret_keys
 from playhead.connectors.undo import HANDOVER
-from playhead.errors import Invalid, PlayheadError, Refused, Unreachable
+from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.handover.horizon import find_held_back
-from playhead.handover.model import Handover, HandoverOptions, HandoverPlan
+from playhead.handover.model import Handover, HandoverOptions, HandoverPlan, as_fault
 from playhead.handover.sinks import open_side, refused_claims
 from playhead.handover.sources import SourcePositions
 from playhead.kafka.client import Admin
@@ -156,7 +156,10 @@ class _Maker:
             row = replace(row, changes=tuple(changes))
         if idle := _idle(row):
             return replace(row, idle=idle, down=_down(row))
-        return self._to_spark(row) if to is Engine.SPARK else self._to_connect(row)
+        try:
+            return self._to_spark(row) if to is Engine.SPARK else self._to_connect(row)
+        except OSError as error:  # a file of this connector: the others go on
+            return replace(row, findings=(_unasked(as_fault(error)),))
 
     def _to_spark(self, row: Handover) -> Handover:
         findings, ready = self._on_spark(row)
@@ -216,10 +219,7 @@ class _Maker:
         except PlayheadError as error:
             if isinstance(error, Invalid | Refused):
                 return replace(row, findings=(*row.findings, _refusal(error.what, error.hint or "")))
-            if isinstance(error, Unreachable):  # its own database: the others go on
-                unasked = KeyFinding(Severity.ERROR, "", _sentence(error.what, error.hint), is_unasked=True)
-                return replace(row, findings=(*row.findings, unasked))
-            raise
+            return replace(row, findings=(*row.findings, _unasked(error)))  # its own database: the others go on
         return row
 
     def _with_source(self, row: Handover, ready: Ready) -> Handover:
@@ -372,6 +372,10 @@ def _verb(state: WantedState) -> str:
 
 def _refusal(what: str, hint: str) -> KeyFinding:
     return KeyFinding(Severity.ERROR, "", _sentence(what, hint), refuses=True)
+
+
+def _unasked(error: PlayheadError) -> KeyFinding:
+    return KeyFinding(Severity.ERROR, "", _sentence(error.what, error.hint), is_unasked=True)
 
 
 def _sentence(what: str, hint: str | None) -> str:

@@ -11,7 +11,7 @@ from playhead.connect.stuck_stops import StuckStop
 from playhead.connectors.at_once import Tell
 from playhead.connectors.journal import Recording
 from playhead.errors import NotFound, PlayheadError, Refused
-from playhead.handover.model import Handover, HandoverOptions, HandoverPlan
+from playhead.handover.model import Handover, HandoverOptions, HandoverPlan, as_fault
 from playhead.handover.sinks import open_side
 from playhead.handover.sources import SourcePositions, open_connection, refuse_repeats
 from playhead.kafka.client import Admin
@@ -84,9 +84,10 @@ def hand_to_spark(switch: Switch) -> str:
                 )
                 run = switch.find_run(ledger)
                 ledger.hand_over(run, switch.at, Engine.SPARK, Host.here(), switch.settings(ready), switch.detail())
-        except PlayheadError as error:
+        except Exception as raised:  # noqa: BLE001  in any case it must have one owner again, or none
+            error = as_fault(raised)
             _after_error(switch, rest, error)
-            raise
+            raise error from None
     switch.done("it belongs to Spark")
     return "; ".join(note for note in notes if note)
 
