@@ -8,11 +8,12 @@ from typing import Any, cast
 
 import pytest
 
+from playhead.broker import moment_of
 from playhead.errors import Invalid, Refused
 from playhead.model.position import INT64_MAX
 from playhead.pipeline.classes import ConnectorKind
-from playhead.pipeline.replay.asked import Asked, AskedRange, parse_range
-from playhead.pipeline.replay.keys import KeyRange, looks_like_keys, merged, parse_key_range
+from playhead.pipeline.replay.asked import Asked, AskedRange, parse_range, parse_window
+from playhead.pipeline.replay.keys import KeyRange, check_fixed, looks_like_keys, merged, parse_key_range
 
 pytest.importorskip("pyarrow")
 from playhead.pipeline.deliver.files.writer import FileWriter
@@ -99,6 +100,7 @@ def test_a_part_is_named_in_one_way():
     assert parse_range("orders:3:5-") == AskedRange("orders", 3, 5, INT64_MAX)
     assert parse_range("orders:3:-5") == AskedRange("orders", 3, 0, 5)
     assert parse_range("orders") == AskedRange("orders")
+    assert parse_range(f"orders:0:{'0' * 30}7-{INT64_MAX}") == AskedRange("orders", 0, 7, INT64_MAX)
     for text in ("", "orders:x", "orders:0:5-5", "orders:0:9-5", "orders:0:5", "a b"):
         with pytest.raises(Invalid):
             parse_range(text)
@@ -106,6 +108,46 @@ def test_a_part_is_named_in_one_way():
         Asked()
     with pytest.raises(Invalid, match="several ways"):
         Asked((AskedRange("orders"),), last=5)
+
+
+@pytest.mark.parametrize("digits", ["9" * 19, "1" + "0" * 19, "9" * 5000])
+def test_an_absurd_number_is_refused_in_words(digits):
+    for text in (f"orders:0:{digits}-", f"orders:0:5-{digits}", f"orders-0[5,{digits})"):
+        with pytest.raises(Invalid, match=rf"is no offset: the largest is {INT64_MAX}") as caught:
+            parse_range(text)
+        assert len(caught.value.what) < 100
+    with pytest.raises(Invalid, match="is no number of a partition: the largest is 2147483647"):
+        parse_range(f"orders:{digits}")
+
+
+def test_an_end_without_a_date_is_on_the_day_of_the_beginning():
+    def window(since, until):
+        return [None if one is None else one.isoformat() for one in parse_window(since, until, moment_of)]
+
+    assert window("2026-11-15T03:00", "04:00") == ["2026-11-15T03:00:00+00:00", "2026-11-15T04:00:00+00:00"]
+    assert window("2026-11-15T03:00+09:00", "04:00:30.5")[1] == "2026-11-15T04:00:30.500000+09:00"
+    assert window("2026-11-15T03:00", "04:00Z")[1] == "2026-11-15T04:00:00+00:00"
+    assert window(None, "2026-11-15")[1] == "2026-11-15T00:00:00+00:00"
+    assert window("2026-11-15", None) == ["2026-11-15T00:00:00+00:00", None]
+    with pytest.raises(Invalid, match="'04:00' has no date"):
+        window(None, "04:00")
+    with pytest.raises(Invalid, match="'03:00' is not a time"):
+        window("03:00", None)
+    with pytest.raises(Invalid, match=r"--until 2026-11-15T04:00:00\.000Z is not after --since 2026-11-15T23:00:00"):
+        Asked((), *parse_window("2026-11-15T23:00", "04:00", moment_of))
+    found = parse_key_range("timestamp:2026-11-15T03:00..04:00", moment_of)
+    assert str(found) == "timestamp:2026-11-15T03:00:00Z..2026-11-15T04:00:00Z"
+
+
+def test_keys_whose_times_are_relative_are_not_executed_and_the_absolute_ones_are_shown():
+    check_fixed([parse_key_range("incrementing:1..2", moment_of), parse_key_range("timestamp:2026-01-31..", moment_of)])
+    asked = [parse_key_range(text, moment_of) for text in ("shop.orders:timestamp:2h..1h", "timestamp:2026-01-31..1h")]
+    with pytest.raises(Refused, match="another range at every moment") as caught:
+        check_fixed(asked)
+    texts = str(caught.value.hint).split("--range ")[1:]
+    again = [parse_key_range(text.strip(), moment_of) for text in texts]
+    assert [replace(one, moves=False) for one in asked] == again
+    check_fixed(again)
 
 
 def moment(text):

@@ -70,7 +70,11 @@ _ASKED = (
         metavar="TIME",
         help="From the first record at or after 2026-01-31T08:00, milliseconds since 1970, or 1h for an hour ago.",
     ),
-    click.option("--until", metavar="TIME", help="Up to the first record at or after TIME."),
+    click.option(
+        "--until",
+        metavar="TIME",
+        help="Up to the first record at or after TIME; 04:00 without a date is on the day of --since.",
+    ),
     click.option(
         "--last", type=click.IntRange(min=1), metavar="N", help="The newest N delivered records, or a few more."
     ),
@@ -83,13 +87,13 @@ def _asked_options(command: Any) -> Any:
 
     def fold(words: dict[str, Any]) -> "Asked":
         from playhead.broker import moment_of
-        from playhead.pipeline.replay.asked import Asked, parse_range
+        from playhead.pipeline.replay.asked import Asked, parse_range, parse_window
         from playhead.pipeline.replay.keys import looks_like_keys, parse_key_range
 
         texts = words.pop("ranges")
         ranges = tuple(parse_range(text) for text in texts if not looks_like_keys(text))
         keys = tuple(parse_key_range(text, moment_of) for text in texts if looks_like_keys(text))
-        since, until = (moment_of(words.pop(name)) for name in ("since", "until"))
+        since, until = parse_window(words.pop("since"), words.pop("until"), moment_of)
         return Asked(ranges, since, until, words.pop("last"), words.pop("name"), keys)
 
     return folded(command, _ASKED, "asked", fold)
@@ -169,6 +173,8 @@ def replay(face: Face, connector: str, asked: "Asked", given: dict[str, Any], ex
     if asked.keys:
         _replay_source(face, connector, asked, given, execute=execute)
         return
+    if given["again"]:
+        raise click.UsageError("--again is for keys of a source; what a sink delivered is delivered again every time")
     from playhead.pipeline.replay.run import execute_replay, outcome_row, planned_replay
 
     with planned_replay(face.context, connector, asked, _options(face, given)) as planned:
@@ -188,6 +194,10 @@ def replay(face: Face, connector: str, asked: "Asked", given: dict[str, Any], ex
 def _replay_source(face: Face, connector: str, asked: "Asked", given: dict[str, Any], *, execute: bool) -> None:
     if given["to_dir"] is not None or given["to_table"] is not None:
         raise click.UsageError("the rows of a source are written to a topic: its own, or that of --to-topic")
+    from playhead.pipeline.replay.keys import check_fixed
+
+    if execute:
+        check_fixed(asked.keys)
     from playhead.pipeline.replay.source_run import execute_source, planned_source, source_rows
 
     with planned_source(face.context, connector, asked.keys, _options(face, given)) as (planned, found_in):

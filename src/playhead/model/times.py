@@ -15,6 +15,7 @@ _DURATION = re.compile(
 )
 _SHORT = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d{1,9})?)s)?", re.ASCII | re.IGNORECASE)
 _LONGEST_SECONDS = 1000 * 366 * 24 * 3600.0
+_CLOCK = re.compile(r"\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?", re.ASCII)
 _EPOCH_MS = re.compile(r"\d{12,14}", re.ASCII)  # from 1973 to 5138; ten digits are seconds
 _FORMS = "write it as 2026-01-31T08:00:00.000 (UTC, or with a zone like +09:00), as how long ago (1h, 2d12h, PT1H30M)"
 
@@ -47,6 +48,22 @@ def parse_moment(text: str) -> datetime | timedelta:
     if (ago := _find_duration(given)) is not None:
         return ago
     return parse_time(given)
+
+
+def is_ago(text: str) -> bool:
+    return _find_duration(text.strip()) is not None
+
+
+def with_date_of(begin: datetime | None, text: str) -> str:
+    """The end of a window that begins there: a time without a date gets the date of `begin`, and its zone unless it has one."""
+    found = _CLOCK.fullmatch(text.strip())
+    if found is None:
+        return text
+    if begin is None:
+        raise Invalid(
+            f"{text!r} has no date", "write it with its date; only the end of a window takes that of its beginning"
+        )
+    return f"{begin:%Y-%m-%d}T{text.strip()}{'' if found['zone'] else f'{begin:%z}'}"
 
 
 def parse_time(text: str) -> datetime:

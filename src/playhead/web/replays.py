@@ -100,7 +100,7 @@ class ReplayNews(msgspec.Struct, frozen=True, omit_defaults=True):
 def plan_replay(context: Context, request: ReplayRequest) -> Deed:
     """Reads the ledger, the brokers and the config. Changes nothing, and opens no Spark session."""
     check_extra("spark")
-    from playhead.pipeline.replay.asked import Asked, parse_range
+    from playhead.pipeline.replay.asked import Asked, parse_range, parse_window
     from playhead.pipeline.replay.keys import looks_like_keys
     from playhead.pipeline.replay.run import ReplayOptions, planned_replay
 
@@ -109,7 +109,7 @@ def plan_replay(context: Context, request: ReplayRequest) -> Deed:
             "the rows of a source are looked up through Spark, which takes longer than a page may",
             f"run it in a shell: {shlex.join(request.words)}",
         )
-    since, until = (moment_of(text or None) for text in (request.since, request.until))
+    since, until = parse_window(request.since or None, request.until or None, moment_of)
     ranges = tuple(parse_range(text) for text in request.ranges)
     asked = Asked(ranges, since, until, request.last, request.object or None)
     options = replace(ReplayOptions.of_context(context, request.file), accepts=request.accept_changes)

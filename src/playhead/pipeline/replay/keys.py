@@ -5,12 +5,13 @@ connector of several tables needs the table before it: `orders:incrementing:1000
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from playhead.errors import Invalid
+from playhead.errors import Invalid, Refused
 from playhead.model.position import INT64_MAX
+from playhead.model.times import is_ago, with_date_of
 
 INCREMENTING, TIMESTAMP = "incrementing", "timestamp"
 _FORM = (
@@ -27,12 +28,13 @@ _MICRO = timedelta(microseconds=1)
 @dataclass(frozen=True, slots=True, order=True)
 class KeyRange:
     """Ids from `low` to `high`, both included; or microseconds since the epoch, without `high`. `table` None: there is
-    only one."""
+    only one. `moves`: given as how long ago, so that the same words are another range a moment later."""
 
     field: str
     low: int = 0
     high: int = INT64_MAX
     table: str | None = None
+    moves: bool = False
 
     def __str__(self) -> str:
         ends = (self.low if self.low > 0 else None, self.high if self.high < INT64_MAX else None)
@@ -54,12 +56,22 @@ def parse_key_range(text: str, moment: Callable[[str], datetime | None]) -> KeyR
     found = _KEYS.fullmatch(text.strip())
     if found is None:
         raise Invalid(f"{text!r} is not a range of keys", _FORM)
-    number = _id if found["field"] == INCREMENTING else lambda one: _micros(moment(one))
-    low, high = (number(part.strip()) if part.strip() else None for part in (found["low"], found["high"]))
-    asked = KeyRange(found["field"], low or 0, INT64_MAX if high is None else high, found["table"])
+    is_time = found["field"] == TIMESTAMP
+    texts = found["low"].strip(), found["high"].strip()
+    low, high = _times(*texts, moment) if is_time else (_id(text) if text else None for text in texts)
+    moves = is_time and any(map(is_ago, texts))
+    asked = KeyRange(found["field"], low or 0, INT64_MAX if high is None else high, found["table"], moves)
     if asked.low > asked.high or (asked.field == TIMESTAMP and asked.low == asked.high):
         raise Invalid(f"{text!r} is an empty range: it begins after its end", _FORM)
     return asked
+
+
+def check_fixed(ranges: Sequence[KeyRange]) -> None:
+    """Before rows are written: killed and given again, the command has to mean the same rows."""
+    if not any(one.moves for one in ranges):
+        return
+    shown = " ".join(f"--range {f'{one.table}:' if one.table else ''}{one}" for one in ranges)
+    raise Refused("a time that is given as how long ago is another range at every moment", f"give the times: {shown}")
 
 
 def _id(text: str) -> int:
@@ -68,8 +80,14 @@ def _id(text: str) -> int:
     return int(text)
 
 
-def _micros(at: datetime | None) -> int:
-    return 0 if at is None else (at - _EPOCH) // _MICRO
+def _times(low: str, high: str, moment: Callable[[str], datetime | None]) -> tuple[int | None, int | None]:
+    begin = moment(low) if low else None
+    end = moment(with_date_of(begin, high)) if high else None
+    return _micros(begin), _micros(end)
+
+
+def _micros(at: datetime | None) -> int | None:
+    return None if at is None else (at - _EPOCH) // _MICRO
 
 
 def merged(ranges: list[KeyRange]) -> list[KeyRange]:
