@@ -2,9 +2,11 @@
 
 Three shapes: short rows without a key, the same rows with a primary key, and rows of 20 columns. Broker, database and Spark share
 the machine; COPY reads only a file. Warm: the best of several runs, each into a separate table. COPY loads the rows of the first
-of these tables, into a table with the same definition.
+of these tables, into a table with the same definition. A run costs about 0.7 s before its first record, whatever its size: 8 M
+short rows (`ROWS=8000000`) show the rate of the rows.
 """
 
+import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from spark_runs import PARTITIONS, ROWS, Runner, bench_lab, fill, make_topic, millions
+from spark_runs import PARTITIONS, Runner, bench_lab, fill, make_topic, millions
 
 from playhead.config import Context
 from playhead.lab import Lab
@@ -20,7 +22,8 @@ from playhead.lab.parts.postgres import postgres_programs
 from playhead.ledger.runs import Ledger, open_ledger
 from playhead.pipeline.spark import SparkOptions, spark_session
 
-ROUNDS, BAR = 4, 0.70
+ROWS = int(os.environ.get("ROWS", "8000000"))
+ROUNDS, BAR = 4, 0.45
 JDBC = "io.confluent.connect.jdbc.JdbcSinkConnector"
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 
