@@ -718,7 +718,7 @@ def test_a_worker_or_a_broker_that_dies_is_named_and_what_was_seen_stays(chrome,
         assert shown in opened.inner_text("table")
         assert "Shown is what was seen" in opened.inner_text("main")
         opened.goto(server.url)
-        opened.locator("tr", has_text="orders_copy").get_by_text("stale, seen").wait_for(timeout=60_000)
+        opened.locator("tr", has_text="orders_copy").get_by_text("stale, seen").wait_for(timeout=90_000)
         opened.goto(f"{server.url}{path}")
         said.wait_for(timeout=60_000)
         lab.start(server_name)

@@ -296,3 +296,11 @@ def test_the_head_of_a_page_says_how_many_servers_answer():
         text = server.get("/groups").text
     assert "2 brokers" in text
     assert '<span class="pill wrong">0 of 1 workers answer</span>' in text
+
+
+def test_a_slow_answer_is_followed_by_a_longer_pause_that_has_an_end():
+    poller = Poller(FakeSources(), 5.0, Scrub())
+    assert poller.pause("groups", 0.5) == 5.0
+    assert poller.pause("groups", 3.0) == 12.0
+    assert poller.pause("groups", 20.0) == 30.0, "the end of an outage would be seen late"
+    assert poller.pause("servers", 0.5) == 30.0
