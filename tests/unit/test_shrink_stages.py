@@ -1,5 +1,6 @@
 """Parts of the switch and of its undo, without brokers."""
 
+import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from playhead.kafka import log
+from playhead.kafka.groups import Committed
+from playhead.kafka.log import Captured
+from playhead.kafka.topics import Ends, Topic
+from playhead.model import Deadline, TopicPartition
 from playhead.shrink import connectors, ending
 from playhead.shrink.connectors import stop_connectors
 from playhead.shrink.foreign import gaps_of
@@ -42,6 +48,30 @@ def test_sinks_are_stopped_after_the_sources_when_they_have_read_the_rest(monkey
     stop_connectors(change, is_drained=is_drained)
     drained = ["sinks have read"] if is_drained else []
     assert done == ["stop in", "in is stopped", *drained, "stop out", "out is stopped"]
+
+
+def test_a_sink_before_the_marker_of_the_last_transaction_has_read_everything(monkeypatch):
+    """Its commit is one below the stable end, which is the offset of the marker: nothing else will be committed."""
+    commits, slept = [8, 8, 9], list[float]()
+
+    @contextmanager
+    def opened(*words: object) -> Any:
+        yield SimpleNamespace()
+
+    def committed(admin: object, groups: list[str], deadline: object) -> Any:
+        return {groups[0]: {TopicPartition("orders", 0): Committed(commits.pop(0))}}
+
+    monkeypatch.setattr(connectors, "Access", opened)
+    monkeypatch.setattr(connectors, "_find_running", lambda access, name: f"connect-{name}")
+    monkeypatch.setattr(connectors, "list_committed_of", committed)
+    captured = Captured(Topic("orders", "id", is_internal=False, partitions=()), {0: Ends(0, 10, 10)}, committed=True)
+    monkeypatch.setattr(connectors, "capture", lambda *words: captured)
+    monkeypatch.setattr(log, "read_records", lambda a, rest, d: iter(range(rest.ends[0].start, 9)))
+    monkeypatch.setattr(time, "sleep", slept.append)
+    monkeypatch.setattr(connectors, "DRAIN_SECONDS", 0.5)
+    change: Any = SimpleNamespace(context=None, topic="orders", deadline=lambda: Deadline(5), admin=opened)
+    connectors._await_read(change, [MovedConnector("out", "sink", "RUNNING", {}, {})])
+    assert (commits, len(slept)) == ([], 2)
 
 
 @pytest.mark.parametrize("known", [["copier", "other"], ["other"]])

@@ -17,7 +17,7 @@ from playhead.handover.sinks import open_side
 from playhead.handover.sources import shown_by_worker
 from playhead.handover.to_spark import REQUEST_SECONDS, Switch
 from playhead.kafka.client import Admin
-from playhead.kafka.log import capture, read_records
+from playhead.kafka.log import capture, has_record
 from playhead.ledger.runs import open_context_ledger
 from playhead.model import Deadline, Map, TopicPartition
 from playhead.pipeline.classes import ConnectorKind
@@ -119,8 +119,7 @@ def _has_record(admin: Admin, place: TopicPartition, start: int, deadline: Deadl
         captured = capture(admin, place.topic, deadline, partitions=[place.partition])
     except NotFound:
         return False
-    rest = captured.narrowed({place.partition: (start, captured.end_of(place.partition))})
-    return next(iter(read_records(admin, rest, deadline)), None) is not None
+    return has_record(admin, captured, {place.partition: start}, deadline)
 
 
 def _offset_of(at: Mapping[Map, Map], place: TopicPartition) -> int:

@@ -136,6 +136,13 @@ def read_records(admin: Admin, captured: Captured, deadline: Deadline) -> Iterat
             yield record_of(message)
 
 
+def has_record(admin: Admin, captured: Captured, starts: Mapping[int, int], deadline: Deadline) -> bool:
+    """Whether a record lies between these offsets, by partition, and the captured ends. Offsets have gaps: a reader that has read
+    everything may stand before the end, for example before the marker of the last transaction."""
+    ranges = {number: (start, captured.end_of(number)) for number, start in starts.items()}
+    return next(iter(read_records(admin, captured.narrowed(ranges), deadline)), None) is not None
+
+
 @dataclass(slots=True)
 class Latest:
     """The newest record of every key, per Kafka partition. If partitions were added, the same key can be in two of them.

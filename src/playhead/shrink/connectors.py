@@ -5,10 +5,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from playhead.errors import PlayheadError
-from playhead.kafka.groups import list_committed_of
-from playhead.model import Deadline, TopicPartition
+from playhead.kafka.client import Admin
+from playhead.kafka.groups import Commits, list_committed_of
+from playhead.kafka.log import Captured, capture, has_record
+from playhead.model import Deadline
 from playhead.offsets.stop_restore import await_stopped
 from playhead.offsets.workers import ConfiguredConnector
+from playhead.pipeline.copy.translate import commits_of
 from playhead.shrink.change import Change, Say
 from playhead.shrink.record import MovedConnector
 from playhead.stores import Access
@@ -58,16 +61,21 @@ def _await_read(change: Change, sinks: Sequence[MovedConnector]) -> None:
     if not groups:
         return
     patience = Deadline(DRAIN_SECONDS)
+    seen: dict[str, Commits] = {}
     with change.admin() as admin:
-        found = change.ends(admin, change.topic)
-        ends = {
-            TopicPartition(change.topic, number): one.stable for number, one in found.items() if one.stable > one.start
-        }
+        captured = capture(admin, change.topic, change.deadline())
         while not patience.passed:
             commits = list_committed_of(admin, groups, change.deadline())
-            if all(at in one and one[at].offset >= end for one in commits.values() for at, end in ends.items()):
-                return
+            if commits != seen:  # a record that was unread at the same commits is so still
+                seen = commits
+                if not any(_has_unread(change, admin, captured, one) for one in commits.values()):
+                    return
             time.sleep(0.2)
+
+
+def _has_unread(change: Change, admin: Admin, captured: Captured, commits: Commits) -> bool:
+    read = commits_of(commits, change.topic)
+    return has_record(admin, captured, {number: read.get(number, 0) for number in captured.ends}, change.deadline())
 
 
 def _find_running(access: Access, name: str) -> str | None:
