@@ -42,6 +42,34 @@ def locked_folder(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+@contextmanager
+def lock_file(path: Path) -> Iterator[bool]:
+    """Whether this process holds the exclusive lock on a file that is there only for that. The lock ends with the process."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = _locked(path)
+    try:
+        yield handle is not None
+    finally:
+        if handle is not None:
+            path.unlink(missing_ok=True)
+            os.close(handle)
+
+
+def _locked(path: Path) -> int | None:
+    """The holder deletes the file before it lets go: a file that was opened before that is not the one that others lock."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                return handle
+        os.close(handle)
+
+
 def sync_folder(folder: Path) -> None:
     """A rename is durable only after its folder is synced."""
     handle = os.open(folder, os.O_RDONLY)

@@ -10,8 +10,10 @@ import pytest
 pytest.importorskip("pyspark")
 from playhead.config import Context, Setting
 from playhead.errors import Invalid, Refused
+from playhead.ledger.model import RunState
 from playhead.pipeline.copy.run import CopyRunOptions
 from playhead.pipeline.spark import SparkOptions
+from playhead.pipeline.supervisor import Progress, RunEnd
 from playhead.shrink import stages
 from playhead.shrink.change import Change
 from playhead.shrink.record import MovedConnector, Record, Stage, find_record, record_path, save_record
@@ -79,6 +81,65 @@ def test_the_finished_record_of_an_earlier_change_is_not_that_of_a_new_one(tmp_p
     assert not work.is_saved
     work.save()
     assert work.is_saved
+
+
+def opened(folder: Path, topic: str) -> Change:
+    """As by a command that was just started."""
+    work = object.__new__(Change)
+    work.topic, work.path = topic, folder / f"{topic}.shrink.json"
+    work.record = work._loaded = find_record(work.path)
+    return work
+
+
+def test_one_process_at_a_time_changes_a_topic(tmp_path):
+    save_record(tmp_path / "orders.shrink.json", Record("orders", "orders-p2", 2, "id"))
+    first, second = opened(tmp_path, "orders"), opened(tmp_path, "orders")
+    with first.held():
+        with pytest.raises(Refused, match="another process is changing orders now"), second.held():
+            pass
+        first.save(stage=Stage.CREATED)
+    with pytest.raises(Refused, match="has just changed orders"), second.held():
+        pass
+    with opened(tmp_path, "orders").held():
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["orders.shrink.json"]
+
+
+@pytest.mark.parametrize(("topic", "target"), [("sales", "orders-p2"), ("sales", "orders"), ("orders-p2", "sales")])
+def test_a_name_of_another_change_is_refused_before_anything_is_written(tmp_path, topic, target):
+    """Also while the other one has not created its topic yet."""
+    save_record(tmp_path / "orders.shrink.json", Record("orders", "orders-p2", 2, "id"))
+    work = opened(tmp_path, topic)
+    work.record = Record(topic, target, 1, "other")
+    with (
+        pytest.raises(Refused, match=r"is part of another change: orders to 2 partition\(s\) in orders-p2"),
+        work.held(),
+    ):
+        pass
+    save_record(tmp_path / "orders.shrink.json", Record("orders", "orders-p2", 2, "id", Stage.FINISHED))
+    with work.held():
+        pass
+
+
+def test_two_changes_into_one_new_topic_do_not_run_at_the_same_time(tmp_path):
+    first, second = opened(tmp_path, "orders"), opened(tmp_path, "sales")
+    first.record, second.record = Record("orders", "all", 1, "id"), Record("sales", "all", 1, "other")
+    with first.held(), pytest.raises(Refused, match="another process is changing all now"), second.held():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("state", "is_interrupted", "is_refused"),
+    [(RunState.FINISHED, False, False), (RunState.STOPPED, False, True), (RunState.FINISHED, True, True)],
+)
+def test_a_copy_that_was_stopped_is_not_compared(monkeypatch, state, is_interrupted, is_refused):
+    """`playhead runs stop` ends it without an error and with exit code 0."""
+    end = RunEnd([Progress("copy", state=state)], interrupted=is_interrupted)
+    monkeypatch.setattr(stages, "copy_in", lambda *words: end)
+    change: Any = SimpleNamespace(topic="orders", side=None, plan=lambda: None)
+    spark: Any = SimpleNamespace(session=None, ledger=None, options=None)
+    with pytest.raises(Refused, match="was stopped before the end") if is_refused else nullcontext():
+        stages.copy_new(change, spark, print)
 
 
 @pytest.mark.parametrize(

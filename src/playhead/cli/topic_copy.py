@@ -57,6 +57,7 @@ map_option = click.option(
     help="Folder of the offset map [default: beside the ledger].",
 )
 _BOUND = re.compile(r"\s*(offset|time)\s*(>=|<)\s*(\S.*?)\s*")
+CUT = "stopped before the end: the same command continues"
 _NAMES = ("master", "settings", "chunk_rows", "give_up", "interval", "quiet")
 
 
@@ -114,6 +115,7 @@ def copy(face: Face, /, source: str, target: str, given: dict[str, Any], execute
 
 def _run(face: Face, job: "Job", sides: "tuple[Side, Side]", given: dict[str, Any], *, is_continuous: bool) -> None:
     from playhead.cli.run_screen import RunScreen, one_line
+    from playhead.ledger.model import RunState
     from playhead.pipeline.copy.run import left_after, run_copy
 
     screen = RunScreen(is_once=not is_continuous, is_quiet=given["quiet"])
@@ -123,6 +125,8 @@ def _run(face: Face, job: "Job", sides: "tuple[Side, Side]", given: dict[str, An
     finally:
         screen.close()
     (done,) = end.connectors
+    behind = left_after(job, sides, face.context.timeout_seconds)
+    is_cut = done.state is RunState.STOPPED and not is_continuous and behind != 0
     row = {
         "source": job.request.source,
         "target": job.request.target,
@@ -130,8 +134,8 @@ def _run(face: Face, job: "Job", sides: "tuple[Side, Side]", given: dict[str, An
         "records": done.rows,
         "steps": done.steps,
         "seconds": round(done.seconds, 2),
-        "behind": left_after(job, sides, face.context.timeout_seconds),
-        "detail": one_line(done.error.what) if done.error else done.held or None,
+        "behind": behind,
+        "detail": one_line(done.error.what) if done.error else done.held or (CUT if is_cut else None),
         "hint": done.error.hint if done.error else None,
         "notes": list(done.notes),
     }
@@ -143,8 +147,8 @@ def _run(face: Face, job: "Job", sides: "tuple[Side, Side]", given: dict[str, An
             say(f"hint: {face.completed(done.error.hint)}")
     if end.log is not None:
         say(f"Spark log: {end.log}")
-    if end.exit_code:
-        raise click.exceptions.Exit(end.exit_code)
+    if end.exit_code or is_cut:
+        raise click.exceptions.Exit(end.exit_code or 1)
 
 
 def _planned(job: "Job") -> list[dict[str, Any]]:

@@ -78,7 +78,8 @@ def shrink(face: Face, /, topic: str, given: dict[str, Any], execute: bool, **wo
     if not (execute and is_asked):
         _show(face, work, is_asked=is_asked)
         return
-    _run(face, work, given, words)
+    with work.held():
+        _run(face, work, given, words)
     _stand(face, work.standing())
 
 

@@ -1,6 +1,7 @@
 """The change of one topic to fewer partitions: its record, what is there now, and how far it is."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,12 +9,13 @@ import msgspec
 
 from playhead.config import Context
 from playhead.errors import Invalid, NotFound, Refused
+from playhead.files import lock_file
 from playhead.kafka.client import Admin
 from playhead.kafka.topics import Ends, Topic, describe_topics, get_topic, topic_ends
 from playhead.model import Deadline
 from playhead.pipeline.copy.job import Job, Request, Side, plan_copy
 from playhead.pipeline.copy.positions import PositionPlaces
-from playhead.shrink.record import AFTER_SWITCH, Record, Stage, find_record, record_path, save_record
+from playhead.shrink.record import AFTER_SWITCH, Record, Stage, find_record, list_records, record_path, save_record
 from playhead.shrink.users import Movers, Wanted, find_movers, why_not_shrunk
 from playhead.stores import Access
 
@@ -47,7 +49,7 @@ class Change:
         with self.admin() as admin:
             self.found: Topic | None = describe_topics(admin, [topic], self.deadline())[topic]
             self.path = record_path(context, folder, admin.cluster.id, topic)
-        self.record = find_record(self.path)
+        self.record = self._loaded = find_record(self.path)
         if self.record is not None and self.found is not None and self.record.source_id != self.found.id:
             if self.record.stage is not Stage.FINISHED:
                 raise Refused(
@@ -83,7 +85,36 @@ class Change:
                 "playhead topics alter adds partitions",
             )
         self.record = Record(self.topic, target or f"{self.topic}-p{partitions}", partitions, self.found.id)
+        self._check_names()
         return self.record
+
+    def _check_names(self) -> None:
+        """A change that was killed early has no topic yet that shows it."""
+        names = {self.recorded.topic, self.recorded.target}
+        for other in list_records(self.path.parent):
+            is_other = other.topic != self.topic and other.stage is not Stage.FINISHED
+            if is_other and (shared := names & {other.topic, other.target}):
+                raise Refused(
+                    f"{min(shared)} is part of another change: {other.topic} to {other.partitions} partition(s) in"
+                    f" {other.target} ({other.stage})",
+                    "--to names another topic; or finish or abort that change first",
+                )
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Only one process at a time changes a topic, or makes one with this name."""
+        with ExitStack() as stack:
+            for name in sorted({self.topic, self.recorded.target}):
+                if not stack.enter_context(lock_file(self.path.with_name(f"{name}.shrink.lock"))):
+                    raise Refused(
+                        f"another process is changing {name} now",
+                        f"playhead topics shrink {self.topic} shows where it stands",
+                    )
+            if find_record(self.path) != self._loaded:
+                raise Refused(f"another process has just changed {self.topic}", "the same command again")
+            if self._loaded is None or self._loaded.stage is Stage.FINISHED:
+                self._check_names()
+            yield
 
     def standing(self) -> Standing:
         record = self.record

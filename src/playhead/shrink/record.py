@@ -76,6 +76,12 @@ def find_record(path: Path) -> Record | None:
         raise Invalid(f"{path} cannot be read: {error}") from None
 
 
+def list_records(folder: Path) -> list[Record]:
+    """Of all topics of a cluster."""
+    found = map(find_record, sorted(folder.glob("*.shrink.json")))
+    return [one for one in found if one is not None]
+
+
 def save_record(path: Path, record: Record) -> Record:
     replace_file(path, msgspec.json.format(msgspec.json.encode(record)))
     return record

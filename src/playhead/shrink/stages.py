@@ -15,6 +15,7 @@ from playhead.errors import PlayheadError, Refused
 from playhead.kafka.client import Admin
 from playhead.kafka.topic_configs import alter_topic_config, get_topic_settings
 from playhead.kafka.topics import get_topic
+from playhead.ledger.model import RunState
 from playhead.ledger.runs import Ledger, open_context_ledger
 from playhead.model import Deadline, Plan
 from playhead.offsets.apply import Permissions, apply_plan
@@ -134,8 +135,9 @@ def copy_new(change: Change, spark: Spark, say: Say) -> None:
         say(note)
     if done.error is not None:
         raise done.error
-    if end.exit_code:
-        raise Refused(done.held or f"copying {change.topic} was stopped", "the same command continues")
+    if end.interrupted or done.state is not RunState.FINISHED:
+        why = done.held or f"copying {change.topic} was stopped before the end"
+        raise Refused(why, "the same command continues")
 
 
 def verify(change: Change, spark: Spark, say: Say) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from playhead.config import Context
 from playhead.errors import Invalid, Refused
 from playhead.kafka.client import Admin
-from playhead.kafka.groups import Committed
+from playhead.kafka.groups import Committed, list_committed_of
 from playhead.kafka.partitions import find_at_time
 from playhead.kafka.properties import ClientSettings, client_properties, client_settings
 from playhead.kafka.topic_configs import TopicSettings, get_topic_settings
@@ -182,6 +182,7 @@ def plan_copy(request: Request, source: Side, target: Side, deadline: Deadline) 
             notes=tuple(notes),
         )
         ends = topic_ends(here, request.source, [one.id for one in topic.partitions], deadline)
+        _check_alone(there, job, deadline)
         commits = job.places.find(there, len(topic.partitions), deadline)
         folder = map_folder(source.context, request.map, job.cluster, request.source, request.target)
         job = _continued(job, [*(Mark.find(one.metadata) for one in commits.values()), find_owner(folder)])
@@ -253,6 +254,17 @@ def _check_mark(job: Job, target: Topic | None, mark: Mark | None) -> Mark:
         began = f"with --where '{mark.part}'" if mark.part else "without --where"
         raise Refused(f"this copy was started {began}", "repeat the same part, or name another target")
     return mark
+
+
+def _check_alone(admin: Admin, job: Job, deadline: Deadline) -> None:
+    """`a-b` to `c` has the same group and transactional ids as `a` to `b-c`: each would end the producers of the other."""
+    stored = list_committed_of(admin, job.places.groups(len(job.source.partitions)), deadline)
+    for group, commits in stored.items():
+        if others := {place.topic for place, one in commits.items() if Mark.find(one.metadata)} - {job.places.topic}:
+            raise Refused(
+                f"group {group} has the positions of another copy, of {min(others)}, whose names make the same one",
+                "name another target",
+            )
 
 
 def _check_empty(admin: Admin, target: Topic, deadline: Deadline) -> None:

@@ -62,7 +62,13 @@ def map_folder(context: Context, given: Path | None, cluster: str, source: str, 
         url = url if url.startswith(_FILE) else default_ledger_url()
         ledger = Path(unquote(url.removeprefix(_FILE).partition("?")[0]))
         given = ledger.with_name(f"{ledger.stem}-copies")
-    return given / cluster / f"{source}--{target}"
+    return given / cluster / _folder_name(source, target)
+
+
+def _folder_name(source: str, target: str) -> str:
+    """Another one for every pair: `a` to `b--c` is not `a--b` to `c`. No name of a topic has a tilde."""
+    plain = f"{source}--{target}"
+    return plain if plain.index("--") == len(source) else f"{source}~{target}"
 
 
 def write_file(
