@@ -148,6 +148,33 @@ def test_a_stop_is_heard_at_the_next_beat_and_forgotten_by_the_next_run(ledger):
     assert raised.value.hint == "did you mean orders?"
 
 
+def test_only_the_hand_over_that_requested_a_stop_withdraws_it_and_a_users_request_stands(ledger):
+    claim = claimed(ledger)
+    asked = ledger.request_stop("c1", "orders", THERE, "first")
+    assert (asked.stop.who, asked.stop.handover) == ("you@there, hand-over first", "first")
+    assert ledger.withdraw_stop(asked, "second").stop == asked.stop
+    assert ledger.beat(claim) is True
+    assert ledger.withdraw_stop(asked, "first").stop is None
+    assert ledger.beat(claim) is False and ledger.finish(claim, RunState.STOPPED, "asked", if_asked=True) is False
+    assert ledger.get_run("c1", "orders").is_running
+    ledger.request_stop("c1", "orders", THERE, "first")
+    assert ledger.request_stop("c1", "orders", HERE, "second").stop.handover == "second"
+    users = ledger.request_stop("c1", "orders", HERE)
+    assert (users.stop.who, users.stop.handover) == ("me@here", "")
+    assert ledger.request_stop("c1", "orders", THERE, "first").stop == users.stop
+    assert ledger.withdraw_stop(users, "first").stop == ledger.withdraw_stop(users, "").stop == users.stop
+
+
+def test_a_run_that_has_written_its_end_has_left_whatever_is_withdrawn(ledger):
+    claim = claimed(ledger)
+    asked = ledger.request_stop("c1", "orders", THERE, "first")
+    assert ledger.finish(claim, RunState.STOPPED, "asked", if_asked=True) is True
+    assert ledger.withdraw_stop(asked, "first").state is RunState.STOPPED
+    claimed(ledger)
+    ledger.request_stop("c1", "orders", THERE, "first")
+    assert ledger.withdraw_stop(asked, "first").stop is not None, "of the run after it"
+
+
 def test_a_beat_says_how_far_a_source_is_behind_and_keeps_its_settings_and_its_config(ledger):
     config = {"connector.class": "X"}
     claim = ledger.claim("c1", "orders", HERE, {**LOCAL, **config_setting(config)})

@@ -72,3 +72,6 @@ def test_a_connector_that_is_to_stop_waits_for_no_slots():
         assert held.is_granted, "the others keep theirs"
     with busy.request(1) as ticket:
         assert ticket.wait(0)
+    stopped.restore()
+    with stopped.request(1) as ticket:
+        assert ticket.wait(0)

@@ -237,6 +237,57 @@ def test_one_that_is_asked_to_stop_ends_alone(ledger):
         assert ledger.get_run("c1", "a").is_running
 
 
+def test_a_request_that_is_withdrawn_before_the_open_step_ends_is_not_followed(ledger):
+    slow = Fake("a", wait_in_step=threading.Event())
+    with running(ledger, slow, continuous=True) as run:
+        run.until(lambda: slow.seen, "the first step")
+        user = slow.seen[0].slots
+        ledger.request_stop("c1", "a", Host.here(), "the record")
+        run.until(lambda: user.is_cancelled, "the request is seen")
+        assert ledger.withdraw_stop(ledger.get_run("c1", "a"), "the record").is_running
+        run.until(lambda: not user.is_cancelled, "its slots are back")
+        assert slow.wait_in_step is not None
+        slow.wait_in_step.set()
+        run.until(lambda: run.reports[-1].steps >= 3, "more steps")
+        assert ledger.get_run("c1", "a").is_running and slow.opened == 1
+
+
+def test_a_run_that_followed_a_request_goes_on_if_it_is_withdrawn_before_its_end_is_written(ledger, monkeypatch):
+    """It has closed everything by then, and opens it again."""
+    real, told = ledger.beat, threading.Event()
+
+    def beat(*words):
+        return real(*words) or not told.is_set()  # what was there a moment ago
+
+    monkeypatch.setattr(ledger, "beat", beat)
+    fake = Fake("a")
+    with running(ledger, fake, continuous=True) as run:
+        run.until(lambda: fake.opened >= 3, "it is opened again")
+        told.set()
+        before = run.reports[-1].steps
+        run.until(lambda: run.reports[-1].steps >= before + 3, "more steps")
+        assert ledger.get_run("c1", "a").is_running and fake.closed == fake.opened - 1
+
+
+def test_either_the_run_has_left_or_the_request_is_withdrawn(ledger):
+    fake = Fake("a")
+    with running(ledger, fake, continuous=True) as run:
+        run.until(lambda: state_of(ledger, "a"), "the claim")
+        seen = ledger.request_stop("c1", "a", Host.here(), "the record")
+        run.until(lambda: not ledger.get_run("c1", "a").is_running, "its end")
+        after = ledger.withdraw_stop(seen, "the record")
+        assert (after.state, after.detail) == (RunState.STOPPED, "stop requested") and after.stop is not None
+
+
+def test_a_withdrawn_request_does_not_take_back_the_interrupt_of_the_user(ledger):
+    slow = Fake("a", wait_in_step=threading.Event())
+    runner = module._Runner(Supervisor(ledger, "c1", Slots(1), Pace(0.05), lambda: None), slow.pipeline)
+    runner.stop(module.REQUESTED)
+    runner.stop("interrupted")
+    runner._withdraw()
+    assert runner._stop.is_set() and runner._slots.is_cancelled and runner._leaves()
+
+
 def test_one_that_waits_for_slots_stops_at_once(ledger):
     class Waiting(Fake):
         def steps(self):
@@ -364,7 +415,7 @@ def test_a_ledger_that_is_away_for_a_moment_ends_nothing(ledger, monkeypatch):
 
 
 def test_an_end_that_cannot_be_written_is_a_note(ledger, monkeypatch):
-    def finish(*_):
+    def finish(*_, **__):
         raise Unreachable("the ledger is away")
 
     monkeypatch.setattr(ledger, "finish", finish)

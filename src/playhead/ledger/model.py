@@ -30,6 +30,7 @@ CHUNK_HEADER = "playhead.chunk"  # the header of every position record that a ru
 FORGOTTEN = "forgotten"  # the same: the user who asked to list this run no more
 BEHIND = "behind"  # the same: how far a source is behind, as JSON
 OWNER = "owner"  # the same: the engine that a hand-over gave the pipeline to; kept by later runs
+_FOR_HANDOVER = ", hand-over "  # in the name of who requested a stop, before the id of its record
 OLD_SECONDS = 24 * 3600.0  # a finished run is no longer listed among the connectors after this time
 
 
@@ -48,6 +49,10 @@ class Host:
     name: str
     pid: int
     user: str
+
+    def requester(self, handover: str = "") -> str:
+        """`handover`: the record of the hand-over for which this process requests a stop."""
+        return f"{self.user}@{self.name}" + (f"{_FOR_HANDOVER}{handover}" if handover else "")
 
     @classmethod
     def here(cls) -> "Host":
@@ -70,6 +75,11 @@ class Claim:
 class StopRequest:
     who: str
     at: datetime
+
+    @property
+    def handover(self) -> str:
+        """The record of the hand-over that may withdraw it; empty: a user requested it."""
+        return self.who.rpartition(_FOR_HANDOVER)[2] if _FOR_HANDOVER in self.who else ""
 
 
 class Behind(msgspec.Struct, frozen=True):
@@ -214,6 +224,18 @@ class RunTakenOver(Fenced):
         else:
             what = f"{claim.pipeline}: run {by.epoch} by {by.host} took over from run {claim.epoch}"
         Refused.__init__(self, what, "nothing more of this run is recorded; `playhead runs show` shows the current run")
+
+
+class TakenMeanwhile(Refused):
+    """Another hand-over or run changed the pipeline since the plan was created."""
+
+    def __init__(self, pipeline: str, by: Run | None) -> None:
+        if by is None:
+            what = f"{pipeline} changed meanwhile: the ledger no longer has a row for it"
+        else:
+            did = f"run {by.epoch} is {by.words}" if by.is_running else by.detail or f"run {by.epoch} is {by.words}"
+            what = f"{pipeline} was taken meanwhile by {by.host}: {did}"
+        super().__init__(what, f"look at it, then give the same command again: playhead runs show {pipeline}")
 
 
 class HandedOver(Refused):

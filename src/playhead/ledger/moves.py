@@ -27,6 +27,7 @@ from playhead.ledger.model import (
     SinkMove,
     SinkMoved,
     SinkPosition,
+    TakenMeanwhile,
     learnt_key,
 )
 from playhead.ledger.redo import next_generation
@@ -41,10 +42,16 @@ _OVERWRITTEN = "superseded, and a claim that was given up may have overwritten i
 
 
 def move_positions(
-    connection: Connection, cluster: str, pipeline: str, moves: Sequence[SinkMove], who: Host, why: str = ""
+    connection: Connection,
+    cluster: str,
+    pipeline: str,
+    moves: Sequence[SinkMove],
+    who: Host,
+    why: str = "",
+    last: int | None = None,
 ) -> list[SinkMoved]:
-    """Locks the run's row first, like every writer of positions."""
-    epoch = _take_epoch(connection, cluster, pipeline, who)
+    """Locks the run's row first, like every writer of positions. `last`: the epoch that must still be the last one."""
+    epoch = _take_epoch(connection, cluster, pipeline, who, last)
     logs = [move.log for move in moves]
     positions = rows.load_positions(connection, cluster, pipeline, logs, lock=True)
     claims = rows.load_claims(connection, cluster, pipeline, logs)
@@ -82,13 +89,15 @@ def _moved(hand: "Hand", move: SinkMove, position: SinkPosition | None, opened: 
     return replace(result, superseded=hand.back(log, position, move.after))
 
 
-def _take_epoch(connection: Connection, cluster: str, pipeline: str, who: Host) -> int:
+def _take_epoch(connection: Connection, cluster: str, pipeline: str, who: Host, last: int | None) -> int:
     """0 for a pipeline that never ran: there is no run to fence."""
     wanted = run_at(cluster, pipeline)
     row = connection.execute(select(RUNS).where(wanted).with_for_update()).first()
     if row is None:
         return 0
     run = run_of(row, now(connection))
+    if last is not None and run.epoch != last:
+        raise TakenMeanwhile(pipeline, run)
     if run.is_alive:
         raise Refused(f"{pipeline} is {run.words}, by {run.host}", f"playhead runs stop {pipeline} --execute")
     values: dict[str, Any] = {"epoch": run.epoch + 1}

@@ -171,19 +171,28 @@ class RangeLedger:
 
     # What an operator writes
 
-    def move(self, cluster: str, pipeline: str, moves: Sequence[SinkMove], who: Host, why: str = "") -> list[SinkMoved]:
+    def move(
+        self,
+        cluster: str,
+        pipeline: str,
+        moves: Sequence[SinkMove],
+        who: Host,
+        why: str = "",
+        epoch: int | None = None,
+    ) -> list[SinkMoved]:
         """Makes all moves or none. Refused while a run is alive, or if a position differs from `before`.
 
         It increases the epoch: a run that was only suspended cannot write any more. An open claim is removed. A move back
         supersedes everything delivered from there on and raises the generation. It must not end inside a delivered range
         (`find_range_around` returns it). A move forward records a skipped range with the name of the user. Ranges that a move
         back superseded and that were not delivered again since are restored instead. Ranges of another topic id are not changed.
-        The schema inferred from a topic is deleted with the topic's last position. `why`: the note of a skipped range.
+        The schema inferred from a topic is deleted with the topic's last position. `why`: the note of a skipped range. `epoch`:
+        that must still be the last one.
         """
         checks.check_moves(moves)
         if not moves:
             return []
-        return self._write(lambda connection: move_positions(connection, cluster, pipeline, moves, who, why))
+        return self._write(lambda connection: move_positions(connection, cluster, pipeline, moves, who, why, epoch))
 
     def begin_redo(
         self, cluster: str, pipeline: str, marks: Mapping[OffsetRange, str], *, is_forced: bool = False

@@ -35,6 +35,7 @@ from playhead.ledger.model import (
     RunState,
     RunTakenOver,
     StopRequest,
+    TakenMeanwhile,
     config_setting,
 )
 from playhead.ledger.tables import RUNS, insert_into, map_of, storable, to_json
@@ -132,13 +133,18 @@ class Ledger:
 
         return self.write(act)
 
-    def finish(self, claim: Claim, state: RunState, detail: str = "") -> None:
-        def act(connection: Connection) -> None:
-            self.own(connection, claim)
+    def finish(self, claim: Claim, state: RunState, detail: str = "", *, if_asked: bool = False) -> bool:
+        """`if_asked`: only if a stop is requested. False: the request was withdrawn, and nothing is written."""
+
+        def act(connection: Connection) -> bool:
+            run = self.own(connection, claim)
+            if if_asked and run.stop is None:
+                return False
             text = storable(detail)
             self.update_run(connection, claim, heartbeat=moment(connection), state=state.value, detail=text)
+            return True
 
-        self.write(act)
+        return self.write(act)
 
     def set_ids(self, claim: Claim, count: int) -> None:
         """Records how many transactional ids this run uses. Call it before the first is used: the next run fences that many."""
@@ -173,17 +179,33 @@ class Ledger:
 
     # What an operator writes
 
-    def request_stop(self, cluster: str, pipeline: str, who: Host) -> Run:
-        """Requests a stop at the next step; the first requester is recorded. Returns the run: one that ended is not changed."""
+    def request_stop(self, cluster: str, pipeline: str, who: Host, handover: str = "") -> Run:
+        """Requests a stop at the next step; the first requester is recorded. Returns the run: one that ended is not changed.
+
+        `handover`: the record of the hand-over that requests it, and may withdraw it. Such a request is replaced by any other.
+        """
 
         def act(connection: Connection) -> Run:
-            self._get(connection, cluster, pipeline, lock=True)
-            wanted = and_(
-                run_at(cluster, pipeline), RUNS.c.state == RunState.RUNNING.value, RUNS.c.stop_requested_by.is_(None)
-            )
-            values = {"stop_requested_by": f"{who.user}@{who.name}", "stop_requested_at": moment(connection)}
-            connection.execute(update(RUNS).where(wanted).values(**values))
+            run = self._get(connection, cluster, pipeline, lock=True)
+            if not run.is_running or (run.stop is not None and not run.stop.handover):
+                return run
+            values = {"stop_requested_by": who.requester(handover), "stop_requested_at": moment(connection)}
+            self.update_run(connection, run, **values)
             return self._get(connection, cluster, pipeline)
+
+        return self.write(act)
+
+    def withdraw_stop(self, run: Run, handover: str) -> Run:
+        """Withdraws what this hand-over requested of this run, and nothing else. Returns the run: one that ended is not
+        changed."""
+
+        def act(connection: Connection) -> Run:
+            found = self._get(connection, run.cluster, run.pipeline, lock=True)
+            is_its = found.stop is not None and found.stop.handover == handover != ""
+            if not is_its or not found.is_running or found.epoch != run.epoch:
+                return found
+            self.update_run(connection, found, stop_requested_by=None, stop_requested_at=None)
+            return self._get(connection, run.cluster, run.pipeline)
 
         return self.write(act)
 
@@ -214,8 +236,8 @@ class Ledger:
     ) -> Claim:
         """Records which engine the pipeline belongs to from now on, and fences its last run: the epoch grows.
 
-        `seen`: that run, which must have ended or be dead; None if there was none. Refused if another run began since. `at` names
-        cluster and pipeline; its epoch is not used. `settings` replace those of the run.
+        `seen`: that run, which must have ended or be dead; None if there was none. Refused if another run began since, or if the
+        owner is another one. `at` names cluster and pipeline; its epoch is not used. `settings` replace those of the run.
         """
 
         def act(connection: Connection) -> Claim:
@@ -223,8 +245,8 @@ class Ledger:
             epoch = 0 if found is None else found.epoch
             if found is not None and found.owner is to and found.host == who and found.detail == detail:
                 return Claim(at.cluster, at.pipeline, epoch)  # the answer to the first try was lost
-            if epoch != (0 if seen is None else seen.epoch):
-                raise Refused(f"run {epoch} of {at.pipeline} began meanwhile", "give the same command again")
+            if _standing(found) != _standing(seen):
+                raise TakenMeanwhile(at.pipeline, found)
             now_is = moment(connection)
             kept = {} if found is None or not found.config else config_setting(found.config)
             old = {} if found is None else {k: v for k, v in found.settings.items() if k != FORGOTTEN}
@@ -393,6 +415,11 @@ class Ledger:
     def _denied(self, what: str, error: OSError) -> AccessDenied:
         hint = "use another one with --ledger, or set XDG_STATE_HOME"
         return AccessDenied(f"{self.place} cannot be {what}: {error.strerror}", hint)
+
+
+def _standing(run: Run | None) -> tuple[int, Engine | None]:
+    """What every claim, move and hand-over changes."""
+    return (0, None) if run is None else (run.epoch, run.owner)
 
 
 def run_at(cluster: str, pipeline: str) -> ColumnElement[bool]:

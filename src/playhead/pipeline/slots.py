@@ -68,6 +68,11 @@ class SlotUser:
             self.is_cancelled = True
             self._slots._changed.notify_all()
 
+    def restore(self) -> None:
+        """From any thread: takes `cancel` back."""
+        with self._slots._changed:
+            self.is_cancelled = False
+
     def __enter__(self) -> Self:
         self._slots._add_user(1)
         return self

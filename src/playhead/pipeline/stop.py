@@ -1,11 +1,12 @@
 """Lists the runs in the ledger, shows what one did, requests a stop, and forgets one. Works without Spark.
 
 A stop is a request, not a kill: the run reads it with its next heartbeat, ends after the open step, and writes its end in the
-ledger. Whether a run without a recent heartbeat is alive is unknown here. The request is written anyway, in case it resumes.
+ledger. A hand-over that is given up withdraws its request: the run goes on unless it has written its end before. Whether a run
+without a recent heartbeat is alive is unknown here. The request is written anyway, in case it resumes.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from playhead.config import Context
@@ -100,24 +101,33 @@ def plan_stop(run: Run) -> StopPlan:
     return StopPlan(run, "request a stop after its open step", note, idle=False)
 
 
-def stop_run(ledger: Ledger, plan: StopPlan, wait_seconds: float | None) -> StopOutcome:
-    """Requests a stop and waits until the run has ended; `wait_seconds` None: does not wait."""
+def stop_run(
+    ledger: Ledger,
+    plan: StopPlan,
+    wait_seconds: float | None,
+    handover: str = "",
+    is_given_up: Callable[[], bool] = lambda: False,
+) -> StopOutcome:
+    """Requests a stop and waits until the run has ended; `wait_seconds` None: does not wait. `handover`: the record of the
+    hand-over that needs it. `is_given_up` ends the wait early."""
     before = plan.run
     if plan.idle:
         return StopOutcome(before, before, Result.UNCHANGED, plan.note)
-    requested = ledger.request_stop(before.cluster, before.pipeline, Host.here())
+    requested = ledger.request_stop(before.cluster, before.pipeline, Host.here(), handover)
     if not requested.is_running:
         return StopOutcome(before, requested, Result.UNCHANGED, "it ended before the request")
     if wait_seconds is None:
         return StopOutcome(before, requested, Result.CHANGED, "requested; not waited for")
-    return _awaited(ledger, before, requested, wait_seconds)
+    return _awaited(ledger, before, requested, wait_seconds, is_given_up)
 
 
-def _awaited(ledger: Ledger, before: Run, requested: Run, wait_seconds: float) -> StopOutcome:
+def _awaited(
+    ledger: Ledger, before: Run, requested: Run, wait_seconds: float, is_given_up: Callable[[], bool]
+) -> StopOutcome:
     deadline = Deadline(wait_seconds)
     seen = requested
     unread: Unreachable | None = None
-    while not deadline.passed and seen.is_running and seen.epoch == requested.epoch:
+    while not deadline.passed and not is_given_up() and seen.is_running and seen.epoch == requested.epoch:
         time.sleep(min(POLL_SECONDS, deadline.remaining()))
         try:
             seen, unread = ledger.get_run(requested.cluster, requested.pipeline), None

@@ -40,6 +40,7 @@ KEEP_ALIVE_SECONDS = 3.0
 ABANDON_SECONDS = 30.0
 FINISH_SECONDS = 10.0
 LOOK_SECONDS = 1.0
+REQUESTED = "stop requested"
 LOSS_SECONDS = 0.5  # connections of a process that was killed break a moment before it has ended
 _OUTAGES = (Unreachable, Busy, OutcomeUnknown)
 _PERMANENT = (WrongProtocol, Untrusted, AccessDenied)
@@ -271,7 +272,8 @@ class _Runner:
         self._beating = threading.Lock()
         self._stop = threading.Event()
         self._ended = threading.Event()
-        self._why_stopped = ""
+        self._stopping = threading.Lock()
+        self._reasons: list[str] = []  # to stop, the first one first
         self._held_streams: dict[str, str] = {}
         self._taken_over: Fenced | None = None
         self._is_abandoned = False
@@ -283,9 +285,11 @@ class _Runner:
 
     def stop(self, why: str) -> None:
         """Stops after the open step."""
-        self._why_stopped = self._why_stopped or why
-        self._stop.set()
-        self._slots.cancel()
+        with self._stopping:
+            if why not in self._reasons:
+                self._reasons.append(why)
+            self._stop.set()
+            self._slots.cancel()
 
     def abandon(self) -> None:
         self._is_abandoned = True
@@ -298,17 +302,31 @@ class _Runner:
             self._change(underway=work.underway)
 
     def beat(self) -> None:
-        """Writes a heartbeat in every ledger. The answer shows a stop request, or that another run took over."""
+        """Writes a heartbeat in every ledger. The answer shows a stop request, that it was withdrawn, or that another run took
+        over."""
         with self._beating:
+            is_asked, is_known = False, True
             for held in self._held:
                 try:
-                    if held.ledger.beat(held.claim, self._behind()):
-                        self.stop("stop requested")
+                    is_asked = held.ledger.beat(held.claim, self._behind()) or is_asked
                 except Fenced as error:
                     self._taken_over = error
                     self.stop("taken over")
                 except PlayheadError as error:  # the steps need the ledger too: they retry, and report it
+                    is_known = False
                     self._note(f"no heartbeat: {error.what}")
+            if is_asked:
+                self.stop(REQUESTED)
+            elif is_known:
+                self._withdraw()
+
+    def _withdraw(self) -> None:
+        """Goes on although a stop was requested, unless it has another reason to stop."""
+        with self._stopping:
+            self._reasons = [why for why in self._reasons if why != REQUESTED]
+            if not self._reasons:
+                self._stop.clear()
+                self._slots.restore()
 
     def _behind(self) -> Behind | None:
         """How far a source is. What a sink has not delivered is the lag of its group."""
@@ -328,18 +346,25 @@ class _Runner:
 
     def run(self) -> None:
         started = time.perf_counter()
-        state, error = RunState.FAILED, None
         # A thread of its own: a ledger that hangs delays the heartbeats of its own connectors only.
         threading.Thread(target=self._keep_beating, name=f"{self.name} heartbeat", daemon=True).start()
+        state, error = self._driven()
+        while state is RunState.STOPPED and not self._leaves():
+            state, error = self._driven()
+        self._end(state, error, time.perf_counter() - started)
+
+    def _driven(self) -> tuple[RunState, PlayheadError | None]:
+        """How it came to an end, and the error that ended it."""
+        state, error = RunState.FAILED, None
         try:
             with self._slots:
-                self._drive()
+                is_caught_up = self._drive()
             if self._taken_over is not None:
                 raise self._taken_over
             if self._stop.is_set() and (loss := self._supervisor.find_loss(0)) is not None:
                 raise loss
             caught_up = RunState.HELD_BACK if self.progress.held else RunState.FINISHED
-            state = RunState.STOPPED if self._stop.is_set() else caught_up
+            state = caught_up if is_caught_up and not self._stop.is_set() else RunState.STOPPED
         except PlayheadError as raised:
             raised.what = self._pipeline.scrub(raised.what)
             error = raised
@@ -353,24 +378,37 @@ class _Runner:
             # Cancelled jobs and a stopped session fail in many ways. All of them are expected.
             state, error = RunState.STOPPED, None
             self._note("the open step was abandoned: nothing of it is committed")
-        self._end(state, error, time.perf_counter() - started)
+        return state, error
 
-    def _drive(self) -> None:
-        """Opens the connector and runs its rounds. After a failure it starts again, while there are retries left."""
+    def _leaves(self) -> bool:
+        """Whether a connector that was stopped ends. If all that stopped it was a request, its end is written in the transaction
+        that finds the request. Without one it goes on: from then on nothing can be withdrawn that it has followed."""
+        with self._beating:
+            with self._stopping:
+                if not set(self._reasons) <= {REQUESTED}:
+                    return True
+            if any(_leaves_if_asked(held) for held in self._held):
+                return True
+            self._withdraw()
+            return False
+
+    def _drive(self) -> bool:
+        """Opens the connector and runs its rounds. After a failure it starts again, while there are retries left. True: it is
+        caught up. False: it was stopped."""
         while not self._stop.is_set():
             try:
                 self._change(underway=Underway("opening"))
                 with closing(self._pipeline.open(self._claimed())) as work, self._looked_at(work):
-                    self._run_rounds(work)
-                    return
+                    return self._run_rounds(work)
             except Cancelled:
-                return
+                return False
             except PlayheadError as error:
                 if self._is_abandoned:
                     raise
                 if (loss := self._supervisor.find_loss(LOSS_SECONDS)) is not None:
                     raise loss from error
                 self._pause(error)
+        return False
 
     @contextmanager
     def _looked_at(self, work: Work) -> Iterator[None]:
@@ -381,22 +419,23 @@ class _Runner:
             self._work = None
             self._change(underway=IDLE)
 
-    def _run_rounds(self, work: Work) -> None:
-        """Until the connector is caught up or stopped."""
+    def _run_rounds(self, work: Work) -> bool:
+        """Until the connector is caught up (True) or stopped."""
         while not self._stop.is_set():
             self._held_streams.clear()
             with closing(work.steps()) as steps:
                 for done in steps:
                     self._count(done)
                     if self._stop.is_set():
-                        return
+                        return False
             self._retries.refill()
             self._change(waiting="")
             if not self._held_streams:
                 self._caught_up = datetime.now(UTC)
             if self._pace.interval_seconds is None:
-                return
+                return True
             self._idle(work, Deadline(self._pace.interval_seconds))
+        return False
 
     def _idle(self, work: Work, until: Deadline) -> None:
         while not self._stop.wait(min(KEEP_ALIVE_SECONDS, until.remaining())) and not until.passed:
@@ -486,7 +525,7 @@ class _Runner:
 
     def _end(self, state: RunState, error: PlayheadError | None, seconds: float) -> None:
         """Writes the end in every ledger concerned, then reports it."""
-        details = {RunState.STOPPED: self._why_stopped, RunState.HELD_BACK: self.progress.held}
+        details = {RunState.STOPPED: next(iter(self._reasons), ""), RunState.HELD_BACK: self.progress.held}
         detail = error.what if error is not None else details.get(state, "")
         self._ended.set()
         with self._beating:
@@ -503,13 +542,19 @@ class _Runner:
         self._change(state=state, error=error, seconds=seconds, waiting="")
 
 
-def _finish(held: HeldClaim, state: RunState, detail: str) -> None:
+def _leaves_if_asked(held: HeldClaim) -> bool:
+    try:
+        return _finish(held, RunState.STOPPED, REQUESTED, if_asked=True)
+    except PlayheadError:  # also of a run that took over; the end is written, or its error noted, once more
+        return True
+
+
+def _finish(held: HeldClaim, state: RunState, detail: str, *, if_asked: bool = False) -> bool:
     """A ledger that is away for a moment is waited for: without its end, a run looks like one that was killed."""
     deadline = Deadline(FINISH_SECONDS)
     while True:
         try:
-            held.ledger.finish(held.claim, state, detail)
-            return
+            return held.ledger.finish(held.claim, state, detail, if_asked=if_asked)
         except _OUTAGES:
             if deadline.passed:
                 raise
