@@ -3,8 +3,8 @@ pages does not change what it asks.
 
 Each part has a thread of its own, so that a broker that does not answer does not hide what the workers say. After a question a
 part waits for the interval, and for at least `SHARE` times as long as the answer took: a slow cluster is asked less often, but
-never later than after `LONGEST_PAUSE`, so that the end of an outage is seen soon. An answer that does not come leaves the last one
-in place, marked with the reason and the time since.
+never later than after `LONGEST_PAUSE`, so that the end of an outage is seen soon. An answer that does not come leaves the last
+one in place, marked with the reason and the time since.
 """
 
 import threading
