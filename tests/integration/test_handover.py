@@ -106,14 +106,35 @@ def test_lists_files_plans_and_watch_agree_on_the_owner(eos_pair):
     assert watched.out.count('"left-alone", "cause": "it was handed over to Spark"') == 2
     assert pair.state(source) == ("STOPPED", 0)
     pair.file.write_text(text)
+    keeps_its_config_in_connect(pair, source)
     pair.hand("connect")
     assert pair.file.read_text() == text.replace("engine: spark", "engine: connect")
     assert {row["engine"] for row in listed(pair, "connectors").values()} == {"connect"}
     assert {row["status"] for row in listed(pair, "runs").values()} == {"handed over"}
     refused = pair.playhead("run", str(pair.file), source, "--engine", "spark", *pair.there()).exits(4)
     assert f"{source} belongs to Connect" in refused.err
+    with pair.lines.open("a") as file:
+        file.write("c\n")
+    pair.ends_with(["a", "b", "c"])
+    found = json.loads(pair.playhead("offsets", "doctor", "-o", "json", *pair.there()).out)
+    assert not [one for one in found if one["owner"] in (sink, f"connect-{sink}")], "Connect moves its group"
     again = pair.hand("connect")
     assert again.out.count("belongs to Connect already") == 2
+
+
+def keeps_its_config_in_connect(pair, name):
+    """What belongs to Spark is stopped in Connect, with its config for the way back: it is not pruned, renamed, nor are the
+    offsets deleted that its run continues from."""
+    other = pair.file.with_name("other.yaml")
+    other.write_text(f"connectors:\n  {name}-other:\n    config: {{connector.class: {SINK}, topics: a}}\n")
+    env, there = environment(pair), pair.there()[:4]
+    pruned = pair.playhead("connectors", "plan", "-f", str(other), "--prune", "--scope", f"{name}*", *there, env=env)
+    assert f"not deleted, because each belongs to Spark: {name}" in pruned.err and "delete  " not in pruned.out
+    renamed = pair.playhead("connectors", "rename", name, f"{name}-new", "--execute", *there, env=env).exits(4)
+    assert f"playhead handover {name} --to connect" in renamed.err
+    deleted = pair.playhead("connectors", "delete", name, "--offsets", "delete", "--execute", *there, env=env).exits(4)
+    assert f"{name} belongs to Spark" in deleted.err
+    assert pair.state(name) == ("STOPPED", 0)
 
 
 def test_from_python_nothing_is_handed_over_without_execute(eos_pair):

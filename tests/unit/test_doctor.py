@@ -17,7 +17,21 @@ from playhead.errors import Unreachable
 from playhead.kafka.groups import Committed
 from playhead.kafka.murmur2 import partition_of
 from playhead.kafka.partitions import Span
-from playhead.model import Change, Deadline, Map, Outcome, Outcomes, Plan, Position, Result, Secret, TopicPartition
+from playhead.ledger.model import Host, RunState
+from playhead.ledger.runs import open_ledger
+from playhead.model import (
+    Change,
+    Deadline,
+    Engine,
+    Map,
+    Outcome,
+    Outcomes,
+    Plan,
+    Position,
+    Result,
+    Secret,
+    TopicPartition,
+)
 from playhead.offsets import group_to_ledger
 from playhead.offsets.doctor import Diagnosis, Finding, diagnose
 from playhead.offsets.doctor import positions as positions_of_sinks
@@ -303,6 +317,32 @@ def test_a_group_is_not_compared_with_the_ledger_while_connect_may_give_the_sink
     [note] = said("no worker answers", "")
     assert isinstance(note, str) and note.endswith("it is unknown which one it is: no worker answers")
     assert kinds(said("no worker answers", "playhead/id/1")) == [("group-not-at-ledger", "s")]
+
+
+def test_what_belongs_to_connect_since_a_handover_is_not_compared_with_the_ledger(monkeypatch, tmp_path):
+    """Connect moves its group: to reset that to the ledger would deliver records again."""
+    tp, at = TopicPartition("t", 0), Host("here", 1, "me")
+    with open_ledger(f"sqlite:///{tmp_path}/ledger.db", 5) as ledger:
+        claim = ledger.claim("c", "s", at, {})
+        ledger.finish(claim, RunState.STOPPED)
+        ran = ledger.get_run("c", "s")
+        ledger.hand_over(ran, claim, Engine.CONNECT, at, {}, "handed over")
+        handed = ledger.get_run("c", "s")
+    entry: Any = SimpleNamespace(position=SimpleNamespace(owner="s"))
+    nowhere: Any = SimpleNamespace(snapshot=lambda: SimpleNamespace(by_owner=dict, entries=[entry]))
+    seen: list[Any] = []
+    monkeypatch.setattr(group_to_ledger, "find_group", lambda *_: "connect-s")
+    monkeypatch.setattr(positions_of_sinks, "spots_of", lambda entries, *_, **__: list(entries))
+    monkeypatch.setattr(positions_of_sinks, "check_spots", lambda _, spots, __: seen.extend(spots) or [])
+    monkeypatch.setattr(positions_of_sinks, "list_committed", lambda *_: {tp: Committed(5, "")})
+    found = {}
+    for run in (ran, handed):
+        seen.clear()
+        sink = LedgerSink("s", {tp: Held(40, 40)}, {}, "id", run)
+        monkeypatch.setattr(group_to_ledger, "read_sinks", lambda *_, sink=sink: [sink])
+        said = list(positions_of_sinks.check_ledger(nowhere, nowhere, {}, HERE, Deadline(5), ""))
+        found[run.owner] = (kinds(said), len(seen))
+    assert found == {None: ([("group-not-at-ledger", "s")], 1), Engine.CONNECT: ([], 0)}
 
 
 def test_an_apply_that_had_done_nothing_yet_is_only_a_note():

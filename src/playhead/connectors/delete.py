@@ -21,6 +21,7 @@ from playhead.connectors.lifecycle import Done, sentence
 from playhead.connectors.plan.check import PluginKeys
 from playhead.connectors.plan.make import find_running, running_of
 from playhead.connectors.plan.model import Action, ClusterState, ConnectorsPlan, PlanRow, diff_config
+from playhead.connectors.spark_runs import refuse_owned_by_spark
 from playhead.connectors.status import find_all, phrase, secret_keys
 from playhead.errors import PlayheadError
 from playhead.model import Deadline, Plan, Result, result_of
@@ -86,6 +87,12 @@ def plan_deletions(context: Context, words: Sequence[str], offsets: Offsets, dea
     with open_rest(context, deadline) as rest:
         cluster = ClusterState(rest.worker().kafka_cluster_id or "", tuple(context.connect_urls))
         found = find_all(rest, words)
+        if offsets is Offsets.DELETE:
+            stopped_ones = {
+                info.name: status is not None and status.connector.state == "STOPPED" for info, status in found
+            }
+            what = "its run continues from these offsets"
+            refuse_owned_by_spark(context, cluster.kafka_cluster_id or None, stopped_ones, what, deadline)
         plugins = PluginKeys(rest)
         keys = [secret_keys(plugins, info.config) for info, _ in found]
     work = do_at_once(context, found, lambda access, one: _planned(access, *one, offsets), deadline.remaining())

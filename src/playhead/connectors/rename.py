@@ -34,6 +34,7 @@ from playhead.connectors.plan.model import (
     diff_config,
     normalised,
 )
+from playhead.connectors.spark_runs import refuse_owned_by_spark
 from playhead.connectors.status import secret_keys
 from playhead.connectors.undo import RENAME
 from playhead.errors import Invalid, NotFound, OutcomeUnknown, PlayheadError, Refused
@@ -101,6 +102,9 @@ def plan_rename(context: Context, old: str, new: str, deadline: Deadline, spec: 
             )
         cluster = ClusterState(worker.kafka_cluster_id or "", tuple(context.connect_urls))
         before, there = find_running(rest, old), find_running(rest, new)
+        stopped_ones = {name: one.state is WantedState.STOPPED for name, one in ((old, before), (new, there)) if one}
+        what = "its run has the position under the old name"
+        refuse_owned_by_spark(context, cluster.kafka_cluster_id or None, stopped_ones, what, deadline)
         unfinished = _find_unfinished(Book.of_context(context), cluster, old, new)
         if before is None and (there is None or unfinished is None):
             raise NotFound("connector", old, rest.list_connectors())

@@ -1,6 +1,7 @@
 """Connectors on Spark, read from the ledger and merged with those of the workers."""
 
-from collections.abc import Collection, Sequence
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from playhead.config import Context
 from playhead.config.ledger import may_hold_something
 from playhead.connect.rest import open_rest
 from playhead.connectors.status import ConnectorRow
-from playhead.errors import Invalid, MissingExtra, PlayheadError
+from playhead.errors import Invalid, MissingExtra, PlayheadError, Refused
 from playhead.kafka.client import describe_cluster
 from playhead.kafka.properties import client_settings
 from playhead.model import Deadline, Engine, TopicPartition
@@ -61,7 +62,7 @@ def show_spark_run(context: Context, cluster: str | None, name: str, deadline: D
         return None  # without SQLAlchemy nothing was ever run on Spark from here
     with open_context_ledger(context, deadline.share().remaining()) as ledger:
         runs = [run for run in ledger.list_runs() if run.pipeline == name and cluster in (None, run.cluster)]
-        runs = [run for run in runs if run.forgotten_by is None and not is_with_connect(run)]
+        runs = [run for run in runs if run.forgotten_by is None and not run.is_with_connect]
         if not runs:
             return None
         run = max(runs, key=lambda one: one.heartbeat)
@@ -98,7 +99,7 @@ def list_spark_runs(
         from playhead.ledger.runs import open_context_ledger
 
         with open_context_ledger(context, deadline.share().remaining()) as ledger:
-            runs = [run for run in ledger.list_runs() if cluster in (None, run.cluster) and not is_with_connect(run)]
+            runs = [run for run in ledger.list_runs() if cluster in (None, run.cluster) and not run.is_with_connect]
             runs = [run for run in runs if not run.is_copy]
             notes: list[str] = []
             if named is not None:
@@ -122,7 +123,8 @@ def list_spark_runs(
 
 
 def find_owners(context: Context, cluster: str | None, deadline: Deadline) -> tuple[dict[str, Engine], str]:
-    """The engine that a hand-over gave a connector to, by name; and why that is unknown, if the ledger cannot be read."""
+    """The engine that a connector belongs to, by name: a hand-over gave it to that engine, or a run of it is alive on Spark.
+    And why that is unknown, if the ledger cannot be read."""
     if not may_hold_something(context):
         return {}, ""
     try:
@@ -134,12 +136,25 @@ def find_owners(context: Context, cluster: str | None, deadline: Deadline) -> tu
         return {}, ""  # without SQLAlchemy nothing was ever handed over from here
     except PlayheadError as error:
         return {}, f"the ledger cannot be read: {error.what}"
-    return {run.pipeline: run.owner for run in runs if run.owner is not None}, ""
+    alive = {run.pipeline: Engine.SPARK for run in runs if run.is_alive and not run.is_copy}
+    return {run.pipeline: run.owner for run in runs if run.owner is not None} | alive, ""
 
 
-def is_with_connect(run: "Run") -> bool:
-    """A hand-over gave it to Connect: its row there counts."""
-    return run.owner is Engine.CONNECT and not run.is_alive
+def refuse_owned_by_spark(
+    context: Context, cluster: str | None, stopped: Mapping[str, bool], what: str, deadline: Deadline
+) -> None:
+    """Refuses to do `what` to connectors that belong to Spark. `stopped`: whether each is stopped in Connect, as a hand-over
+    leaves it: one that is not cannot belong to Spark if the ledger cannot be read."""
+    owners, unread = find_owners(context, cluster, deadline)
+    for name, is_stopped in stopped.items():
+        if owners.get(name) is Engine.SPARK:
+            raise Refused(
+                f"{name} belongs to Spark: {what}", f"playhead handover {shlex.quote(name)} --to connect --execute"
+            )
+        if unread and is_stopped:
+            raise Refused(
+                f"{name} may belong to Spark: {unread}; {what}", "repair the ledger, or name it with --ledger"
+            )
 
 
 def _with_lags(

@@ -165,6 +165,11 @@ class Run:
         return None if found is None else Engine(found)
 
     @property
+    def is_with_connect(self) -> bool:
+        """A hand-over gave it to Connect, which has its position from then on."""
+        return self.owner is Engine.CONNECT and not self.is_alive
+
+    @property
     def is_past(self) -> bool:
         """Finished for more than a day. One that failed or was stopped stays until it runs again or is forgotten, and so does
         one that was handed over to Spark."""

@@ -14,7 +14,7 @@ from playhead.errors import Invalid, MissingExtra, PlayheadError
 from playhead.kafka.client import Admin, describe_cluster
 from playhead.kafka.partitions import Span, find_leaders, find_spans
 from playhead.kafka.properties import client_settings
-from playhead.model import Engine, TopicPartition
+from playhead.model import TopicPartition
 from playhead.offsets.logs import find_hidden
 from playhead.stores import Access, Store
 
@@ -128,7 +128,7 @@ class _Found:
 
 def _found_in(sinks: Iterable[tuple[str, str]], runs: Collection["Run"]) -> _Found:
     """Without those that a hand-over gave to Connect: their positions are in their groups."""
-    handed = {(run.cluster, run.pipeline) for run in runs if run.owner is Engine.CONNECT and not run.is_alive}
+    handed = {(run.cluster, run.pipeline) for run in runs if run.is_with_connect}
     clusters: dict[str, tuple[str, ...]] = {}
     for cluster, name in sinks:
         if (cluster, name) not in handed:

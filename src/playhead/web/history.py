@@ -8,8 +8,6 @@ import time
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from playhead.connectors.spark_runs import is_with_connect
-
 if TYPE_CHECKING:
     from playhead.web.poller import Seen
     from playhead.web.sources import SeenRun
@@ -123,7 +121,7 @@ class History:
 
 def runs_of(seen: "Seen") -> "list[SeenRun]":
     """Those that are pipelines of Spark now: no copy of a topic, and none that a hand-over gave to Connect."""
-    return [one for one in seen.runs.value or () if not one.run.is_copy and not is_with_connect(one.run)]
+    return [one for one in seen.runs.value or () if not one.run.is_copy and not one.run.is_with_connect]
 
 
 def _known(number: int) -> int | None:

@@ -78,13 +78,16 @@ def plan_connectors(
         rows = [_left_to_owner(row, owners.get(row.name)) for row in rows]
         rows = [_of_unknown_owner(row, unread) for row in rows] if unread else rows
         kept = {spec.name.strip() for spec in specs}
-        goes = {name for name in running if name in doomed or (prune is not None and fnmatchcase(name, prune))} - kept
-        rows += [_deletion(running[name], plugins) for name in sorted(goes)]
+        pruned = {name for name in running if prune is not None and fnmatchcase(name, prune)} - kept
+        left = {name for name in pruned - set(doomed) if _may_be_of_spark(running[name], owners, unread)}
+        goes = (pruned - left) | (running.keys() & set(doomed) - kept)
+        rows += [_unless_of_spark(_deletion(running[name], plugins), owners, unread) for name in sorted(goes)]
     topics = topics_of_plan(context, cluster, rows, deadline, allow_missing=allowed.missing_topics)
     rows = [replace(row, findings=(*row.findings, *topics.findings.get(row.name, ()))) for row in rows]
     rows = _with_orphans(context, rows, deadline)
     rows = _with_renames(rows, {name: one for name, one in every.items() if name not in kept})
-    return ConnectorsPlan(cluster, tuple(rows), (*topics.notes, *_unknown_owners(unread)), allowed)
+    notes = (*topics.notes, *_unknown_owners(unread), *_not_pruned(sorted(left), unread))
+    return ConnectorsPlan(cluster, tuple(rows), notes, allowed)
 
 
 def topics_of_plan(
@@ -213,6 +216,26 @@ def _of_unknown_owner(row: PlanRow, unread: str) -> PlanRow:
 
 def _unknown_owners(unread: str) -> list[str]:
     return [f"which connectors were handed over to Spark is unknown: {unread}"] if unread else []
+
+
+def _may_be_of_spark(running: Running, owners: Mapping[str, Engine], unread: str) -> bool:
+    """A hand-over leaves a connector stopped in Connect, with its config for the way back."""
+    is_stopped = running.state is WantedState.STOPPED
+    return owners.get(running.name) is Engine.SPARK or (bool(unread) and is_stopped)
+
+
+def _unless_of_spark(row: PlanRow, owners: Mapping[str, Engine], unread: str) -> PlanRow:
+    if row.running is None or not _may_be_of_spark(row.running, owners, unread):
+        return row
+    what = f"it may belong to Spark: {unread}" if unread else "it belongs to Spark, which goes on with its position"
+    hint = f"to delete its config in Connect all the same: playhead connectors delete {shlex.quote(row.name)}"
+    finding = KeyFinding(Severity.ERROR, "", f"{what}; {hint}", refuses=True)
+    return replace(row, findings=(*row.findings, finding))
+
+
+def _not_pruned(left: Sequence[str], unread: str) -> list[str]:
+    may = "may belong to Spark" if unread else "belongs to Spark"
+    return [f"in no file, and not deleted, because each {may}: {', '.join(left)}"] if left else []
 
 
 def _deletion(running: Running, plugins: PluginKeys) -> PlanRow:

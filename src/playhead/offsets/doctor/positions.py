@@ -163,15 +163,19 @@ def check_ledger(
     deadline: Deadline,
     why: str = "",
 ) -> Iterator[Said]:
-    """A run refuses to start if its group does not match the ledger, because it is then unknown what was delivered.
+    """A run refuses to start if its group does not match the ledger, because it is then unknown what was delivered. What belongs
+    to Connect since a hand-over is left out: its positions are in its group.
 
     `why`: the reason why the connectors of Connect, which may give a sink another group, are unknown.
     """
     from playhead.offsets.group_to_ledger import find_group, is_marked, read_sinks
 
     found = store.snapshot()
-    yield from check_spots(admin, spots_of(found.entries, commands, groups=False), deadline)
-    for sink in read_sinks(store, found.by_owner()):
+    sinks = [sink for sink in read_sinks(store, found.by_owner()) if not (sink.run and sink.run.is_with_connect)]
+    held = {sink.name for sink in sinks}
+    entries = [entry for entry in found.entries if entry.position.owner in held]
+    yield from check_spots(admin, spots_of(entries, commands, groups=False), deadline)
+    for sink in sinks:
         if sink.id is None or (sink.run and sink.run.is_running and not sink.run.is_silent):
             continue  # nothing was published yet, or the run is still publishing
         commits = list_committed(admin, find_group(admin, sink, connectors.get(sink.name), deadline), deadline)
