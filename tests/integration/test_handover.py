@@ -15,15 +15,17 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 import playhead as playhead_package
 from contract.workers import ask, path_of
 from integration.file_source import TEXT
-from integration.switching import PYTHON, SINK, SOURCE, Watching, Writer, eos_pair, made_pair  # noqa: F401
+from integration.switching import KILLER, PYTHON, SINK, SOURCE, Watching, Writer, eos_pair, made_pair  # noqa: F401
 from playhead.config import open_context
 from playhead.errors import Invalid, NotFound
 from playhead.kafka.murmur2 import partition_of
 from playhead.lab import LabOptions
+from playhead.ledger.model import Host, RunState
 from playhead.model import Deadline, Engine, Result
 
 
@@ -490,6 +492,130 @@ def test_an_undo_that_may_repeat_is_refused_unless_repeats_are_accepted(eos_pair
     pair.run(name)
     append(pair, "d")
     assert pair.delivered() == ["a", "b", "c", "c", "d"]
+
+
+def test_a_recreated_topic_and_another_group_are_refused_before_anything_stops(eos_pair):
+    """The old offset would skip the records of the new topic; the position is in the group that was used."""
+    pair, sink = eos_pair, eos_pair.names[1]
+    pair.lines.write_text("a\nb\n")
+    pair.create()
+    pair.ends_with(["a", "b"])
+    good = pair.file.read_text()
+    pair.file.write_text(
+        good.replace("consumer.override.session", "consumer.override.group.id: other\n      consumer.override.session")
+    )
+    refused = pair.hand("spark", sink, code=4)
+    assert f"group.id is other, and Connect has its position in connect-{sink}" in refused.out
+    assert pair.state(sink) == ("RUNNING", 1)
+    pair.file.write_text(good)
+    pair.hand("spark", *pair.names)
+    pair.run()
+    append(pair, "c")
+    pair.runs[-1].ended()
+    recreate(pair, ["new 1", "new 2", "new 3", "new 4"])
+    refused = pair.hand("connect", sink, code=4)
+    assert f"topic {pair.topic} was deleted and recreated" in refused.out
+    assert pair.state(sink) == ("STOPPED", 0)
+    reset = ["offsets", "reset", sink, "--topic", pair.topic, "--to-earliest", "--execute", *pair.there()]
+    pair.playhead(*reset).exits(0)
+    pair.hand("connect", sink)
+    Deadline(60).wait_for(lambda: "new 4" in pair.delivered(), "the new records", every=0.2)
+    assert pair.delivered() == ["a", "b", "c", "new 1", "new 2", "new 3", "new 4"]
+
+
+def recreate(pair, lines):
+    admin = AdminClient({"bootstrap.servers": pair.lab.bootstrap_servers})
+    admin.delete_topics([pair.topic])[pair.topic].result(30)
+    Deadline(30).wait_for(lambda: pair.topic not in admin.list_topics(timeout=10).topics, "its end", every=0.2)
+    pair.on_spark.make_topic(pair.topic, 1)
+    producer = Producer({"bootstrap.servers": pair.lab.bootstrap_servers})
+    for line in lines:
+        producer.produce(pair.topic, line)
+    assert producer.flush(20) == 0
+
+
+def test_two_hand_overs_at_once_leave_one_owner(eos_pair):
+    """Both ways, started together, three times: one is carried out or both give way, and nothing is lost or doubled."""
+    pair = eos_pair
+    writer = Writer(pair.lines)
+    pair.create()
+    pair.grows()
+    with Watching(pair):
+        for to in ("spark", "connect", "spark"):
+            both = [
+                subprocess.Popen([PYTHON, "-m", "playhead", *pair.words(to)], stdout=subprocess.DEVNULL)
+                for _ in range(2)
+            ]
+            codes = [process.wait(240) for process in both]
+            if any(codes):
+                pair.hand(to)
+            states = [pair.state(name) for name in pair.names]
+            assert states == [("STOPPED", 0) if to == "spark" else ("RUNNING", 1)] * 2, codes
+            owners = {run.pipeline: run.owner for run in pair.on_spark.ledger.list_runs()}
+            assert owners == dict.fromkeys(pair.names, Engine(to)), codes
+            if to == "spark":
+                pair.run()
+            pair.grows(5)
+        pair.hand("connect")
+        lines = writer.stop()
+        pair.ends_with(lines)
+    assert pair.records() == lines and pair.delivered() == lines
+
+
+def test_a_pattern_does_not_resume_what_was_stopped_on_purpose_and_an_old_undo_is_refused(eos_pair):
+    pair, (source, sink) = eos_pair, eos_pair.names
+    pair.lines.write_text("a\n")
+    pair.create()
+    pair.ends_with(["a"])
+    pair.hand("spark", source)
+    first = pair.playhead("connectors", "journal", "-o", "json", *pair.there()[:2]).exits(0)
+    ask(f"{pair.url}{path_of(sink)}/stop", "PUT")
+    Deadline(30).wait_for(lambda: pair.state(sink) == ("STOPPED", 0), "the stop")
+    back = pair.hand("connect")
+    assert result_of(back, source) == "changed" and result_of(back, sink) == "unchanged"
+    assert "playhead connectors resume" in back.out
+    assert [pair.state(name) for name in pair.names] == [("RUNNING", 1), ("STOPPED", 0)]
+    record = json.loads(first.out)[0]["id"]
+    refused = pair.playhead("connectors", "undo", record, *pair.there(), "--execute").exits(4)
+    assert f"{source} was handed over again since" in refused.err
+    assert pair.state(source) == ("RUNNING", 1)
+
+
+def test_what_resumes_it_before_the_position_is_in_place_is_not_taken_for_the_hand_over(eos_pair):
+    """Killed after the owner was recorded. Whoever resumes the sink then starts it at an old position of its group."""
+    pair, sink = eos_pair, eos_pair.names[1]
+    pair.lines.write_text("a\n")
+    pair.create()
+    pair.ends_with(["a"])
+    pair.hand("spark", *pair.names)
+    pair.run()
+    append(pair, "b")
+    pair.runs[-1].ended()
+    killed = subprocess.run([PYTHON, "-c", KILLER, "publish", "1", *pair.words("connect", sink)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert ask(f"{pair.url}{path_of(sink)}/resume", "PUT")[0] == 202
+    Deadline(30).wait_for(lambda: pair.state(sink) == ("RUNNING", 1), "the task")
+    refused = pair.hand("connect", sink, code=4)
+    assert "its position is not in place" in refused.out and f"playhead connectors stop {sink}" in refused.out
+
+
+def test_a_run_that_does_not_end_goes_on(eos_pair, monkeypatch):
+    """The stop that the hand-over requested is withdrawn; so is that of one which was killed, by its undo."""
+    pair, source = eos_pair, eos_pair.names[0]
+    pair.lines.write_text("a\n")
+    pair.write_file()
+    pair.hand("spark", source)
+    [cluster] = [run.cluster for run in pair.on_spark.ledger.list_runs()]
+    claim = pair.on_spark.ledger.claim(cluster, source, Host.here(), {"type": "source"})
+    refused = pair.hand("connect", source, code=4, more=("--wait", "3s"))
+    assert "the request is withdrawn, and it goes on" in refused.out
+    assert pair.on_spark.ledger.beat(claim) is False
+    killed = subprocess.run([PYTHON, "-c", KILLER, "_awaited", "1", *pair.words("connect", source)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert pair.on_spark.ledger.beat(claim) is True
+    pair.undo()
+    assert pair.on_spark.ledger.beat(claim) is False
+    pair.on_spark.ledger.finish(claim, RunState.STOPPED)
 
 
 def append(pair, line):

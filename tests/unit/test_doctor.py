@@ -331,9 +331,14 @@ def test_what_belongs_to_connect_since_a_handover_is_not_compared_with_the_ledge
     entry: Any = SimpleNamespace(position=SimpleNamespace(owner="s"))
     nowhere: Any = SimpleNamespace(snapshot=lambda: SimpleNamespace(by_owner=dict, entries=[entry]))
     seen: list[Any] = []
+
+    def spots(_admin: Any, wanted: list[Any], _deadline: Deadline) -> list[Said]:
+        seen.extend(wanted)
+        return []
+
     monkeypatch.setattr(group_to_ledger, "find_group", lambda *_: "connect-s")
     monkeypatch.setattr(positions_of_sinks, "spots_of", lambda entries, *_, **__: list(entries))
-    monkeypatch.setattr(positions_of_sinks, "check_spots", lambda _, spots, __: seen.extend(spots) or [])
+    monkeypatch.setattr(positions_of_sinks, "check_spots", spots)
     monkeypatch.setattr(positions_of_sinks, "list_committed", lambda *_: {tp: Committed(5, "")})
     found = {}
     for run in (ran, handed):

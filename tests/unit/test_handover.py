@@ -1,28 +1,41 @@
 """What a hand-over writes: the engine in files, the owner in the ledger."""
 
+from contextlib import nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from playhead.config import Context, Setting
 from playhead.connect.answers import OffsetEntry
 from playhead.connectors.files import read_specs
 from playhead.connectors.files.engine import apply_engines, plan_engines
+from playhead.connectors.journal import ApplyEntry, Half
 from playhead.connectors.lifecycle import Wait
 from playhead.connectors.plan.model import Running
 from playhead.errors import NotFound, PlayheadError, Refused, Unreachable
 from playhead.handover import apply, movement, sinks
-from playhead.handover.model import Handed, HandedButDown, Handover, HandoverOptions, HandoverPlan, HandoverResult
-from playhead.handover.plan import Wanted, _Maker
+from playhead.handover.model import (
+    REQUESTED,
+    Handed,
+    HandedButDown,
+    Handover,
+    HandoverOptions,
+    HandoverPlan,
+    HandoverResult,
+)
+from playhead.handover.plan import Wanted, _Earlier, _elsewhere, _list_runs, _Maker
 from playhead.handover.sinks import SinkSide
 from playhead.handover.sources import tails_of, verify
-from playhead.handover.to_spark import Switch, _after_error
+from playhead.handover.switch import Switch
+from playhead.handover.to_spark import _after_error
 from playhead.kafka.groups import Committed
-from playhead.ledger.model import Claim, HandedOver, Host, RangeClaim, RunState
+from playhead.ledger.model import Claim, HandedOver, Host, RangeClaim, Run, RunState, StopRequest, TakenMeanwhile
 from playhead.ledger.ranges import RangeLedger
-from playhead.ledger.runs import open_ledger
+from playhead.ledger.runs import open_context_ledger, open_ledger
 from playhead.model import ConnectorSpec, Deadline, Engine, Map, Result
 from playhead.model.connector import WantedState
 from playhead.model.ranges import Log, OffsetRange
@@ -202,18 +215,18 @@ def test_a_group_that_lost_its_offsets_keeps_a_sink_with_connect(delivered):
     """Connect delivered on from 1000, and nothing says how far. With repeats accepted it continues at the ledger's position."""
     side = delivered([])
     with pytest.raises(Refused, match="has no offset for orders-0 any more, and the ledger is at 1000"):
-        side.adopt(NO_ADMIN, Deadline(5), accept_repeats=False)
+        side.adopt(NO_ADMIN, Deadline(5), None, accept_repeats=False)
     with pytest.raises(Refused, match="how far Connect delivered is unknown"):
         side.check_known(NO_ADMIN, side.commits(NO_ADMIN, Deadline(5)), Deadline(5))
-    side.adopt(NO_ADMIN, Deadline(5), accept_repeats=True)
+    side.adopt(NO_ADMIN, Deadline(5), None, accept_repeats=True)
     assert [at.next_offset for at in side.positions().values()] == [1000]
 
 
 def test_the_ledger_goes_where_the_group_is_and_a_deleted_topic_is_no_reason_to_refuse(delivered):
-    delivered([], topic_id=None).adopt(NO_ADMIN, Deadline(5), accept_repeats=False)
-    delivered([], topic_id="id-2").adopt(NO_ADMIN, Deadline(5), accept_repeats=False)
+    delivered([], topic_id=None).adopt(NO_ADMIN, Deadline(5), None, accept_repeats=False)
+    delivered([], topic_id="id-2").adopt(NO_ADMIN, Deadline(5), None, accept_repeats=False)
     side = delivered([5000])
-    assert side.adopt(NO_ADMIN, Deadline(5), accept_repeats=False) == "continues at orders-0 5000"
+    assert side.adopt(NO_ADMIN, Deadline(5), None, accept_repeats=False).words == "continues at orders-0 5000"
     assert [at.next_offset for at in side.positions().values()] == [5000]
 
 
@@ -223,6 +236,9 @@ def test_the_ledger_goes_where_the_group_is_and_a_deleted_topic_is_no_reason_to_
 def row_of(name="orders", to=Engine.CONNECT, **more) -> Handover:
     spec = ConnectorSpec(name, {"connector.class": "FileStreamSource"})
     return Handover(name, to, spec, more.pop("running", None), None, WantedState.RUNNING, None, **more)
+
+
+A_REST: Any = SimpleNamespace(within=nullcontext)
 
 
 def plan_of(*rows) -> HandoverPlan:
@@ -239,7 +255,7 @@ def test_a_database_that_does_not_answer_blocks_its_own_connector_only():
 
     home: Any = SimpleNamespace(exactly_once=True, transactional_id=lambda name, task: f"{name}-{task}")
     some: Any = None
-    maker = Broken(Wanted(Engine.CONNECT), home, some, some, some, {}, Deadline(5))
+    maker = Broken(Wanted(Engine.CONNECT), home, some, some, some, {}, some, 5.0)
     ready: Any = SimpleNamespace(config={}, kind=ConnectorKind.JDBC_SOURCE)
     far, near = (maker._complete(row_of(name), ready) for name in ("far", "near"))
     plan = plan_of(far, near)
@@ -260,8 +276,8 @@ def test_an_error_after_the_stop_says_that_connect_is_stopped_if_the_ledger_is_a
     some: Any = SimpleNamespace(home=SimpleNamespace(cluster_id="cluster"), context=context)
     switch = Switch(some, some, row_of(to=Engine.SPARK, running=running), HandoverOptions(), some, print)
     error = PlayheadError("the broker went away")
-    nothing: Any = None
-    _after_error(switch, nothing, error)
+    with open_context_ledger(context, 1) as ledger:
+        _after_error(switch, ledger, error)
     assert error.what.startswith("the broker went away; it is left stopped in Connect, and whether the ledger")
     assert "give the same command again" in error.what
 
@@ -297,6 +313,11 @@ def test_the_worker_must_show_what_was_committed_and_of_a_source_nothing_else():
         verify(Shows({}), "orders", AT_SIX, Deadline(0.1), may_show_more=False)  # type: ignore[arg-type]
 
 
+def switch_like(home: Any, options: HandoverOptions) -> Any:
+    plan = SimpleNamespace(home=home)
+    return SimpleNamespace(row=row_of(), plan=plan, options=options, is_given_up=lambda: False)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [("a\nb\nc\n", "has lines after byte 4"), ("a\nb\nhalf", "it is at the end"), ("a\nb\n", "it is at the end")],
@@ -308,7 +329,7 @@ def test_a_connector_that_rests_before_a_known_end_has_failed(tmp_path, monkeypa
     at = {Map({"filename": str(file)}): Map({"position": 4})}
     home = SimpleNamespace(worker={"offset.flush.interval.ms": "10"})
     options = HandoverOptions(wait=Wait(wait_seconds=0.2))
-    switch: Any = SimpleNamespace(row=row_of(), plan=SimpleNamespace(home=home), options=options)
+    switch = switch_like(home, options)
     ready: Any = SimpleNamespace(kind=ConnectorKind.FILE_SOURCE, config={"file": str(file)})
     try:
         found = movement.await_movement(switch, ready, Shows(at), at)  # type: ignore[arg-type]
@@ -334,7 +355,7 @@ def test_a_source_file_that_cannot_be_read_here_is_said_of_its_connector(tmp_pat
     at = {Map({"filename": str(file)}): Map({"position": position})}
     assert words in movement.unread_lines(file, at).unknown
     options = HandoverOptions(wait=Wait(wait_seconds=0.01))
-    switch: Any = SimpleNamespace(row=row_of(), plan=SimpleNamespace(home=SimpleNamespace(worker={})), options=options)
+    switch = switch_like(SimpleNamespace(worker={}), options)
     ready: Any = SimpleNamespace(kind=ConnectorKind.FILE_SOURCE, config={"file": str(file)})
     assert words in movement.await_movement(switch, ready, Shows(at), at)  # type: ignore[arg-type]
 
@@ -355,8 +376,8 @@ def test_a_file_that_cannot_be_read_blocks_its_own_connector_only(error):
     home: Any = SimpleNamespace(exactly_once=True, transactional_id=lambda name, task: f"{name}-{task}")
     some: Any = None
     plugins: Any = SimpleNamespace(types_of=dict)
-    maker = Broken(Wanted(Engine.SPARK), home, some, some, plugins, {}, Deadline(5))
-    far, near = (maker.row(name, row_of(name).spec, None, None, None) for name in ("far", "near"))
+    maker = Broken(Wanted(Engine.SPARK), home, A_REST, some, plugins, {}, some, 5.0)
+    far, near = (maker.row(name, row_of(name).spec, None, None, _Earlier()) for name in ("far", "near"))
     plan = plan_of(far, near)
     assert [one.name for one in plan.doable] == ["near"] and plan.exit_code == 3
     words = "/in.txt cannot be used: Permission denied" if isinstance(error, OSError) else "'orders' does not exist"
@@ -379,3 +400,160 @@ def test_a_partition_of_a_group_that_the_ledger_does_not_know_is_no_movement():
     assert not movement.has_moved({one: at[5], other: at[6]}, {one: at[5]}, is_sink=True)
     assert movement.has_moved({one: at[6], other: at[6]}, {one: at[5]}, is_sink=True)
     assert movement.has_moved(AT_SIX, {}, is_sink=False) and not movement.has_moved(AT_SIX, AT_SIX, is_sink=False)
+
+
+# Who has it
+
+
+def run_of(owner=None, *, state=RunState.STOPPED, silent=0.0, stop=None, **more) -> Run:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    settings = {} if owner is None else {"owner": owner.value}
+    return Run("c", "orders", 3, HERE, at, at, silent, state, "", stop, settings, 0, 0, None, None, **more)
+
+
+def connect_has(state) -> Running | None:
+    return None if state is None else Running("orders", {}, state)
+
+
+NOTHING, TO_DO = "", None
+STOPPED, RUNNING = WantedState.STOPPED, WantedState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("to", "owner", "connect", "ran", "words"),
+    [
+        (Engine.CONNECT, None, STOPPED, None, "is stopped there: playhead connectors resume orders"),
+        (Engine.CONNECT, None, RUNNING, None, "belongs to Connect already"),
+        (Engine.CONNECT, None, RUNNING, RunState.STOPPED, "belongs to Connect already"),
+        (Engine.CONNECT, None, STOPPED, RunState.STOPPED, TO_DO),
+        (Engine.CONNECT, None, None, RunState.FAILED, TO_DO),
+        (Engine.CONNECT, None, None, None, "neither engine has it"),
+        (Engine.CONNECT, Engine.SPARK, STOPPED, RunState.STOPPED, TO_DO),
+        (Engine.CONNECT, Engine.CONNECT, STOPPED, RunState.STOPPED, "is stopped there"),
+        (Engine.CONNECT, Engine.CONNECT, None, RunState.STOPPED, "does not have it any more"),
+        (Engine.CONNECT, Engine.CONNECT, STOPPED, RunState.RUNNING, TO_DO),
+        (Engine.SPARK, Engine.SPARK, STOPPED, RunState.STOPPED, "belongs to Spark already"),
+        (Engine.SPARK, None, STOPPED, RunState.RUNNING, "belongs to Spark already"),
+        (Engine.SPARK, Engine.CONNECT, STOPPED, RunState.STOPPED, TO_DO),
+        (Engine.SPARK, Engine.SPARK, RUNNING, RunState.STOPPED, TO_DO),
+    ],
+)
+def test_a_pattern_leaves_alone_what_the_other_engine_does_not_have(to, owner, connect, ran, words):
+    """What was stopped in Connect on purpose is not resumed, and what was deleted there is not created again."""
+    some: Any = None
+    maker = _Maker(Wanted(to), some, some, some, some, {}, some, 5.0)
+    run = None if ran is None else run_of(owner, state=ran)
+    row = replace(row_of(to=to), running=connect_has(connect), run=run)
+    found = maker._idle(row)
+    assert found == NOTHING if words is TO_DO else words in found
+
+
+def test_what_connect_never_had_is_not_given_back_to_it():
+    some: Any = None
+    wanted = Wanted(Engine.CONNECT, absent={"orders"}, undoes="x")
+    maker = _Maker(wanted, some, some, some, some, {}, some, 5.0)
+    row = replace(row_of(), run=run_of(Engine.SPARK))
+    assert "Connect did not have it before" in maker._idle(row)
+    assert maker._idle(replace(row, running=connect_has(STOPPED))) == NOTHING
+
+
+def test_a_pattern_does_not_match_forgotten_runs_and_copies(ledger):
+    for name in ("orders", "gone", "copied"):
+        ledger.finish(
+            ledger.claim("c", name, HERE, {"type": "copy" if name == "copied" else "source"}), RunState.STOPPED
+        )
+    ledger.forget(ledger.get_run("c", "gone"), HERE)
+    assert set(_list_runs(ledger, "c", ["*"])) == {"orders"}
+    assert set(_list_runs(ledger, "c", ["gone"])) == {"orders", "gone"}
+
+
+def test_a_file_that_keeps_the_position_elsewhere_is_refused():
+    sink = {"connector.class": "FileStreamSink", "topics": "t", "consumer.override.group.id": "mine"}
+    row = Handover("orders", Engine.SPARK, ConnectorSpec("orders", sink), None, None, RUNNING, None)
+    [found] = _elsewhere(row, {"topics": "t"}, "Connect")
+    assert found.refuses and "group.id is mine, and Connect has its position in connect-orders" in str(found)
+    assert _elsewhere(row, sink, "Connect") == []
+    source = ConnectorSpec("orders", {"connector.class": "FileStreamSource", "offsets.storage.topic": "own"})
+    [found] = _elsewhere(replace(row, spec=source), {}, "run 3 on Spark")
+    assert "is own, and run 3 on Spark has its position in the offsets topic of the workers" in str(found)
+
+
+def test_an_attempt_is_continued_until_connect_was_asked_to_run_it():
+    """It may belong to Connect without its position: what failed before the request is not left to `connectors resume`."""
+    failed = ApplyEntry("orders", "state", Half(), Half(), True, result="failed")
+    asked = replace_struct(failed, steps=[REQUESTED])
+    assert _Earlier(entry=failed, giver=failed).is_unfinished
+    assert not _Earlier(entry=failed).is_unfinished, "given back to Spark"
+    assert not _Earlier(entry=failed, giver=asked).is_unfinished, "another command handed it over meanwhile"
+    interrupted = _Earlier(entry=replace_struct(asked, result=None))
+    assert interrupted.is_unfinished and interrupted.was_requested
+
+
+def test_a_recreated_topic_refuses_and_a_deleted_one_has_no_position(delivered):
+    """The offset of the old topic would skip the records of the new one."""
+    with pytest.raises(
+        Refused, match=r"deleted and recreated, and the ledger's position \(orders-0 1000\) is in the old one"
+    ):
+        delivered([1000], topic_id="id-2").present(NO_ADMIN, Deadline(5))
+    assert delivered([], topic_id=None).present(NO_ADMIN, Deadline(5)) == {}
+    assert len(delivered([1000]).present(NO_ADMIN, Deadline(5))) == 1
+
+
+def test_a_ledger_in_the_target_is_known_by_its_row_and_not_by_its_url(tmp_path):
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    (tmp_path / "link.db").symlink_to(tmp_path / "ledger.db")
+    with (
+        open_ledger(url, 5) as own,
+        open_ledger(f"sqlite:///{tmp_path}/link.db", 5) as same,
+        open_ledger(f"sqlite:///{tmp_path}/other.db", 5) as other,
+    ):
+        own.claim("c", "orders", HERE, {"ranges": "postgresql://here"})
+        other.claim("c", "orders", HERE, {})
+        assert sinks._is_same(own, same, "c", "orders")
+        assert not sinks._is_same(own, other, "c", "orders")
+        assert not sinks._is_same(own, other, "c", "unknown")
+
+
+# Two at once
+
+
+def switch_on(ledger, row) -> Switch:
+    some: Any = None
+    home: Any = SimpleNamespace(home=SimpleNamespace(cluster_id="cluster"))
+    return Switch(some, home, row, HandoverOptions(), some, print)
+
+
+def test_a_hand_over_gives_way_to_what_changed_the_pipeline_since_its_plan(ledger):
+    ledger.hand_over(None, AT, Engine.SPARK, HERE, {}, "first")
+    planned = replace(row_of(), run=ledger.get_run("cluster", "orders"))
+    switch = switch_on(ledger, planned)
+    assert switch.as_planned(ledger) is not None
+    claim = ledger.claim("cluster", "orders", HERE, {})
+    with pytest.raises(TakenMeanwhile, match="run 2 is running"):
+        switch.as_planned(ledger)
+    switch.with_planned_owner(ledger.get_run("cluster", "orders"))  # a run that was started again is only ended again
+    ledger.finish(claim, RunState.STOPPED)
+    ledger.hand_over(ledger.get_run("cluster", "orders"), AT, Engine.CONNECT, HERE, {}, "the other one")
+    with pytest.raises(TakenMeanwhile, match="the other one"):
+        switch.with_planned_owner(ledger.get_run("cluster", "orders"))
+
+
+def test_the_ledger_of_a_sink_is_not_moved_once_something_else_has_it(delivered, ledger):
+    side = delivered([5000])
+    epoch = ledger.get_run("cluster", "orders").epoch
+    ledger.finish(ledger.claim("cluster", "orders", HERE, {}), RunState.STOPPED)
+    with pytest.raises(TakenMeanwhile):
+        side.adopt(NO_ADMIN, Deadline(5), epoch, accept_repeats=False)
+    assert [at.next_offset for at in side.positions().values()] == [1000]
+    assert side.adopt(NO_ADMIN, Deadline(5), epoch + 1, accept_repeats=False).epochs == 1
+    assert ledger.get_run("cluster", "orders").epoch == epoch + 2
+
+
+def test_an_undo_withdraws_the_stop_that_its_hand_over_requested():
+    mine = StopRequest("me@here, hand-over 2026-x", datetime(2026, 1, 1, tzinfo=UTC))
+    run = run_of(Engine.SPARK, state=RunState.RUNNING, stop=mine)
+    plan = replace(plan_of(replace(row_of(), run=run, idle="it goes on")), undoes="2026-x")
+    assert plan.withdrawn == [run] and not plan.is_empty
+    assert replace(plan, undoes="2026-y").withdrawn == []
+    asked = replace(run, stop=StopRequest("me@here", mine.at))
+    assert replace(plan, rows=(replace(row_of(), run=asked),)).withdrawn == []

@@ -62,6 +62,7 @@ def handover(
     database that hold rows back: Connect would skip them.
     """
     check_extra("spark")
+    from playhead.connectors.lifecycle import Wait
     from playhead.handover.model import HandoverOptions
     from playhead.handover.plan import Wanted, plan_handover
     from playhead.model import Engine
@@ -70,6 +71,8 @@ def handover(
     wanted = Wanted(Engine(to), files.read() if files.paths else (), files.paths, options)
     plan = plan_handover(face.context, names, wanted, face.deadline)
     again = ["handover", *names, "--to", to, *(word for path in files.paths for word in ("-f", path))]
+    again += ["--accept-repeats"] if accept_repeats else []
+    again += [] if wait.wait_seconds == Wait().wait_seconds else ["--wait", f"{wait.wait_seconds:g}s"]
     settle(face, plan, options, execute=execute, again=command_line(face, again))
 
 
@@ -89,7 +92,8 @@ def settle(face: Face, plan: "HandoverPlan", options: "HandoverOptions", *, exec
         with term_interrupts():
             done = apply_handover(face.context, plan, options, say)
     except HandoverInterrupted as stopped:
-        say(f"interrupted: {', '.join(stopped.names)} may have no owner now. It continues with: {again} --execute")
+        begun = f"{', '.join(stopped.names)} may have no owner now" if stopped.names else "nothing is half done"
+        say(f"interrupted: {begun}. It continues with: {again} --execute")
         raise
     _show_outcomes(face, plan, done)
     if code := done.exit_code_with(plan):

@@ -5,6 +5,7 @@ The record is on disk before anything is stopped. A connector that fails does no
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from playhead.config import Context
 from playhead.connectors.at_once import Tell, do_at_once
@@ -23,13 +24,17 @@ from playhead.handover.model import (
     HandoverResult,
     as_fault,
 )
+from playhead.handover.movement import patience_of
 from playhead.handover.plan import Wanted, plan_handover
+from playhead.handover.switch import REQUEST_SECONDS, Switch
 from playhead.handover.to_connect import hand_to_connect
-from playhead.handover.to_spark import Switch, hand_to_spark
+from playhead.handover.to_spark import hand_to_spark
 from playhead.ledger.runs import open_context_ledger
 from playhead.model import ConnectorSpec, Deadline, Engine, Result, result_of
 from playhead.model.connector import WantedState
 from playhead.stores import Access
+
+_MOVED = (None, Result.CHANGED.value, Result.UNKNOWN.value)
 
 
 class HandoverInterrupted(KeyboardInterrupt):
@@ -42,27 +47,47 @@ class HandoverInterrupted(KeyboardInterrupt):
 
 def apply_handover(context: Context, plan: HandoverPlan, options: HandoverOptions, tell: Tell) -> HandoverResult:
     todo = plan.doable
-    if todo:
-        with open_context_ledger(context, context.timeout_seconds) as ledger:
-            ledger.write(lambda _: None)  # it records the owner at the end: whether it can be written is known before
-    recording = _journalled(context, plan, todo) if todo else None
+    _check_ledger(context, plan, todo)
+    recording = _journalled(context, plan, todo)
 
     def hand(access: Access, row: Handover) -> Handed:
         assert recording is not None  # noqa: S101  there is something to do
         return _handed(Switch(access, plan, row, options, recording, tell))
 
-    seconds = context.timeout_seconds + 4 * options.wait.wait_seconds
+    wait = options.wait.wait_seconds
+    seconds = context.timeout_seconds + 4 * wait + patience_of(plan.home, wait) + 8 * REQUEST_SECONDS
     work = do_at_once(context, todo, hand, seconds)
     if work.was_interrupted:
-        raise HandoverInterrupted([row.name for at, row in enumerate(todo) if at not in work.results])
+        raise HandoverInterrupted([todo[at].name for at in sorted(work.begun) if at not in work.results])
     done = {todo[at].name: outcome for at, outcome in work.results.items()}
     outcomes = tuple(done.get(row.name) or _settled_before(row) for row in plan.rows)
     edited, by_hand = _edit_files(plan, outcomes)
-    warning = ""
-    if recording is not None:
-        warning = recording.finish({one.name: (one.result.value, one.detail) for one in done.values()})
-    path, record_id = (recording.path, recording.record.id) if recording else (None, "")
-    return HandoverResult(outcomes, path, record_id, edited, by_hand, warning)
+    if recording is None:
+        return HandoverResult(outcomes, None, "", edited, by_hand)
+    warning = recording.finish(_results(recording, plan, outcomes))
+    return HandoverResult(outcomes, recording.path, recording.record.id, edited, by_hand, warning)
+
+
+def _check_ledger(context: Context, plan: HandoverPlan, todo: Sequence[Handover]) -> None:
+    """It records the owner at the end: whether it can be written is known before."""
+    if not todo and not plan.withdrawn:
+        return
+    with open_context_ledger(context, context.timeout_seconds) as ledger:
+        ledger.write(lambda _: None)
+        for run in plan.withdrawn:
+            ledger.withdraw_stop(run, plan.undoes)
+
+
+def _results(recording: Recording, plan: HandoverPlan, outcomes: Sequence[Handed]) -> dict[str, tuple[str, str]]:
+    """For the journal. What the interrupted attempt had handed over is changed by this record. What it had begun, and what cannot
+    be continued now, stays open."""
+    results = {one.name: (one.result.value, one.detail) for one in outcomes}
+    for row in plan.rows:
+        if row.is_unfinished and row.idle:
+            results[row.name] = (Result.CHANGED.value, "handed over before the interrupt")
+        elif row.is_unfinished and row.blocked_by:
+            results[row.name] = (Result.UNKNOWN.value, f"interrupted, and not continued: {row.blocked_by}")
+    return {entry.name: results[entry.name] for entry in recording.record.entries}
 
 
 def _handed(switch: Switch) -> Handed:
@@ -91,13 +116,16 @@ def _settled_before(row: Handover) -> Handed:
     return Handed(row.name, row.to, Result.UNCHANGED, "", row.idle)
 
 
-def _journalled(context: Context, plan: HandoverPlan, todo: Sequence[Handover]) -> Recording:
+def _journalled(context: Context, plan: HandoverPlan, todo: Sequence[Handover]) -> Recording | None:
     """The record of an interrupted hand-over of the same connectors is continued: it has their state before."""
     book = Book.of_context(context)
-    if plan.unfinished is not None and {one.name for one in plan.unfinished.entries} == {row.name for row in todo}:
+    if plan.unfinished is not None:
         return Recording(book, plan.unfinished)
+    if not todo:
+        return None
     rows = tuple(_journal_row(row) for row in todo)
-    return book.begin(ConnectorsPlan(plan.cluster, rows), {}, f"{HANDOVER}{plan.to}", plan.files)
+    files = [path if path == "-" else str(Path(path).absolute()) for path in plan.files]
+    return book.begin(ConnectorsPlan(plan.cluster, rows), {}, f"{HANDOVER}{plan.to}", files)
 
 
 def _journal_row(row: Handover) -> PlanRow:
@@ -140,6 +168,28 @@ def plan_back(
     entries = [entry for entry in record.entries if entry.may_have_changed]
     if not entries:
         raise Refused(f"{record.id} changed nothing")
-    states = {entry.name: WantedState(entry.before.state) for entry in entries if entry.before.state}
-    wanted = Wanted(back, specs, record.files, options, states if back is Engine.CONNECT else {}, record.id)
-    return plan_handover(context, [entry.name for entry in entries], wanted, deadline)
+    names = [entry.name for entry in entries]
+    _refuse_newer(context, record, names, back)
+    if back is Engine.SPARK:
+        wanted = Wanted(back, specs, record.files, options, undoes=record.id)
+    else:
+        states = {entry.name: WantedState(entry.before.state) for entry in entries if entry.before.state}
+        absent = {entry.name for entry in entries if entry.before.config is None}
+        wanted = Wanted(back, specs, record.files, options, states, absent, record.id)
+    return plan_handover(context, names, wanted, deadline)
+
+
+def _refuse_newer(context: Context, record: ApplyRecord, names: Sequence[str], back: Engine) -> None:
+    """What was handed over again since is not where this record left it. An undo of it that was interrupted goes on."""
+    for newer in Book.of_context(context).newest_first():
+        if newer.id == record.id:
+            return
+        if not newer.what.startswith(HANDOVER) or newer.kafka_cluster_id != record.kafka_cluster_id:
+            continue
+        is_this_undo = newer.what == f"{HANDOVER}{back}" and newer.finished is None
+        for entry in newer.entries:
+            if entry.name in names and entry.result in _MOVED and not is_this_undo:
+                raise Refused(
+                    f"{entry.name} was handed over again since: {newer.id}, {newer.what}",
+                    f"undo that one first: playhead connectors undo {newer.id}",
+                )

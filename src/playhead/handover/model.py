@@ -19,6 +19,8 @@ from playhead.model.connector import WantedState
 from playhead.pipeline.classes import CLASSES, ConnectorKind
 from playhead.pipeline.connect_home import ConnectHome
 
+REQUESTED = "requested to run in Connect"  # the step after which Connect keeps it
+
 
 @dataclass(frozen=True, slots=True)
 class HandoverOptions:
@@ -45,8 +47,8 @@ def as_fault(error: Exception) -> PlayheadError:
 @dataclass(frozen=True, slots=True)
 class Handover:
     """One connector. `running`: as Connect has it. `run`: its newest run in the ledger. `spec`: the config that counts from now
-    on. `state`: that it gets in Connect; `was`: that it had there before the first attempt. `idle`: why nothing is to do;
-    `down`: why it does not run all the same."""
+    on. `state`: that it gets in Connect; `was`: that it had there before the first attempt. `was_requested`: the last attempt
+    had everything in place and requested that state. `idle`: why nothing is to do; `down`: why it does not run all the same."""
 
     name: str
     to: Engine
@@ -65,6 +67,12 @@ class Handover:
     idle: str = ""
     down: str = ""
     is_unfinished: bool = False
+    was_requested: bool = False
+
+    @property
+    def owner(self) -> Engine | None:
+        """By a hand-over before this one."""
+        return self.run.owner if self.run else None
 
     @property
     def kind(self) -> ConnectorKind | None:
@@ -153,7 +161,14 @@ class HandoverPlan:
 
     @property
     def is_empty(self) -> bool:
-        return all(row.idle for row in self.rows) and all(edit.after is None for edit in self.edits)
+        is_done = all(row.idle for row in self.rows) and all(edit.after is None for edit in self.edits)
+        return is_done and self.unfinished is None and not self.withdrawn
+
+    @property
+    def withdrawn(self) -> list[Run]:
+        """The runs that go on: the hand-over that is undone requested their stop, and was killed before they ended."""
+        runs = [row.run for row in self.rows if row.run is not None]
+        return [run for run in runs if self.undoes and run.is_alive and run.stop and run.stop.handover == self.undoes]
 
     def says_spark(self, names: Collection[str]) -> bool:
         """Whether the files had this engine for all of them already."""

@@ -15,12 +15,13 @@ from playhead.errors import NotFound
 from playhead.handover.model import HandedButDown
 from playhead.handover.sinks import open_side
 from playhead.handover.sources import shown_by_worker
-from playhead.handover.to_spark import REQUEST_SECONDS, Switch
+from playhead.handover.switch import REQUEST_SECONDS, Switch
 from playhead.kafka.client import Admin
 from playhead.kafka.log import capture, has_record
 from playhead.ledger.runs import open_context_ledger
 from playhead.model import Deadline, Map, TopicPartition
 from playhead.pipeline.classes import ConnectorKind
+from playhead.pipeline.connect_home import ConnectHome
 from playhead.pipeline.spec import Ready
 
 MOVE_SECONDS = 10.0  # how long a position may rest before it is said; the end of a table is not known here
@@ -47,8 +48,7 @@ def await_movement(switch: Switch, ready: Ready, rest: Rest, before: Mapping[Map
     it."""
     wait = switch.options.wait.wait_seconds
     unread = find_unread(switch, ready, before)
-    saved = int(switch.plan.home.worker.get(FLUSH) or FLUSH_MS) / 1000 + FLUSH_GRACE_SECONDS
-    patience = Deadline(min(MOVE_SECONDS, wait) if unread.unknown else max(wait, saved))
+    patience = Deadline(min(MOVE_SECONDS, wait) if unread.unknown else patience_of(switch.plan.home, wait))
     while not has_moved(shown_by_worker(rest, switch.row.name), before, is_sink=switch.row.is_sink):
         if unread.is_nothing:
             return "it is at the end"
@@ -59,11 +59,17 @@ def await_movement(switch: Switch, ready: Ready, rest: Rest, before: Mapping[Map
                 f"look at it: playhead connectors show {switch.row.name}; or take it back:"
                 f" playhead handover {switch.row.name} --to spark",
             )
-        if patience.passed:
+        if patience.passed or switch.is_given_up():
             rests = f"its position has not moved within {patience.seconds:g} s: there is nothing new, or it is not saved yet"
             return f"{rests} ({unread.unknown})"
         time.sleep(0.3)
     return "its position moves"
+
+
+def patience_of(home: ConnectHome, wait_seconds: float) -> float:
+    """A worker saves positions at intervals: until then one that moves seems to rest."""
+    saved = int(home.worker.get(FLUSH) or FLUSH_MS) / 1000 + FLUSH_GRACE_SECONDS
+    return max(wait_seconds, saved)
 
 
 def has_moved(now: Mapping[Map, Map], before: Mapping[Map, Map], *, is_sink: bool) -> bool:

@@ -4,11 +4,11 @@ Whatever the other engine does not honour is found here, before anything is stop
 Connect by the worker's validation.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 from playhead.config import Context
+from playhead.config.secrets import masked_config
 from playhead.connect.rest import Rest, open_rest
 from playhead.connectors.files.engine import plan_engines
 from playhead.connectors.files.read import topics_of
@@ -21,11 +21,11 @@ from playhead.connectors.status import secret_keys
 from playhead.connectors.undo import HANDOVER
 from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.handover.horizon import find_held_back
-from playhead.handover.model import Handover, HandoverOptions, HandoverPlan, as_fault
+from playhead.handover.model import REQUESTED, Handover, HandoverOptions, HandoverPlan, as_fault
 from playhead.handover.sinks import open_side, refused_claims
-from playhead.handover.sources import SourcePositions
+from playhead.handover.sources import OWN_TOPIC, PositionsOnce
 from playhead.kafka.client import Admin
-from playhead.kafka.groups import list_committed_of, list_groups
+from playhead.kafka.groups import Commits, list_committed_of, list_groups
 from playhead.ledger.model import Run
 from playhead.ledger.runs import Ledger, open_context_ledger
 from playhead.model import ConnectorSpec, Deadline, Engine, Result
@@ -40,17 +40,20 @@ from playhead.pipeline.spec import Ready, sort_specs
 _OPEN = (None, Result.UNKNOWN.value)
 MOST_NAMED = 4
 ISOLATION = "isolation.level"
+GROUP = "consumer.override.group.id"
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the user asks for. `specs`: of the files, whose names are `files`. `states`: of an undo, the states before."""
+    """What the user asks for. `specs`: of the files, whose names are `files`. Of an undo: `states`, those before, and `absent`,
+    the names that Connect did not have."""
 
     to: Engine
     specs: Sequence[ConnectorSpec] = field(default=(), repr=False)
     files: Sequence[str] = ()
     options: HandoverOptions = field(default_factory=HandoverOptions)
     states: Mapping[str, WantedState] = field(default_factory=dict)
+    absent: Collection[str] = ()
     undoes: str = ""
 
 
@@ -65,13 +68,12 @@ def plan_handover(context: Context, words: Sequence[str], wanted: Wanted, deadli
                 f"the worker belongs to the Kafka cluster {cluster.kafka_cluster_id}, and the worker file to {home.cluster_id}",
                 "name worker and worker file of one cluster: --connect, --worker-config",
             )
-        known, runs = observe(rest), {run.pipeline: run for run in ledger.list_runs() if run.cluster == home.cluster_id}
+        known, runs = observe(rest), _list_runs(ledger, home.cluster_id, words)
         names = find_names(words, {*known, *runs, *specs})
-        open_entries = _unfinished(Book.of_context(context), cluster, names, wanted.to)
-        maker = _Maker(wanted, home, rest, ledger, PluginKeys(rest), known, deadline)
-        rows = [
-            maker.row(name, specs.get(name), known.get(name), runs.get(name), open_entries.get(name)) for name in names
-        ]
+        earlier = _earlier_handovers(Book.of_context(context), cluster, names, wanted.to, runs)
+        asked = _Asked(home, names)
+        maker = _Maker(wanted, home, rest, ledger, PluginKeys(rest), known, asked, context.timeout_seconds)
+        rows = [maker.row(name, specs.get(name), known.get(name), runs.get(name), earlier[name]) for name in names]
     edits = plan_engines(wanted.specs, {row.name: wanted.to for row in rows if not row.blocked_by})
     return HandoverPlan(
         wanted.to,
@@ -82,7 +84,7 @@ def plan_handover(context: Context, words: Sequence[str], wanted: Wanted, deadli
         tuple(edits),
         tuple(wanted.files),
         tuple(_notes(wanted, rows)),
-        _same_record(open_entries, names),
+        _same_record([earlier[row.name].record for row in rows if row.is_unfinished], rows),
         wanted.undoes,
     )
 
@@ -98,31 +100,81 @@ def _notes(wanted: Wanted, rows: Sequence[Handover]) -> list[str]:
     return notes
 
 
-def _unfinished(
-    book: Book, cluster: ClusterState, names: Sequence[str], to: Engine
-) -> dict[str, tuple[ApplyRecord, ApplyEntry]]:
-    """By name the newest hand-over of it on this cluster, if it went to the same engine and did not end."""
-    left, found = set(names), {}
+def _list_runs(ledger: Ledger, cluster: str, words: Sequence[str]) -> dict[str, Run]:
+    """A pattern does not match what was forgotten. A copy of a topic is no connector."""
+    runs = [run for run in ledger.list_runs() if run.cluster == cluster and not run.is_copy]
+    return {run.pipeline: run for run in runs if run.forgotten_by is None or run.pipeline in words}
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """Of one connector: the newest hand-over in the journal of this machine, if it went to the same engine; and the one that the
+    ledger names as that which gave it to Connect."""
+
+    record: ApplyRecord | None = None
+    entry: ApplyEntry | None = None
+    giver: ApplyEntry | None = None
+
+    @property
+    def is_unfinished(self) -> bool:
+        """It was interrupted, or its outcome is unknown; or Connect owns it, and its position may not be in place."""
+        if self.entry is not None and self.entry.result in _OPEN:
+            return True
+        return self.giver is not None and self.giver.result != Result.CHANGED.value and not self.was_requested
+
+    @property
+    def was_requested(self) -> bool:
+        """The position is in place, and Connect was asked to run it."""
+        return any(one is not None and REQUESTED in one.steps for one in (self.entry, self.giver))
+
+
+def _earlier_handovers(
+    book: Book, cluster: ClusterState, names: Sequence[str], to: Engine, runs: Mapping[str, Run]
+) -> dict[str, _Earlier]:
+    left, found = set(names), dict.fromkeys(names, _Earlier())
+    givers = {name: run.detail for name, run in runs.items() if run.owner is Engine.CONNECT and to is Engine.CONNECT}
     for record in book.newest_first():
-        if not left:
+        if not left and not givers:
             break
         if not record.what.startswith(HANDOVER) or record.kafka_cluster_id != cluster.kafka_cluster_id:
             continue
         for entry in record.entries:
+            if record.id in givers.get(entry.name, "") and entry.name in found:
+                del givers[entry.name]
+                found[entry.name] = replace(found[entry.name], giver=entry)
             if entry.name in left:
                 left.discard(entry.name)
-                if record.what == f"{HANDOVER}{to}" and entry.result in _OPEN:
-                    found[entry.name] = (record, entry)
+                if record.what == f"{HANDOVER}{to}":
+                    found[entry.name] = replace(found[entry.name], record=record, entry=entry)
     return found
 
 
-def _same_record(entries: Mapping[str, tuple[ApplyRecord, ApplyEntry]], names: Sequence[str]) -> ApplyRecord | None:
-    """The record to continue: one that has exactly these connectors and was not ended."""
-    records = {record.id: record for record, _ in entries.values()}
-    record = next(iter(records.values()), None)
-    if record is None or len(records) > 1 or record.finished is not None:
+def _same_record(records: Sequence[ApplyRecord | None], rows: Sequence[Handover]) -> ApplyRecord | None:
+    """The record to continue, if it was not ended and has all that is to be done, and nothing else than these connectors."""
+    by_id = {record.id: record for record in records if record is not None}
+    if len(by_id) != 1:
         return None
-    return record if {entry.name for entry in record.entries} == set(names) else None
+    [record] = by_id.values()
+    entries = {entry.name for entry in record.entries}
+    todo = {row.name for row in rows if not row.idle and not row.blocked_by}
+    return record if record.finished is None and todo <= entries <= {row.name for row in rows} else None
+
+
+class _Asked:
+    """What is read once for all connectors of a plan."""
+
+    def __init__(self, home: ConnectHome, names: Sequence[str]) -> None:
+        self._home = home
+        self.positions = PositionsOnce(home, names)
+        self._commits: Mapping[str, Commits] | None = None
+
+    def commits(self, deadline: Deadline) -> Mapping[str, Commits]:
+        """Of every group."""
+        if self._commits is None:
+            with Admin(self._home.settings, deadline) as admin:
+                names = [group.name for group in list_groups(admin, deadline)]
+                self._commits = list_committed_of(admin, names, deadline)
+        return self._commits
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,33 +185,61 @@ class _Maker:
     ledger: Ledger
     plugins: PluginKeys
     known: Mapping[str, Running]
-    deadline: Deadline
+    asked: _Asked
+    seconds: float
+
+    @property
+    def deadline(self) -> Deadline:
+        """For one question: many connectors do not share the time of one."""
+        return Deadline(self.seconds)
 
     def row(
-        self,
-        name: str,
-        spec: ConnectorSpec | None,
-        running: Running | None,
-        run: Run | None,
-        unfinished: tuple[ApplyRecord, ApplyEntry] | None,
+        self, name: str, spec: ConnectorSpec | None, running: Running | None, run: Run | None, earlier: _Earlier
     ) -> Handover:
-        to, entry = self.wanted.to, unfinished[1] if unfinished else None
+        to, entry = self.wanted.to, earlier.entry
+        was = running.state if running else None
+        if earlier.is_unfinished and entry is not None and entry.before.state:
+            was = WantedState(entry.before.state)
         config = spec or _spec_of(name, running, run)
-        was = WantedState(entry.before.state) if entry and entry.before.state else running.state if running else None
         state = self.wanted.states.get(name) or (spec.state if spec else None) or WantedState.RUNNING
         secrets = secret_keys(self.plugins, config.config)
         row = Handover(
-            name, to, config, running, run, state, was, secrets=secrets, is_unfinished=unfinished is not None
+            name,
+            to,
+            config,
+            running,
+            run,
+            state,
+            was,
+            secrets=secrets,
+            is_unfinished=earlier.is_unfinished,
+            was_requested=earlier.is_unfinished and earlier.was_requested,
         )
         if running is not None and spec is not None and not self._keeps_config(row):
             changes = diff_config(running.config, normalised(spec.config), secrets)
             row = replace(row, changes=tuple(changes))
-        if idle := _idle(row):
+        if idle := self._idle(row):
             return replace(row, idle=idle, down=_down(row))
         try:
-            return self._to_spark(row) if to is Engine.SPARK else self._to_connect(row)
+            with self.rest.within(self.deadline):
+                return self._to_spark(row) if to is Engine.SPARK else self._to_connect(row)
         except OSError as error:  # a file of this connector: the others go on
             return replace(row, findings=(_unasked(as_fault(error)),))
+
+    def _idle(self, row: Handover) -> str:
+        """Why there is nothing to do; empty if there is."""
+        is_alive = row.run is not None and row.run.is_alive
+        if row.to is Engine.SPARK:
+            goes_on = "; it goes on" if self.wanted.undoes and is_alive else ""
+            is_there = row.is_stopped and (row.owner is Engine.SPARK or is_alive)
+            return f"it belongs to Spark already{goes_on}" if is_there else ""
+        if row.name in self.wanted.absent and row.running is None:
+            return (
+                f"Connect did not have it before: it stays with Spark; playhead runs forget {row.name} lists it no more"
+            )
+        if is_alive or row.owner is Engine.SPARK or row.is_unfinished:
+            return ""
+        return _with_connect(row)
 
     def _to_spark(self, row: Handover) -> Handover:
         findings, ready = self._on_spark(row)
@@ -170,6 +250,8 @@ class _Maker:
             keys = ", ".join(change.key for change in row.changes[:MOST_NAMED])
             what = f"the file differs from what Connect has ({keys}): on Spark the file counts"
             findings.append(KeyFinding(Severity.WARNING, "", what))
+        if row.running is not None:
+            findings += _elsewhere(row, row.running.config, "Connect")
         repeats = self._may_repeat(row)
         if repeats and not self.wanted.options.accept_repeats:
             findings.append(_refusal(repeats, "--accept-repeats goes on"))
@@ -200,10 +282,28 @@ class _Maker:
         findings = [finding for one in checks.values() for finding in one.findings]
         checked, ready = self._on_spark(row)  # its positions are found by the rules of Spark
         findings += [] if ready is not None else checked
-        if row.running is not None and row.running.state is not WantedState.STOPPED and not row.is_unfinished:
-            what = f"Connect has it too: it is {row.in_connect}, and belongs to Spark"
-            findings.append(_refusal(what, f"playhead connectors stop {row.name} --execute"))
+        was_resumed = row.was_requested and row.owner is Engine.CONNECT
+        if row.running is not None and row.running.state is not WantedState.STOPPED and not was_resumed:
+            whose = "its position is not in place" if row.owner is Engine.CONNECT else "it belongs to Spark"
+            what = f"Connect has it already: it is {row.in_connect}, and {whose}"
+            hint = f"playhead connectors stop {row.name} --execute, then give the same command again"
+            findings.append(_refusal(what, hint))
+        if row.run is not None and row.run.config:
+            findings += _elsewhere(row, row.run.config, f"run {row.run.epoch} on Spark")
+            findings += self._unlike_run(row, row.run)
         return self._complete(replace(row, findings=tuple(findings)), ready)
+
+    def _unlike_run(self, row: Handover, run: Run) -> list[KeyFinding]:
+        """Without a file the config that Connect has counts, and a run may have had a file."""
+        if row.running is None or row.name in {spec.name.strip() for spec in self.wanted.specs}:
+            return []
+        mine, ran = masked_config(row.running.config, {"query.masked"}), normalised(run.config)
+        keys = sorted(key for key in {*mine, *ran} - {"name"} if mine.get(key) != ran.get(key))
+        if not keys:
+            return []
+        more = "" if len(keys) <= MOST_NAMED else f" and {len(keys) - MOST_NAMED} more"
+        what = f"run {run.epoch} on Spark had another config ({', '.join(keys[:MOST_NAMED])}{more}): that of Connect counts"
+        return [KeyFinding(Severity.WARNING, "", f"{what}; with -f FILE that of the file")]
 
     def _keeps_config(self, row: Handover) -> bool:
         """A hand-over to Spark leaves the config that Connect has alone, and so does its undo."""
@@ -223,7 +323,7 @@ class _Maker:
         return row
 
     def _with_source(self, row: Handover, ready: Ready) -> Handover:
-        stored = SourcePositions(self.home, row.name, ready.config).read(self.deadline)
+        stored = self.asked.positions.of(row.name, ready.config, self.deadline)
         words = [f"{partition.to_json()} {offset.to_json()}" for partition, offset in stored.items()]
         findings = row.findings
         if row.to is Engine.CONNECT and ready.kind is ConnectorKind.JDBC_SOURCE:
@@ -240,11 +340,13 @@ class _Maker:
         )
 
     def _with_sink(self, row: Handover, ready: Ready) -> Handover:
-        with open_side(self.home, ready, self.ledger, self.deadline.remaining()) as side:
+        with open_side(self.home, ready, self.ledger, self.seconds) as side:
             with Admin(self.home.settings, self.deadline) as admin:
                 commits = side.commits(admin, self.deadline)
                 if row.to is Engine.SPARK and not self.wanted.options.accept_repeats:
                     side.check_known(admin, commits, self.deadline)
+                if row.to is Engine.CONNECT:
+                    side.present(admin, self.deadline)
             words = [f"{place}: group {at.offset}" for place, at in sorted(commits.items())]
             if row.run is not None:
                 words += [f"{log.place}: ledger {at.next_offset}" for log, at in sorted(side.positions().items())]
@@ -261,11 +363,9 @@ class _Maker:
     def _consumers(self, topics: Sequence[str], row: Handover) -> list[str]:
         """The groups that read the topics of a source, and what changes for them."""
         if not topics:
-            return []
+            return ["unknown: its config does not name its topics"]
         try:
-            with Admin(self.home.settings, self.deadline) as admin:
-                names = [group.name for group in list_groups(admin, self.deadline)]
-                commits = list_committed_of(admin, names, self.deadline)
+            commits = self.asked.commits(self.deadline)
         except PlayheadError as error:
             return [f"which groups read {', '.join(topics)} is unknown: {error.what}"]
         groups = {name for name, found in commits.items() if any(place.topic in topics for place in found)}
@@ -288,6 +388,17 @@ class _Maker:
         return found
 
 
+def _elsewhere(row: Handover, there: Mapping[str, str], whose: str) -> list[KeyFinding]:
+    """The position is in the group, or in the offsets topic, of the config that ran last."""
+    key = GROUP if row.is_sink else OWN_TOPIC
+    default = f"connect-{row.name}" if row.is_sink else "the offsets topic of the workers"
+    new, old = (config.get(key, "").strip() or default for config in (row.spec.config, there))
+    if new == old:
+        return []
+    what = f"{key} is {new}, and {whose} has its position in {old}"
+    return [_refusal(what, "hand it over with the same value, then change it")]
+
+
 def _seen_by_consumers(to: Engine, home: ConnectHome) -> str:
     if to is Engine.SPARK or home.exactly_once:
         return (
@@ -302,17 +413,23 @@ def _spec_of(name: str, running: Running | None, run: Run | None) -> ConnectorSp
     return ConnectorSpec(name, {key: value for key, value in config.items() if key != "name"})
 
 
-def _idle(row: Handover) -> str:
-    """Why there is nothing to do; empty if there is."""
-    owner, is_alive = row.run.owner if row.run else None, row.run is not None and row.run.is_alive
-    if row.is_unfinished:
-        return ""
-    if row.to is Engine.SPARK:
-        return "it belongs to Spark already" if row.is_stopped and (owner is Engine.SPARK or is_alive) else ""
-    if row.running is None or is_alive:
-        return ""
-    runs = row.running.state is row.state and row.state is not WantedState.STOPPED
-    return "it belongs to Connect already" if runs and owner is not Engine.SPARK else ""
+def _with_connect(row: Handover) -> str:
+    """Of a connector that no run has: why Connect is not to get it; empty if it ran on Spark and Connect has it stopped, or not
+    at all."""
+    is_connect = row.owner is Engine.CONNECT
+    if row.running is not None and row.running.state is not WantedState.STOPPED:
+        return "it belongs to Connect already"
+    if row.running is None and is_connect:
+        return "it belongs to Connect already, which does not have it any more: playhead connectors apply creates it"
+    if row.running is None:
+        return (
+            ""
+            if row.run is not None or row.spec.engine is Engine.SPARK
+            else "neither engine has it: playhead connectors apply"
+        )
+    if is_connect or (row.run is None and row.spec.engine is not Engine.SPARK):
+        return f"it belongs to Connect already, and is stopped there: playhead connectors resume {row.name}"
+    return ""
 
 
 def _down(row: Handover) -> str:
@@ -344,7 +461,7 @@ def _promises(row: Handover, ready: Ready, home: ConnectHome) -> list[str]:
 
 def _steps(row: Handover, ready: Ready, home: ConnectHome) -> list[str]:
     fence = (
-        f"wait until group {cast(str, ready.config.get('consumer.override.group.id')) or f'connect-{row.name}'} is empty"
+        f"wait until group {ready.config.get(GROUP) or f'connect-{row.name}'} is empty"
         if row.is_sink
         else f"fence the transactional ids {home.transactional_id(row.name, 0)} and up"
     )

@@ -6,10 +6,11 @@ it, a line file is cut to its recorded end), then the ledger's positions are com
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from playhead.errors import Refused
 from playhead.kafka.client import Admin
@@ -28,6 +29,13 @@ from playhead.pipeline.deliver.growing_file import End, GrowingFile
 from playhead.pipeline.spec import Ready
 
 DELIVERED = "delivered by Connect"
+
+
+class Adopted(NamedTuple):
+    """Where the ledger continues, in words, and by how much the epoch of the run grew."""
+
+    words: str
+    epochs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +62,11 @@ class SinkSide:
         found = list_committed(admin, self.group.group_id, deadline)
         return {place: at for place, at in found.items() if at.offset >= 0}
 
-    def await_empty(self, admin: Admin, deadline: Deadline) -> None:
+    def await_empty(self, admin: Admin, deadline: Deadline, is_given_up: Callable[[], bool] = lambda: False) -> None:
         """A member that does not leave would deliver what the other engine delivers."""
         group_id = self.group.group_id
         while members := get_group(admin, group_id, deadline).members:
-            if deadline.remaining() < 1:
+            if deadline.remaining() < 1 or is_given_up():
                 names = ", ".join(sorted({f"{one.client_id} at {one.host.lstrip('/')}" for one in members}))
                 raise Refused(
                     f"group {group_id} still has a member: {names}",
@@ -68,8 +76,9 @@ class SinkSide:
 
     # To Spark
 
-    def adopt(self, admin: Admin, deadline: Deadline, *, accept_repeats: bool) -> str:
-        """The ledger continues where the group is. A log that it does not know yet is adopted by the first run."""
+    def adopt(self, admin: Admin, deadline: Deadline, epoch: int | None, *, accept_repeats: bool) -> Adopted:
+        """The ledger continues where the group is. A log that it does not know yet is adopted by the first run. `epoch`: of the
+        last run, as it was planned; another one means that something else changed the pipeline."""
         commits, known = self.commits(admin, deadline), self.positions()
         ids = _topic_ids(admin, known, deadline)
         if not accept_repeats:
@@ -79,10 +88,11 @@ class SinkSide:
             for log, at in known.items()
             if log.place in commits and commits[log.place].offset != at.next_offset
         ]
-        self.ranges.move(self.cluster, self.name, moves, Host.here(), DELIVERED)
+        self.ranges.move(self.cluster, self.name, moves, Host.here(), DELIVERED, epoch if self.is_own else None)
         if self.ready.kind is ConnectorKind.FILE_SINK:
             self._record_end()
-        return f"continues at {_shown({place: at.offset for place, at in commits.items()})}"
+        words = f"continues at {_shown({place: at.offset for place, at in commits.items()})}"
+        return Adopted(words, epochs=1 if moves and self.is_own else 0)
 
     def check_known(self, admin: Admin, commits: Commits, deadline: Deadline) -> None:
         """For the plan: refused as `adopt` would refuse it."""
@@ -103,7 +113,7 @@ class SinkSide:
     def _record_end(self) -> None:
         file = self._file
         kept = self.ranges.recall(self.cluster, self.name, _end_key(file.path))
-        if kept is not None and (present := file.present_end()) and not _is_same(End.from_text(kept), present):
+        if kept is not None and (present := file.present_end()) and not _ends_alike(End.from_text(kept), present):
             swap = swap_kept(_end_key(file.path), kept, present.text)
             self.ranges.ledger.write(swap)
 
@@ -140,8 +150,9 @@ class SinkSide:
             file.close()
 
     def publish(self, claim: Claim, admin: Admin, deadline: Deadline) -> dict[TopicPartition, int]:
-        """The group continues where the ledger is. Refused if something else moved the group."""
-        known = self.positions()
+        """The group continues where the ledger is. Refused if something else moved the group. Topics that were deleted have no
+        position any more."""
+        known = self.present(admin, deadline)
         commits = self.commits(admin, deadline)
         held = {log.place: Held(at.next_offset, at.published_offset) for log, at in known.items()}
         ledger_id = self.ranges.recall(self.cluster, self.name, LEDGER_ID)
@@ -158,6 +169,20 @@ class SinkSide:
             with self._claimed(claim) as own:
                 self.ranges.published(own, {log: at.next_offset for log, at in behind.items()})
         return {log.place: at.next_offset for log, at in known.items()}
+
+    def present(self, admin: Admin, deadline: Deadline) -> dict[Log, SinkPosition]:
+        """The positions in topics that are there. Refused if one was recreated: its offsets mean other records."""
+        known = self.positions()
+        ids = _topic_ids(admin, known, deadline)
+        for log, at in sorted(known.items()):
+            if log.topic_id and ids.get(log.topic, log.topic_id) != log.topic_id:
+                raise Refused(
+                    f"topic {log.topic} was deleted and recreated, and the ledger's position ({log.place} {at.next_offset}) is"
+                    " in the old one",
+                    f"set where to begin in the new one: playhead offsets reset {self.name} --topic {log.topic}"
+                    " --to-earliest --execute",
+                )
+        return {log: at for log, at in known.items() if log.topic in ids}
 
     @contextmanager
     def _claimed(self, claim: Claim) -> Iterator[Claim]:
@@ -189,7 +214,9 @@ def open_side(home: ConnectHome, ready: Ready, ledger: Ledger, seconds: float) -
         yield SinkSide(ready, home.cluster_id, RangeLedger(ledger), True, group)
         return
     with open_ledger(url, seconds) as target:
-        yield SinkSide(ready, home.cluster_id, RangeLedger(target), False, group)
+        yield SinkSide(
+            ready, home.cluster_id, RangeLedger(target), _is_same(ledger, target, home.cluster_id, ready.name), group
+        )
 
 
 def as_positions(offsets: Mapping[TopicPartition, int]) -> dict[Map, Map]:
@@ -214,8 +241,27 @@ def _end_key(path: Path) -> str:
     return f"end of {path}"
 
 
-def _is_same(one: End, other: End) -> bool:
+def _ends_alike(one: End, other: End) -> bool:
     return (one.length, one.tail) == (other.length, other.tail)
+
+
+def _is_same(own: Ledger, target: Ledger, cluster: str, name: str) -> bool:
+    """Whether both URLs name one ledger. Only the run's own ledger records where the ranges are; a run in the target can have
+    the same epoch by chance."""
+    if own.address == target.address:
+        return True
+    found = [
+        [run for run in ledger.list_runs() if (run.cluster, run.pipeline) == (cluster, name)]
+        for ledger in (own, target)
+    ]
+    if not all(found):
+        return False
+    (one,), (other,) = found
+    return other.ranges_at is not None and (one.epoch, one.host, one.started) == (
+        other.epoch,
+        other.host,
+        other.started,
+    )
 
 
 def _shown(offsets: Mapping[TopicPartition, int]) -> str:

@@ -5,7 +5,7 @@ the records, under transactional ids that a fence takes over. Workers without it
 records, and read positions of transactions that were aborted.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -75,6 +75,28 @@ class SourcePositions:
         return OffsetsTopic(
             home.settings, home.topic, committed, deadline, group_id=home.group_id, own_topics=own_topics
         )
+
+
+class PositionsOnce:
+    """The positions of several sources for a plan: the workers' offsets topic is read once for all of them."""
+
+    def __init__(self, home: ConnectHome, names: Sequence[str]) -> None:
+        self._home, self._names = home, names
+        self._found: dict[str, dict[Map, Map]] | None = None
+
+    def of(self, name: str, config: Mapping[str, str], deadline: Deadline) -> dict[Map, Map]:
+        if config.get(OWN_TOPIC, self._home.topic) != self._home.topic:
+            return SourcePositions(self._home, name, config).read(deadline)
+        if self._found is None:
+            home = self._home
+            store = OffsetsTopic(home.settings, home.topic, True, deadline, group_id=home.group_id)
+            found: dict[str, dict[Map, Map]] = {}
+            for entry in store.snapshot(self._names).current().values():
+                position = entry.position
+                if position.offset is not None:
+                    found.setdefault(position.owner, {})[position.partition] = position.offset
+            self._found = found
+        return self._found.get(name, {})
 
 
 def _await_decided(admin: Admin, topic: str, deadline: Deadline) -> None:

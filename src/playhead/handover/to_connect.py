@@ -1,25 +1,26 @@
 """From Spark to Connect: end the run, record the owner, fence, put the position in place, check what the worker shows, resume.
 
-The owner is recorded before Connect gets it: from then on the ledger refuses every claim of a run. Until it is resumed, an error
-gives it back to Spark.
+The owner is recorded before Connect gets it: from then on the ledger refuses every claim of a run. Until the request to resume is
+sent, an error gives it back to Spark. From then on Connect keeps it, because whether a lost request arrived is unknown.
 """
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from playhead.connect.rest import Rest
 from playhead.connectors.lifecycle import Watched, await_states
 from playhead.connectors.plan.model import normalised
 from playhead.errors import NotFound, PlayheadError, Refused
 from playhead.handover.horizon import await_held_back
-from playhead.handover.model import HandedButDown
-from playhead.handover.movement import await_movement
+from playhead.handover.model import REQUESTED, HandedButDown, as_fault
+from playhead.handover.movement import await_movement, patience_of
 from playhead.handover.sinks import as_positions, open_side
 from playhead.handover.sources import SourcePositions, open_connection, shown_by_worker, verify
-from playhead.handover.to_spark import REQUEST_SECONDS, Switch
+from playhead.handover.switch import REQUEST_SECONDS, Switch
 from playhead.kafka.client import Admin
-from playhead.ledger.model import Claim, Host, Run
+from playhead.ledger.model import Claim, Host, Run, TakenMeanwhile
 from playhead.ledger.runs import Ledger, open_context_ledger
 from playhead.model import Deadline, Engine, Map
 from playhead.model.connector import WantedState
@@ -30,34 +31,57 @@ from playhead.pipeline.stop import plan_stop, stop_run
 TRIES = 3
 
 
+class _Placed(NamedTuple):
+    """`claim`: of the hand-over in the ledger. `shown`: the positions that the worker shows, from which it begins."""
+
+    claim: Claim
+    shown: Mapping[Map, Map]
+    notes: Sequence[str]
+
+
 def hand_to_connect(switch: Switch) -> tuple[str, str]:
     """Returns its state in Connect and details, in words. Raises if it does not come to run."""
     row, ready = switch.row, switch.ready
-    notes: list[str] = []
-    before: Mapping[Map, Map]
-    with switch.access.rest(Deadline(switch.options.wait.wait_seconds * 2 + REQUEST_SECONDS)) as rest:
-        is_there = row.running is not None and row.running.state is not WantedState.STOPPED
-        with open_context_ledger(switch.access.context, REQUEST_SECONDS) as ledger:
-            if not is_there and ready.kind is ConnectorKind.JDBC_SOURCE:
-                notes.append(await_held_back(ready, switch.waiting()))
-            claim, note = _take_from_spark(switch, ready, ledger)
-            notes.append(note)
-            if is_there:  # resumed by the attempt that was interrupted
-                before = shown_by_worker(rest, row.name)
-            else:
-                try:
-                    before, note = _placed(switch, ready, ledger, claim, rest)
-                    notes.append(note)
-                    _request(switch, rest)
-                except PlayheadError as error:
-                    _back_to_spark(switch, ledger, rest, error)
-                    raise
-    state, note = _awaited(switch, ready, before)
-    return state, "; ".join(part for part in (*notes, note) if part)
+    with open_context_ledger(switch.access.context, REQUEST_SECONDS) as ledger:
+        if row.was_requested and not row.is_stopped:  # by the attempt that was interrupted
+            switch.done(REQUESTED)
+            with switch.rest() as rest:
+                placed = _Placed(switch.at, shown_by_worker(rest, row.name), ())
+        else:
+            try:
+                placed = _placed(switch, ready, ledger)
+                _check_is_ours(switch, ledger, placed.claim)
+                switch.done(REQUESTED)
+            except Exception as raised:  # noqa: BLE001  in any case it must have one owner again
+                error = as_fault(raised)
+                _back_to_spark(switch, ledger, error)
+                raise error from None
+            _request(switch, ledger, placed.claim)
+    state, note = _awaited(switch, ready, placed.shown)
+    return state, "; ".join(part for part in (*placed.notes, note) if part)
+
+
+def _placed(switch: Switch, ready: Ready, ledger: Ledger) -> _Placed:
+    """It belongs to Connect, the position is where Connect begins, the connector exists, stopped, and the worker shows that
+    position."""
+    notes = [await_held_back(ready, switch.waiting())] if ready.kind is ConnectorKind.JDBC_SOURCE else []
+    claim, note = _take_from_spark(switch, ready, ledger)
+    notes.append(note)
+    if switch.row.is_sink:
+        wanted, note = _publish(switch, ready, ledger, claim)
+        notes.append(note)
+    else:
+        wanted = _fence(switch, ready, ledger)
+    _configure(switch)
+    with switch.rest() as rest:
+        verify(rest, switch.row.name, wanted, Deadline(REQUEST_SECONDS / 2), may_show_more=switch.row.is_sink)
+    switch.done("the worker shows its position")
+    return _Placed(claim, wanted, notes)
 
 
 def _take_from_spark(switch: Switch, ready: Ready, ledger: Ledger) -> tuple[Claim, str]:
-    """Ends the run and records the owner. A run that something restarts meanwhile is ended as well."""
+    """Ends the run and records the owner. A run that something restarts meanwhile is ended as well; another hand-over is not
+    undone."""
     note = ""
     for left in range(TRIES - 1, -1, -1):
         run, note = _ended(switch, ledger)
@@ -66,25 +90,32 @@ def _take_from_spark(switch: Switch, ready: Ready, ledger: Ledger) -> tuple[Clai
             claim = ledger.hand_over(run, switch.at, Engine.CONNECT, Host.here(), settings, switch.detail())
             switch.done("it belongs to Connect")
             return claim, note
-        except Refused:
+        except TakenMeanwhile:
             if not left:
                 raise
     raise AssertionError("not reached")
 
 
 def _ended(switch: Switch, ledger: Ledger) -> tuple[Run | None, str]:
-    run = switch.find_run(ledger)
+    run = switch.with_planned_owner(switch.find_run(ledger))
     if run is None or not run.is_running:
         return run, ""
     if is_dead(run):
         return run, f"run {run.epoch} was killed: it is fenced"
-    stopped = stop_run(ledger, plan_stop(run), switch.options.wait.wait_seconds)
-    if not stopped.after.is_running:
+    record, wait = switch.recording.record.id, switch.options.wait.wait_seconds
+    stopped = stop_run(ledger, plan_stop(run), wait, record, switch.is_given_up)
+    after = stopped.after
+    if after.is_running and after.epoch == run.epoch and not is_dead(after):
+        after = ledger.withdraw_stop(after, record)
+        if after.is_running:
+            left = f"{after.stop.who} requested it, too" if after.stop else "the request is withdrawn, and it goes on"
+            raise Refused(
+                f"run {run.epoch} of {run.pipeline}: {stopped.detail}; {left}", "give it more time with --wait"
+            )
+    if not after.is_running:
         switch.done("its run has ended")
-        return stopped.after, f"run {run.epoch} ended"
-    if stopped.after.epoch == run.epoch and not is_dead(stopped.after):
-        raise Refused(f"run {run.epoch} of {run.pipeline}: {stopped.detail}", "give it more time with --wait")
-    return stopped.after, f"run {run.epoch} was killed: it is fenced"
+        return after, f"run {run.epoch} ended"
+    return after, f"run {run.epoch} was killed: it is fenced"
 
 
 def is_dead(run: Run) -> bool:
@@ -100,18 +131,6 @@ def is_dead(run: Run) -> bool:
     except PermissionError:
         return False
     return False
-
-
-def _placed(switch: Switch, ready: Ready, ledger: Ledger, claim: Claim, rest: Rest) -> tuple[Mapping[Map, Map], str]:
-    """The position is where Connect begins, the connector exists, stopped, and the worker shows that position."""
-    if switch.row.is_sink:
-        wanted, note = _publish(switch, ready, ledger, claim)
-    else:
-        wanted, note = _fence(switch, ready, ledger), ""
-    _configure(switch, rest)
-    verify(rest, switch.row.name, wanted, Deadline(REQUEST_SECONDS / 2), may_show_more=switch.row.is_sink)
-    switch.done("the worker shows its position")
-    return wanted, note
 
 
 def _fence(switch: Switch, ready: Ready, ledger: Ledger) -> Mapping[Map, Map]:
@@ -130,7 +149,7 @@ def _fence(switch: Switch, ready: Ready, ledger: Ledger) -> Mapping[Map, Map]:
 def _publish(switch: Switch, ready: Ready, ledger: Ledger, claim: Claim) -> tuple[Mapping[Map, Map], str]:
     home = switch.plan.home
     with open_side(home, ready, ledger, REQUEST_SECONDS) as side, Admin(home.settings, switch.waiting()) as admin:
-        side.await_empty(admin, switch.waiting())
+        side.await_empty(admin, switch.waiting(), switch.is_given_up)
         switch.done("its group is empty")
         note = side.settle(claim, accept_repeats=switch.options.accept_repeats)
         offsets = side.publish(claim, admin, Deadline(REQUEST_SECONDS))
@@ -138,61 +157,114 @@ def _publish(switch: Switch, ready: Ready, ledger: Ledger, claim: Claim) -> tupl
     return as_positions(offsets), note
 
 
-def _configure(switch: Switch, rest: Rest) -> None:
+def _configure(switch: Switch) -> None:
     """Leaves it stopped, with the config that counts."""
     name, config = switch.row.name, normalised(switch.row.spec.config)
-    try:
-        current: Mapping[str, str] | None = normalised(rest.get_config(name))
-    except NotFound:
-        current = None
-    if current is None:
-        rest.create_connector(name, config, WantedState.STOPPED.value.upper())
-    elif switch.row.changes and current != config:
-        rest.put_config(name, config | {"name": name})
-    watched = Watched(name, WantedState.STOPPED)
-    await_states(rest, [watched], switch.options.wait)
+    with switch.rest(REQUEST_SECONDS + switch.options.wait.wait_seconds) as rest:
+        try:
+            current: Mapping[str, str] | None = normalised(rest.get_config(name))
+        except NotFound:
+            current = None
+        if current is None:
+            rest.create_connector(name, config, WantedState.STOPPED.value.upper())
+        elif switch.row.changes and current != config:
+            rest.put_config(name, config | {"name": name})
+        watched = Watched(name, WantedState.STOPPED)
+        await_states(rest, [watched], switch.options.wait)
     if not watched.good:
         raise PlayheadError(f"{name} is {watched.words} in Connect, and was to be stopped")
     switch.done("configured in Connect, stopped")
 
 
-def _request(switch: Switch, rest: Rest) -> None:
-    if switch.row.state is WantedState.RUNNING:
-        rest.resume(switch.row.name)
-    elif switch.row.state is WantedState.PAUSED:
-        rest.pause(switch.row.name)
-    switch.done(f"{switch.row.state} in Connect")
+def _check_is_ours(switch: Switch, ledger: Ledger, claim: Claim) -> None:
+    """Another hand-over may have begun meanwhile."""
+    run = switch.find_run(ledger)
+    if run is None or run.epoch != claim.epoch or run.owner is not Engine.CONNECT:
+        raise TakenMeanwhile(switch.row.name, run)
 
 
-def _back_to_spark(switch: Switch, ledger: Ledger, rest: Rest, error: PlayheadError) -> None:
-    """It was not resumed, or that is unknown: then Connect keeps it."""
+def _request(switch: Switch, ledger: Ledger, claim: Claim) -> None:
+    """Whatever goes wrong from here on, Connect keeps it, unless another hand-over took it since the last look."""
+    name, state = switch.row.name, switch.row.state
+    try:
+        with switch.rest() as rest:
+            if state is WantedState.RUNNING:
+                rest.resume(name)
+            elif state is WantedState.PAUSED:
+                rest.pause(name)
+            run = switch.find_run(ledger)
+            if run is not None and run.epoch != claim.epoch and run.owner is Engine.SPARK:
+                rest.stop(name)
+                raise TakenMeanwhile(name, run)
+        switch.done(f"{state} in Connect")
+    except TakenMeanwhile:
+        raise
+    except PlayheadError as error:
+        error.what += (
+            f"; {name} belongs to Connect with its position, and whether it is {state} there is unknown: give the same"
+            " command again"
+        )
+        raise
+
+
+def _back_to_spark(switch: Switch, ledger: Ledger, error: PlayheadError) -> None:
+    """Nothing was requested of Connect. What another hand-over has recorded stays."""
     name = switch.row.name
     try:
-        status = rest.find_status(name)
-    except NotFound:
-        status = None
+        run = switch.find_run(ledger)
+        if run is not None and run.owner is Engine.CONNECT and run.detail == switch.detail():
+            run = _unless_in_connect(switch, ledger, run)
     except PlayheadError as second:
-        error.what += f"; whether Connect runs it is unknown: {second.what}; give the same command again"
+        error.what += f"; who owns {name} is unknown: {second.what}; give the same command again"
         return
+    if run is None or isinstance(error, TakenMeanwhile):
+        return
+    if run.owner is Engine.CONNECT:
+        error.what += f"; {name} belongs to Connect, and is left as it is there; give the same command again"
+    elif not run.is_running and switch.row.run is not None and (switch.row.run.is_running or run.owner):
+        switch.tell(f"{name} stays with Spark: start it again with playhead run")
+
+
+def _unless_in_connect(switch: Switch, ledger: Ledger, run: Run) -> Run | None:
+    """Takes it back, unless something else resumed it in Connect. Also when the command is interrupted."""
+    with switch.access.rest(Deadline(REQUEST_SECONDS)) as rest:
+        try:
+            status = rest.find_status(switch.row.name)
+        except NotFound:
+            status = None
     if status is not None and status.connector.state != "STOPPED":
-        error.what += f"; it belongs to Connect and is {status.connector.state} there; give the same command again"
-        return
+        return run
     detail = f"{switch.detail()}; taken back"
-    ledger.hand_over(switch.find_run(ledger), switch.at, Engine.SPARK, Host.here(), {}, detail)
-    switch.tell(f"{name} stays with Spark: start it again with playhead run")
+    ledger.hand_over(run, switch.at, Engine.SPARK, Host.here(), {}, detail)
+    return switch.find_run(ledger)
 
 
 def _awaited(switch: Switch, ready: Ready, before: Mapping[Map, Map]) -> tuple[str, str]:
+    """It belongs to Connect now, whatever is seen here."""
     row, wait = switch.row, switch.options.wait
-    with switch.access.rest(Deadline(wait.wait_seconds * 2 + REQUEST_SECONDS)) as rest:
-        watched = Watched(row.name, row.state)
-        await_states(rest, [watched], wait)
-        if not watched.good:
-            why = watched.cause or f"it is {watched.words} after {wait.wait_seconds:g} s"
-            raise HandedButDown(
-                f"{row.name} belongs to Connect, and does not run there: {why}",
-                f"fix it, or take it back: playhead handover {row.name} --to spark",
-            )
-        if row.state is not WantedState.RUNNING:
-            return watched.words, ""
-        return watched.words, await_movement(switch, ready, rest, before)
+    seconds = 2 * wait.wait_seconds + patience_of(switch.plan.home, wait.wait_seconds) + REQUEST_SECONDS
+    try:
+        with switch.access.rest(Deadline(seconds)) as rest:
+            return _seen(switch, ready, rest, before)
+    except HandedButDown:
+        raise
+    except PlayheadError as error:
+        raise HandedButDown(
+            f"{row.name} belongs to Connect, and whether it works there is unknown: {error.what}",
+            f"look at it: playhead connectors show {row.name}",
+        ) from None
+
+
+def _seen(switch: Switch, ready: Ready, rest: Rest, before: Mapping[Map, Map]) -> tuple[str, str]:
+    row, wait = switch.row, switch.options.wait
+    watched = Watched(row.name, row.state)
+    await_states(rest, [watched], wait)
+    if not watched.good:
+        why = watched.cause or f"it is {watched.words} after {wait.wait_seconds:g} s"
+        raise HandedButDown(
+            f"{row.name} belongs to Connect, and does not run there: {why}",
+            f"fix it, or take it back: playhead handover {row.name} --to spark",
+        )
+    if row.state is not WantedState.RUNNING:
+        return watched.words, ""
+    return watched.words, await_movement(switch, ready, rest, before)
