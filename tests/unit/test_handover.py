@@ -457,6 +457,14 @@ def test_what_connect_never_had_is_not_given_back_to_it():
     assert maker._idle(replace(row, running=connect_has(STOPPED))) == NOTHING
 
 
+def test_an_undo_brings_back_the_state_before():
+    """Killed on the way to Spark, before the owner was recorded: it is stopped in Connect, and was not."""
+    some: Any = None
+    maker = _Maker(Wanted(Engine.CONNECT, undoes="x"), some, some, some, some, {}, some, 5.0)
+    assert maker._idle(replace(row_of(), running=connect_has(STOPPED))) == NOTHING
+    assert "is running" in maker._idle(replace(row_of(), running=connect_has(RUNNING)))
+
+
 def test_a_pattern_does_not_match_forgotten_runs_and_copies(ledger):
     for name in ("orders", "gone", "copied"):
         ledger.finish(

@@ -239,6 +239,9 @@ class _Maker:
             )
         if is_alive or row.owner is Engine.SPARK or row.is_unfinished:
             return ""
+        if self.wanted.undoes:
+            is_as_before = row.running is not None and row.running.state is row.state
+            return f"it belongs to Connect already, and is {row.state}" if is_as_before else ""
         return _with_connect(row)
 
     def _to_spark(self, row: Handover) -> Handover:
