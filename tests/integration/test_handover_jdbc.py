@@ -15,6 +15,7 @@ from integration.ingesting import consumed
 from integration.on_spark import NEW_TOPICS, OnSpark
 from integration.switching import Pair, open_pair_ledger
 from playhead.lab import LabOptions
+from playhead.ledger.runs import open_ledger
 from playhead.model import ConnectorSpec, Deadline
 
 PLUGINS = os.environ.get("PLAYHEAD_TEST_PLUGINS", "")  # read before the tests get an environment of their own
@@ -53,7 +54,13 @@ class Rows:
 
 @dataclass
 class Tables(Pair):
-    """A table, a topic, and a second table."""
+    """A table, a topic, and a second table. `in_target`: the ledger is in the database that the sink writes to."""
+
+    in_target: bool = False
+
+    @property
+    def ledger_url(self) -> str:
+        return self.lab.postgres_url if self.in_target else super().ledger_url
 
     @property
     def specs(self) -> list[ConnectorSpec]:
@@ -117,6 +124,36 @@ def test_tables_go_back_and_forth_three_times(tables):
     finally:
         rows.stop()
         pair.close()
+
+
+def test_a_sink_whose_ledger_is_its_target_goes_back_and_forth(make_lab, spark, playhead, unique, tmp_path):
+    """The command names it by its own URL, the sink by that of JDBC: both mean one ledger."""
+    lab = make_lab(LabOptions(plugin_path=(PLUGINS,)))
+    table = unique("kept").replace("-", "_")
+    lab.psql(f"CREATE TABLE {table} (id bigserial PRIMARY KEY, t text)")
+    on_spark = OnSpark(lab, spark, open_ledger(lab.postgres_url, 20))
+    on_spark.make_topic(f"t_{table}", 1)
+    pair = Tables(lab, tmp_path, (unique("src"), unique("out")), f"t_{table}", on_spark, playhead, in_target=True)
+    rows = Rows(lab, table)
+    try:
+        pair.create()
+        pair.grows()
+        for _ in range(2):
+            pair.hand("spark")
+            pair.run()
+            pair.grows()
+            assert "! " not in pair.playhead(*pair.words("connect")[:-3]).out
+            pair.hand("connect")
+            pair.run_ended()
+            pair.grows()
+        count = rows.stop()
+        pair.ends_with([""] * count)
+        wanted = Counter(range(1, count + 1))
+        assert ids_of(pair) == (wanted, wanted)
+    finally:
+        rows.stop()
+        pair.close()
+        on_spark.ledger.close()
 
 
 def test_a_worker_that_is_killed_repeats_only_rows_of_its_own_phase(tables, record_property):
