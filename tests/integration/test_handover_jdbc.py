@@ -142,7 +142,7 @@ def test_a_sink_whose_ledger_is_its_target_goes_back_and_forth(make_lab, spark, 
             pair.hand("spark")
             pair.run()
             pair.grows()
-            assert "! " not in pair.playhead(*pair.words("connect")[:-3]).out
+            assert "! " not in pair.playhead(*pair.words("connect")[:-3]).out  # type: ignore[attr-defined]
             pair.hand("connect")
             pair.run_ended()
             pair.grows()

@@ -16,8 +16,8 @@ from playhead.connectors.files.engine import apply_engines, plan_engines
 from playhead.connectors.journal import ApplyEntry, Half
 from playhead.connectors.lifecycle import Wait
 from playhead.connectors.plan.model import Running
-from playhead.errors import NotFound, PlayheadError, Refused, Unreachable
-from playhead.handover import apply, movement, sinks
+from playhead.errors import NotFound, OutcomeUnknown, PlayheadError, Refused, Unreachable
+from playhead.handover import apply, movement, sinks, to_connect
 from playhead.handover.model import (
     REQUESTED,
     Handed,
@@ -565,3 +565,108 @@ def test_an_undo_withdraws_the_stop_that_its_hand_over_requested():
     assert replace(plan, undoes="2026-y").withdrawn == []
     asked = replace(run, stop=StopRequest("me@here", mine.at))
     assert replace(plan, rows=(replace(row_of(), run=asked),)).withdrawn == []
+
+
+# To Connect, step by step, with a worker that fails where the test says
+
+
+class Worker:
+    """Connect's side of one connector. `fails`: what happens when a call of that name is made."""
+
+    def __init__(self, **fails):
+        self.state, self.calls, self.fails = "STOPPED", list[str](), fails
+
+    def _call(self, name, state=None):
+        self.calls.append(name)
+        if state is not None:
+            self.state = state
+        if name in self.fails:
+            self.fails[name]()
+
+    def resume(self, _name):
+        self._call("resume", "RUNNING")
+
+    def stop(self, _name):
+        self._call("stop", "STOPPED")
+
+    def find_status(self, _name):
+        self._call("find_status")
+        return SimpleNamespace(connector=SimpleNamespace(state=self.state))
+
+
+def raising(error):
+    def act():
+        raise error
+
+    return act
+
+
+@pytest.fixture
+def giving(ledger, monkeypatch):
+    """Runs a hand-over to Connect of a source that belongs to Spark; returns the error, the ledger's owner and the worker."""
+    ledger.hand_over(None, AT, Engine.SPARK, HERE, {"type": "source"}, "first")
+    ready: Any = SimpleNamespace(kind=ConnectorKind.FILE_SOURCE, config={})
+    steps: list[str] = []
+
+    def give(worker, **patched):
+        for name, found in {"_fence": lambda *_: {}, "_configure": lambda _: None, **patched}.items():
+            monkeypatch.setattr(to_connect, name, found)
+        monkeypatch.setattr(to_connect, "verify", patched.get("verify", lambda *_, **__: None))
+        monkeypatch.setattr(to_connect, "open_context_ledger", lambda *_: nullcontext(ledger))
+        monkeypatch.setattr(Switch, "ready", ready)
+        access: Any = SimpleNamespace(rest=lambda *_: nullcontext(worker), context=None, deadline=Deadline(60))
+        plan: Any = SimpleNamespace(home=SimpleNamespace(cluster_id="cluster", worker={}, exactly_once=True))
+        recording: Any = SimpleNamespace(
+            save_step=lambda _, step: steps.append(step), record=SimpleNamespace(id="record-1")
+        )
+        row = replace(row_of(running=connect_has(STOPPED)), run=ledger.get_run("cluster", "orders"))
+        switch = Switch(access, plan, row, HandoverOptions(wait=Wait(wait_seconds=0.1)), recording, print)
+        with pytest.raises(PlayheadError) as raised:
+            to_connect.hand_to_connect(switch)
+        return raised.value, ledger.get_run("cluster", "orders").owner
+
+    give.steps = steps  # type: ignore[attr-defined]
+    return give
+
+
+def test_before_the_request_an_error_gives_it_back_to_spark(giving, capsys):
+    error, owner = giving(Worker(), verify=lambda *_, **__: raising(Refused("it shows another position"))())
+    assert (error.what, owner) == ("it shows another position", Engine.SPARK)
+    assert "orders stays with Spark: start it again with playhead run" in capsys.readouterr().out
+
+
+def test_a_request_whose_answer_is_lost_leaves_it_with_connect(giving):
+    """It may have arrived: Spark must not get it, too."""
+    worker = Worker(resume=raising(OutcomeUnknown("resuming orders: the answer was lost")))
+    error, owner = giving(worker)
+    assert owner is Engine.CONNECT and error.exit_code == 5 and REQUESTED in giving.steps
+    assert "orders belongs to Connect with its position, and whether it is running there is unknown" in error.what
+
+
+def test_what_fails_after_the_request_says_that_it_belongs_to_connect(giving):
+    error, owner = giving(Worker(), await_states=lambda *_: raising(Unreachable("nothing listens there"))())
+    assert owner is Engine.CONNECT and isinstance(error, HandedButDown)
+    assert error.what == "orders belongs to Connect, and whether it works there is unknown: nothing listens there"
+
+
+def test_what_another_hand_over_took_meanwhile_is_not_given_back_and_not_resumed(giving, ledger):
+    worker = Worker()
+
+    def taken(*_, **__):
+        run = ledger.get_run("cluster", "orders")
+        ledger.hand_over(run, AT, Engine.SPARK, HERE, {}, "the other one")
+
+    error, owner = giving(worker, verify=taken)
+    assert isinstance(error, TakenMeanwhile) and owner is Engine.SPARK and "resume" not in worker.calls
+    assert ledger.get_run("cluster", "orders").detail == "the other one"
+
+
+def test_what_is_taken_while_it_is_resumed_is_stopped_again(giving, ledger):
+    def taken():
+        run = ledger.get_run("cluster", "orders")
+        ledger.hand_over(run, AT, Engine.SPARK, HERE, {}, "the other one")
+
+    worker = Worker(resume=taken)
+    error, owner = giving(worker)
+    assert isinstance(error, TakenMeanwhile) and owner is Engine.SPARK
+    assert worker.calls[-1] == "stop" and worker.state == "STOPPED"
