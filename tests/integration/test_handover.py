@@ -593,6 +593,10 @@ def test_what_resumes_it_before_the_position_is_in_place_is_not_taken_for_the_ha
     pair.runs[-1].ended()
     killed = subprocess.run([PYTHON, "-c", KILLER, "publish", "1", *pair.words("connect", sink)], check=False)
     assert killed.returncode == -signal.SIGKILL
+    resumed = pair.playhead("connectors", "resume", sink, "--execute", *pair.there()[:4], env=environment(pair)).exits(
+        4
+    )
+    assert f"playhead handover {sink} --to connect" in resumed.out
     assert ask(f"{pair.url}{path_of(sink)}/resume", "PUT")[0] == 202
     Deadline(30).wait_for(lambda: pair.state(sink) == ("RUNNING", 1), "the task")
     refused = pair.hand("connect", sink, code=4)

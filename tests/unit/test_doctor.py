@@ -326,7 +326,7 @@ def test_what_belongs_to_connect_since_a_handover_is_not_compared_with_the_ledge
         claim = ledger.claim("c", "s", at, {})
         ledger.finish(claim, RunState.STOPPED)
         ran = ledger.get_run("c", "s")
-        ledger.hand_over(ran, claim, Engine.CONNECT, at, {}, "handed over")
+        ledger.complete(ledger.hand_over(ran, claim, Engine.CONNECT, at, {}, "handed over"))
         handed = ledger.get_run("c", "s")
     entry: Any = SimpleNamespace(position=SimpleNamespace(owner="s"))
     nowhere: Any = SimpleNamespace(snapshot=lambda: SimpleNamespace(by_owner=dict, entries=[entry]))

@@ -7,13 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from msgspec.structs import replace as replace_struct
 
 from playhead.config import Context, Setting
 from playhead.connect.answers import OffsetEntry
 from playhead.connectors.files import read_specs
 from playhead.connectors.files.engine import apply_engines, plan_engines
-from playhead.connectors.journal import ApplyEntry, Half
 from playhead.connectors.lifecycle import Wait
 from playhead.connectors.plan.model import Running
 from playhead.errors import NotFound, OutcomeUnknown, PlayheadError, Refused, Unreachable
@@ -27,7 +25,7 @@ from playhead.handover.model import (
     HandoverPlan,
     HandoverResult,
 )
-from playhead.handover.plan import Wanted, _Earlier, _elsewhere, _list_runs, _Maker
+from playhead.handover.plan import Wanted, _elsewhere, _list_runs, _Maker
 from playhead.handover.sinks import SinkSide
 from playhead.handover.sources import tails_of, verify
 from playhead.handover.switch import Switch
@@ -39,6 +37,7 @@ from playhead.ledger.runs import open_context_ledger, open_ledger
 from playhead.model import ConnectorSpec, Deadline, Engine, Map, Result
 from playhead.model.connector import WantedState
 from playhead.model.ranges import Log, OffsetRange
+from playhead.offsets.published import LEDGER_ID
 from playhead.pipeline.classes import ConnectorKind
 from playhead.pipeline.ingest.steps import NOWHERE
 
@@ -145,7 +144,8 @@ def test_the_owner_is_kept_by_runs_and_refuses_them_once_it_is_connect(ledger):
     claim = ledger.claim("cluster", "orders", HERE, {"master": "local"})
     assert ledger.get_run("cluster", "orders").owner is Engine.SPARK
     ledger.finish(claim, RunState.STOPPED)
-    ledger.hand_over(ledger.get_run("cluster", "orders"), AT, Engine.CONNECT, HERE, {}, "second")
+    second = ledger.hand_over(ledger.get_run("cluster", "orders"), AT, Engine.CONNECT, HERE, {}, "second")
+    ledger.complete(second)
     assert ledger.get_run("cluster", "orders").words == "handed over"
     with pytest.raises(HandedOver, match="belongs to Connect: second"):
         ledger.claim("cluster", "orders", HERE, {})
@@ -228,6 +228,16 @@ def test_the_ledger_goes_where_the_group_is_and_a_deleted_topic_is_no_reason_to_
     side = delivered([5000])
     assert side.adopt(NO_ADMIN, Deadline(5), None, accept_repeats=False).words == "continues at orders-0 5000"
     assert [at.next_offset for at in side.positions().values()] == [5000]
+
+
+def test_what_a_killed_run_published_does_not_move_the_ledger_back(delivered, ledger):
+    """Killed between the ledger and the group, given to Connect by half, and undone: Connect delivered nothing."""
+    side, claim = delivered([]), ledger.claim("cluster", "orders", HERE, {})
+    ledger.finish(claim, RunState.STOPPED)
+    known = side.ranges.remember(claim, LEDGER_ID, "this-ledger")
+    for mark, position in ((f"playhead/{known}/1", 1000), ("playhead/another/1", 900), ("", 800)):
+        delivered([900 if mark else 800, mark]).adopt(NO_ADMIN, Deadline(5), None, accept_repeats=True)
+        assert [at.next_offset for at in side.positions().values()] == [position], mark
 
 
 # Verdicts
@@ -377,7 +387,7 @@ def test_a_file_that_cannot_be_read_blocks_its_own_connector_only(error):
     some: Any = None
     plugins: Any = SimpleNamespace(types_of=dict)
     maker = Broken(Wanted(Engine.SPARK), home, A_REST, some, plugins, {}, some, 5.0)
-    far, near = (maker.row(name, row_of(name).spec, None, None, _Earlier()) for name in ("far", "near"))
+    far, near = (maker.row(name, row_of(name).spec, None, None, None) for name in ("far", "near"))
     plan = plan_of(far, near)
     assert [one.name for one in plan.doable] == ["near"] and plan.exit_code == 3
     words = "/in.txt cannot be used: Permission denied" if isinstance(error, OSError) else "'orders' does not exist"
@@ -486,15 +496,21 @@ def test_a_file_that_keeps_the_position_elsewhere_is_refused():
     assert "is own, and run 3 on Spark has its position in the offsets topic of the workers" in str(found)
 
 
-def test_an_attempt_is_continued_until_connect_was_asked_to_run_it():
-    """It may belong to Connect without its position: what failed before the request is not left to `connectors resume`."""
-    failed = ApplyEntry("orders", "state", Half(), Half(), True, result="failed")
-    asked = replace_struct(failed, steps=[REQUESTED])
-    assert _Earlier(entry=failed, giver=failed).is_unfinished
-    assert not _Earlier(entry=failed).is_unfinished, "given back to Spark"
-    assert not _Earlier(entry=failed, giver=asked).is_unfinished, "another command handed it over meanwhile"
-    interrupted = _Earlier(entry=replace_struct(asked, result=None))
-    assert interrupted.is_unfinished and interrupted.was_requested
+def test_until_its_position_is_in_place_connect_does_not_have_it(ledger):
+    """Neither engine may run it: the same command goes on."""
+    ledger.hand_over(None, AT, Engine.SPARK, HERE, {"type": "sink"}, "first")
+    claim = ledger.hand_over(ledger.get_run("cluster", "orders"), AT, Engine.CONNECT, HERE, {}, "second")
+    half = ledger.get_run("cluster", "orders")
+    assert (half.owner, half.is_half_given, half.is_with_connect) == (Engine.CONNECT, True, False)
+    assert half.words == "being handed over"
+    with pytest.raises(HandedOver):
+        ledger.claim("cluster", "orders", HERE, {})
+    with pytest.raises(TakenMeanwhile):
+        ledger.complete(replace(claim, epoch=claim.epoch - 1))
+    ledger.complete(claim)
+    assert ledger.get_run("cluster", "orders").is_with_connect
+    ledger.hand_over(ledger.get_run("cluster", "orders"), AT, Engine.SPARK, HERE, {}, "third")
+    assert not ledger.get_run("cluster", "orders").is_half_given
 
 
 def test_a_recreated_topic_refuses_and_a_deleted_one_has_no_position(delivered):

@@ -124,7 +124,7 @@ def list_spark_runs(
 
 def find_owners(context: Context, cluster: str | None, deadline: Deadline) -> tuple[dict[str, Engine], str]:
     """The engine that a connector belongs to, by name: a hand-over gave it to that engine, or a run of it is alive on Spark.
-    And why that is unknown, if the ledger cannot be read."""
+    Until its position is in place, Connect does not have it. And why that is unknown, if the ledger cannot be read."""
     if not may_hold_something(context):
         return {}, ""
     try:
@@ -136,7 +136,7 @@ def find_owners(context: Context, cluster: str | None, deadline: Deadline) -> tu
         return {}, ""  # without SQLAlchemy nothing was ever handed over from here
     except PlayheadError as error:
         return {}, f"the ledger cannot be read: {error.what}"
-    alive = {run.pipeline: Engine.SPARK for run in runs if run.is_alive and not run.is_copy}
+    alive = {run.pipeline: Engine.SPARK for run in runs if (run.is_alive or run.is_half_given) and not run.is_copy}
     return {run.pipeline: run.owner for run in runs if run.owner is not None} | alive, ""
 
 

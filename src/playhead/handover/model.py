@@ -48,7 +48,8 @@ def as_fault(error: Exception) -> PlayheadError:
 class Handover:
     """One connector. `running`: as Connect has it. `run`: its newest run in the ledger. `spec`: the config that counts from now
     on. `state`: that it gets in Connect; `was`: that it had there before the first attempt. `was_requested`: the last attempt
-    had everything in place and requested that state. `idle`: why nothing is to do; `down`: why it does not run all the same."""
+    had everything in place, and may have requested that state. `idle`: why nothing is to do; `down`: why it does not run all
+    the same."""
 
     name: str
     to: Engine

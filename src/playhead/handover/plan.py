@@ -21,7 +21,7 @@ from playhead.connectors.status import secret_keys
 from playhead.connectors.undo import HANDOVER
 from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.handover.horizon import find_held_back
-from playhead.handover.model import REQUESTED, Handover, HandoverOptions, HandoverPlan, as_fault
+from playhead.handover.model import Handover, HandoverOptions, HandoverPlan, as_fault
 from playhead.handover.sinks import open_side, refused_claims
 from playhead.handover.sources import OWN_TOPIC, PositionsOnce
 from playhead.kafka.client import Admin
@@ -70,10 +70,10 @@ def plan_handover(context: Context, words: Sequence[str], wanted: Wanted, deadli
             )
         known, runs = observe(rest), _list_runs(ledger, home.cluster_id, words)
         names = find_names(words, {*known, *runs, *specs})
-        earlier = _earlier_handovers(Book.of_context(context), cluster, names, wanted.to, runs)
+        last = _last_handovers(Book.of_context(context), cluster, names, wanted.to)
         asked = _Asked(home, names)
         maker = _Maker(wanted, home, rest, ledger, PluginKeys(rest), known, asked, context.timeout_seconds)
-        rows = [maker.row(name, specs.get(name), known.get(name), runs.get(name), earlier[name]) for name in names]
+        rows = [maker.row(name, specs.get(name), known.get(name), runs.get(name), last.get(name)) for name in names]
     edits = plan_engines(wanted.specs, {row.name: wanted.to for row in rows if not row.blocked_by})
     return HandoverPlan(
         wanted.to,
@@ -84,7 +84,7 @@ def plan_handover(context: Context, words: Sequence[str], wanted: Wanted, deadli
         tuple(edits),
         tuple(wanted.files),
         tuple(_notes(wanted, rows)),
-        _same_record([earlier[row.name].record for row in rows if row.is_unfinished], rows),
+        _same_record([last[row.name][0] for row in rows if row.is_unfinished and row.name in last], rows),
         wanted.undoes,
     )
 
@@ -106,52 +106,28 @@ def _list_runs(ledger: Ledger, cluster: str, words: Sequence[str]) -> dict[str, 
     return {run.pipeline: run for run in runs if run.forgotten_by is None or run.pipeline in words}
 
 
-@dataclass(frozen=True, slots=True)
-class _Earlier:
-    """Of one connector: the newest hand-over in the journal of this machine, if it went to the same engine; and the one that the
-    ledger names as that which gave it to Connect."""
-
-    record: ApplyRecord | None = None
-    entry: ApplyEntry | None = None
-    giver: ApplyEntry | None = None
-
-    @property
-    def is_unfinished(self) -> bool:
-        """It was interrupted, or its outcome is unknown; or Connect owns it, and its position may not be in place."""
-        if self.entry is not None and self.entry.result in _OPEN:
-            return True
-        return self.giver is not None and self.giver.result != Result.CHANGED.value and not self.was_requested
-
-    @property
-    def was_requested(self) -> bool:
-        """The position is in place, and Connect was asked to run it."""
-        return any(one is not None and REQUESTED in one.steps for one in (self.entry, self.giver))
+_Last = tuple[ApplyRecord, ApplyEntry]
 
 
-def _earlier_handovers(
-    book: Book, cluster: ClusterState, names: Sequence[str], to: Engine, runs: Mapping[str, Run]
-) -> dict[str, _Earlier]:
-    left, found = set(names), dict.fromkeys(names, _Earlier())
-    givers = {name: run.detail for name, run in runs.items() if run.owner is Engine.CONNECT and to is Engine.CONNECT}
+def _last_handovers(book: Book, cluster: ClusterState, names: Sequence[str], to: Engine) -> dict[str, _Last]:
+    """By name the newest hand-over of it in the journal of this machine, if it went to the same engine."""
+    left, found = set(names), {}
     for record in book.newest_first():
-        if not left and not givers:
+        if not left:
             break
         if not record.what.startswith(HANDOVER) or record.kafka_cluster_id != cluster.kafka_cluster_id:
             continue
         for entry in record.entries:
-            if record.id in givers.get(entry.name, "") and entry.name in found:
-                del givers[entry.name]
-                found[entry.name] = replace(found[entry.name], giver=entry)
             if entry.name in left:
                 left.discard(entry.name)
                 if record.what == f"{HANDOVER}{to}":
-                    found[entry.name] = replace(found[entry.name], record=record, entry=entry)
+                    found[entry.name] = (record, entry)
     return found
 
 
-def _same_record(records: Sequence[ApplyRecord | None], rows: Sequence[Handover]) -> ApplyRecord | None:
+def _same_record(records: Sequence[ApplyRecord], rows: Sequence[Handover]) -> ApplyRecord | None:
     """The record to continue, if it was not ended and has all that is to be done, and nothing else than these connectors."""
-    by_id = {record.id: record for record in records if record is not None}
+    by_id = {record.id: record for record in records}
     if len(by_id) != 1:
         return None
     [record] = by_id.values()
@@ -194,12 +170,14 @@ class _Maker:
         return Deadline(self.seconds)
 
     def row(
-        self, name: str, spec: ConnectorSpec | None, running: Running | None, run: Run | None, earlier: _Earlier
+        self, name: str, spec: ConnectorSpec | None, running: Running | None, run: Run | None, last: _Last | None
     ) -> Handover:
-        to, entry = self.wanted.to, earlier.entry
+        to, entry = self.wanted.to, last[1] if last else None
+        is_open = entry is not None and entry.result in _OPEN
         was = running.state if running else None
-        if earlier.is_unfinished and entry is not None and entry.before.state:
+        if is_open and entry and entry.before.state:
             was = WantedState(entry.before.state)
+        is_half_given = to is Engine.CONNECT and run is not None and run.is_half_given
         config = spec or _spec_of(name, running, run)
         state = self.wanted.states.get(name) or (spec.state if spec else None) or WantedState.RUNNING
         secrets = secret_keys(self.plugins, config.config)
@@ -212,8 +190,8 @@ class _Maker:
             state,
             was,
             secrets=secrets,
-            is_unfinished=earlier.is_unfinished,
-            was_requested=earlier.is_unfinished and earlier.was_requested,
+            is_unfinished=is_open or is_half_given,
+            was_requested=is_open and run is not None and run.is_with_connect,
         )
         if running is not None and spec is not None and not self._keeps_config(row):
             changes = diff_config(running.config, normalised(spec.config), secrets)

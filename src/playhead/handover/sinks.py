@@ -77,22 +77,28 @@ class SinkSide:
     # To Spark
 
     def adopt(self, admin: Admin, deadline: Deadline, epoch: int | None, *, accept_repeats: bool) -> Adopted:
-        """The ledger continues where the group is. A log that it does not know yet is adopted by the first run. `epoch`: of the
-        last run, as it was planned; another one means that something else changed the pipeline."""
+        """The ledger continues where Connect left the group. What a run published there is no move: it may be behind the ledger.
+        A log that the ledger does not know yet is adopted by the first run. `epoch`: of the last run, as it was planned; another
+        one means that something else changed the pipeline."""
         commits, known = self.commits(admin, deadline), self.positions()
         ids = _topic_ids(admin, known, deadline)
         if not accept_repeats:
             self._refuse_unknown(known, commits, ids)
         moves = [
-            SinkMove(log._replace(topic_id=ids.get(log.topic, log.topic_id)), at.next_offset, commits[log.place].offset)
+            SinkMove(log._replace(topic_id=ids.get(log.topic, log.topic_id)), at.next_offset, found.offset)
             for log, at in known.items()
-            if log.place in commits and commits[log.place].offset != at.next_offset
+            if (found := commits.get(log.place)) and found.offset != at.next_offset and not self._is_published(found)
         ]
         self.ranges.move(self.cluster, self.name, moves, Host.here(), DELIVERED, epoch if self.is_own else None)
         if self.ready.kind is ConnectorKind.FILE_SINK:
             self._record_end()
         words = f"continues at {_shown({place: at.offset for place, at in commits.items()})}"
         return Adopted(words, epochs=1 if moves and self.is_own else 0)
+
+    def _is_published(self, found: Committed) -> bool:
+        """By a run of this ledger. Connect commits without a mark."""
+        mark = Mark.find(found.metadata)
+        return mark is not None and mark.ledger == self.ranges.recall(self.cluster, self.name, LEDGER_ID)
 
     def check_known(self, admin: Admin, commits: Commits, deadline: Deadline) -> None:
         """For the plan: refused as `adopt` would refuse it."""

@@ -50,7 +50,7 @@ def hand_to_connect(switch: Switch) -> tuple[str, str]:
         else:
             try:
                 placed = _placed(switch, ready, ledger)
-                _check_is_ours(switch, ledger, placed.claim)
+                ledger.complete(placed.claim)
                 switch.done(REQUESTED)
             except Exception as raised:  # noqa: BLE001  in any case it must have one owner again
                 error = as_fault(raised)
@@ -174,13 +174,6 @@ def _configure(switch: Switch) -> None:
     if not watched.good:
         raise PlayheadError(f"{name} is {watched.words} in Connect, and was to be stopped")
     switch.done("configured in Connect, stopped")
-
-
-def _check_is_ours(switch: Switch, ledger: Ledger, claim: Claim) -> None:
-    """Another hand-over may have begun meanwhile."""
-    run = switch.find_run(ledger)
-    if run is None or run.epoch != claim.epoch or run.owner is not Engine.CONNECT:
-        raise TakenMeanwhile(switch.row.name, run)
 
 
 def _request(switch: Switch, ledger: Ledger, claim: Claim) -> None:

@@ -30,6 +30,7 @@ CHUNK_HEADER = "playhead.chunk"  # the header of every position record that a ru
 FORGOTTEN = "forgotten"  # the same: the user who asked to list this run no more
 BEHIND = "behind"  # the same: how far a source is behind, as JSON
 OWNER = "owner"  # the same: the engine that a hand-over gave the pipeline to; kept by later runs
+HALF_GIVEN = "half given"  # the same: it belongs to Connect, and its position is not in place there yet
 _FOR_HANDOVER = ", hand-over "  # in the name of who requested a stop, before the id of its record
 OLD_SECONDS = 24 * 3600.0  # a finished run is no longer listed among the connectors after this time
 
@@ -165,9 +166,14 @@ class Run:
         return None if found is None else Engine(found)
 
     @property
+    def is_half_given(self) -> bool:
+        """A hand-over is giving it to Connect, or was interrupted: no run may claim it, and Connect must not run it yet."""
+        return self.owner is Engine.CONNECT and HALF_GIVEN in self.settings
+
+    @property
     def is_with_connect(self) -> bool:
         """A hand-over gave it to Connect, which has its position from then on."""
-        return self.owner is Engine.CONNECT and not self.is_alive
+        return self.owner is Engine.CONNECT and not self.is_half_given and not self.is_alive
 
     @property
     def is_past(self) -> bool:
@@ -179,6 +185,8 @@ class Run:
     def words(self) -> str:
         """The state for people. `running` is shown only with a recent heartbeat."""
         if not self.is_running:
+            if self.is_half_given:
+                return "being handed over"
             return "handed over" if self.owner is Engine.CONNECT else self.state.value
         words = "stopping" if self.stop else "running"
         if self.is_silent:

@@ -24,6 +24,7 @@ from playhead.ledger.model import (
     BEHIND,
     CONFIG,
     FORGOTTEN,
+    HALF_GIVEN,
     OWNER,
     Behind,
     ChunkRow,
@@ -46,6 +47,9 @@ from playhead.sql.faults import translated
 from playhead.sql.times import moment, now
 
 T = TypeVar("T")
+
+
+_OF_STANDING = (FORGOTTEN, HALF_GIVEN)  # settings that a hand-over writes anew
 
 
 def open_ledger(url: str, seconds: float) -> "Ledger":
@@ -238,6 +242,7 @@ class Ledger:
 
         `seen`: that run, which must have ended or be dead; None if there was none. Refused if another run began since, or if the
         owner is another one. `at` names cluster and pipeline; its epoch is not used. `settings` replace those of the run.
+        Connect is the owner before its position is in place: `complete` says that it is.
         """
 
         def act(connection: Connection) -> Claim:
@@ -249,7 +254,8 @@ class Ledger:
                 raise TakenMeanwhile(at.pipeline, found)
             now_is = moment(connection)
             kept = {} if found is None or not found.config else config_setting(found.config)
-            old = {} if found is None else {k: v for k, v in found.settings.items() if k != FORGOTTEN}
+            old = {} if found is None else {k: v for k, v in found.settings.items() if k not in _OF_STANDING}
+            half = {HALF_GIVEN: who.requester()} if to is Engine.CONNECT else {}
             values = {
                 "epoch": epoch + 1,
                 "host": who.name,
@@ -260,7 +266,7 @@ class Ledger:
                 "detail": storable(detail),
                 "stop_requested_by": None,
                 "stop_requested_at": None,
-                "settings": to_json({**old, **kept, **settings, OWNER: to.value}),
+                "settings": to_json({**old, **kept, **settings, **half, OWNER: to.value}),
             }
             if found is None:
                 first = {"cluster": at.cluster, "pipeline": at.pipeline, "started": now_is, "records": 0}
@@ -271,6 +277,19 @@ class Ledger:
 
         return self.write(act)
 
+    def complete(self, claim: Claim) -> None:
+        """The position is in place: from now on Connect may run it. Refused if something else changed the pipeline since."""
+
+        def act(connection: Connection) -> None:
+            found = self._find(connection, claim.cluster, claim.pipeline)
+            if found is None or found.epoch != claim.epoch or found.owner is not Engine.CONNECT:
+                raise TakenMeanwhile(claim.pipeline, found)
+            kept = config_setting(found.config) if found.config else {}
+            settings = {key: value for key, value in found.settings.items() if key != HALF_GIVEN}
+            self.update_run(connection, found, settings=to_json({**settings, **kept}))
+
+        self.write(act)
+
     def take_back(self, cluster: str, pipelines: Collection[str]) -> None:
         """Forgets that these belong to Connect: for `playhead run --force`."""
 
@@ -279,7 +298,7 @@ class Ledger:
                 run = self._find(connection, cluster, pipeline)
                 if run is not None and run.owner is Engine.CONNECT:
                     kept = config_setting(run.config) if run.config else {}
-                    settings = {key: value for key, value in run.settings.items() if key != OWNER}
+                    settings = {key: value for key, value in run.settings.items() if key not in (OWNER, HALF_GIVEN)}
                     self.update_run(connection, run, settings=to_json({**settings, **kept}))
 
         self.write(act)
