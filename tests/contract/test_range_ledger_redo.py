@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from contract.range_ledgers import LOG, begun, closed, deliver, ended, live, opened, sinks, wanted  # noqa: F401
+from contract.range_ledgers import LOG, NEXT, begun, closed, deliver, ended, live, opened, sinks, wanted  # noqa: F401
 from contract.test_range_ledger_moves import at, moved
 from integration.ledgers import THERE, claimed, ledger, place  # noqa: F401
 from playhead.errors import Invalid, Refused
-from playhead.ledger.model import SinkMove
+from playhead.ledger.model import BY_CONNECT, Output, OutputKind, SinkMove
 from playhead.ledger.redo import Redone
 from playhead.model.ranges import OffsetRange
 
@@ -156,3 +156,55 @@ def test_a_redo_with_the_same_options_keeps_others_away_until_it_is_committed(pl
     sinks.redo("c1", "orders", [redone(sinks, 0, 20, shape="s1")], THERE, [span])
     assert place.ask("select key from playhead_kept") == []
     sinks.begin_redo("c1", "orders", {OffsetRange(*LOG, 10, 20): "s2"})
+
+
+def test_a_mark_of_an_interrupted_redo_is_shortened_by_what_later_ones_commit(sinks):
+    """With smaller steps, or for a part of it: the rest still needs its options, and nothing else."""
+    deliver(sinks, begun(sinks), 10, 20, 30)
+    sinks.begin_redo("c1", "orders", {OffsetRange(*LOG, 0, 30): "s2"})
+    for start, end, left in ((10, 20, [(0, 10), (20, 30)]), (0, 10, [(20, 30)]), (20, 30, [])):
+        part = OffsetRange(*LOG, start, end)
+        sinks.begin_redo("c1", "orders", {part: "s2"})
+        sinks.redo("c1", "orders", [redone(sinks, start, end)], THERE, [part])
+        assert [(one.start, one.end) for one in sorted(sinks.list_marks("c1", "orders"))] == left
+        sinks.begin_redo("c1", "orders", {part: "s9"})  # other options are free there
+        sinks.redo("c1", "orders", [redone(sinks, start, end, shape="s9")], THERE, [part])
+    assert sinks.list_marks("c1", "orders") == {}
+
+
+def test_what_connect_delivered_in_between_has_its_place_in_the_order(sinks):
+    claim = begun(sinks, 0, LOG, NEXT)
+    deliver(sinks, claim, 10)
+    ended(sinks, claim)
+    sinks.move("c1", "orders", [SinkMove(LOG, 10, 20)], THERE, BY_CONNECT)
+    claim = claimed(sinks.ledger)
+    deliver(sinks, claim, 30)
+    ended(sinks, claim)
+    sinks.move("c1", "orders", [SinkMove(LOG, 30, 40)], THERE, "skipped by an operator")
+    redo(sinks, 0, 10)
+    found = sinks.list_deliveries("c1", "orders", LOG)
+    assert [one[:2] for one in found] == [(0, 10), (10, 20), (20, 30)]
+    assert found == sorted(found, key=lambda one: one.seq)
+    assert [one.rejected for one in found] == [0, 10, 0]
+
+
+def test_the_pipelines_that_write_to_a_table_are_found_by_every_spelling_of_its_name(sinks):
+    claim = begun(sinks)
+    one = wanted(0, 10)
+    outputs = (Output("public.rows", 10, 0, OutputKind.TABLE), Output("other", 10, 0, OutputKind.TABLE))
+    sinks.plan(claim, [one])
+    sinks.commit_all(claim, [(one, [closed(0, 10, outputs=outputs)])])
+    for names in ({"rows", "public.rows"}, {"other"}):
+        (found,) = sinks.list_writers(names)
+        assert (found.cluster, found.pipeline, found.topic) == ("c1", "orders", LOG.topic)
+    assert sinks.list_writers({"rows", "ublic.rows", "rows_2", "o%r", "oth_r"}) == []
+    span = OffsetRange(*LOG, 0, 10)
+    assert found.last == sinks.first_commit("c1", "orders", span)
+    assert sinks.first_commit("c1", "orders", OffsetRange(*NEXT, 0, 10)) is None
+    assert sinks.list_logs("c1", "orders") == {LOG}
+
+
+def test_the_note_of_a_hand_over_is_the_one_that_replays_look_for():
+    from playhead.handover.sinks import DELIVERED
+
+    assert DELIVERED == BY_CONNECT

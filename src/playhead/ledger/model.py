@@ -267,6 +267,9 @@ def config_setting(config: Mapping[str, str]) -> dict[str, str]:
     return {CONFIG: msgspec.json.encode(texts).decode()}
 
 
+BY_CONNECT = "delivered by Connect"  # the note of offsets that Connect delivered between two hand-overs
+
+
 class RangeState(StrEnum):
     COMMITTED = "committed"
     SUPERSEDED = "superseded"

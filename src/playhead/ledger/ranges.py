@@ -7,8 +7,9 @@ deliver twice or mix a topic with its recreated successor are refused. Every wri
 `Ledger`. Writes are idempotent.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TypeVar
 
 from sqlalchemy import Connection, update
@@ -35,12 +36,17 @@ from playhead.ledger.range_rows import load_sums
 from playhead.ledger.redo import (
     DeliveredSpan,
     Redone,
+    TableWriter,
     begin_redo,
     commit_redone,
     load_counting,
     load_deliveries,
+    load_first_commit,
     load_in_time,
+    load_logs,
+    load_marks,
     load_with_output,
+    load_writers,
     next_generation,
 )
 from playhead.ledger.runs import Ledger, open_ledger
@@ -232,6 +238,23 @@ class RangeLedger:
     ) -> list[RecordedRange]:
         """The delivered ranges with records from `since_ms` on and before `until_ms`."""
         return self._read(lambda connection: load_in_time(connection, cluster, pipeline, since_ms, until_ms), [])
+
+    def list_marks(self, cluster: str, pipeline: str) -> dict[OffsetRange, str]:
+        """With which shape ranges were about to be written by redos that are running or were interrupted."""
+        return self._read(lambda connection: load_marks(connection, cluster, pipeline), {})
+
+    def list_logs(self, cluster: str, pipeline: str) -> set[Log]:
+        """Of which anything was delivered, also of topics that were deleted."""
+        return self._read(lambda connection: load_logs(connection, cluster, pipeline), set())
+
+    def list_writers(self, tables: Collection[str]) -> list[TableWriter]:
+        """The pipelines that have written to these tables, under any of these names."""
+        return self._read(lambda connection: load_writers(connection, tables), [])
+
+    def first_commit(self, cluster: str, pipeline: str, span: OffsetRange) -> datetime | None:
+        """When any of these offsets were delivered first."""
+        nothing: datetime | None = None
+        return self._read(lambda connection: load_first_commit(connection, cluster, pipeline, span), nothing)
 
     def positions(self, cluster: str, pipeline: str) -> dict[Log, SinkPosition]:
         found = self._read(lambda connection: rows.load_positions(connection, cluster, pipeline), _NO_POSITION)

@@ -9,8 +9,9 @@ forward never restores an old row: a delivered range of the generation that supe
 """
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
@@ -19,13 +20,15 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, selec
 
 from playhead.errors import Invalid, Refused
 from playhead.ledger import range_rows as rows
-from playhead.ledger.model import ClosedRange, Host, RangeState, RecordedRange
+from playhead.ledger.model import BY_CONNECT, ClosedRange, Host, RangeState, RecordedRange
 from playhead.ledger.runs import run_at
 from playhead.ledger.tables import KEPT, POSITIONS, RANGES, RUNS, insert_into
 from playhead.model.ranges import Log, OffsetRange, RangeSet
 from playhead.sql.times import moment
 
-_COMMITTED, _SUPERSEDED = RangeState.COMMITTED.value, RangeState.SUPERSEDED.value
+_COMMITTED, _SKIPPED, _SUPERSEDED = (
+    one.value for one in (RangeState.COMMITTED, RangeState.SKIPPED, RangeState.SUPERSEDED)
+)
 _MARK = "replay/"  # the beginning of a key of what a pipeline keeps
 _AT_ONCE = 200  # ranges per statement: SQLite limits the depth of an expression
 
@@ -50,26 +53,52 @@ def begin_redo(
 ) -> None:
     """Stores with which shape these ranges are about to be written. Refused if a redo of another shape overlaps that is not
     committed."""
+    marked = load_marks(connection, cluster, pipeline)
+    for span, shape in marks.items():
+        for other, known in marked.items():
+            if not is_forced and known != shape and RangeSet([span]) & RangeSet([other]):
+                raise Refused(*unfinished(other))
+        _mark(connection, cluster, pipeline, span, shape)
+
+
+def load_marks(connection: Connection, cluster: str, pipeline: str) -> dict[OffsetRange, str]:
+    """With which shape ranges were about to be written by redos that are not committed."""
     c = KEPT.c
     mine = and_(c.cluster == cluster, c.pipeline == pipeline)
     found = connection.execute(select(c.key, c.value).where(mine, c.key.startswith(_MARK, autoescape=True)))
-    marked = [(OffsetRange(**msgspec.json.decode(row.key.removeprefix(_MARK))), row.value) for row in found]
-    for span, shape in marks.items():
-        for other, known in marked:
-            if not is_forced and known != shape and RangeSet([span]) & RangeSet([other]):
-                raise Refused(
-                    f"a replay of {other} with other options is running or was interrupted: some of its objects may be written",
-                    "run it once more with those options, then with these; --accept-changes leaves such objects where they are",
-                )
-        at = {"cluster": cluster, "pipeline": pipeline, "key": _mark_of(span)}
-        values = {"value": shape, "epoch": 0, "kept_at": moment(connection)}
-        wanted = insert_into(connection, KEPT).values(**at, **values)
-        again = wanted.on_conflict_do_update(index_elements=[c.cluster, c.pipeline, c.key], set_=values)
-        connection.execute(again)
+    return {OffsetRange(**msgspec.json.decode(row.key.removeprefix(_MARK))): row.value for row in found}
+
+
+def unfinished(span: OffsetRange) -> tuple[str, str]:
+    """Why a redo of another shape is refused there, and the way out."""
+    return (
+        f"a replay of {span} with other options is running or was interrupted: some of its objects may be written",
+        "run it once more with those options, then with these; --accept-changes leaves such objects where they are",
+    )
+
+
+def _mark(connection: Connection, cluster: str, pipeline: str, span: OffsetRange, shape: str) -> None:
+    c = KEPT.c
+    at = {"cluster": cluster, "pipeline": pipeline, "key": _mark_of(span)}
+    values = {"value": shape, "epoch": 0, "kept_at": moment(connection)}
+    wanted = insert_into(connection, KEPT).values(**at, **values)
+    connection.execute(wanted.on_conflict_do_update(index_elements=[c.cluster, c.pipeline, c.key], set_=values))
 
 
 def _mark_of(span: OffsetRange) -> str:
     return _MARK + msgspec.json.encode(span, order="sorted").decode()
+
+
+def _settle(connection: Connection, cluster: str, pipeline: str, done: RangeSet) -> None:
+    """Nothing of a redo is open in these offsets any more. Marks of interrupted ones are shortened, whatever their steps were."""
+    c = KEPT.c
+    for span, shape in load_marks(connection, cluster, pipeline).items():
+        if not RangeSet([span]) & done:
+            continue
+        mine = (c.cluster == cluster, c.pipeline == pipeline, c.key == _mark_of(span))
+        connection.execute(delete(KEPT).where(*mine))
+        for left in RangeSet([span]) - done:
+            _mark(connection, cluster, pipeline, left, shape)
 
 
 def commit_redone(
@@ -101,9 +130,7 @@ def commit_redone(
             values |= {"shape": one.shape, "made_ms": one.made_ms, "note": f"replayed by {who.user}@{who.name}"}
             new.append(values)
     rows.add_ranges(connection, cluster, pipeline, new)
-    c = KEPT.c
-    marks = c.key.in_([_mark_of(span) for span in marked])
-    connection.execute(delete(KEPT).where(c.cluster == cluster, c.pipeline == pipeline, marks))
+    _settle(connection, cluster, pipeline, RangeSet([*marked, *(each.range for one in redone for each in one.new)]))
     return before
 
 
@@ -140,12 +167,14 @@ def load_counting(
 
 
 class DeliveredSpan(NamedTuple):
-    """Offsets of a log that a run delivered. `seq`: the order in which ranges were committed; what was committed later was
-    written over what was committed before."""
+    """Offsets of a log that a run delivered, or Connect between two hand-overs. `seq`: the order in which ranges were committed;
+    what was committed later was written over what was committed before. `rejected`: how many records did not fit then; of
+    Connect that is not known, and may be all."""
 
     start: int
     end: int
     seq: int
+    rejected: int = 0
 
 
 def load_deliveries(
@@ -154,20 +183,60 @@ def load_deliveries(
     """What counts of a log from `start` on, with the order in which runs delivered it: a replay has not changed that order."""
     c = RANGES.c
     own = (_of(cluster, pipeline, log), c.end_offset > start)
-    wanted = select(c.start_offset, c.end_offset, c.seq, c.state, c.epoch).where(*own, c.shape.is_not(None))
+    by_connect = and_(c.state == _SKIPPED, c.note == BY_CONNECT)
+    columns = (c.start_offset, c.end_offset, c.seq, c.state, c.epoch, c.rejected)
+    wanted = select(*columns).where(*own, or_(c.shape.is_not(None), by_connect))
     found = [tuple(row) for row in connection.execute(wanted.order_by(c.start_offset))]
-    by_runs = [DeliveredSpan(*row[:3]) for row in found if row[4]]
+    by_runs = [DeliveredSpan(*row[:3]) for row in found if row[4] and row[3] != _SKIPPED]
     spans: list[DeliveredSpan] = []
     at = 0
-    for first, end, seq, state, epoch in found:
+    for first, end, seq, state, epoch, rejected in found:
+        if state == _SKIPPED:
+            spans.append(DeliveredSpan(first, end, seq, end - first))
         if state != _COMMITTED:
             continue
         while at < len(by_runs) and by_runs[at].end <= first:
             at += 1
         before = takewhile(lambda one: one.start < end, islice(by_runs, at, None))  # noqa: B023  used at once
         replayed = max((one.seq for one in before if one.end > first), default=seq)
-        spans.append(DeliveredSpan(first, end, seq if epoch else replayed))
+        spans.append(DeliveredSpan(first, end, seq if epoch else replayed, rejected))
     return spans
+
+
+def load_logs(connection: Connection, cluster: str, pipeline: str) -> set[Log]:
+    """Of which runs or replays have delivered anything, also of topics that were deleted."""
+    c = RANGES.c
+    mine = (rows.of_pipeline(RANGES, cluster, pipeline), c.shape.is_not(None))
+    found = connection.execute(select(c.topic, c.topic_id, c.partition).where(*mine).distinct())
+    return {Log(*row) for row in found}
+
+
+class TableWriter(NamedTuple):
+    """A pipeline that has written records of a topic to a table, and when it did so last."""
+
+    cluster: str
+    pipeline: str
+    topic: str
+    last: datetime
+
+
+def load_writers(connection: Connection, tables: Collection[str]) -> list[TableWriter]:
+    """`tables`: every spelling of the names of the tables."""
+    c = RANGES.c
+    named = [c.outputs.contains(f'"name":{msgspec.json.encode(one).decode()}', autoescape=True) for one in tables]
+    if not named:
+        return []
+    place = (c.cluster, c.pipeline, c.topic)
+    wanted = select(*place, func.max(c.committed_at)).where(c.shape.is_not(None), or_(*named)).group_by(*place)
+    return [TableWriter(*row) for row in connection.execute(wanted.order_by(*place))]
+
+
+def load_first_commit(connection: Connection, cluster: str, pipeline: str, span: OffsetRange) -> datetime | None:
+    """When any of these offsets were delivered first."""
+    c = RANGES.c
+    inside = (c.start_offset < span.end, c.end_offset > span.start, c.shape.is_not(None))
+    wanted = select(func.min(c.committed_at)).where(_of(cluster, pipeline, span.log), *inside)
+    return connection.execute(wanted).scalar()
 
 
 def load_with_output(connection: Connection, cluster: str, pipeline: str, name: str) -> list[RecordedRange]:

@@ -9,7 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnClause, Connection, Row, and_, column, delete, quoted_name, table, text
+from sqlalchemy import (
+    ColumnClause,
+    ColumnElement,
+    Connection,
+    Row,
+    TableClause,
+    and_,
+    column,
+    delete,
+    func,
+    quoted_name,
+    select,
+    table,
+    text,
+)
 
 from playhead.errors import Invalid
 
@@ -19,6 +33,14 @@ _CREATION_LOCK = 0x706C6179_7461626C  # "playtabl"
 _FIND = text(
     """
     SELECT c.oid, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relname = :name AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+      AND (n.nspname = CAST(:schema AS text) OR (CAST(:schema AS text) IS NULL AND pg_table_is_visible(c.oid)))
+    """
+)
+_SPELL = text(
+    """
+    SELECT n.nspname AS schema, pg_table_is_visible(c.oid) AS visible
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relname = :name AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
       AND (n.nspname = CAST(:schema AS text) OR (CAST(:schema AS text) IS NULL AND pg_table_is_visible(c.oid)))
     """
@@ -120,6 +142,18 @@ def has_rows(connection: Connection, name: TargetTableName) -> bool:
     return connection.exec_driver_sql(f"SELECT 1 FROM {name.sql} LIMIT 1".replace("%", "%%")).first() is not None  # noqa: S608
 
 
+def spellings(connection: Connection, name: TargetTableName) -> set[str]:
+    """Every name under which this table may be recorded: with its schema, and without it if that finds the same table. Of two
+    names of one table the results have a name in common. SQLite ignores the case of names."""
+    if connection.dialect.name == "sqlite":
+        return {name.name.lower()}
+    found = connection.execute(_SPELL, {"name": name.name, "schema": name.schema}).first()
+    if found is None:  # it would be created in the first schema of the search path
+        schema = connection.exec_driver_sql("SELECT current_schema()").scalar() if name.schema is None else None
+        return {str(name), *([f"{schema}.{name.name}"] if schema else [])}
+    return {f"{found.schema}.{name.name}", *([name.name] if found.visible else [])}
+
+
 def create_table(connection: Connection, name: TargetTableName, rules: Mapping[str, str], keys: Sequence[str]) -> None:
     """`rules`: the definition of each column, after its name. Of two concurrent calls, one creates it and the other waits."""
     statement = create_statement(name, rules, keys)
@@ -150,13 +184,27 @@ def delete_between(connection: Connection, name: TargetTableName, rows: Between)
     """0 if there is no such table."""
     if find_table(connection, name) is None:
         return 0
+    target, wanted = _selected(name, rows)
+    return connection.execute(delete(target).where(wanted)).rowcount
+
+
+def count_between(connection: Connection, name: TargetTableName, rows: Between) -> int:
+    """0 if there is no such table, or if it does not have these columns."""
+    found = find_table(connection, name)
+    if found is None or not {*rows.equal, rows.column} <= set(found.columns):
+        return 0
+    target, wanted = _selected(name, rows)
+    return connection.execute(select(func.count()).select_from(target).where(wanted)).scalar() or 0
+
+
+def _selected(name: TargetTableName, rows: Between) -> tuple[TableClause, ColumnElement[bool]]:
     names = [*rows.equal, rows.column]
     columns: dict[str, ColumnClause[Any]] = {one: column(quoted_name(one, quote=True)) for one in names}
     schema = None if name.schema is None else quoted_name(name.schema, quote=True)
     target = table(quoted_name(name.name, quote=True), *columns.values(), schema=schema)
     wanted = [columns[one].in_(values) for one, values in rows.equal.items()]
     number = columns[rows.column]
-    return connection.execute(delete(target).where(and_(*wanted, number >= rows.start, number < rows.end))).rowcount
+    return target, and_(*wanted, number >= rows.start, number < rows.end)
 
 
 def _column(row: Row[Any]) -> TargetColumn:
