@@ -16,9 +16,12 @@ from integration.on_spark import Running
 from integration.replaying import Replay
 from playhead.errors import Refused
 from playhead.kafka.transactions import PlainProducer
+from playhead.ledger.model import Claim, Host
 from playhead.model import ConnectorSpec, Deadline, Engine, Result
 
 pytest.importorskip("pyspark")
+from playhead.pipeline.replay.run import replay_on
+
 SCHEMA = (
     '{"type":"struct","optional":false,"fields":[{"type":"int64","optional":false,"field":"id"},'
     '{"type":"string","optional":true,"field":"t"}]}'
@@ -316,9 +319,145 @@ def test_a_compacted_topic_still_has_the_last_record_of_every_key(table):
         *("--bootstrap-server", lab.bootstrap_servers, "--alter", "--topic", rows.topic),
         *("--add-config", "cleanup.policy=compact"),
     )
-    (done,), _ = rows.replay.execute(f"{rows.topic}:0:0-5")
+    done, (impossible,) = rows.replay.execute(f"{rows.topic}:0:0-5")
+    assert (done, "compacted by other keys than the rows have" in impossible["why"]) == ([], True)
+    spec = rows.replay.spec
+    rows.replay.write(replace(spec, config={**spec.config, **BY_KEY}))
+    with rows.replay.planned(f"{rows.topic}:0:0-5") as planned:
+        assert planned.impossible == []  # the keys of the records are those of the rows
+    rows.replay.write(spec)
+    (done,), _ = rows.replay.execute(f"{rows.topic}:0:0-5", accepts=True)
     assert (done.result, "2 record(s) are compacted away" in done.detail) == (Result.CHANGED, True)
     assert rows.rows() == wanted
+
+
+PLACED = {
+    "transforms": "at",
+    "transforms.at.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+    "transforms.at.partition.field": "p",
+    "transforms.at.offset.field": "o",
+}
+
+
+def test_rows_that_are_found_by_a_key_are_not_replayed_by_the_coordinates_that_they_carry(table):
+    """Their coordinates are those of the last record: deleting by them finds nothing, and an old value covers a newer one."""
+    rows = table(**BY_VALUE, **PLACED)
+    for text in ("old", "new"):
+        rows.send(*((number, text) for number in range(10)), partition=0)
+        rows.run()
+    wanted = rows.rows()
+    (done,), impossible = rows.replay.execute(f"{rows.topic}:0:0-5")
+    assert (done.result, impossible, rows.rows()) == (Result.CHANGED, [], wanted)
+
+
+def test_rows_from_before_they_carried_coordinates_are_not_doubled(table):
+    rows = table(**{"insert.mode": "insert", "pk.mode": "none"})
+    rows.send(*((number, "x") for number in range(10)), partition=0)
+    rows.run()
+    rows.ask(f"ALTER TABLE {rows.name} ADD p int, ADD o bigint")
+    spec = rows.replay.spec
+    rows.replay.write(replace(spec, config={**spec.config, **PLACED}))
+    done, (impossible,) = rows.replay.execute(rows.topic)
+    assert (done, "0 of its 10 row(s) are found" in impossible["why"]) == ([], True)
+    rows.ask(f"UPDATE {rows.name} SET p = 0, o = id")
+    (done,), impossible = rows.replay.execute(rows.topic)
+    assert (done.result, impossible, len(rows.rows())) == (Result.CHANGED, [], 10)
+
+
+def forge(rows: Table, **changed: str) -> None:
+    """A range in the ledger like the first one, with other columns."""
+    columns = rows.ask(
+        "SELECT string_agg(quote_ident(column_name), ',' ORDER BY ordinal_position) FROM information_schema.columns"
+        " WHERE table_name = 'playhead_ranges'"
+    )
+    chosen = ",".join(changed.get(name, name) for name in columns.split(","))
+    source = "(SELECT * FROM playhead_ranges ORDER BY seq, start_offset LIMIT 1) AS one"
+    rows.ask(f"INSERT INTO playhead_ranges ({columns}) SELECT {chosen} FROM {source}")
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"topic": "'other'"}, "do not carry the coordinates"),
+        ({"topic_id": "'earlier'"}, "an earlier topic of the same name"),
+        ({"pipeline": "'other_sink'"}, "other_sink writes to the same table"),
+    ],
+    ids=["another topic", "an earlier topic", "another pipeline"],
+)
+def test_rows_of_others_with_the_same_coordinates_are_not_deleted(table, changed, why):
+    rows = table(**{"insert.mode": "insert", "pk.mode": "none"}, **PLACED)
+    rows.send(*((number, "x") for number in range(10)), partition=0)
+    rows.run()
+    rows.ask(f"INSERT INTO {rows.name} (id, t, p, o) VALUES (77, 'of another', 0, 3)")
+    forge(rows, **changed)
+    if "topic" in changed:
+        with pytest.raises(Refused, match=why):
+            rows.replay.execute(rows.topic)
+    else:
+        done, (impossible,) = rows.replay.execute(rows.topic)
+        assert (done, why in impossible["why"]) == ([], True)
+    assert len(rows.rows()) == 11
+
+
+def test_a_newer_value_by_connect_or_by_another_pipeline_is_not_covered(table):
+    rows = table(**BY_VALUE)
+    for text in ("old", "new"):
+        rows.send(*((number, text) for number in range(10)), partition=0)
+        rows.run()
+    wanted = rows.rows()
+    by_connect = (
+        "state = 'skipped', note = 'delivered by Connect', shape = NULL, made_ms = NULL, count = 0, outputs = '[]'"
+    )
+    rows.ask(f"UPDATE playhead_ranges SET {by_connect} WHERE start_offset > 0")
+    (done,), _ = rows.replay.execute(f"{rows.topic}:0:0-5")
+    assert (done.result, rows.rows()) == (Result.CHANGED, wanted)
+    forge(rows, pipeline="'other_sink'")
+    done, (impossible,) = rows.replay.execute(f"{rows.topic}:0:0-5")
+    assert (done, "other_sink has written to the same table since" in impossible["why"]) == ([], True)
+    rows.ask("UPDATE playhead_ranges SET committed_at = '2020-01-01' WHERE pipeline = 'other_sink'")
+    assert rows.replay.execute(f"{rows.topic}:0:0-5")[1] == []
+
+
+def test_a_sink_that_goes_to_connect_after_the_plan_is_not_written_to(table):
+    rows = table(**BY_VALUE)
+    rows.send(*((number, "x") for number in range(10)), partition=0)
+    rows.run()
+    rows.ask(f"UPDATE {rows.name} SET t = 'by Connect'")
+    ledger = rows.replay.deliver.ledger
+    with rows.replay.planned(rows.topic) as planned:
+        run = planned.run
+        at = Claim(run.cluster, run.pipeline, 0)
+        ledger.hand_over(run, at, Engine.CONNECT, Host("here", 1, "me"), {}, "to Connect")
+        (done,) = replay_on(rows.replay.context, planned, rows.replay.deliver.spark)
+    assert (done.result, "belongs to Connect" in done.detail) == (Result.REFUSED, True)
+    assert {row.split("|")[1] for row in rows.rows()} == {"by Connect"}
+
+
+def test_a_partition_that_is_delivered_since_the_plan_is_not_overlooked(table):
+    rows = table(**BY_VALUE)
+    rows.send(*((number, "x") for number in range(10)), partition=0)
+    rows.run()
+    columns = "cluster, pipeline, topic, topic_id, next_offset, generation, written_at, written_by, partition"
+    with rows.replay.planned(rows.topic) as planned:
+        chosen = columns.replace("partition", "7")
+        rows.ask(
+            f"INSERT INTO playhead_positions ({columns}) SELECT {chosen} FROM playhead_positions WHERE partition = 0"
+        )
+        (done,) = replay_on(rows.replay.context, planned, rows.replay.deliver.spark)
+    assert (done.result is Result.CHANGED, f"{rows.topic}-7 is delivered since" in done.detail) == (False, True)
+
+
+def test_a_newer_record_that_does_not_fit_any_more_does_not_bring_an_older_one_back(table):
+    rows = table(**BY_VALUE, **{"errors.tolerance": "all"})
+    for text in ("old", "newer"):
+        rows.send(*((number, text) for number in range(10)), partition=0)
+        rows.run()
+    rows.ask(f"ALTER TABLE {rows.name} ALTER t TYPE varchar(3) USING 'cut'")
+    (done,), _ = rows.replay.execute(f"{rows.topic}:0:0-5")
+    assert (done.result, "10 record(s)" in done.detail) == (Result.REFUSED, True)
+    assert {row.split("|")[1] for row in rows.rows()} == {"cut"}
+    (done,), _ = rows.replay.execute(f"{rows.topic}:0:0-5", accepts=True)
+    assert done.result is Result.CHANGED
 
 
 @pytest.mark.parametrize("product", ["postgresql", "sqlite"])

@@ -1,7 +1,8 @@
 """Rows that carry the coordinates of their record are delivered again one by one: those of a range are deleted and inserted.
 
-The coordinates are the primary key (`pk.mode=kafka`), or columns that an InsertField of the connector fills from the partition
-and the offset of the record. Rows and the ledger's new generation are one transaction per recorded range.
+The coordinates are the primary key (`pk.mode=kafka`), or columns of rows that are only inserted, which an InsertField of the
+connector fills from the partition and the offset of the record. A row that is found by another key has the coordinates of its
+last record only, and is not replayed by them. Rows and the ledger's new generation are one transaction per recorded range.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,6 +55,8 @@ def find_columns(sorting: Sorting, topics: Sequence[str]) -> CoordinateColumns |
     if options.pk_mode == KAFKA:
         topic, partition, offset = map(named, options.pk_fields or COORDINATES)
         return _distinct(CoordinateColumns(partition, offset, topic, targets))
+    if not options.is_direct:
+        return None
     for at, stage in enumerate(stages):
         change = stage.change
         if not isinstance(change, InsertField) or stage.on_key or stage.only_if is not None:

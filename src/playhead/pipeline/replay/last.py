@@ -10,9 +10,9 @@ and are committed together with the ledger's new generation.
 A key that looks like another one (case, blanks at the end, zeros of a decimal) may be written too: with its own last record.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from playhead.errors import PlayheadError, Refused
+from playhead.errors import Busy, PlayheadError, Refused
 from playhead.kafka.client import Admin
 from playhead.kafka.log import capture, read_messages
 from playhead.kafka.properties import ClientSettings
@@ -34,7 +34,16 @@ from playhead.model.ranges import Log, OffsetRange, TopicPartition
 from playhead.pipeline.deliver.jdbc.options import TargetDatabase
 from playhead.pipeline.deliver.jdbc.rows import Coordinates, RefusedRows, RowMaker, Sorting
 from playhead.pipeline.deliver.jdbc.tables import Fitted
-from playhead.pipeline.deliver.sink import HEADERS, KEY, OFFSET, RECORDS, TIMESTAMP, VALUE, RejectedRecord
+from playhead.pipeline.deliver.sink import (
+    HEADERS,
+    KEY,
+    OFFSET,
+    RECORDS,
+    TIMESTAMP,
+    VALUE,
+    CommitPermit,
+    RejectedRecord,
+)
 from playhead.pipeline.deliver.task import CLAIM, sink_records
 from playhead.pipeline.replay.pieces import Pieces
 from playhead.pipeline.replay.table_rows import TableRows, table_rows
@@ -113,7 +122,8 @@ def _encoded(load: "_KeyLoad") -> bytes:
 @dataclass(frozen=True, slots=True)
 class TailTask:
     """Of what was delivered of a log: the records that still count for some of these keys. `delivered`: by topic partition, in
-    order. `keeps_all`: earlier records of a key too, because the table may refuse the last one."""
+    order. `keeps_all`: earlier records of a key too, because the table may refuse the last one. `accepts`: records that fitted
+    when they were delivered are left out if they do not fit now."""
 
     sorting: Sorting
     target: TargetDatabase
@@ -121,6 +131,7 @@ class TailTask:
     delivered: Mapping[TopicPartition, Sequence[DeliveredSpan]]
     keys: Keys = field(repr=False)
     keeps_all: bool = False
+    accepts: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with _marking():
@@ -138,7 +149,8 @@ def _matching(
     delivered: Sequence[DeliveredSpan],
 ) -> Iterator[pa.RecordBatch]:
     load = _KeyLoad(task.keys)
-    maker = _maker(span, None, task.sorting, task.target, load)
+    rejected: list[int] = []
+    maker = _maker(span, None, task.sorting, task.target, load, lambda one: rejected.append(one.offset))
     starts = np.array([one.start for one in delivered], np.int64)
     ends, seqs = (np.array([getattr(one, name) for one in delivered], np.int64) for name in ("end", "seq"))
     newest: dict[tuple[object, ...], int] = {}
@@ -159,7 +171,22 @@ def _matching(
         held.append(_found(batch.filter(pa.array(mask)), span.place, seqs[at][mask]))
         if not task.keeps_all and sum(one.num_rows for one in held) > max(_MOST_HELD, 2 * len(newest)):
             held = _only(held, newest)
+    if not task.accepts:
+        _check_rejected(span, rejected, delivered)
     yield from held if task.keeps_all else _only(held, newest)
+
+
+def _check_rejected(span: OffsetRange, rejected: Sequence[int], delivered: Sequence[DeliveredSpan]) -> None:
+    """A record that was delivered and does not fit now may be the newest of its key: an older one must not take its place."""
+    for one in delivered:
+        more = sum(one.start <= offset < one.end for offset in rejected) - one.rejected
+        if more > 0:
+            part = replace(span, start=one.start, end=one.end)
+            raise Refused(
+                f"{more} record(s) of {part}, which was delivered later, do not fit the options now: they may be the newest ones"
+                " of their keys",
+                "--accept-changes leaves them out",
+            )
 
 
 def _only(held: Sequence[pa.RecordBatch], newest: Mapping[tuple[object, ...], int]) -> list[pa.RecordBatch]:
@@ -183,7 +210,8 @@ def _found(batch: pa.RecordBatch, place: TopicPartition, seqs: np.ndarray) -> pa
 @dataclass(frozen=True, slots=True)
 class LastTask:
     """The only one of its stage: gets the records of `TailTask` in the order of their delivery, writes them and commits.
-    `read_to`: up to which offset each log was read. `client`: the settings of the consumers, with their secrets."""
+    `read_to`: up to which offset each log was read. `known`: the logs that had a position when it was planned. `client`: the
+    settings of the consumers, with their secrets. `permit`: asked right before the rows are written."""
 
     sorting: Sorting
     target: TargetDatabase
@@ -193,10 +221,13 @@ class LastTask:
     keys: Keys = field(repr=False)
     tables: Sequence[TargetTableName]
     read_to: Mapping[Log, int]
+    known: frozenset[Log]
     client: Mapping[str, str] = field(repr=False)
     who: Host
+    permit: CommitPermit
     committed_only: bool = True
     is_careful: bool = False
+    accepts: bool = False
 
     @property
     def keeps_all(self) -> bool:
@@ -219,13 +250,19 @@ class LastTask:
             writing.turn = None  # a COPY that was open is not any more
             for batch in sorted(self._since(connection), key=_first):
                 writing.take(batch)
+            self.permit.ask()
             connection = rows.finish()
             commit_redone(connection, self.cluster, self.pipeline, self.redone, self.who)
         return writing.count
 
     def _since(self, connection: Connection) -> Iterator[pa.RecordBatch]:
         """What was delivered after the tail was read. Nothing of it can be merged while the tables are locked."""
-        positions = range_rows.load_positions(connection, self.cluster, self.pipeline, list(self.read_to))
+        positions = range_rows.load_positions(connection, self.cluster, self.pipeline)
+        new = [
+            place for place, at in positions.items() if Log(place.topic, at.topic_id, place.partition) not in self.known
+        ]
+        if new:
+            raise Busy(f"{new[0]} is delivered since this replay was planned", hint="run the same command again")
         for log, start in self.read_to.items():
             position = positions.get(log.place)
             if position is None or position.topic_id != log.topic_id:
@@ -380,15 +417,20 @@ def _plain(column: pa.Array) -> pa.Array:
     return column.cast(pa.int64()) if pa.types.is_timestamp(kind) or pa.types.is_time64(kind) else column
 
 
+def _ignore(_rejected: RejectedRecord) -> None:
+    """It was rejected when it was delivered, too, or its range is compared with what was delivered."""
+
+
 def _maker(
-    span: OffsetRange, claim: RangeClaim | None, sorting: Sorting, target: TargetDatabase, load: Any
+    span: OffsetRange,
+    claim: RangeClaim | None,
+    sorting: Sorting,
+    target: TargetDatabase,
+    load: Any,
+    reject: Callable[[RejectedRecord], None] = _ignore,
 ) -> RowMaker:
     part = RangeClaim(span, True, claim.shape if claim else "", claim.made_ms if claim else 0)
-    return RowMaker(part, sorting, target, load, _ignore)
-
-
-def _ignore(_rejected: RejectedRecord) -> None:
-    """It was rejected when it was delivered, and is counted."""
+    return RowMaker(part, sorting, target, load, reject)
 
 
 def _numbered(batches: Iterator[pa.RecordBatch]) -> tuple[int | None, Iterator[pa.RecordBatch]]:

@@ -6,13 +6,13 @@ To another folder exactly the asked offsets are written, as far as the topic sti
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from playhead.errors import Invalid, NotFound
 from playhead.kafka.client import Admin
 from playhead.kafka.partitions import find_at_time
 from playhead.kafka.topics import Ends, describe_topics
-from playhead.ledger.model import OutputKind, RangeState, RecordedRange, SinkPosition
+from playhead.ledger.model import BY_CONNECT, OutputKind, RangeState, RecordedRange, SinkPosition
 from playhead.ledger.ranges import RangeLedger
 from playhead.model import Deadline
 from playhead.model.position import INT64_MAX
@@ -63,6 +63,19 @@ class ReplayPlan:
     impossible: Sequence[Impossible]
     expired: Sequence[Impossible]
 
+    def without(self, found: Mapping[OffsetRange, str]) -> "ReplayPlan":
+        """`found`: recorded ranges that cannot be delivered again to their own place, with the reason."""
+        if not found:
+            return self
+        left: dict[Log, list[RecordedRange]] = {}
+        for one in (each for group in self.groups for each in group.recorded):
+            if one.closed.range not in found:
+                left.setdefault(one.closed.range.log, []).append(one)
+        asked = RangeSet(span for group in self.groups for span in group.asked)
+        more = [Impossible(span, why) for span, why in found.items()]
+        impossible = sorted([*self.impossible, *more], key=lambda one: one.range)
+        return replace(self, groups=_groups(left, asked), impossible=impossible)
+
 
 @dataclass(frozen=True, slots=True)
 class SinkState:
@@ -101,7 +114,7 @@ def plan_replay(state: SinkState, asked: Asked, admin: Admin, deadline: Deadline
     known = RangeSet(one.closed.range for one in recorded)
     impossible += [Impossible(gap, _why_unknown(state, gap)) for gap in RangeSet(spans) - known]
     wanted = RangeSet(spans)
-    groups = [Group(some, [*wanted & RangeSet(one.closed.range for one in some)]) for some in _neighbours(by_log)]
+    groups = _groups(by_log, wanted)
     there = RangeSet(OffsetRange(*log, at.start, at.stable) for log, at in state.ends.items() if at.start < at.stable)
     expired = [
         Impossible(one, f"the topic begins at {state.ends[one.log].start} now: these records have expired")
@@ -113,6 +126,8 @@ def plan_replay(state: SinkState, asked: Asked, admin: Admin, deadline: Deadline
 
 def _why_not(state: SinkState, one: RecordedRange) -> str:
     span = one.closed.range
+    if one.note == BY_CONNECT:
+        return "was delivered by Connect: what it wrote is not in the ledger"
     if one.state is RangeState.SKIPPED:
         return f"was not delivered: {one.note or 'skipped by an operator'}"
     start = state.ends[span.log].start
@@ -128,6 +143,11 @@ def _why_unknown(state: SinkState, gap: OffsetRange) -> str:
         at = "no position yet" if position is None else f"the position is {position.next_offset}"
         return f"is not delivered yet: {at}"
     return "is in no range of the ledger: it was delivered by another engine, or not at all"
+
+
+def _groups(by_log: Mapping[Log, Sequence[RecordedRange]], asked: RangeSet) -> list[Group]:
+    neighbours = _neighbours(by_log)
+    return [Group(some, [*asked & RangeSet(one.closed.range for one in some)]) for some in neighbours]
 
 
 def _neighbours(by_log: Mapping[Log, Sequence[RecordedRange]]) -> list[list[RecordedRange]]:

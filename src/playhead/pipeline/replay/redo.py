@@ -50,7 +50,8 @@ class RedoOutcome:
 @dataclass(frozen=True, slots=True)
 class RedoContext:
     """`offsets_per_claim`: a larger group is done in several steps. `accepts`: what was delivered is replaced although the topic
-    no longer holds all of it. `compacted`: topics whose records disappear one by one."""
+    no longer holds all of it. `compacted`: topics whose records disappear one by one. `check_owner` raises if the sink belongs to
+    Connect by now."""
 
     spark: SparkSession
     state: SinkState
@@ -62,6 +63,7 @@ class RedoContext:
     deadline: Callable[[], Deadline]
     accepts: bool = False
     compacted: frozenset[str] = frozenset()
+    check_owner: Callable[[], None] = lambda: None
 
 
 class Redo:

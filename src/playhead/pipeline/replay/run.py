@@ -5,7 +5,7 @@ To the sink's own place: `redo.py` for files, `tables.py` for tables. To another
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,7 +39,14 @@ from playhead.pipeline.replay.folders import limit_to_known_times, replay_to_fol
 from playhead.pipeline.replay.journal import begin_entry, finish_entry
 from playhead.pipeline.replay.plan import ReplayPlan, SinkState, find_compacted, plan_replay, read_state
 from playhead.pipeline.replay.redo import FilesRedo, Redo, RedoContext, RedoOutcome
-from playhead.pipeline.replay.tables import check_tables, describe, open_tables_redo
+from playhead.pipeline.replay.table_plan import (
+    check_tables,
+    describe,
+    fed_topics,
+    limit_by_coordinates,
+    limit_by_keys,
+)
+from playhead.pipeline.replay.tables import open_tables_redo
 from playhead.pipeline.spark import SparkOptions, count_slots, new_log, spark_session
 from playhead.pipeline.spec import Ready, check_specs
 from playhead.pipeline.stop import find_run
@@ -89,6 +96,7 @@ class PlannedReplay:
     options: ReplayOptions
     compacted: frozenset[str] = frozenset()
     does: str = "rewrite"
+    check_owner: Callable[[], None] = lambda: None
 
     @property
     def is_elsewhere(self) -> bool:
@@ -156,10 +164,27 @@ def planned_replay(context: Context, name: str, asked: Asked, options: ReplayOpt
             compacted = admin.ask(lambda asking, patience: find_compacted(topics, asking, patience), deadline)
             does, notes = "rewrite", list[str]()
             if not options.is_elsewhere:
-                does, notes = _own_place(ready, home, state, run, plan)
+                place = _OwnPlace(ready, home, state, run, accepts=options.accepts)
+
+                def find(names: Sequence[str]) -> list[str]:
+                    return admin.ask(lambda asking, patience: find_compacted(names, asking, patience), deadline)
+
+                plan, does, notes = place.plan(plan, find)
             notes += _of_compaction(ready, compacted)
             yield PlannedReplay(
-                ready, run, home, state, logs, plan, found_in, target, notes, options, frozenset(compacted), does
+                ready,
+                run,
+                home,
+                state,
+                logs,
+                plan,
+                found_in,
+                target,
+                notes,
+                options,
+                frozenset(compacted),
+                does,
+                lambda: check_owner(ledger.get_run(run.cluster, run.pipeline)),
             )
 
 
@@ -195,6 +220,7 @@ def replay_on(context: Context, planned: PlannedReplay, spark: SparkSession) -> 
         lambda: Deadline(options.seconds),
         options.accepts,
         planned.compacted,
+        planned.check_owner,
     )
     if options.to_dir is not None:
         yield from replay_to_folder(of, FilesSink(ready.config, home.worker), planned.plan.spans)
@@ -288,25 +314,45 @@ def _with_folder(spec: ConnectorSpec, folder: Path) -> ConnectorSpec:
     return replace(spec, config={**config, "store.url": folder.absolute().as_uri()})
 
 
-def _own_place(ready: Ready, home: ConnectHome, state: SinkState, run: Run, plan: ReplayPlan) -> tuple[str, list[str]]:
-    """What is done to a range, and what the user should know. Refused if the sink cannot be replayed to its own place."""
-    if ready.kind is ConnectorKind.FILES_SINK:
-        what = "their files are cut, placed and written by the options as they are now, and files that are left over are removed"
-        return "rewrite", _of_shape(plan, FilesSink(ready.config, home.worker).shape, what)
-    sink = open_jdbc_sink(ready.config, home.worker)
-    columns = check_tables(sink, ready.name, sorted({log.topic for log in state.positions}))
-    if columns is None and run.owner is Engine.CONNECT:
+@dataclass(frozen=True, slots=True)
+class _OwnPlace:
+    ready: Ready
+    home: ConnectHome
+    state: SinkState
+    run: Run
+    accepts: bool
+
+    def plan(self, plan: ReplayPlan, find: Callable[[Sequence[str]], list[str]]) -> tuple[ReplayPlan, str, list[str]]:
+        """What of it is possible, what is done to a range, and what the user should know. Refused if the sink cannot be replayed
+        to its own place. `find`: which of some topics are compacted."""
+        if self.ready.kind is ConnectorKind.FILES_SINK:
+            what = "their files are cut, placed and written by the options as they are now; files that are left over are removed"
+            return plan, "rewrite", _of_shape(plan, FilesSink(self.ready.config, self.home.worker).shape, what)
+        sink = open_jdbc_sink(self.ready.config, self.home.worker)
+        columns = check_tables(sink, self.state)
+        if columns is not None:
+            plan = limit_by_coordinates(plan, self.state, sink, columns)
+        else:
+            check_owner(self.run)
+            topics = fed_topics(self.state, sink, {group.range.topic for group in plan.groups})
+            compacted = find(sorted(topics))
+            plan = limit_by_keys(plan, self.state, sink, compacted, accepts=self.accepts)
+        notes = _of_shape(plan, sink.shape, "their rows are made by the options as they are now")
+        if columns is None:
+            notes.append(
+                "everything that was delivered after these ranges is read, too: each of their keys gets its last record, so that"
+                " no old value covers a newer one"
+            )
+        return plan, describe(columns), notes
+
+
+def check_owner(run: Run) -> None:
+    """Of a sink whose rows are found by a key."""
+    if run.owner is Engine.CONNECT:
         raise Refused(
-            f"{ready.name} belongs to Connect: which newer values it has written since is not in the ledger",
-            f"hand it over first: playhead handover {ready.name} --to spark",
+            f"{run.pipeline} belongs to Connect: which newer values it has written since is not in the ledger",
+            f"hand it over first: playhead handover {run.pipeline} --to spark",
         )
-    notes = _of_shape(plan, sink.shape, "their rows are made by the options as they are now")
-    if columns is None:
-        notes.append(
-            "everything that was delivered after these ranges is read, too: each of their keys gets its last record, so that no"
-            " old value covers a newer one"
-        )
-    return describe(columns), notes
 
 
 def _with_table(spec: ConnectorSpec, table: str) -> ConnectorSpec:

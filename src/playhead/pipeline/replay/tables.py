@@ -6,25 +6,23 @@ Rows and the ledger's new generation are one transaction, so nothing is left of 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
 
-from playhead.errors import PlayheadError, Refused, RowsRefused
+from playhead.errors import Busy, PlayheadError, RowsRefused
 from playhead.ledger.model import ClosedRange, Host, RangeClaim, RecordedRange
 from playhead.ledger.redo import DeliveredSpan, Redone
 from playhead.model import Result
 from playhead.model.outcome import result_of
-from playhead.model.ranges import Log, OffsetRange, TopicPartition
-from playhead.pipeline.deliver.jdbc.options import INSERT
+from playhead.model.ranges import OffsetRange, TopicPartition
 from playhead.pipeline.deliver.jdbc.sink import JdbcSink
-from playhead.pipeline.deliver.jdbc.tables import name_of
 from playhead.pipeline.deliver.reading import ISOLATION, READ_COMMITTED, ReadOptions
 from playhead.pipeline.deliver.rejects import RejectPolicy
 from playhead.pipeline.deliver.sink import OFFSET
 from playhead.pipeline.deliver.task import deliver, number_claims, read_claims
-from playhead.pipeline.replay.coordinates import CoordinateColumns, CoordinatesWriter, find_columns
+from playhead.pipeline.replay.coordinates import CoordinateColumns, CoordinatesWriter
 from playhead.pipeline.replay.last import (
     FOUND_DDL,
     KEYS_DDL,
@@ -41,37 +39,19 @@ from playhead.pipeline.replay.last import (
 from playhead.pipeline.replay.pieces import why_different
 from playhead.pipeline.replay.plan import SinkState
 from playhead.pipeline.replay.redo import Redo, RedoClaim, RedoContext, RedoOutcome, in_words
+from playhead.pipeline.replay.table_plan import check_tables, find_deliveries, plan_tails
+from playhead.pipeline.spark import bind_address, driver_host
 from playhead.pipeline.spark_faults import spark_translated
+from playhead.pipeline.task_link import CommitGate
 from playhead.sql.target_tables import TargetTableName
 
 _CLOSED = msgspec.json.Decoder(ClosedRange)
 _KEYS = msgspec.msgpack.Decoder(FoundKeys)
-_ANYTHING = "${timestamp}"
-
-
-def check_tables(sink: JdbcSink, name: str, topics: Sequence[str]) -> CoordinateColumns | None:
-    """Where the rows have their coordinates. None: they are found by a key. Refused if they are neither."""
-    options = sink.sorting.options
-    columns = find_columns(sink.sorting, topics)
-    if columns is None and (options.insert_mode == INSERT or options.pk_mode == "kafka"):
-        raise Refused(
-            f"{name} only inserts rows, and they do not carry the coordinates of their records: rows that are delivered again"
-            " would be there twice",
-            "--to-table writes them to another table; with pk.mode=kafka, or an InsertField with topic.field, partition.field"
-            " and offset.field, such rows can be replayed",
-        )
-    return columns
-
-
-def describe(columns: CoordinateColumns | None) -> str:
-    if columns is None:
-        return "write the last record of each key"
-    return f"delete and insert by {columns.partition}, {columns.offset}"
 
 
 def open_tables_redo(of: RedoContext, sink: JdbcSink, client: Mapping[str, str]) -> Redo:
     """`client`: the settings of consumers, under the names of librdkafka."""
-    columns = check_tables(sink, of.name, sorted({log.topic for log in of.state.positions}))
+    columns = check_tables(sink, of.state)
     if columns is not None:
         return CoordinatesRedo(of, sink, columns)
     return LastRedo(of, sink, client)
@@ -163,6 +143,7 @@ class LastRedo(_TablesRedo):
 
     def step(self, step: Sequence[RedoClaim]) -> Iterator[RedoOutcome]:
         claims = [claim for claim, _ in step]
+        self.of.check_owner()
         self.of.logs.check_same([claim.range.log for claim in claims], self.of.deadline())
         found = self._keys(step)
         good: list[tuple[RangeClaim, Redone, str]] = []
@@ -214,11 +195,13 @@ class LastRedo(_TablesRedo):
     def _written(
         self, redone: Sequence[Redone], keys: Keys, tables: Sequence[TargetTableName], *, is_careful: bool
     ) -> None:
-        state, sink = self.of.state, self.sink
-        tails, read_to = plan_tails(state, sink, redone, accepts=self.of.accepts)
+        state, sink = self._state_now(), self.sink
+        spans = [one.old[0].closed.range for one in redone]
+        tails, read_to = plan_tails(state, find_deliveries(state, sink, spans), spans, accepts=self.of.accepts)
         claims = [RangeClaim(tail.span, True, self._shape, 0) for tail in tails]
         delivered: dict[TopicPartition, Sequence[DeliveredSpan]] = {tail.span.place: tail.delivered for tail in tails}
-        task = TailTask(sink.sorting, sink.target, number_claims(claims), delivered, keys, is_careful)
+        task = TailTask(sink.sorting, sink.target, number_claims(claims), delivered, keys, is_careful, self.of.accepts)
+        gate = CommitGate(self.of.check_owner, driver_host(self.of.spark), bind_address(self.of.spark))
         last = LastTask(
             sink.sorting,
             sink.target,
@@ -228,75 +211,27 @@ class LastRedo(_TablesRedo):
             keys,
             tables,
             read_to,
+            frozenset(self.of.state.positions),
             self._client,
             Host.here(),
+            gate.permit,
             self.of.properties.get(ISOLATION, READ_COMMITTED) == READ_COMMITTED,
             is_careful,
+            self.of.accepts,
         )
-        with spark_translated(f"delivering {redone[0].new[0].range} again"):
+        with gate, spark_translated(f"delivering {redone[0].new[0].range} again"):
             frame = read_claims(self.of.spark, self.reading, claims).mapInArrow(cast(Any, task), FOUND_DDL)
             ordered = frame.repartition(1).sortWithinPartitions(SEQ, TOPIC, PARTITION, OFFSET)
             if not ordered.mapInArrow(cast(Any, last), WRITTEN_DDL).collect():  # no row is left of any key
                 self.commit_empty(redone)
 
-
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """What has to be read of a log, up to its committed end."""
-
-    span: OffsetRange
-    delivered: Sequence[DeliveredSpan]
-
-
-def plan_tails(
-    state: SinkState, sink: JdbcSink, redone: Sequence[Redone], *, accepts: bool = False
-) -> tuple[list[Tail], dict[Log, int]]:
-    """Of every log that is written to the same tables: from the first range that was delivered with or after the first of these.
-    And the committed end of each of these logs, up to which the tails reach."""
-    wanted = {
-        one.log: min(other.old[0].closed.range.start for other in redone if other.log == one.log) for one in redone
-    }
-    positions = state.ranges.positions(state.cluster, state.pipeline)
-    fed = _fed(sink, {log.topic for log in wanted}, {log.topic for log in positions})
-    delivered = {
-        log: state.ranges.list_deliveries(state.cluster, state.pipeline, log) for log in positions if log.topic in fed
-    }
-    first = min(span.seq for log, start in wanted.items() for span in delivered[log] if span.start >= start)
-    tails = []
-    for log, spans in delivered.items():
-        starts = [span.start for span in spans if span.seq >= first]
-        start = min([*starts, *([wanted[log]] if log in wanted else [])], default=None)
-        end = positions[log].next_offset
-        if start is None or start >= end:
-            start = end  # what is delivered from here on is read when the tables are locked
-        begins = state.ends[log].start if log in state.ends else None
-        if start < end and (begins is None or begins > start):
-            if not accepts:
-                there = "was deleted and recreated" if begins is None else f"begins at {begins} now"
-                raise Refused(
-                    f"{log.place} was delivered into the same table after this range, and {there}: newer values of the same keys"
-                    " may have been in it",
-                    "--accept-changes takes the last records that are there",
-                )
-            start = end if begins is None else min(begins, end)
-        if start < end:
-            tails.append(Tail(OffsetRange(*log, start, end), [span for span in spans if span.end > start]))
-    return tails, {log: positions[log].next_offset for log in delivered}
-
-
-def _fed(sink: JdbcSink, topics: set[str], known: set[str]) -> set[str]:
-    """The topics that may be written to the same tables."""
-    mine = {name for topic in topics for name in _tables(sink, topic)}
-    if None in mine:
-        return known
-    return {topic for topic in known if mine & (theirs := _tables(sink, topic)) or None in theirs}
-
-
-def _tables(sink: JdbcSink, topic: str) -> set[TargetTableName | None]:
-    """None: any."""
-    chain, options = sink.sorting.chain, sink.sorting.options
-    names = chain.targets(topic) if chain else {topic}
-    return {None if _ANYTHING in name else name_of(name, options, sink.target) for name in names}
+    def _state_now(self) -> SinkState:
+        """Its positions may have moved since the plan."""
+        state = self.of.state
+        positions = state.ranges.positions(state.cluster, state.pipeline)
+        if new := sorted(positions.keys() - state.positions.keys()):
+            raise Busy(f"{new[0].place} is delivered since this replay was planned", hint="run the same command again")
+        return replace(state, positions=positions)
 
 
 def _refused(old: RecordedRange, closed: ClosedRange, *, accepts: bool) -> RedoOutcome | None:

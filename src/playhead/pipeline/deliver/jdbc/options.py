@@ -255,6 +255,11 @@ class JdbcSinkOptions:
         """Rows are only inserted, so they need not be merged first."""
         return self.insert_mode == INSERT and not self.deletes
 
+    @property
+    def finds_by_key(self) -> bool:
+        """Rows of the same key are the same row."""
+        return self.insert_mode in (UPSERT, UPDATE)
+
     def shape(self, *converters: Converter, chain: str = "") -> str:
         """A digest of all options that shape rows: two runs with the same shape write the same rows. `chain`: the digest of the
         transforms, if there are any."""

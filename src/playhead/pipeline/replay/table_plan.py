@@ -1,0 +1,234 @@
+"""What of a JDBC sink can be delivered again into its own tables, and why the rest cannot. Reads only.
+
+Rows are found by their coordinates, or by a key. Rows with the same coordinates may also be of another topic, of an earlier topic
+of the same name, or of another pipeline: deleting them would lose them. Newer values of a key may be from another pipeline, may
+have expired, or may be compacted away: an old value would cover them. Such ranges are named, and left as they are.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from playhead.errors import Refused
+from playhead.ledger.model import OutputKind, RangeClaim, RecordedRange
+from playhead.ledger.redo import DeliveredSpan, TableWriter
+from playhead.model.ranges import Log, OffsetRange
+from playhead.pipeline.deliver.jdbc.options import RECORD_KEY
+from playhead.pipeline.deliver.jdbc.rows import Sorting
+from playhead.pipeline.deliver.jdbc.sink import JdbcSink
+from playhead.pipeline.deliver.jdbc.tables import name_of
+from playhead.pipeline.records.transforms import InsertField, ValueToKey
+from playhead.pipeline.replay.coordinates import CoordinateColumns, find_columns
+from playhead.pipeline.replay.plan import Group, ReplayPlan, SinkState
+from playhead.sql.address import parse_address
+from playhead.sql.database import Database
+from playhead.sql.target_tables import TargetTableName, count_between, parse_table_name, spellings
+from playhead.sql.transaction import Connection
+
+_ANYTHING = "${timestamp}"
+_SECONDS = 30.0
+Whys = dict[OffsetRange, str]
+
+
+def check_tables(sink: JdbcSink, state: SinkState) -> CoordinateColumns | None:
+    """Where the rows have their coordinates. None: they are found by a key. Refused if they are neither."""
+    options = sink.sorting.options
+    topics = {log.topic for log in (*state.positions, *state.ranges.list_logs(state.cluster, state.pipeline))}
+    columns = find_columns(sink.sorting, sorted(topics))
+    if columns is not None or (options.finds_by_key and options.pk_mode != "kafka"):
+        return columns
+    raise Refused(
+        f"{state.pipeline} inserts rows, and they do not carry the coordinates of their records, or not the topic although it has"
+        " delivered several: rows that are delivered again would be there twice",
+        "--to-table writes them to another table; with pk.mode=kafka, or without deletes and with an InsertField with"
+        " topic.field, partition.field and offset.field, such rows can be replayed",
+    )
+
+
+def describe(columns: CoordinateColumns | None) -> str:
+    if columns is None:
+        return "write the last record of each key"
+    return f"delete and insert by {columns.partition}, {columns.offset}"
+
+
+def limit_by_coordinates(plan: ReplayPlan, state: SinkState, sink: JdbcSink, columns: CoordinateColumns) -> ReplayPlan:
+    """Without ranges whose rows cannot be told from others by their coordinates."""
+    recorded = [one for group in plan.groups for one in group.recorded]
+    if not recorded:
+        return plan
+    logs = state.ranges.list_logs(state.cluster, state.pipeline)
+    found: Whys = {}
+    with _reading(sink) as database, database.reading("reading the tables of the sink") as connection:
+        others = _others(state, _spelled(connection, _tables_of(sink, recorded)))
+        for one in recorded:
+            span = one.closed.range
+            same = [each for each in others if columns.topic is None or each.topic == span.topic]
+            if any(log.topic == span.topic and log.topic_id != span.topic_id for log in logs):
+                found[span] = "an earlier topic of the same name was delivered, too: its rows have the same coordinates"
+            elif same:
+                found[span] = f"{_named(same)} writes to the same table: its rows may have the same coordinates"
+            elif one.shape != sink.shape and (why := _why_unplaced(connection, one, columns)):
+                found[span] = why
+    return plan.without(found)
+
+
+def _why_unplaced(connection: Connection, one: RecordedRange, columns: CoordinateColumns) -> str:
+    """Rows from before the config had the coordinates are not found by them, and would be there twice."""
+    tables = [output for output in one.closed.outputs if output.kind == OutputKind.TABLE]
+    rows = columns.of(RangeClaim(one.closed.range, True, "", 0))
+    there = sum(count_between(connection, parse_table_name(each.name, None, quotes=True), rows) for each in tables)
+    wanted = sum(each.count for each in tables)
+    if there >= wanted:
+        return ""
+    return (
+        f"it was delivered with other options, and {there} of its {wanted} row(s) are found by their coordinates: the others may"
+        " be there without; replay it with the options of then (-f), or to another table"
+    )
+
+
+def limit_by_keys(
+    plan: ReplayPlan, state: SinkState, sink: JdbcSink, compacted: Collection[str], *, accepts: bool
+) -> ReplayPlan:
+    """Without ranges whose keys may have newer values that are not in the topics any more, or never were."""
+    if accepts or not plan.groups:
+        return plan
+    recorded = [one for group in plan.groups for one in group.recorded]
+    with _reading(sink) as database, database.reading("reading the tables of the sink") as connection:
+        others = _others(state, _spelled(connection, _tables_of(sink, recorded)))
+    deliveries = find_deliveries(state, sink, [group.range for group in plan.groups])
+    return plan.without(
+        {
+            one.closed.range: f"{why}; --accept-changes takes the last records that are there"
+            for group in plan.groups
+            if (why := _why_covered(group, state, sink, deliveries, compacted, others))
+            for one in group.recorded
+        }
+    )
+
+
+def _why_covered(
+    group: Group,
+    state: SinkState,
+    sink: JdbcSink,
+    deliveries: "Deliveries",
+    compacted: Collection[str],
+    others: Sequence[TableWriter],
+) -> str:
+    if others:
+        first = state.ranges.first_commit(state.cluster, state.pipeline, group.range)
+        if later := [one for one in others if first is None or one.last >= first]:
+            return f"{_named(later)} has written to the same table since: newer values of the same keys may be there"
+    fed = fed_topics(state, sink, [group.range.topic])
+    gone = sorted(fed & set(compacted))
+    if gone and not _has_record_key(sink.sorting):
+        return f"{gone[0]} is compacted by other keys than the rows have: newer values of the same keys may be gone"
+    try:
+        plan_tails(state, {log: some for log, some in deliveries.items() if log.topic in fed}, [group.range])
+    except Refused as refused:
+        return refused.what
+    return ""
+
+
+def _has_record_key(sorting: Sorting) -> bool:
+    """Records with the same key are of the same row: what compaction drops has a newer record for that row."""
+    stages = sorting.chain.stages if sorting.chain else ()
+    changes = any(
+        isinstance(stage.change, ValueToKey) or (isinstance(stage.change, InsertField) and stage.on_key)
+        for stage in stages
+    )
+    return sorting.options.pk_mode == RECORD_KEY and not changes
+
+
+def _reading(sink: JdbcSink) -> Database:
+    return Database(parse_address(sink.target.url), _SECONDS)
+
+
+def _tables_of(sink: JdbcSink, recorded: Sequence[RecordedRange]) -> Iterator[TargetTableName]:
+    """The tables that rows of these ranges are in, or get into now."""
+    for name in sorted({out.name for one in recorded for out in one.closed.outputs if out.kind == OutputKind.TABLE}):
+        yield parse_table_name(name, None, quotes=True)
+    for topic in sorted({one.closed.range.topic for one in recorded}):
+        yield from (table for table in _tables(sink, topic) if table is not None)
+
+
+def _spelled(connection: Connection, tables: Iterator[TargetTableName]) -> set[str]:
+    return {spelling for table in set(tables) for spelling in spellings(connection, table)}
+
+
+def _others(state: SinkState, tables: Collection[str]) -> list[TableWriter]:
+    own = (state.cluster, state.pipeline)
+    return [one for one in state.ranges.list_writers(tables) if (one.cluster, one.pipeline) != own]
+
+
+def _named(writers: Sequence[TableWriter]) -> str:
+    return ", ".join(sorted({one.pipeline for one in writers}))
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What has to be read of a log, up to its committed end."""
+
+    span: OffsetRange
+    delivered: Sequence[DeliveredSpan]
+
+
+Deliveries = Mapping[Log, Sequence[DeliveredSpan]]
+
+
+def find_deliveries(state: SinkState, sink: JdbcSink, spans: Sequence[OffsetRange]) -> Deliveries:
+    """What was delivered of every log that is written to the same tables as these ranges."""
+    fed = fed_topics(state, sink, {span.topic for span in spans})
+    return {
+        log: state.ranges.list_deliveries(state.cluster, state.pipeline, log)
+        for log in state.positions
+        if log.topic in fed
+    }
+
+
+def plan_tails(
+    state: SinkState, delivered: Deliveries, spans: Sequence[OffsetRange], *, accepts: bool = False
+) -> tuple[list[Tail], dict[Log, int]]:
+    """Of every log that is written to the same tables: from the first range that was delivered with or after the first of these.
+    And the committed end of each of these logs, up to which the tails reach."""
+    wanted = {span.log: min(other.start for other in spans if other.log == span.log) for span in spans}
+    first = min(
+        (one.seq for log, start in wanted.items() for one in delivered.get(log, ()) if one.end > start), default=None
+    )
+    if first is None:
+        raise Refused("these ranges do not count any more: their position was moved meanwhile", "plan again")
+    positions = state.positions
+    tails = []
+    for log, known in delivered.items():
+        starts = [one.start for one in known if one.seq >= first]
+        start = min([*starts, *([wanted[log]] if log in wanted else [])], default=None)
+        end = positions[log].next_offset
+        if start is None or start >= end:
+            start = end  # what is delivered from here on is read when the tables are locked
+        begins = state.ends[log].start if log in state.ends else None
+        if start < end and (begins is None or begins > start):
+            if not accepts:
+                there = "was deleted and recreated" if begins is None else f"begins at {begins} now"
+                raise Refused(
+                    f"{log.place} was delivered into the same table after this range, and {there}: newer values of the same keys"
+                    " may have been in it",
+                    "--accept-changes takes the last records that are there",
+                )
+            start = end if begins is None else min(begins, end)
+        if start < end:
+            tails.append(Tail(OffsetRange(*log, start, end), [one for one in known if one.end > start]))
+    return tails, {log: positions[log].next_offset for log in delivered}
+
+
+def fed_topics(state: SinkState, sink: JdbcSink, topics: Collection[str]) -> set[str]:
+    """The topics that may be written to the same tables as these."""
+    known = {log.topic for log in state.positions}
+    mine = {name for topic in topics for name in _tables(sink, topic)}
+    if None in mine:
+        return known
+    return {topic for topic in known if mine & (theirs := _tables(sink, topic)) or None in theirs}
+
+
+def _tables(sink: JdbcSink, topic: str) -> set[TargetTableName | None]:
+    """None: any."""
+    chain, options = sink.sorting.chain, sink.sorting.options
+    names = chain.targets(topic) if chain else {topic}
+    return {None if _ANYTHING in name else name_of(name, options, sink.target) for name in names}
