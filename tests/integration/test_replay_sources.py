@@ -127,6 +127,31 @@ def test_a_replay_that_failed_half_way_goes_on_behind_its_last_transaction(again
     assert ingest.ids(table) == Counter([*range(1, 1001), *range(1, 901)])
 
 
+def test_a_replay_once_more_that_was_killed_goes_on_instead_of_beginning_anew(again, ingest, monkeypatch):
+    from playhead.pipeline.replay import sources
+
+    table, replay = again(rows=500)
+    other = f"{table}_copy"
+    replay.execute("incrementing:1..400", to_topic=other, rows_per_chunk=40)
+    run, calls = sources._run, []
+
+    def fails(*given):
+        calls.append(1)
+        if len(calls) == 2:
+            raise Refused("killed")
+        return run(*given)
+
+    monkeypatch.setattr(sources, "_run", fails)
+    (done,), _ = replay.execute("incrementing:1..400", to_topic=other, rows_per_chunk=40, again=True)
+    assert (done.result, 0 < done.count < 400) == (Result.REFUSED, True)
+    monkeypatch.undo()
+    (rest,), _ = replay.execute("incrementing:1..400", to_topic=other, rows_per_chunk=40, again=True)
+    assert (rest.result, rest.count) == (Result.CHANGED, 400 - done.count)
+    assert ingest.ids(other) == Counter([*range(1, 401)] * 2)
+    (more,), _ = replay.execute("incrementing:1..400", to_topic=other, again=True)
+    assert (more.result, more.count) == (Result.CHANGED, 400)
+
+
 def test_a_window_of_time_by_timestamp_and_transforms_apply(ingest, tmp_path, unique):
     table = unique("moments").replace("-", "_")
     lab = ingest.lab

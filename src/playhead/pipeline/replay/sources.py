@@ -3,7 +3,7 @@
 The position of the connector does not move, and its run or its tasks are not fenced: a replay has transactional ids of its own.
 Chunks are read and committed as a run does it, in the order of the keys. Each transaction has its records and a marker with the
 last key (`kafka/markers.py`). Killed anywhere, the same command goes on behind the marker: no row is there twice, and none is
-missing. Rows after the position are left out: the connector has not read them yet.
+missing. The marker says when all is done: only then does `again` begin anew. Rows after the position are left out: the connector has not read them yet.
 
 `plan_source` and `replay_source` are plain functions over key ranges; `playhead replay` is one caller.
 """
@@ -18,13 +18,14 @@ from hashlib import sha256
 from pyspark.sql import SparkSession
 
 from playhead.config import Context
-from playhead.errors import Invalid, NotFound, PlayheadError, Refused
+from playhead.errors import Busy, Invalid, NotFound, PlayheadError, Refused
 from playhead.kafka.bulk import BulkProducer
 from playhead.kafka.client import Admin, revealed
 from playhead.kafka.markers import Marker
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.reconnecting import ReconnectingAdmin
 from playhead.kafka.topics import Topic, create_topic, describe_topics, get_topic
+from playhead.kafka.transactions import TransactionalProducer
 from playhead.ledger.runs import open_context_ledger
 from playhead.model import Deadline, Map, Result, TopicPartition
 from playhead.model.outcome import result_of
@@ -274,16 +275,17 @@ def _replayed(replay: SourceReplay, part: SourcePart, done: _Done) -> SourceOutc
 
     topic = replay.admin.ask(lambda admin, patience: _topic(admin, part, patience), deadline())
     marker = marker_of(replay, part, topic)
-    if replay.options.again:
+    text = replay.admin.ask(marker.read, deadline())
+    if replay.options.again and _is_done(text):
         replay.admin.ask(marker.forget, deadline())
+        text = None
     stream, view = part.stream, _view(part.stream)
     assert part.position is not None  # noqa: S101  else there are no ranges
     end = stream.point_of(part.position)
     slots = min(MOST_CHUNKS, count_slots(replay.spark))
     ids = [f"{marker.group}-{number}" for number in range(MOST_CHUNKS)]
-    text = replay.admin.ask(marker.read, deadline())
     is_begun = text is not None
-    after = None if text is None else stream.point_of(Map(json.loads(text)))
+    after = None if text is None else stream.point_of(_position_in(text))
     while True:
         with _chunks(replay, part, view, after, end, slots) as next_:
             if not next_.conditions:
@@ -293,11 +295,34 @@ def _replayed(replay: SourceReplay, part: SourcePart, done: _Done) -> SourceOutc
         for count, offsets, position in receipts:
             done.add(count, offsets)
             text = text if position is None else position
-        after = next_.end or (None if text is None else stream.point_of(Map(json.loads(text))))
+        after = next_.end or (None if text is None else stream.point_of(_position_in(text)))
+    if text is not None and not _is_done(text):
+        _finish(replay, marker, ids[0], text, deadline())
     if not done.count and is_begun:
         what = "was replayed before: nothing is left to do; --again does it once more"
         return SourceOutcome(stream.name, part.topic, Result.UNCHANGED, 0, {}, what)
     return SourceOutcome(stream.name, part.topic, Result.CHANGED, done.count, done.offsets or {})
+
+
+_DONE = "done"
+
+
+def _position_in(text: str) -> Map:
+    found = json.loads(text)
+    return Map(found.get(_DONE) or found)
+
+
+def _is_done(text: str | None) -> bool:
+    return text is not None and _DONE in json.loads(text)
+
+
+def _finish(replay: SourceReplay, marker: Marker, transactional_id: str, text: str, deadline: Deadline) -> None:
+    """The replay is complete. Another process that replays the same keys is fenced, or has written the marker since."""
+    with TransactionalProducer(replay.settings, transactional_id, deadline) as producer:
+        if replay.admin.ask(marker.read, deadline) != text:
+            raise Busy("another process replays the same keys", hint="run the same command again")
+        with producer.transaction():
+            marker.write(producer, json.dumps({_DONE: json.loads(text)}))
 
 
 def marker_of(replay: SourceReplay, part: SourcePart, topic: Topic) -> Marker:
