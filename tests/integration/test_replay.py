@@ -213,6 +213,21 @@ def test_another_folder_gets_exactly_the_asked_offsets(delivered, tmp_path):
         assert ids_in(other) == Counter(2 * at for at in range(150, 260))
     assert [path.name for path in files_in(other)] == [f"{topic}+0+{at:010}.json" for at in (150, 250)]
     assert replay.rows() == rows
+    for part in (
+        "160-260",
+        "100-260",
+        "0-200",
+        "150-250",
+    ):  # as if the log began later, and others with the same records
+        with (
+            pytest.raises(Refused, match="records would be there twice"),
+            replay.planned(f"{topic}:0:{part}", to_dir=other),
+        ):
+            pass
+    for part in ("150-270", "0-150"):
+        (done,), _ = replay.execute(f"{topic}:0:{part}", to_dir=other)
+        assert done.result is Result.CHANGED
+    assert ids_in(other) == Counter(2 * at for at in range(270))
     with pytest.raises(Refused, match="in the folder of"), replay.planned(topic, to_dir=tmp_path / "lake" / "x"):
         pass
 

@@ -1,19 +1,26 @@
 """Records that a sink has delivered go to another folder: exactly the asked offsets, and nothing in the ledger.
 
 Files are named by their offsets. A partitioner by the clock also needs a time: it is the one at which the records were delivered,
-which the ledger has. So the same command, after a kill or later, writes the same files again.
+which the ledger has. So the same command, after a kill or later, writes the same files again. A part that begins elsewhere, for
+example because the first records have expired since, would have other names, and its records would be there twice: the folder
+keeps what was written to it, and such a part is refused.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
 
-from playhead.errors import PlayheadError
+from playhead.errors import Invalid, PlayheadError, Refused
+from playhead.files import replace_file
 from playhead.ledger.model import RangeClaim
 from playhead.model import Result
 from playhead.model.outcome import result_of
 from playhead.model.ranges import OffsetRange, RangeSet
 from playhead.pipeline.deliver.files.sink import FilesSink
+from playhead.pipeline.deliver.files.writer import FOLDER
 from playhead.pipeline.deliver.reading import ReadOptions
 from playhead.pipeline.deliver.rejects import RejectPolicy
 from playhead.pipeline.deliver.task import deliver
@@ -32,8 +39,58 @@ def limit_to_known_times(plan: ReplayPlan, state: SinkState, sink: FilesSink) ->
     return replace(plan, spans=known, expired=[*plan.expired, *without])
 
 
-def replay_to_folder(of: RedoContext, sink: FilesSink, spans: Sequence[OffsetRange]) -> Iterator[RedoOutcome]:
+class _Written(NamedTuple):
+    """A part that an earlier replay wrote to a folder, or began to write."""
+
+    topic_id: str
+    start: int
+    end: int
+    shape: str
+
+
+def check_folder(folder: Path, sink: FilesSink, spans: Sequence[OffsetRange]) -> None:
+    """Refused if some of these records may be in the folder in files of other names."""
+    for span in spans:
+        for known in _written(_note_of(folder, sink, span)):
+            if known.topic_id != span.topic_id or not (known.start < span.end and span.start < known.end):
+                continue
+            if (known.start, known.shape) != (span.start, sink.shape) or known.end > span.end:
+                there = replace(span, start=known.start, end=known.end)
+                raise Refused(
+                    f"{folder} has {there} of an earlier replay{'' if known.shape == sink.shape else ' with other options'}, and"
+                    f" {span} now: files would have other names, and records would be there twice",
+                    "name another folder, or empty this one",
+                )
+
+
+def _note(folder: Path, sink: FilesSink, spans: Sequence[OffsetRange]) -> None:
+    """What is about to be written; a longer part takes the place of a shorter one."""
+    for span in spans:
+        path = _note_of(folder, sink, span)
+        new = _Written(span.topic_id, span.start, span.end, sink.shape)
+        kept = [one for one in _written(path) if (one.topic_id, one.start) != (new.topic_id, new.start)]
+        replace_file(path, json.dumps([*map(list, kept), list(new)]).encode(), new_mode=0o644)
+
+
+def _note_of(folder: Path, sink: FilesSink, span: OffsetRange) -> Path:
+    return folder / FOLDER / sink.options.names.topics_dir.strip("/") / span.topic / str(span.partition) / "replayed.json"
+
+
+def _written(path: Path) -> list[_Written]:
+    try:
+        return [_Written(*one) for one in json.loads(path.read_bytes())]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError) as error:
+        raise Invalid(f"{path} cannot be read: {error}", "name another folder") from None
+
+
+def replay_to_folder(
+    of: RedoContext, sink: FilesSink, folder: Path, spans: Sequence[OffsetRange]
+) -> Iterator[RedoOutcome]:
     """One claim per span; spans of one topic partition follow each other."""
+    check_folder(folder, sink, spans)
+    _note(folder, sink, spans)
     is_by_clock = sink.options.partitioner.is_by_clock
     claims = [
         RangeClaim(span, True, sink.shape, made_ms)

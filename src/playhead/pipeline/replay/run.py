@@ -35,7 +35,7 @@ from playhead.pipeline.deliver.topics import TopicLogs, subscription_of
 from playhead.pipeline.replay.asked import Asked
 from playhead.pipeline.replay.configs import find_spec
 from playhead.pipeline.replay.elsewhere import OtherTopic, replay_to_table, replay_to_topic
-from playhead.pipeline.replay.folders import limit_to_known_times, replay_to_folder
+from playhead.pipeline.replay.folders import check_folder, limit_to_known_times, replay_to_folder
 from playhead.pipeline.replay.journal import begin_entry, finish_entry
 from playhead.pipeline.replay.plan import ReplayPlan, SinkState, find_compacted, plan_replay, read_state
 from playhead.pipeline.replay.redo import FilesRedo, Redo, RedoContext, RedoOutcome
@@ -159,7 +159,9 @@ def planned_replay(context: Context, name: str, asked: Asked, options: ReplayOpt
                 _check_table(own, ready, home, state)
             plan = admin.ask(lambda asking, patience: plan_replay(state, asked, asking, patience), deadline)
             if options.to_dir is not None:
-                plan = limit_to_known_times(plan, state, FilesSink(ready.config, home.worker))
+                files = FilesSink(ready.config, home.worker)
+                plan = limit_to_known_times(plan, state, files)
+                check_folder(options.to_dir, files, plan.spans)
             topics = sorted({span.topic for span in plan.spans})
             compacted = admin.ask(lambda asking, patience: find_compacted(topics, asking, patience), deadline)
             does, notes = "rewrite", list[str]()
@@ -223,7 +225,7 @@ def replay_on(context: Context, planned: PlannedReplay, spark: SparkSession) -> 
         planned.check_owner,
     )
     if options.to_dir is not None:
-        yield from replay_to_folder(of, FilesSink(ready.config, home.worker), planned.plan.spans)
+        yield from replay_to_folder(of, FilesSink(ready.config, home.worker), options.to_dir, planned.plan.spans)
         return
     if options.to_topic is not None:
         settings = home.producer_settings(ready.config)

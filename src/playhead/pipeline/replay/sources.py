@@ -3,7 +3,8 @@
 The position of the connector does not move, and its run or its tasks are not fenced: a replay has transactional ids of its own.
 Chunks are read and committed as a run does it, in the order of the keys. Each transaction has its records and a marker with the
 last key (`kafka/markers.py`). Killed anywhere, the same command goes on behind the marker: no row is there twice, and none is
-missing. The marker says when all is done: only then does `again` begin anew. Rows after the position are left out: the connector has not read them yet.
+missing. The marker says when all is done: only then does `again` begin anew.
+Rows after the position are left out: the connector has not read them yet.
 
 `plan_source` and `replay_source` are plain functions over key ranges; `playhead replay` is one caller.
 """
