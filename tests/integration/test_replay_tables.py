@@ -485,8 +485,42 @@ def test_another_table_gets_exactly_the_asked_offsets_once(table, product):
     rows.ask("INSERT INTO filled VALUES (1, 'mine')")
     with pytest.raises(Refused, match="has rows already"):
         rows.replay.execute(f"{rows.topic}:0:0-5", to_table="filled")
-    with pytest.raises(Refused, match="itself"), rows.replay.planned(rows.topic, to_table=rows.topic):
+    with pytest.raises(Refused, match="has rows already"), rows.replay.planned(rows.topic, to_table="filled"):
         pass
+    spellings = [rows.topic, f"public.{rows.topic}" if product == "postgresql" else rows.topic.upper()]
+    for own in spellings:
+        with pytest.raises(Refused, match="itself"), rows.replay.planned(rows.topic, to_table=own):
+            pass
+
+
+def test_of_two_replays_to_another_table_at_once_none_doubles_a_row_or_covers_a_newer_one(table):
+    rows = table(**{"insert.mode": "insert", "pk.mode": "none"})
+    rows.send(*((number, "x") for number in range(100)), partition=0)
+    rows.run()
+    with (
+        rows.replay.planned(f"{rows.topic}:0:0-50", to_table="other") as first,
+        rows.replay.planned(f"{rows.topic}:0:0-100", to_table="other") as second,
+    ):
+        spark, context = rows.replay.deliver.spark, rows.replay.context
+        begun = replay_on(context, replace(second, options=replace(second.options, offsets_per_claim=25)), spark)
+        next(begun)
+        (late, *_) = list(replay_on(context, first, spark))
+        assert (late.result, late.range.end) == (Result.UNCHANGED, 25)
+        rest = [one.result for one in begun]
+    assert Result.CHANGED not in rest[:1] and sorted(rows.ask("SELECT id FROM other").split()) == sorted(
+        map(str, range(50))
+    )
+    rows = table(**BY_VALUE)
+    for text in ("old", "new"):
+        rows.send(*((number, text) for number in range(10)), partition=0)
+    rows.run()
+    with rows.replay.planned(f"{rows.topic}:0:0-10", to_table="last") as late:
+        begun = replay_on(context, replace(late, options=replace(late.options, offsets_per_claim=5)), spark)
+        next(begun)
+        rows.replay.execute(f"{rows.topic}:0:10-20", to_table="last")
+        (refused,) = begun
+    assert (refused.result, "would cover its values" in refused.detail) == (Result.REFUSED, True)
+    assert set(rows.ask("SELECT t FROM last").split()) == {"new"}
 
 
 def test_older_records_do_not_cover_newer_ones_in_another_table(table):

@@ -17,18 +17,21 @@ def copied_spans(connection: Connection, cluster: str, pipeline: str, table: str
     return RangeSet(OffsetRange(**msgspec.json.decode(text)) for text in texts)
 
 
-def mark_copied(connection: Connection, cluster: str, pipeline: str, table: str, span: OffsetRange) -> bool:
-    """False: some of these offsets are there already, and nothing is marked."""
+def mark_copied(connection: Connection, cluster: str, pipeline: str, table: str, span: OffsetRange) -> RangeSet:
+    """Until the transaction ends, no other replay of this pipeline marks anything. Returns what was there before. If that has
+    some of these offsets, nothing is marked."""
     lock_replays(connection, cluster, pipeline)
-    if RangeSet([span]) & copied_spans(connection, cluster, pipeline, table):
-        return False
+    before = copied_spans(connection, cluster, pipeline, table)
+    if RangeSet([span]) & before:
+        return before
     text = msgspec.json.encode(span, order="sorted").decode()
     values = {"key": _mark(table) + text, "value": text, "epoch": 0, "kept_at": moment(connection)}
     connection.execute(insert_into(connection, KEPT).values(cluster=cluster, pipeline=pipeline, **values))
-    return True
+    return before
 
 
 def forget_copies(connection: Connection, cluster: str, pipeline: str, table: str) -> None:
+    """Call it after `lock_replays`: another replay may write the first rows at the same time."""
     c = KEPT.c
     mine = and_(c.cluster == cluster, c.pipeline == pipeline, c.key.startswith(_mark(table), autoescape=True))
     connection.execute(delete(KEPT).where(mine))

@@ -22,6 +22,7 @@ from playhead.kafka.topics import Topic, create_topic, describe_topics, get_topi
 from playhead.ledger.copies import copied_spans, forget_copies, mark_copied
 from playhead.ledger.model import ClosedRange, RangeClaim
 from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.redo import lock_replays
 from playhead.model import Deadline, Result
 from playhead.model.outcome import result_of
 from playhead.model.ranges import Log, OffsetRange, RangeSet
@@ -33,11 +34,13 @@ from playhead.pipeline.deliver.rejects import RejectPolicy
 from playhead.pipeline.deliver.sink import HEADERS, KEY, TIMESTAMP, VALUE, Reject, Writer
 from playhead.pipeline.deliver.task import deliver
 from playhead.pipeline.digest import Tally
+from playhead.pipeline.replay.plan import SinkState
 from playhead.pipeline.replay.redo import RedoContext, RedoOutcome, in_words
 from playhead.pipeline.replay.table_rows import table_rows
 from playhead.sql.address import parse_address
 from playhead.sql.database import Database
 from playhead.sql.target_tables import TargetTableName, has_rows
+from playhead.sql.transaction import Connection
 
 
 def pieces_of(spans: Sequence[OffsetRange], done: RangeSet, offsets: int) -> list[list[OffsetRange]]:
@@ -71,8 +74,11 @@ class OtherTableWriter:
         with table_rows(self.target, self.sorting.options, is_careful=self.is_careful) as rows:
             closed = make_rows(claim, batches, self.sorting, self.target, rows, reject)
             connection = rows.finish()
-            if not mark_copied(connection, self.cluster, self.pipeline, self.table, claim.range):
+            before = mark_copied(connection, self.cluster, self.pipeline, self.table, claim.range)
+            if RangeSet([claim.range]) & before:
                 raise Busy(f"another replay writes {claim.range} to {self.table}", hint="run the same command again")
+            if self.sorting.options.insert_mode != INSERT:
+                check_order(self.table, before, [claim.range])  # another replay may have written since the plan
         yield closed
 
 
@@ -81,16 +87,11 @@ def replay_to_table(
 ) -> Iterator[RedoOutcome]:
     """`sink`: with the options of the connector, and this table in place of its own."""
     state, ranges = of.state, of.state.ranges
-    is_filled = _is_filled(sink.target, table)
-    if not is_filled:  # it is new, or was dropped since
-        ranges.ledger.write(lambda connection: forget_copies(connection, state.cluster, state.pipeline, str(table)))
+    ranges.ledger.write(lambda connection: _forget_if_empty(connection, state.cluster, state.pipeline, table))
+    check_other_table(state, sink, table, spans)
     done = _copied(ranges, state.cluster, state.pipeline, str(table))
-    if is_filled and not done and sink.sorting.options.insert_mode == INSERT:
-        raise Refused(f"table {table} has rows already, and rows are only inserted", "name a new or an empty table")
     writer = OtherTableWriter(sink.sorting, sink.target, state.cluster, state.pipeline, str(table))
     rounds = pieces_of(spans, done, of.offsets_per_claim)
-    if sink.sorting.options.insert_mode != INSERT:
-        _check_order(table, done, rounds)
     reading = ReadOptions(of.properties, sink.has_keys, sink.has_headers)
 
     def write(claims: Sequence[RangeClaim]) -> list[tuple[RangeClaim, Sequence[ClosedRange]]]:
@@ -114,6 +115,17 @@ def replay_to_table(
         yield from (_outcome(claim, closed, str(table)) for claim, closed in found)
 
 
+def check_other_table(state: SinkState, sink: JdbcSink, table: TargetTableName, spans: Sequence[OffsetRange]) -> None:
+    """Changes nothing. Refused if rows would be there twice, or if older ones would cover newer ones."""
+    if not _is_filled(sink.target, table):  # it is new, or was dropped since
+        return
+    done = _copied(state.ranges, state.cluster, state.pipeline, str(table))
+    if sink.sorting.options.insert_mode != INSERT:
+        check_order(str(table), done, list(RangeSet(spans) - done))
+    elif not done:
+        raise Refused(f"table {table} has rows already, and rows are only inserted", "name a new or an empty table")
+
+
 def _is_filled(target: TargetDatabase, table: TargetTableName) -> bool:
     with Database(parse_address(target.url), 30.0) as database:
         if not database.exists():
@@ -122,12 +134,19 @@ def _is_filled(target: TargetDatabase, table: TargetTableName) -> bool:
             return has_rows(connection, table)
 
 
+def _forget_if_empty(connection: Connection, cluster: str, pipeline: str, table: TargetTableName) -> None:
+    """It is new, or was dropped since. Rows and marks of another replay come together, and not while this looks."""
+    lock_replays(connection, cluster, pipeline)
+    if not has_rows(connection, table):
+        forget_copies(connection, cluster, pipeline, str(table))
+
+
 def _copied(ranges: RangeLedger, cluster: str, pipeline: str, table: str) -> RangeSet:
     return ranges.ledger.read(lambda connection: copied_spans(connection, cluster, pipeline, table), RangeSet())
 
 
-def _check_order(table: TargetTableName, done: RangeSet, rounds: Sequence[Sequence[OffsetRange]]) -> None:
-    for one in (span for some in rounds for span in some):
+def check_order(table: str, done: RangeSet, spans: Sequence[OffsetRange]) -> None:
+    for one in spans:
         if later := next((span for span in done if span.log == one.log and span.start >= one.end), None):
             raise Refused(
                 f"{table} has {later} already: the older records of {one} would cover its values",

@@ -73,7 +73,9 @@ def _note(folder: Path, sink: FilesSink, spans: Sequence[OffsetRange]) -> None:
 
 
 def _note_of(folder: Path, sink: FilesSink, span: OffsetRange) -> Path:
-    return folder / FOLDER / sink.options.names.topics_dir.strip("/") / span.topic / str(span.partition) / "replayed.json"
+    return (
+        folder / FOLDER / sink.options.names.topics_dir.strip("/") / span.topic / str(span.partition) / "replayed.json"
+    )
 
 
 def _written(path: Path) -> list[_Written]:

@@ -34,7 +34,7 @@ from playhead.pipeline.deliver.reading import ISOLATION, READ_COMMITTED
 from playhead.pipeline.deliver.topics import TopicLogs, subscription_of
 from playhead.pipeline.replay.asked import Asked
 from playhead.pipeline.replay.configs import find_spec
-from playhead.pipeline.replay.elsewhere import OtherTopic, replay_to_table, replay_to_topic
+from playhead.pipeline.replay.elsewhere import OtherTopic, check_other_table, replay_to_table, replay_to_topic
 from playhead.pipeline.replay.folders import check_folder, limit_to_known_times, replay_to_folder
 from playhead.pipeline.replay.journal import begin_entry, finish_entry
 from playhead.pipeline.replay.plan import ReplayPlan, SinkState, find_compacted, plan_replay, read_state
@@ -43,6 +43,7 @@ from playhead.pipeline.replay.table_plan import (
     check_tables,
     describe,
     fed_topics,
+    is_own_table,
     limit_by_coordinates,
     limit_by_keys,
 )
@@ -155,13 +156,13 @@ def planned_replay(context: Context, name: str, asked: Asked, options: ReplayOpt
             if options.to_topic is not None:
                 _check_topic(ready, options.to_topic, ranges, run)
             state = read_state(ranges, run.cluster, name, logs, deadline)
-            if options.to_table is not None:
-                _check_table(own, ready, home, state)
             plan = admin.ask(lambda asking, patience: plan_replay(state, asked, asking, patience), deadline)
             if options.to_dir is not None:
                 files = FilesSink(ready.config, home.worker)
                 plan = limit_to_known_times(plan, state, files)
                 check_folder(options.to_dir, files, plan.spans)
+            if options.to_table is not None:
+                _check_table(own, ready, home, state, plan.spans)
             topics = sorted({span.topic for span in plan.spans})
             compacted = admin.ask(lambda asking, patience: find_compacted(topics, asking, patience), deadline)
             does, notes = "rewrite", list[str]()
@@ -363,16 +364,14 @@ def _with_table(spec: ConnectorSpec, table: str) -> ConnectorSpec:
     return replace(spec, config={**spec.config, "table.name.format": table, "auto.create": "true"})
 
 
-def _check_table(own: Ready, ready: Ready, home: ConnectHome, state: SinkState) -> None:
+def _check_table(own: Ready, ready: Ready, home: ConnectHome, state: SinkState, spans: Sequence[OffsetRange]) -> None:
     mine, other = (open_jdbc_sink(one.config, home.worker) for one in (own, ready))
     name = name_of("", other.sorting.options, other.target)
-    chain = mine.sorting.chain
-    for topic in {log.topic for log in state.positions}:
-        for routed in chain.targets(topic) if chain else (topic,):
-            if name_of(routed, mine.sorting.options, mine.target) == name:
-                raise Refused(
-                    f"{name} is the table of {own.name} itself", "leave --to-table out: its own rows are written again"
-                )
+    if is_own_table(state, mine, name):
+        raise Refused(
+            f"{name} is the table of {own.name} itself", "leave --to-table out: its own rows are written again"
+        )
+    check_other_table(state, other, name, spans)
 
 
 def _check_topic(ready: Ready, topic: str, ranges: RangeLedger, run: Run) -> None:

@@ -5,7 +5,7 @@ of the same name, or of another pipeline: deleting them would lose them. Newer v
 have expired, or may be compacted away: an old value would cover them. Such ranges are named, and left as they are.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from playhead.errors import Refused
@@ -138,6 +138,19 @@ def _has_record_key(sorting: Sorting) -> bool:
     return sorting.options.pk_mode == RECORD_KEY and not changes
 
 
+def is_own_table(state: SinkState, sink: JdbcSink, table: TargetTableName) -> bool:
+    """Whether the sink writes to it or has written to it, under any spelling of its name."""
+    with _reading(sink) as database:
+        if not database.exists():
+            return False
+        with database.reading("reading the tables of the sink") as connection:
+            asked = spellings(connection, table)
+            topics = {log.topic for log in state.positions}
+            known = [one for topic in topics for one in _tables(sink, topic) if one is not None]
+            written = [one.pipeline for one in state.ranges.list_writers(asked) if one.cluster == state.cluster]
+            return state.pipeline in written or bool(asked & _spelled(connection, known))
+
+
 def _reading(sink: JdbcSink) -> Database:
     return Database(parse_address(sink.target.url), _SECONDS)
 
@@ -150,7 +163,7 @@ def _tables_of(sink: JdbcSink, recorded: Sequence[RecordedRange]) -> Iterator[Ta
         yield from (table for table in _tables(sink, topic) if table is not None)
 
 
-def _spelled(connection: Connection, tables: Iterator[TargetTableName]) -> set[str]:
+def _spelled(connection: Connection, tables: Iterable[TargetTableName]) -> set[str]:
     return {spelling for table in set(tables) for spelling in spellings(connection, table)}
 
 
