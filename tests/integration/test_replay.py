@@ -345,6 +345,13 @@ def test_a_dry_run_says_what_is_impossible_and_ends_with_1_and_generations_are_l
     rows = json.loads(partly.out)
     assert [(row["start"], row["end"], row["does"]) for row in rows] == [(0, 100, "rewrite"), (100, 150, "impossible")]
     assert rows[1]["why"] == "is not there yet: the topic ends at 100"
+    moving = playhead(*command, "--since", "1h")
+    assert (moving.code, f"for --execute give --range {topic}:0:0-100 --range {topic}:1:0-100" in moving.err) == (
+        0,
+        True,
+    )
+    moving = playhead(*command, "--since", "1h", "--execute")
+    assert (moving.code, f"give the ranges: --range {topic}:0:0-100" in moving.err) == (4, True)
     refused = playhead(*command, "--range", f"{topic}:0:150-160")
     assert (refused.code, refused.err.count("ends at 100")) == (2, 1)
     replay.execute(f"{topic}:0:0-100")

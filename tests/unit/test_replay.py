@@ -185,6 +185,33 @@ def test_neighbouring_keys_are_one_range():
     assert [(one.low, one.high) for one in merged(asked)] == [(1, 4), (9, 10), (12, 12)]
 
 
+@pytest.mark.parametrize(("moves", "last", "alive"), [(True, None, False), (False, 50, True)])
+def test_a_part_that_moves_is_not_executed_and_its_ranges_are_named(moves, last, alive):
+    pytest.importorskip("pyspark")
+    from playhead.pipeline.replay import run
+
+    rows = [{"topic": "t", "partition": at, "start": 5, "end": 9} for at in (0, 1)]
+    planned = cast(Any, SimpleNamespace(rows=rows, run=SimpleNamespace(is_alive=alive)))
+    asked = cast(Any, SimpleNamespace(moves=moves, last=last))
+    with pytest.raises(Refused) as caught:
+        run.check_fixed(asked, planned)
+    assert caught.value.hint == "give the ranges: --range t:0:5-9 --range t:1:5-9"
+    planned.run.is_alive, asked.moves = False, False
+    run.check_fixed(asked, planned)
+
+
+def test_records_that_were_left_out_are_an_exit_code():
+    pytest.importorskip("pyspark")
+    from playhead.model import Result
+    from playhead.model.ranges import OffsetRange
+    from playhead.pipeline.replay.redo import RedoOutcome
+    from playhead.pipeline.replay.run import exit_code_of, outcome_row
+
+    done = RedoOutcome(OffsetRange("t", "id", 0, 0, 9), Result.CHANGED, 9)
+    assert exit_code_of([outcome_row(done)], is_part=False) == 0
+    assert exit_code_of([outcome_row(done), outcome_row(replace(done, left_out=1))], is_part=False) == 1
+
+
 def test_offsets_and_keys_exclude_each_other():
     with pytest.raises(Invalid, match="both are given"):
         Asked((AskedRange("t"),), keys=(KeyRange("incrementing", 1, 2),))

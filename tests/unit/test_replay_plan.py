@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from playhead.errors import Refused
+from playhead.errors import NotFound, Refused
 from playhead.kafka.topics import Ends
 from playhead.ledger.model import ClosedRange, Host, RangeClaim
 from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.redo import Redone
 from playhead.ledger.runs import open_ledger
 from playhead.model import Deadline, Engine
 from playhead.model.ranges import Log, OffsetRange
 
 pytest.importorskip("pyspark")
 from playhead.pipeline.replay import configs, plan
-from playhead.pipeline.replay.asked import Asked
+from playhead.pipeline.replay.asked import Asked, AskedRange
 from playhead.pipeline.replay.plan import SinkState, plan_replay
 
 LOG = Log("orders", "id-1", 0)
@@ -81,10 +82,10 @@ def planned(tmp_path, monkeypatch):
             closed = ClosedRange(span, 100, 0, 0, first_ms=hour * HOUR, last_ms=(hour + 1) * HOUR - 1)
             ranges.commit_all(claim, [(RangeClaim(span, True, "s", 1, 1), [closed])])
 
-        def ask(since, until, start=0, log=LOG):
+        def ask(since, until, start=0, log=LOG, future=320):
             def at(_admin, places, moment_ms, _deadline):
-                """As a broker: a record every 36 seconds, from the log start on."""
-                found = max(start, -(-moment_ms * 100 // HOUR))
+                """As a broker: a record every 36 seconds, from the log start on. That at offset `future` is of the far future."""
+                found = min(future, max(start, -(-moment_ms * 100 // HOUR)))
                 return dict.fromkeys(places, found if found < 320 else None)
 
             monkeypatch.setattr(plan, "find_at_time", at)
@@ -133,3 +134,85 @@ def test_what_was_delivered_from_a_deleted_topic_is_named(planned):
     for some in (found.expired, found.impossible):
         assert ends_of(one.range for one in some) == [(100, 200)]
         assert "deleted and recreated" in some[0].why
+
+
+def test_records_behind_one_of_the_far_future_are_found(planned):
+    """The broker stops at the first record that is later than the window."""
+    found = planned(1, 2, future=10)
+    assert (ends_of(one.range for one in found.groups), ends_of(found.spans)) == ([(100, 200)], [(100, 200)])
+    assert found.impossible == []
+    unsure = planned(1.25, 1.5, future=10)  # of the second range only its first and its last record are known
+    assert unsure.groups == []
+    assert [(one.range.start, "may have records of that time" in one.why) for one in unsure.impossible] == [(100, True)]
+    assert planned(1.25, 1.5).impossible == []
+
+
+# The newest records, and topics that are gone
+
+
+@pytest.fixture
+def ledger_of_two(tmp_path):
+    """Two topics, each with three ranges of 10 records."""
+    with open_ledger(f"sqlite:///{tmp_path}/ledger.db", 5) as ledger:
+        ranges = RangeLedger(ledger)
+        claim = ledger.claim("c", "lake", Host("here", 1, "me"), {})
+        ranges.adopt(claim, {LOG: 0, OTHER: 0})
+        for start in (0, 10, 20):
+            for log in (LOG, OTHER):
+                one = RangeClaim(OffsetRange(*log, start, start + 10), True, "s", 1, 1)
+                ranges.plan(claim, [one])
+                ranges.commit_all(claim, [(one, [ClosedRange(one.range, 10, 0, 0)])])
+        yield ranges
+
+
+OTHER = Log("customers", "id-2", 0)
+
+
+def state_of(ranges, *logs):
+    there: Any = SimpleNamespace(find_present=lambda *_: logs, ends=lambda *_: {log: Ends(0, 30, 30) for log in logs})
+    return plan.read_state(ranges, "c", "lake", there, Deadline(5))
+
+
+def plan_of(state, asked):
+    nothing: Any = None
+    return plan_replay(state, asked, nothing, Deadline(5))
+
+
+def test_what_was_delivered_again_is_not_newer_for_it(ledger_of_two):
+    state = state_of(ledger_of_two, LOG, OTHER)
+    newest = plan_of(state, Asked(last=15)).spans
+    assert [(one.topic, one.start) for one in newest] == [("customers", 20), ("orders", 20)]
+    old = ledger_of_two.list_counting("c", "lake", [OffsetRange(*LOG, 0, 10)])
+    new = [ClosedRange(OffsetRange(*LOG, *ends), 5, 0, 0) for ends in ((0, 5), (5, 10))]
+    ledger_of_two.redo("c", "lake", [Redone(old, new, "s", 1, 2)], Host("here", 1, "me"))
+    assert plan_of(state, Asked(last=15)).spans == newest
+    everything = plan_of(state, Asked(last=1000))
+    assert sum(group.count for group in everything.groups) == 60
+
+
+def test_a_topic_that_is_gone_does_not_keep_the_others_from_being_replayed(ledger_of_two):
+    state = state_of(ledger_of_two, OTHER)
+    found = plan_of(state, Asked((AskedRange("customers", 0, 0, 15), AskedRange("orders"))))
+    assert ends_of(one.range for one in found.groups) == [(0, 20)]
+    assert [(str(one.range), one.why) for one in found.impossible] == [
+        ("orders-0[0,30)", "was delivered from a topic that was deleted since: its records are gone")
+    ]
+    with pytest.raises(NotFound, match="orders-3"):
+        plan_of(state, Asked((AskedRange("orders", 3),)))
+
+
+def test_what_an_interrupted_replay_with_other_options_holds_is_named_by_the_plan(ledger_of_two):
+    state = state_of(ledger_of_two, LOG, OTHER)
+    ledger_of_two.begin_redo("c", "lake", {OffsetRange(*LOG, 10, 20): "s2"})
+    whole = plan_of(state, Asked((AskedRange("orders"),)))
+    found = plan.limit_to_unmarked(whole, state, "s")
+    assert [(one.range.start, one.range.end, list(map(ends, one.asked))) for one in found.groups] == [
+        (0, 10, [(0, 10)]),
+        (20, 30, [(20, 30)]),
+    ]
+    assert [(one.range.start, "was interrupted" in one.why) for one in found.impossible] == [(10, True)]
+    assert plan.limit_to_unmarked(whole, state, "s2") == whole
+
+
+def ends(one):
+    return one.start, one.end

@@ -87,14 +87,16 @@ def _asked_options(command: Any) -> Any:
 
     def fold(words: dict[str, Any]) -> "Asked":
         from playhead.broker import moment_of
+        from playhead.model.times import is_ago
         from playhead.pipeline.replay.asked import Asked, parse_range, parse_window
         from playhead.pipeline.replay.keys import looks_like_keys, parse_key_range
 
         texts = words.pop("ranges")
         ranges = tuple(parse_range(text) for text in texts if not looks_like_keys(text))
         keys = tuple(parse_key_range(text, moment_of) for text in texts if looks_like_keys(text))
-        since, until = parse_window(words.pop("since"), words.pop("until"), moment_of)
-        return Asked(ranges, since, until, words.pop("last"), words.pop("name"), keys)
+        window = words.pop("since"), words.pop("until")
+        moves = any(is_ago(text) for text in window if text is not None)
+        return Asked(ranges, *parse_window(*window, moment_of), words.pop("last"), words.pop("name"), keys, moves)
 
     return folded(command, _ASKED, "asked", fold)
 
@@ -162,7 +164,8 @@ def replay(face: Face, connector: str, asked: "Asked", given: dict[str, Any], ex
     The part is widened to the ranges of the ledger. Their objects are rewritten under the same names, as a new generation;
     objects that the options no longer give are removed last. In a table every key of the part gets its last record up to the
     committed end, and rows that carry their coordinates are deleted and inserted. A range that has expired in part, or
-    whose records are not those that were delivered, is left as it is. If a part cannot be delivered again, the exit code is 1.
+    whose records are not those that were delivered, is left as it is. If a part cannot be delivered again, or records did not
+    fit and were left out, the exit code is 1.
     """
     check_extra("spark")
     places = [name for name in ("to_dir", "to_topic", "to_table") if given[name] is not None]
@@ -175,15 +178,23 @@ def replay(face: Face, connector: str, asked: "Asked", given: dict[str, Any], ex
         return
     if given["again"]:
         raise click.UsageError("--again is for keys of a source; what a sink delivered is delivered again every time")
-    from playhead.pipeline.replay.run import execute_replay, outcome_row, planned_replay
+    from playhead.pipeline.replay.run import (
+        check_fixed,
+        execute_replay,
+        fixed_ranges,
+        outcome_row,
+        planned_replay,
+    )
 
     with planned_replay(face.context, connector, asked, _options(face, given)) as planned:
+        if execute:
+            check_fixed(asked, planned)
         _say(planned)
         impossible = planned.impossible
         if not execute:
             rows = planned.rows + [{**one, "does": "impossible"} for one in impossible]
             face.show(Listing(PLAN_COLUMNS, rows, name="topic", empty="nothing was delivered there"))
-            say("dry run: nothing was changed; add --execute")
+            _say_dry(fixed_ranges(asked, planned))
         else:
             rows = [outcome_row(one) for one in execute_replay(face.context, planned)]
             rows += [{**one, "result": "impossible", "detail": one["why"]} for one in impossible]
@@ -194,7 +205,7 @@ def replay(face: Face, connector: str, asked: "Asked", given: dict[str, Any], ex
 def _replay_source(face: Face, connector: str, asked: "Asked", given: dict[str, Any], *, execute: bool) -> None:
     if given["to_dir"] is not None or given["to_table"] is not None:
         raise click.UsageError("the rows of a source are written to a topic: its own, or that of --to-topic")
-    from playhead.pipeline.replay.keys import check_fixed
+    from playhead.pipeline.replay.keys import check_fixed, fixed_keys
 
     if execute:
         check_fixed(asked.keys)
@@ -208,12 +219,17 @@ def _replay_source(face: Face, connector: str, asked: "Asked", given: dict[str, 
         rows, impossible = source_rows(planned)
         if not execute:
             face.show(Listing(SOURCE_PLAN_COLUMNS, rows + impossible, name="table", empty="there is no such row"))
-            say("dry run: nothing was changed; add --execute")
+            _say_dry(fixed_keys(asked.keys))
         else:
             rows = list(execute_source(face.context, planned))
             rows += [{**one, "result": "impossible", "detail": one["why"]} for one in impossible]
             face.show(Listing(SOURCE_OUTCOME_COLUMNS, rows, name="table", empty="there is no such row"))
     _exit(rows, is_part=bool(impossible))
+
+
+def _say_dry(fixed: str) -> None:
+    """`fixed`: the options that --execute would ask for."""
+    say(f"dry run: nothing was changed; {f'for --execute give {fixed}' if fixed else 'add --execute'}")
 
 
 def _exit(rows: list[dict[str, object]], *, is_part: bool) -> None:

@@ -67,12 +67,14 @@ class TopicLogs:
     def find(self, topics: Collection[str], deadline: Deadline) -> list[Log]:
         """Every partition of these topics, with the present id of its topic."""
         found = self._describe(topics, deadline)
-        logs = []
         for name, topic in found.items():
             if topic is None:
                 raise NotFound("topic", name)
-            logs += [Log(name, topic.id, partition.id) for partition in topic.partitions]
-        return sorted(logs)
+        return _logs_of(found)
+
+    def find_present(self, topics: Collection[str], deadline: Deadline) -> list[Log]:
+        """As `find`, without the topics that do not exist."""
+        return _logs_of(self._describe(topics, deadline))
 
     def check_same(self, logs: Collection[Log], deadline: Deadline) -> None:
         """Raises if a topic was deleted or recreated while it was read."""
@@ -119,6 +121,11 @@ class TopicLogs:
         """Notes on open transactions that hide later records: whose they are, and since when they are open."""
         places = {log.place: at for log, at in ends.items()}
         return self._admin.ask(lambda admin, patience: describe_hidden(admin, places, patience), deadline)
+
+
+def _logs_of(topics: Mapping[str, Topic | None]) -> list[Log]:
+    there = ((name, topic) for name, topic in topics.items() if topic is not None)
+    return sorted(Log(name, topic.id, partition.id) for name, topic in there for partition in topic.partitions)
 
 
 def _headers(message: RawMessage) -> list[dict[str, str | bytes | None]]:

@@ -33,7 +33,8 @@ class AskedRange:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Exactly one of the ways is given; `since` and `until` are one. `keys`: of a source."""
+    """Exactly one of the ways is given; `since` and `until` are one. `keys`: of a source. `moves`: a time is given as how long
+    ago, so that the same words are another part a moment later."""
 
     ranges: tuple[AskedRange, ...] = ()
     since: datetime | None = None
@@ -41,6 +42,7 @@ class Asked:
     last: int | None = None
     object: str | None = None
     keys: tuple[KeyRange, ...] = ()
+    moves: bool = False
 
     def __post_init__(self) -> None:
         if self.ranges and self.keys:

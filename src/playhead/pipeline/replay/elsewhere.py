@@ -283,4 +283,4 @@ def _outcome(claim: RangeClaim, closed: Sequence[ClosedRange], target: str) -> R
     rejected = sum(one.rejected for one in closed)
     count = sum(one.count for one in closed)
     what = f"{rejected} record(s) did not fit and were left out" if rejected else ""
-    return RedoOutcome(claim.range, Result.CHANGED, count, [target], detail=what)
+    return RedoOutcome(claim.range, Result.CHANGED, count, [target], detail=what, left_out=rejected)

@@ -114,6 +114,7 @@ def replay_to_folder(
                 sum(one.count for one in closed),
                 [output.name for one in closed for output in one.outputs],
                 detail=f"{rejected} record(s) did not fit and were left out" if rejected else "",
+                left_out=rejected,
             )
 
 

@@ -66,12 +66,18 @@ def parse_key_range(text: str, moment: Callable[[str], datetime | None]) -> KeyR
     return asked
 
 
+def fixed_keys(ranges: Sequence[KeyRange]) -> str:
+    """The options to give instead of words that are another range at every moment. Empty if they are not."""
+    if not any(one.moves for one in ranges):
+        return ""
+    return " ".join(f"--range {f'{one.table}:' if one.table else ''}{one}" for one in ranges)
+
+
 def check_fixed(ranges: Sequence[KeyRange]) -> None:
     """Before rows are written: killed and given again, the command has to mean the same rows."""
-    if not any(one.moves for one in ranges):
-        return
-    shown = " ".join(f"--range {f'{one.table}:' if one.table else ''}{one}" for one in ranges)
-    raise Refused("a time that is given as how long ago is another range at every moment", f"give the times: {shown}")
+    if shown := fixed_keys(ranges):
+        what = "a time that is given as how long ago is another range at every moment"
+        raise Refused(what, f"give the times: {shown}")
 
 
 def _id(text: str) -> int:

@@ -5,15 +5,17 @@ their boundaries. A range whose first offsets have expired is left alone, becaus
 To another folder exactly the asked offsets are written, as far as the topic still has them.
 """
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from playhead.errors import Invalid, NotFound
 from playhead.kafka.client import Admin
 from playhead.kafka.partitions import find_at_time
 from playhead.kafka.topics import Ends, describe_topics
-from playhead.ledger.model import BY_CONNECT, OutputKind, RangeState, RecordedRange, SinkPosition
+from playhead.ledger.model import BY_CONNECT, ClosedRange, OutputKind, RangeState, RecordedRange, SinkPosition
 from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.redo import unfinished
 from playhead.model import Deadline
 from playhead.model.position import INT64_MAX
 from playhead.model.ranges import Log, OffsetRange, RangeSet
@@ -96,7 +98,7 @@ def read_state(ranges: RangeLedger, cluster: str, pipeline: str, logs: TopicLogs
     topics = {log.topic for log in positions}
     if not topics:
         raise NotFound("position", pipeline, hint=f"{pipeline} has delivered nothing yet, or its position was deleted")
-    present = logs.find(topics, deadline)
+    present = logs.find_present(topics, deadline)
     return SinkState(ranges, cluster, pipeline, positions, logs.ends(present, deadline))
 
 
@@ -122,6 +124,16 @@ def plan_replay(state: SinkState, asked: Asked, admin: Admin, deadline: Deadline
         if one.log in state.ends and one.start < state.ends[one.log].start
     ]
     return ReplayPlan(groups, [*wanted & there], sorted(impossible, key=lambda one: one.range), [*expired, *gone])
+
+
+def limit_to_unmarked(plan: ReplayPlan, state: SinkState, shape: str) -> ReplayPlan:
+    """Without ranges that a replay with other options is writing, or was interrupted in."""
+    others = [span for span, known in state.ranges.list_marks(state.cluster, state.pipeline).items() if known != shape]
+    found: dict[OffsetRange, str] = {}
+    for one in (each.closed.range for group in plan.groups for each in group.recorded):
+        if span := next((span for span in others if RangeSet([one]) & RangeSet([span])), None):
+            found[one] = "; ".join(unfinished(span))
+    return plan.without(found)
 
 
 def _why_not(state: SinkState, one: RecordedRange) -> str:
@@ -184,12 +196,14 @@ def _by_offset(state: SinkState, asked: Sequence[AskedRange]) -> tuple[list[Offs
     for one in asked:
         if one.topic not in topics:
             raise NotFound("topic", one.topic, sorted(topics), f"{state.pipeline} has no position in it")
-        logs = [log for log in state.ends if log.topic == one.topic and one.partition in (None, log.partition)]
+        known = state.ends if any(log.topic == one.topic for log in state.ends) else state.positions
+        logs = [log for log in known if log.topic == one.topic and one.partition in (None, log.partition)]
         if not logs:
-            there = sum(log.topic == one.topic for log in state.ends)
+            there = sum(log.topic == one.topic for log in known)
             raise NotFound("partition", f"{one.topic}-{one.partition}", hint=f"the topic has {there} partition(s)")
         for log in logs:
-            last = max(end for end in (state.end(log), _next_offset(state, log)) if end is not None)
+            stable = state.end(log) if log in state.ends else None
+            last = max(end for end in (stable, _next_offset(state, log)) if end is not None)
             if one.start > last or (one.start == last and one.start):
                 raise Invalid(f"{log.place} ends at {last}: there is no offset {one.start} yet")
             end = min(one.end, last)
@@ -211,31 +225,50 @@ def _present(state: SinkState, spans: Sequence[OffsetRange]) -> tuple[list[Offse
     """Recorded ranges of a topic that was deleted are not the new topic's, which begins again at offset 0."""
     recreated = {log.topic for log in state.positions if log not in state.ends}
     gone = [span for span in spans if span.log not in state.ends or span.topic in recreated]
-    why = "was delivered from a topic that was deleted and recreated since: its records are gone"
-    return [span for span in spans if span not in gone], [Impossible(span, why) for span in gone]
+    there = {log.topic for log in state.ends}
+    return [span for span in spans if span not in gone], [
+        Impossible(span, f"was delivered from a topic that was deleted{how} since: its records are gone")
+        for span in gone
+        for how in [" and recreated" if span.topic in there else ""]
+    ]
 
 
 def _newest(state: SinkState, count: int) -> list[OffsetRange]:
-    """The delivered ranges that were committed last, with at least so many records together."""
+    """What runs delivered last, with at least so many records together. What a replay has delivered again is not newer for it."""
     limit = 100
     while True:
         listed = state.ranges.list_ranges(state.cluster, state.pipeline, newest=limit)
+        by_runs = [one.closed.range for one in listed if one.shape is not None and not one.is_replay]
         chosen: list[OffsetRange] = []
         left = count
-        for one in listed:
-            if left > 0 and one.state is RangeState.COMMITTED and one.closed.count:
-                chosen.append(one.closed.range)
-                left -= one.closed.count
+        for one in _counting_in(state, by_runs):
+            if left <= 0:
+                break
+            chosen.append(one.closed.range)
+            left -= one.closed.count
         if left <= 0 or len(listed) < limit:
             return chosen
         limit *= 4
+
+
+def _counting_in(state: SinkState, spans: Sequence[OffsetRange]) -> Iterator[RecordedRange]:
+    """The delivered ranges that begin in these and have records, in the order of `spans`."""
+    found: dict[Log, list[RecordedRange]] = {}
+    for one in state.ranges.list_counting(state.cluster, state.pipeline, list(RangeSet(spans))):
+        if one.state is RangeState.COMMITTED and one.closed.count:
+            found.setdefault(one.closed.range.log, []).append(one)
+    for span in spans:
+        known = found.get(span.log, [])
+        first, last = (bisect_left(known, at, key=lambda one: one.closed.range.start) for at in (span.start, span.end))
+        yield from known[first:last]
+        del known[first:last]
 
 
 def _in_time(
     state: SinkState, asked: Asked, admin: Admin, deadline: Deadline
 ) -> tuple[list[OffsetRange], list[Impossible]]:
     """By the times of the records, as the broker finds them: from the first one of that time or later. The broker does not know
-    what has expired, the ledger does: where the part begins at the log start, older ranges of that time are a part of it."""
+    what has expired, and not what lies behind the first record that is too late; the ledger does."""
     since, until = (None if one is None else int(one.timestamp() * 1000) for one in (asked.since, asked.until))
     logs = [log for log in state.positions if log in state.ends]
     starts = {} if since is None else _at(admin, logs, since, deadline)
@@ -246,14 +279,37 @@ def _in_time(
         start, stop = (state.end(log) if at is None else at for at in (start, stop))
         if start < stop:
             spans.append(OffsetRange(*log, start, stop))
-    delivered, gone = _present(
-        state, [one.closed.range for one in state.ranges.list_in_time(state.cluster, state.pipeline, since, until)]
-    )
-    for span in delivered:
+    found, left = _behind(state, (since, until), starts, stops)
+    return [*spans, *found], left
+
+
+def _behind(
+    state: SinkState,
+    window: tuple[int | None, int | None],
+    starts: Mapping[Log, int | None],
+    stops: Mapping[Log, int | None],
+) -> tuple[list[OffsetRange], list[Impossible]]:
+    """What the ledger knows of this time: before the log start, and after the first record that is too late."""
+    recorded = state.ranges.list_in_time(state.cluster, state.pipeline, *window)
+    delivered, left = _present(state, [one.closed.range for one in recorded])
+    spans = []
+    for one in (one for one in recorded if one.closed.range in delivered):
+        span, stop = one.closed.range, stops.get(one.closed.range.log)
         first, start = state.ends[span.log].start, starts.get(span.log)
         if span.start < first and (start is None or start <= first):
             spans.append(OffsetRange(*span.log, span.start, min(span.end, first)))
-    return spans, gone
+        elif stop is not None and span.start >= stop and _has_time(one.closed, *window):
+            spans.append(span)
+        elif stop is not None and span.start >= stop:
+            why = f"may have records of that time behind offset {stop}, the first record that is later: name it by --range"
+            left.append(Impossible(span, why))
+    return spans, left
+
+
+def _has_time(closed: ClosedRange, since: int | None, until: int | None) -> bool:
+    """Whether it surely has a record in this time: its first or its last one."""
+    times = (at for at in (closed.first_ms, closed.last_ms) if at is not None)
+    return any((since is None or at >= since) and (until is None or at < until) for at in times)
 
 
 def _at(admin: Admin, logs: Sequence[Log], moment_ms: int, deadline: Deadline) -> dict[Log, int | None]:

@@ -36,7 +36,8 @@ STEP_CLAIMS = 2  # per slot
 
 @dataclass(frozen=True, slots=True)
 class RedoOutcome:
-    """Of neighbouring ranges. `removed`: objects of the old cut that the new one does not have."""
+    """Of neighbouring ranges. `removed`: objects of the old cut that the new one does not have. `left_out`: records that did not
+    fit, of a replay to another place."""
 
     range: OffsetRange
     result: Result
@@ -45,6 +46,7 @@ class RedoOutcome:
     removed: Sequence[str] = ()
     generation: int | None = None
     detail: str = ""
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,14 @@ from playhead.pipeline.replay.configs import find_spec
 from playhead.pipeline.replay.elsewhere import OtherTopic, check_other_table, replay_to_table, replay_to_topic
 from playhead.pipeline.replay.folders import check_folder, limit_to_known_times, replay_to_folder
 from playhead.pipeline.replay.journal import begin_entry, finish_entry
-from playhead.pipeline.replay.plan import ReplayPlan, SinkState, find_compacted, plan_replay, read_state
+from playhead.pipeline.replay.plan import (
+    ReplayPlan,
+    SinkState,
+    find_compacted,
+    limit_to_unmarked,
+    plan_replay,
+    read_state,
+)
 from playhead.pipeline.replay.redo import FilesRedo, Redo, RedoContext, RedoOutcome
 from playhead.pipeline.replay.table_plan import (
     check_tables,
@@ -191,6 +198,20 @@ def planned_replay(context: Context, name: str, asked: Asked, options: ReplayOpt
             )
 
 
+def fixed_ranges(asked: Asked, planned: PlannedReplay) -> str:
+    """The options to give instead of words that are another part at every moment. Empty if they are not."""
+    if not (asked.moves or (asked.last is not None and planned.run.is_alive)):
+        return ""
+    return " ".join(f"--range {row['topic']}:{row['partition']}:{row['start']}-{row['end']}" for row in planned.rows)
+
+
+def check_fixed(asked: Asked, planned: PlannedReplay) -> None:
+    """Before anything is written: killed and given again, the command has to mean the same records."""
+    if shown := fixed_ranges(asked, planned):
+        what = "a time that is given as how long ago" if asked.moves else "--last of a sink that is running"
+        raise Refused(f"{what} is another part at every moment", f"give the ranges: {shown}")
+
+
 def execute_replay(context: Context, planned: PlannedReplay) -> Iterator[RedoOutcome]:
     """Yields outcomes as they come. The journal has an entry before anything is written."""
     entry = begin_entry(context, planned.run.pipeline, planned.run.cluster, planned.target, planned.rows)
@@ -250,7 +271,8 @@ def replay_on(context: Context, planned: PlannedReplay, spark: SparkSession) -> 
 def exit_code_of(rows: Sequence[Mapping[str, object]], *, is_part: bool) -> int:
     """Of outcomes. `is_part`: some of what was asked for is impossible."""
     results = {str(row.get("result")) for row in rows}
-    return 5 if "unknown" in results else 1 if is_part or results & {"refused", "failed"} or not rows else 0
+    is_part = is_part or not rows or bool(results & {"refused", "failed"}) or any(row.get("left_out") for row in rows)
+    return 5 if "unknown" in results else 1 if is_part else 0
 
 
 def outcome_row(one: RedoOutcome) -> dict[str, object]:
@@ -261,6 +283,7 @@ def outcome_row(one: RedoOutcome) -> dict[str, object]:
         "objects": list(one.objects),
         "removed": list(one.removed),
         "generation": one.generation,
+        "left_out": one.left_out,
         "detail": one.detail or None,
     }
 
@@ -330,7 +353,9 @@ class _OwnPlace:
         to its own place. `find`: which of some topics are compacted."""
         if self.ready.kind is ConnectorKind.FILES_SINK:
             what = "their files are cut, placed and written by the options as they are now; files that are left over are removed"
-            return plan, "rewrite", _of_shape(plan, FilesSink(self.ready.config, self.home.worker).shape, what)
+            shape = FilesSink(self.ready.config, self.home.worker).shape
+            plan = plan if self.accepts else limit_to_unmarked(plan, self.state, shape)
+            return plan, "rewrite", _of_shape(plan, shape, what)
         sink = open_jdbc_sink(self.ready.config, self.home.worker)
         columns = check_tables(sink, self.state)
         if columns is not None:
