@@ -10,7 +10,9 @@ from integration.ingesting import add_rows, ingest, make_rows, records_of  # noq
 from integration.on_spark import JSON
 from playhead.config import Context, Setting
 from playhead.errors import Invalid, NotFound, Refused
-from playhead.model import Result
+from playhead.kafka.client import Admin
+from playhead.kafka.topics import create_topic
+from playhead.model import Deadline, Result
 
 pytest.importorskip("pyspark")
 
@@ -91,6 +93,17 @@ def test_single_keys_go_into_the_own_topic_again_and_the_position_does_not_move(
     (run,) = ingest.run(replay.spec)
     assert (run.error, run.rows) == (None, 5)
     assert len(ingest.positions(replay.spec.name)) == len(positions) + 1
+
+
+def test_a_source_whose_own_offsets_topic_has_no_position_yet_has_that_of_the_workers(again, ingest):
+    table, replay = again(rows=50)
+    own = f"{table}_offsets"
+    with Admin(ingest.settings, Deadline(30)) as admin:
+        create_topic(admin, own, 1, Deadline(30))
+    config = {**replay.spec.config, "offsets.storage.topic": own}
+    replay.file.write_text(json.dumps({"name": replay.spec.name, "config": config}))
+    (done,), left_out = replay.execute("incrementing:1..5", to_topic=f"{table}_copy")
+    assert (done.count, left_out) == (5, [])
 
 
 def test_rows_after_the_position_are_left_out_and_said(again, ingest):

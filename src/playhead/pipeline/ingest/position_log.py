@@ -8,7 +8,7 @@ retried with a new client; reading may take until the deadline.
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from playhead.connect.javajson import encode_string
 from playhead.connect.keys import OffsetKey, decode_key, decode_value, encode_new_key
@@ -161,6 +161,16 @@ class PositionLog:
         removed = self._newest.get(keys[0])
         home = removed.partition if removed else partition_of(keys[0], len(self._ends))
         return StoredPosition(keys[0], home, None, keys, (), dict(self._ends))
+
+
+def find_position(
+    own: PositionLog, workers: PositionLog, connector: str, partitions: Sequence[Map], deadline: Deadline
+) -> StoredPosition:
+    """As `find`. If the connector's own offsets topic has no position, the workers' topic counts, as in Connect."""
+    found = own.find(connector, partitions, deadline)
+    if found.offset is None and own is not workers:
+        return replace(found, offset=workers.find(connector, partitions, deadline).offset)
+    return found
 
 
 def _is_newer(record: LogRecord, known: LogRecord | None) -> bool:

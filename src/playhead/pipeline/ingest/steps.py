@@ -44,7 +44,7 @@ from playhead.ledger.runs import Ledger
 from playhead.model import Deadline, Map
 from playhead.pipeline.connect_home import ConnectHome
 from playhead.pipeline.ingest.chunk_note import missing_rows
-from playhead.pipeline.ingest.position_log import PositionLog, StoredPosition
+from playhead.pipeline.ingest.position_log import PositionLog, StoredPosition, find_position
 from playhead.pipeline.ingest.source import Chunk, PlannedStep, Source, Stream
 from playhead.pipeline.ingest.task import RECEIPT_DDL, ChunkTask, PositionRecord
 from playhead.pipeline.ingest.topic_creation import NewTopics, TopicCreation
@@ -113,10 +113,7 @@ class SourceConnection:
 
     def position(self, stream: Stream, deadline: Deadline) -> StoredPosition:
         """The position of the stream. If the connector's own offsets topic has none, the workers' topic counts, as in Connect."""
-        found = self.log.find(self.name, stream.partitions, deadline)
-        if found.offset is None and self.log is not self.workers_log:
-            return replace(found, offset=self.workers_log.find(self.name, stream.partitions, deadline).offset)
-        return found
+        return find_position(self.log, self.workers_log, self.name, stream.partitions, deadline)
 
     def fence(self, slots: int, deadline: Deadline) -> None:
         """Fences every earlier writer of this connector: no worker's task and no other run can commit any more."""
