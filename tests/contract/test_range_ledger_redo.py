@@ -129,6 +129,14 @@ def test_ranges_are_found_by_the_name_of_an_object(sinks):
     assert sinks.list_with_output("c1", "orders", "s/10") == []
 
 
+def test_ranges_of_a_log_are_found_by_the_names_of_many_objects(sinks):
+    deliver(sinks, begun(sinks, 0, LOG, NEXT), *range(10, 5010, 10))
+    names = {f"topics/orders/{start}" for start in range(0, 4000, 10)} | {"orders/4000", "topics/orders/400_"}
+    found = sinks.list_with_outputs("c1", "orders", LOG, names)
+    assert sorted(one.closed.range.start for one in found) == list(range(0, 4000, 10))
+    assert sinks.list_with_outputs("c1", "orders", NEXT, names) == []
+
+
 def test_an_interrupted_redo_with_other_options_must_be_completed_with_them(place, sinks):
     deliver(sinks, begun(sinks), 10, 20, 30)
     span, part, other = (OffsetRange(*LOG, *ends) for ends in ((0, 20), (10, 20), (20, 30)))

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,10 +17,10 @@ from playhead.pipeline.replay.asked import Asked, AskedRange, parse_range, parse
 from playhead.pipeline.replay.keys import KeyRange, check_fixed, looks_like_keys, merged, parse_key_range
 
 pytest.importorskip("pyarrow")
-from playhead.pipeline.deliver.files.writer import FileWriter
+from playhead.pipeline.deliver.files.writer import IN_FLIGHT, FileWriter
 from playhead.pipeline.replay.files import RedoWriter
 from playhead.pipeline.replay.pieces import why_different
-from unit.sink_files import Json, Memory, Record, batches, claim, options, write_to_memory
+from unit.sink_files import HOURLY, Json, Memory, Record, batches, claim, options, write_to_memory
 
 RECORDS = [Record(at, 1_000 + at, b'{"id":%d}' % at, at * 7) for at in range(0, 40, 2)]  # with holes
 
@@ -85,6 +86,37 @@ def test_all_records_of_a_range_gone_is_a_loss_and_not_an_empty_range():
     found = redone(place, RECORDS[8:], old)
     assert [one.count for one in found] == [0, 0, 4, 4, 4]
     assert len(place.files) == len(files) - 2
+
+
+class Slow(Memory):
+    """Publishing takes a while. `most`: so many drafts were open at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.most = [], 0
+
+    def draft(self, name):
+        self.open = [one for one in self.open if not one.file.closed]
+        self.open.append(super().draft(name))
+        self.most = max(self.most, len(self.open))
+        return self.open[-1]
+
+    def publish(self, draft):
+        Event().wait(0.005)
+        return super().publish(draft)
+
+
+def test_ranges_with_many_files_do_not_wait_with_all_of_them_open():
+    records = [Record(at, at % 20 * 3_600_000, b'{"id":%d}' % at, at) for at in range(1200)]
+    given = options({**HOURLY, "flush.size": "20"})
+    written = write_to_memory(Memory(), given, claim(0, 1200), batches(records), Json(columns=False))
+    assert {len(one.outputs) for one in written.closed} == {20}
+    place = Slow()
+    writer = FileWriter(given, place, Json(columns=False))
+    redo = RedoWriter(writer, {claim(0, 1200).range.place: written.closed})
+    assert list(redo.write(claim(0, 1200), batches(records), lambda rejected: None)) == written.closed
+    assert place.files == written.data
+    assert place.most <= IN_FLIGHT + 2 * 20
 
 
 def test_records_that_fit_now_are_delivered_and_ones_that_no_longer_fit_are_refused():
@@ -183,6 +215,11 @@ def test_what_is_no_range_of_keys(text):
 def test_neighbouring_keys_are_one_range():
     asked = [KeyRange("incrementing", low, high) for low, high in ((9, 10), (1, 3), (4, 4), (12, 12))]
     assert [(one.low, one.high) for one in merged(asked)] == [(1, 4), (9, 10), (12, 12)]
+    twice = [
+        KeyRange("incrementing", 1, 3),
+        KeyRange("incrementing", 1, 3, "orders"),
+    ]  # of the only table, named and not
+    assert [(one.low, one.high) for one in merged(twice)] == [(1, 3)]
 
 
 @pytest.mark.parametrize(("moves", "last", "alive"), [(True, None, False), (False, 50, True)])

@@ -7,6 +7,7 @@ would create the topic.
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka import TopicPartition as RawPartition
 from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
-from playhead.errors import NotFound, TimedOut
+from playhead.errors import AlreadyExists, NotFound, TimedOut
 from playhead.kafka.client import Admin
 from playhead.kafka.faults import code_of, fault_of, retried, translated
 from playhead.model import Deadline, TopicPartition
@@ -118,6 +119,16 @@ def create_topic(
     with translated(f"creating {name}"):
         futures = admin.raw.create_topics([topic], request_timeout=seconds(deadline), validate_only=validate_only)
         answer(futures[name], f"creating {name}", deadline)
+
+
+def ensure_topic(admin: Admin, name: str, like: str, deadline: Deadline) -> Topic:
+    """The topic. It is created with as many partitions as `like` has, unless it exists or another client creates it right now."""
+    found = describe_topics(admin, [name], deadline)[name]
+    if found is not None:
+        return found
+    with suppress(AlreadyExists):
+        create_topic(admin, name, len(get_topic(admin, like, deadline).partitions), deadline)
+    return deadline.wait_for(lambda: describe_topics(admin, [name], deadline)[name], f"creating {name}")
 
 
 def add_partitions(admin: Admin, name: str, total: int, deadline: Deadline, *, validate_only: bool = False) -> None:

@@ -46,6 +46,7 @@ from playhead.ledger.redo import (
     load_logs,
     load_marks,
     load_with_output,
+    load_with_outputs,
     load_writers,
     next_generation,
 )
@@ -232,6 +233,10 @@ class RangeLedger:
     def list_with_output(self, cluster: str, pipeline: str, name: str) -> list[RecordedRange]:
         """The delivered ranges with an output of that name; the folders before it may be left out."""
         return self._read(lambda connection: load_with_output(connection, cluster, pipeline, name), [])
+
+    def list_with_outputs(self, cluster: str, pipeline: str, log: Log, names: Collection[str]) -> list[RecordedRange]:
+        """The delivered ranges of a log with an output of one of these names."""
+        return self._read(lambda connection: load_with_outputs(connection, cluster, pipeline, log, names), [])
 
     def list_in_time(
         self, cluster: str, pipeline: str, since_ms: int | None, until_ms: int | None

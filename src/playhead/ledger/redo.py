@@ -223,7 +223,7 @@ class TableWriter(NamedTuple):
 def load_writers(connection: Connection, tables: Collection[str]) -> list[TableWriter]:
     """`tables`: every spelling of the names of the tables."""
     c = RANGES.c
-    named = [c.outputs.contains(f'"name":{msgspec.json.encode(one).decode()}', autoescape=True) for one in tables]
+    named = [c.outputs.contains(_named(one), autoescape=True) for one in tables]
     if not named:
         return []
     place = (c.cluster, c.pipeline, c.topic)
@@ -249,6 +249,24 @@ def load_with_output(connection: Connection, cluster: str, pipeline: str, name: 
     )
     found = rows.select_ranges(connection, and_(*some))
     return [one for one in found if any(f"/{out.name}".endswith(f"/{name}") for out in one.closed.outputs)]
+
+
+def load_with_outputs(
+    connection: Connection, cluster: str, pipeline: str, log: Log, names: Collection[str]
+) -> list[RecordedRange]:
+    """The delivered ranges of a log with an output of one of these names."""
+    c, wanted = RANGES.c, sorted(names)
+    found: dict[OffsetRange, RecordedRange] = {}
+    for at in range(0, len(wanted), _AT_ONCE):
+        some = [c.outputs.contains(_named(name), autoescape=True) for name in wanted[at : at + _AT_ONCE]]
+        mine = and_(_of(cluster, pipeline, log), c.state == _COMMITTED, or_(*some))
+        found |= {one.closed.range: one for one in rows.select_ranges(connection, mine)}
+    return [one for one in found.values() if any(out.name in names for out in one.closed.outputs)]
+
+
+def _named(output: str) -> str:
+    """How an output is found in the column of the outputs."""
+    return f'"name":{msgspec.json.encode(output).decode()}'
 
 
 def load_in_time(

@@ -18,7 +18,7 @@ from playhead.kafka.client import Admin, revealed
 from playhead.kafka.markers import Marker
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.reconnecting import ReconnectingAdmin
-from playhead.kafka.topics import Topic, create_topic, describe_topics, get_topic
+from playhead.kafka.topics import ensure_topic
 from playhead.ledger.copies import copied_spans, forget_copies, mark_copied
 from playhead.ledger.model import ClosedRange, RangeClaim
 from playhead.ledger.ranges import RangeLedger
@@ -234,7 +234,7 @@ def replay_to_topic(of: RedoContext, to: OtherTopic, spans: Sequence[OffsetRange
     """Key, value, headers and timestamps as they are; the partition by the key, in the order of the source partition."""
     if not spans:
         return
-    topic = to.admin.ask(lambda admin, patience: _ensure(admin, to.name, spans[0].topic, patience), of.deadline())
+    topic = to.admin.ask(lambda admin, patience: ensure_topic(admin, to.name, spans[0].topic, patience), of.deadline())
     number = sha256(f"{of.state.cluster}\n{topic.id}".encode()).hexdigest()[:12]
     group = f"playhead-replay-{of.name}-{number}"
     logs = sorted({span.log for span in spans})
@@ -261,14 +261,6 @@ def replay_to_topic(of: RedoContext, to: OtherTopic, spans: Sequence[OffsetRange
             return
         yield from (_outcome(claim, closed, to.name) for claim, closed in found)
         done |= {span.log: read_done(span.log) for span in some}
-
-
-def _ensure(admin: Admin, name: str, like: str, deadline: Deadline) -> Topic:
-    found = describe_topics(admin, [name], deadline)[name]
-    if found is not None:
-        return found
-    create_topic(admin, name, len(get_topic(admin, like, deadline).partitions), deadline)
-    return deadline.wait_for(lambda: describe_topics(admin, [name], deadline)[name], f"creating {name}")
 
 
 # Both

@@ -52,7 +52,7 @@ class RedoWriter:
                         yield from (replace(one, outputs=()) for one in found)
                         continue
                     waiting.append((found, pool.submit(holding.release, {output.name for output in old.outputs})))
-                    while len(waiting) > IN_FLIGHT or (waiting and waiting[0][1].done()):
+                    while waiting and (_files_of(waiting) > IN_FLIGHT or waiting[0][1].done()):
                         yield from _taken(waiting)
                 yield from _drained(waiting)
             finally:
@@ -76,6 +76,11 @@ def _taken(waiting: deque[tuple[list[ClosedRange], "Future[None]"]]) -> list[Clo
     found, published = waiting.popleft()
     published.result()
     return found
+
+
+def _files_of(waiting: deque[tuple[list[ClosedRange], "Future[None]"]]) -> int:
+    """Each is open until it is published. A range has one for each of its folders."""
+    return sum(len(one.outputs) for found, _ in waiting for one in found)
 
 
 def _drained(waiting: deque[tuple[list[ClosedRange], "Future[None]"]]) -> Iterator[ClosedRange]:

@@ -99,7 +99,7 @@ def _micros(at: datetime | None) -> int | None:
 def merged(ranges: list[KeyRange]) -> list[KeyRange]:
     """Of one table and field: in order, without overlaps."""
     done: list[KeyRange] = []
-    for one in sorted(ranges):
+    for one in sorted(ranges, key=lambda one: (one.field, one.low, one.high)):
         gap = 1 if one.field == INCREMENTING else 0
         if done and one.low <= done[-1].high + gap and one.field == done[-1].field:
             last = done.pop()

@@ -150,14 +150,15 @@ class FilesRedo(Redo):
             kept = {output.name for each in one.new for output in each.outputs}
             old = {span.closed.range for span in one.old}
             outputs = (output for each in one.old for output in each.closed.outputs)
-            for name in (output.name for output in outputs if output.kind == OutputKind.OBJECT):
-                if name in kept:
-                    continue
-                others = self.state.ranges.list_with_output(self.state.cluster, self.state.pipeline, name)
-                if all(each.closed.range in old for each in others):
-                    store = store or storage_of(self.sink.options).connect()
-                    store.remove(name)
-                    removed.setdefault(one.log, []).append(name)
+            surplus = {output.name for output in outputs if output.kind == OutputKind.OBJECT} - kept
+            if not surplus:
+                continue
+            having = self.state.ranges.list_with_outputs(self.state.cluster, self.state.pipeline, one.log, surplus)
+            others = (each.closed for each in having if each.closed.range not in old)
+            for name in sorted(surplus - {output.name for each in others for output in each.outputs}):
+                store = store or storage_of(self.sink.options).connect()
+                store.remove(name)
+                removed.setdefault(one.log, []).append(name)
         return removed
 
     def _write_manifests(self, judged: Sequence["_Judged"]) -> None:

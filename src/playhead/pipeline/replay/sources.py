@@ -21,11 +21,11 @@ from pyspark.sql import SparkSession
 from playhead.config import Context
 from playhead.errors import Busy, Invalid, NotFound, PlayheadError, Refused
 from playhead.kafka.bulk import BulkProducer
-from playhead.kafka.client import Admin, revealed
+from playhead.kafka.client import revealed
 from playhead.kafka.markers import Marker
 from playhead.kafka.properties import ClientSettings
 from playhead.kafka.reconnecting import ReconnectingAdmin
-from playhead.kafka.topics import Topic, create_topic, describe_topics, get_topic
+from playhead.kafka.topics import Topic, ensure_topic
 from playhead.kafka.transactions import TransactionalProducer
 from playhead.ledger.runs import open_context_ledger
 from playhead.model import Deadline, Map, Result, TopicPartition
@@ -275,7 +275,8 @@ def _replayed(replay: SourceReplay, part: SourcePart, done: _Done) -> SourceOutc
     def deadline() -> Deadline:
         return Deadline(replay.options.seconds)
 
-    topic = replay.admin.ask(lambda admin, patience: _topic(admin, part, patience), deadline())
+    own = part.stream.topic  # it has records of the connector
+    topic = replay.admin.ask(lambda admin, patience: ensure_topic(admin, part.topic, own, patience), deadline())
     marker = marker_of(replay, part, topic)
     text = replay.admin.ask(marker.read, deadline())
     if replay.options.again and _is_done(text):
@@ -332,17 +333,6 @@ def marker_of(replay: SourceReplay, part: SourcePart, topic: Topic) -> Marker:
     words = [replay.home.group_id, replay.name, part.stream.name, topic.name, topic.id, *map(str, part.asked)]
     number = sha256("\n".join(words).encode()).hexdigest()[:12]
     return Marker(f"playhead-replay-{replay.name}-{number}", TopicPartition(topic.name, 0))
-
-
-def _topic(admin: Admin, part: SourcePart, deadline: Deadline) -> Topic:
-    found = describe_topics(admin, [part.topic], deadline)[part.topic]
-    if found is not None:
-        return found
-    own = get_topic(admin, part.stream.topic, deadline)  # it has records of the connector
-    create_topic(admin, part.topic, len(own.partitions), deadline)
-    return deadline.wait_for(
-        lambda: describe_topics(admin, [part.topic], deadline)[part.topic], f"creating {part.topic}"
-    )
 
 
 @dataclass(frozen=True, slots=True)
