@@ -124,6 +124,9 @@ def test_records_that_fit_now_are_delivered_and_ones_that_no_longer_fit_are_refu
     then = replace(old, count=3, rejected=1, hash_xor=0)
     assert why_different(then, [old]) == ""
     assert "4 record(s) were delivered, and only 3 fit" in why_different(old, [then])
+    assert "3 record(s) were read when it was delivered, and 4 now: others" in why_different(
+        replace(old, count=3), [old]
+    )
 
 
 def test_a_part_is_named_in_one_way():

@@ -215,7 +215,7 @@ def _marked(done: RangeSet) -> str:
     )
     if len(text) > 4000:  # the broker's limit is 4096 by default
         raise Refused(
-            f"{len(spans)} separate ranges of {spans[0].place} are in that topic already",
+            f"{len(spans)} separate ranges of {spans[0].place} would be in that topic, more than its marker can name",
             "use another topic for more of them",
         )
     return text

@@ -14,11 +14,10 @@ def why_different(old: ClosedRange, found: Sequence[ClosedRange]) -> str:
     """Empty if every record that was delivered is among those that were read. More may be delivered than then: records that
     were rejected with other options."""
     count, rejected = sum(one.count for one in found), sum(one.rejected for one in found)
-    if count + rejected != old.count + old.rejected:
-        return (
-            f"{old.count + old.rejected} record(s) were read when it was delivered, and {count + rejected} now:"
-            " compaction or a change of the options took the others"
-        )
+    then, now = old.count + old.rejected, count + rejected
+    if then != now:
+        why = "the others are gone from the topic" if now < then else "others are readable now"
+        return f"{then} record(s) were read when it was delivered, and {now} now: {why}"
     if count < old.count:
         return f"{old.count} record(s) were delivered, and only {count} fit the options now"
     if count == old.count and _digest(found) != (old.hash_xor, old.hash_sum):

@@ -47,6 +47,7 @@ from playhead.pipeline.replay.plan import (
 )
 from playhead.pipeline.replay.redo import FilesRedo, Redo, RedoContext, RedoOutcome
 from playhead.pipeline.replay.table_plan import (
+    BY_KEY,
     check_tables,
     describe,
     fed_topics,
@@ -180,7 +181,7 @@ def planned_replay(context: Context, name: str, asked: Asked, options: ReplayOpt
                     return admin.ask(lambda asking, patience: find_compacted(names, asking, patience), deadline)
 
                 plan, does, notes = place.plan(plan, find)
-            notes += _of_compaction(ready, compacted)
+            notes += _of_compaction(compacted, does, is_elsewhere=options.is_elsewhere)
             yield PlannedReplay(
                 ready,
                 run,
@@ -409,11 +410,13 @@ def _check_topic(ready: Ready, topic: str, ranges: RangeLedger, run: Run) -> Non
         )
 
 
-def _of_compaction(ready: Ready, compacted: Sequence[str]) -> list[str]:
+def _of_compaction(compacted: Sequence[str], does: str, *, is_elsewhere: bool) -> list[str]:
     if not compacted:
         return []
     what = f"{', '.join(compacted)} is compacted: "
-    if ready.kind is ConnectorKind.JDBC_SINK:
+    if is_elsewhere:
+        return [f"{what}records that are gone are not written"]
+    if does == BY_KEY:
         return [f"{what}a record that is gone has a newer one of its key"]
     return [f"{what}a range whose records are not all there any more is refused when it is read"]
 

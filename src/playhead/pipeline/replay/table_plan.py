@@ -24,6 +24,7 @@ from playhead.sql.database import Database
 from playhead.sql.target_tables import TargetTableName, count_between, parse_table_name, spellings
 from playhead.sql.transaction import Connection
 
+BY_KEY = "write the last record of each key"
 _ANYTHING = "${timestamp}"
 _SECONDS = 30.0
 Whys = dict[OffsetRange, str]
@@ -46,7 +47,7 @@ def check_tables(sink: JdbcSink, state: SinkState) -> CoordinateColumns | None:
 
 def describe(columns: CoordinateColumns | None) -> str:
     if columns is None:
-        return "write the last record of each key"
+        return BY_KEY
     return f"delete and insert by {columns.partition}, {columns.offset}"
 
 
@@ -219,7 +220,7 @@ def plan_tails(
         begins = state.ends[log].start if log in state.ends else None
         if start < end and (begins is None or begins > start):
             if not accepts:
-                there = "was deleted and recreated" if begins is None else f"begins at {begins} now"
+                there = "is gone with its topic" if begins is None else f"begins at {begins} now"
                 raise Refused(
                     f"{log.place} was delivered into the same table after this range, and {there}: newer values of the same keys"
                     " may have been in it",
