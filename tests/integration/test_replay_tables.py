@@ -416,6 +416,10 @@ def test_a_newer_value_by_connect_or_by_another_pipeline_is_not_covered(table):
     assert (done, "other_sink has written to the same table since" in impossible["why"]) == ([], True)
     rows.ask("UPDATE playhead_ranges SET committed_at = '2020-01-01' WHERE pipeline = 'other_sink'")
     assert rows.replay.execute(f"{rows.topic}:0:0-5")[1] == []
+    theirs = "replace(outputs, table_name, 'public.theirs')".replace("table_name", f"'{rows.topic}'")
+    rows.ask(f"UPDATE playhead_ranges SET outputs = {theirs} WHERE pipeline = 'other_sink'")
+    with pytest.raises(Refused, match="a table of other_sink"), rows.replay.planned(rows.topic, to_table="theirs"):
+        pass
 
 
 def test_a_sink_that_goes_to_connect_after_the_plan_is_not_written_to(table):

@@ -10,6 +10,7 @@ and are committed together with the ledger's new generation.
 A key that looks like another one (case, blanks at the end, zeros of a decimal) may be written too: with its own last record.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -178,13 +179,17 @@ def _matching(
 
 def _check_rejected(span: OffsetRange, rejected: Sequence[int], delivered: Sequence[DeliveredSpan]) -> None:
     """A record that was delivered and does not fit now may be the newest of its key: an older one must not take its place."""
-    for one in delivered:
-        more = sum(one.start <= offset < one.end for offset in rejected) - one.rejected
-        if more > 0:
+    if not rejected:
+        return
+    starts = np.array([one.start for one in delivered], np.int64)
+    counts = Counter((np.searchsorted(starts, np.array(rejected, np.int64), side="right") - 1).tolist())
+    for at, count in sorted(counts.items()):
+        one = delivered[at]
+        if count > one.rejected:
             part = replace(span, start=one.start, end=one.end)
             raise Refused(
-                f"{more} record(s) of {part}, which was delivered later, do not fit the options now: they may be the newest ones"
-                " of their keys",
+                f"{count - one.rejected} record(s) of {part}, which was delivered later, do not fit the options now: they may be"
+                " the newest ones of their keys",
                 "--accept-changes leaves them out",
             )
 

@@ -51,7 +51,7 @@ from playhead.pipeline.replay.table_plan import (
     check_tables,
     describe,
     fed_topics,
-    is_own_table,
+    find_writer,
     limit_by_coordinates,
     limit_by_keys,
 )
@@ -393,10 +393,13 @@ def _with_table(spec: ConnectorSpec, table: str) -> ConnectorSpec:
 def _check_table(own: Ready, ready: Ready, home: ConnectHome, state: SinkState, spans: Sequence[OffsetRange]) -> None:
     mine, other = (open_jdbc_sink(one.config, home.worker) for one in (own, ready))
     name = name_of("", other.sorting.options, other.target)
-    if is_own_table(state, mine, name):
+    writer = find_writer(state, mine, name)
+    if writer == own.name:
         raise Refused(
             f"{name} is the table of {own.name} itself", "leave --to-table out: its own rows are written again"
         )
+    if writer is not None:
+        raise Refused(f"{name} is a table of {writer}, whose rows would be covered or doubled", "name another table")
     check_other_table(state, other, name, spans)
 
 

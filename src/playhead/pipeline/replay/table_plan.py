@@ -139,17 +139,19 @@ def _has_record_key(sorting: Sorting) -> bool:
     return sorting.options.pk_mode == RECORD_KEY and not changes
 
 
-def is_own_table(state: SinkState, sink: JdbcSink, table: TargetTableName) -> bool:
-    """Whether the sink writes to it or has written to it, under any spelling of its name."""
+def find_writer(state: SinkState, sink: JdbcSink, table: TargetTableName) -> str | None:
+    """The pipeline that writes to this table or has written to it, under any spelling of its name; this one first."""
     with _reading(sink) as database:
         if not database.exists():
-            return False
+            return None
         with database.reading("reading the tables of the sink") as connection:
             asked = spellings(connection, table)
             topics = {log.topic for log in state.positions}
             known = [one for topic in topics for one in _tables(sink, topic) if one is not None]
-            written = [one.pipeline for one in state.ranges.list_writers(asked) if one.cluster == state.cluster]
-            return state.pipeline in written or bool(asked & _spelled(connection, known))
+            if asked & _spelled(connection, known):
+                return state.pipeline
+            found = {one.pipeline for one in state.ranges.list_writers(asked)}
+            return state.pipeline if state.pipeline in found else min(found, default=None)
 
 
 def _reading(sink: JdbcSink) -> Database:
