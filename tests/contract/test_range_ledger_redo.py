@@ -216,3 +216,11 @@ def test_the_note_of_a_hand_over_is_the_one_that_replays_look_for():
     from playhead.handover.sinks import DELIVERED
 
     assert DELIVERED == BY_CONNECT
+
+
+def test_a_run_whose_ranges_were_redone_can_be_forgotten(sinks):
+    claim = begun(sinks)
+    deliver(sinks, claim, 10, 20)
+    ended(sinks, claim)
+    redo(sinks, 0, 20)
+    assert sinks.ledger.forget(sinks.ledger.get_run("c1", "orders"), THERE).forgotten_by

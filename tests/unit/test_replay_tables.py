@@ -1,0 +1,128 @@
+"""What keeps a range of a table from being delivered again, without a database or a broker."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+pytest.importorskip("pyspark")
+from playhead.errors import Busy, Refused
+from playhead.kafka.topics import Ends
+from playhead.ledger.model import Host
+from playhead.ledger.ranges import RangeLedger
+from playhead.ledger.redo import DeliveredSpan
+from playhead.ledger.runs import open_ledger
+from playhead.model.ranges import Log, OffsetRange
+from playhead.pipeline.deliver.jdbc.options import JdbcSinkOptions
+from playhead.pipeline.deliver.jdbc.rows import Sorting
+from playhead.pipeline.records.transforms.options import parse_stages
+from playhead.pipeline.replay.coordinates import find_columns
+from playhead.pipeline.replay.last import LastTask, _check_rejected
+from playhead.pipeline.replay.table_plan import _has_record_key, plan_tails
+
+LOG = Log("orders", "id-1", 0)
+NEXT = LOG._replace(partition=1)
+SPAN = OffsetRange(*LOG, 0, 10)
+NOTHING: Any = None
+
+
+def sorting(options=JdbcSinkOptions(), **transforms):
+    names = {one.split(".")[0]: None for one in transforms}
+    config = {"transforms": ",".join(names)} | {f"transforms.{name}": text for name, text in transforms.items()}
+    chain = SimpleNamespace(stages=parse_stages(config), targets=lambda topic: {topic}) if transforms else None
+    return Sorting(options, NOTHING, NOTHING, cast(Any, chain))
+
+
+PLACED = {
+    "at.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+    "at.partition.field": "p",
+    "at.offset.field": "o",
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "topics", "is_found"),
+    [
+        ({}, ["a"], True),
+        ({}, ["a", "b"], False),
+        ({"insert_mode": "upsert", "pk_mode": "record_value"}, ["a"], False),
+        ({"insert_mode": "update", "pk_mode": "record_value"}, ["a"], False),
+        ({"pk_mode": "record_key", "deletes": True}, ["a"], False),
+        ({"insert_mode": "upsert", "pk_mode": "kafka"}, ["a", "b"], True),
+    ],
+)
+def test_only_rows_that_no_other_key_identifies_are_found_by_coordinates(options, topics, is_found):
+    found = find_columns(sorting(JdbcSinkOptions(**options), **PLACED), topics)
+    assert (found is not None) == is_found
+
+
+@pytest.mark.parametrize(
+    ("mode", "transforms", "has"),
+    [
+        ("record_key", {}, True),
+        ("record_value", {}, False),
+        ("record_key", {"k.type": "org.apache.kafka.connect.transforms.ValueToKey", "k.fields": "id"}, False),
+        (
+            "record_key",
+            {name.replace("at", "at", 1): text.replace("$Value", "$Key") for name, text in PLACED.items()},
+            False,
+        ),
+        ("record_key", PLACED, True),
+    ],
+)
+def test_compaction_keeps_the_last_value_of_a_row_only_if_its_key_is_that_of_the_record(mode, transforms, has):
+    assert _has_record_key(sorting(JdbcSinkOptions(pk_mode=mode), **transforms)) == has
+
+
+def state_of(*ends):
+    logs = (LOG, NEXT)
+    positions = {log: SimpleNamespace(next_offset=20) for log in logs}
+    return cast(
+        Any, SimpleNamespace(positions=positions, ends={log: Ends(*one) for log, one in zip(logs, ends, strict=False)})
+    )
+
+
+def test_the_tails_begin_with_what_was_delivered_after_the_range():
+    delivered = {
+        LOG: [DeliveredSpan(0, 10, 1), DeliveredSpan(10, 20, 4)],
+        NEXT: [DeliveredSpan(0, 10, 2), DeliveredSpan(10, 20, 3)],
+    }
+    tails, read_to = plan_tails(state_of((0, 20, 20), (0, 20, 20)), delivered, [SPAN])
+    assert [(tail.span.partition, tail.span.start, tail.span.end) for tail in tails] == [(0, 0, 20), (1, 0, 20)]
+    assert read_to == {LOG: 20, NEXT: 20}
+    tails, _ = plan_tails(state_of((0, 20, 20), (0, 20, 20)), delivered, [replace(SPAN, start=10, end=20)])
+    assert [(tail.span.partition, tail.span.start) for tail in tails] == [(0, 10)]
+
+
+def test_newer_values_that_are_gone_refuse_the_range_and_a_range_that_is_gone_is_no_crash():
+    delivered = {LOG: [DeliveredSpan(0, 10, 1)], NEXT: [DeliveredSpan(0, 20, 2)]}
+    with pytest.raises(Refused, match=r"orders-1 was delivered .* begins at 5 now"):
+        plan_tails(state_of((0, 20, 20), (5, 20, 20)), delivered, [SPAN])
+    with pytest.raises(Refused, match=r"orders-1 was delivered .* is gone with its topic"):
+        plan_tails(state_of((0, 20, 20)), delivered, [SPAN])
+    with pytest.raises(Refused, match="do not count any more"):
+        plan_tails(state_of((0, 20, 20), (0, 20, 20)), {LOG: [], NEXT: []}, [SPAN])
+
+
+def test_records_that_fitted_when_they_were_delivered_are_missed_and_others_are_not():
+    delivered = [DeliveredSpan(0, 10, 1, 1), DeliveredSpan(10, 20, 2)]
+    _check_rejected(SPAN, [], delivered)
+    _check_rejected(SPAN, [3], delivered)
+    with pytest.raises(Refused, match=r"1 record\(s\) of orders-0\[0,10\)"):
+        _check_rejected(SPAN, [3, 4], delivered)
+    with pytest.raises(Refused, match=r"1 record\(s\) of orders-0\[10,20\)"):
+        _check_rejected(SPAN, [3, 12], delivered)
+
+
+def test_a_partition_that_got_a_position_since_the_plan_is_seen_under_the_lock(tmp_path):
+    with open_ledger(f"sqlite:///{tmp_path}/ledger.db", 5) as ledger:
+        claim = ledger.claim("c", "rows", Host("here", 1, "me"), {})
+        RangeLedger(ledger).adopt(claim, {LOG: 10})
+        task = LastTask(
+            NOTHING, NOTHING, "c", "rows", [], {}, [], {LOG: 10}, frozenset({LOG}), {}, Host("here", 1, "me"), NOTHING
+        )
+        ledger.read(lambda connection: list(task._since(connection)), None)
+        RangeLedger(ledger).adopt(claim, {NEXT: 0})
+        with pytest.raises(Busy, match="orders-1 is delivered since"):
+            ledger.read(lambda connection: list(task._since(connection)), None)
