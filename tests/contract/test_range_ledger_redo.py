@@ -212,12 +212,6 @@ def test_the_pipelines_that_write_to_a_table_are_found_by_every_spelling_of_its_
     assert sinks.list_logs("c1", "orders") == {LOG}
 
 
-def test_the_note_of_a_hand_over_is_the_one_that_replays_look_for():
-    from playhead.handover.sinks import DELIVERED
-
-    assert DELIVERED == BY_CONNECT
-
-
 def test_a_run_whose_ranges_were_redone_can_be_forgotten(sinks):
     claim = begun(sinks)
     deliver(sinks, claim, 10, 20)

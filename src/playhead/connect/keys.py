@@ -15,6 +15,8 @@ from playhead.errors import Invalid
 from playhead.model import Map
 from playhead.model.position import FIELDS, UNREADABLE
 
+OWN_TOPIC = "offsets.storage.topic"  # in the config of a source: its positions are in a topic of its own
+
 
 def transactional_id(group_id: str, connector: str, task: int) -> str:
     return f"{group_id}-{connector}-{task}"

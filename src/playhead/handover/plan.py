@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from playhead.config import Context
 from playhead.config.secrets import masked_config
+from playhead.connect.keys import OWN_TOPIC
 from playhead.connect.rest import Rest, open_rest
 from playhead.connectors.files.engine import plan_engines
 from playhead.connectors.files.read import topics_of
@@ -23,7 +24,7 @@ from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.handover.horizon import find_held_back
 from playhead.handover.model import Handover, HandoverOptions, HandoverPlan, as_fault
 from playhead.handover.sinks import open_side, refused_claims
-from playhead.handover.sources import OWN_TOPIC, PositionsOnce
+from playhead.handover.sources import PositionsOnce
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import Commits, list_committed_of, list_groups
 from playhead.ledger.model import Run

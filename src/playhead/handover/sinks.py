@@ -16,7 +16,7 @@ from playhead.errors import Refused
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import Commits, Committed, commit, get_group, list_committed
 from playhead.kafka.topics import describe_topics
-from playhead.ledger.model import Claim, Host, RangeClaim, RunState, SinkMove, SinkPosition
+from playhead.ledger.model import BY_CONNECT, Claim, Host, RangeClaim, RunState, SinkMove, SinkPosition
 from playhead.ledger.ranges import RangeLedger, swap_kept
 from playhead.ledger.runs import Ledger, open_ledger
 from playhead.model import Deadline, Map, TopicPartition
@@ -27,8 +27,6 @@ from playhead.pipeline.connect_home import ConnectHome
 from playhead.pipeline.deliver.group import GroupSettings, group_settings
 from playhead.pipeline.deliver.growing_file import End, GrowingFile
 from playhead.pipeline.spec import Ready
-
-DELIVERED = "delivered by Connect"
 
 
 class Adopted(NamedTuple):
@@ -89,7 +87,7 @@ class SinkSide:
             for log, at in known.items()
             if (found := commits.get(log.place)) and found.offset != at.next_offset and not self._is_published(found)
         ]
-        self.ranges.move(self.cluster, self.name, moves, Host.here(), DELIVERED, epoch if self.is_own else None)
+        self.ranges.move(self.cluster, self.name, moves, Host.here(), BY_CONNECT, epoch if self.is_own else None)
         if self.ready.kind is ConnectorKind.FILE_SINK:
             self._record_end()
         words = f"continues at {_shown({place: at.offset for place, at in commits.items()})}"

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from playhead.connect.keys import OWN_TOPIC
 from playhead.connect.rest import Rest
 from playhead.connectors.files.read import topics_of
 from playhead.errors import PlayheadError, Refused
@@ -20,14 +21,12 @@ from playhead.model import Deadline, Map
 from playhead.pipeline.classes import ConnectorKind
 from playhead.pipeline.connect_home import ConnectHome
 from playhead.pipeline.ingest.jdbc.stream import find_ahead
-from playhead.pipeline.ingest.position_log import HIDDEN_SECONDS, PositionLog
+from playhead.pipeline.ingest.position_log import HIDDEN_SECONDS, open_position_logs
 from playhead.pipeline.ingest.steps import NOWHERE, SourceConnection
 from playhead.pipeline.spec import TASKS, Ready
 from playhead.stores import Stored
 from playhead.stores.entries import LEGACY
 from playhead.stores.offsets_topic import OffsetsTopic
-
-OWN_TOPIC = "offsets.storage.topic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +114,8 @@ def open_connection(home: ConnectHome, ready: Ready, ledger: Ledger) -> Iterator
     config, name = ready.config, ready.name
     ids = max(int(config.get(TASKS, "1")), home.fencing.get(name, 1), ledger.ids_used(home.cluster_id, name))
     with ExitStack() as parts:
-        logs = [
-            PositionLog(home.settings, topic)
-            for topic in dict.fromkeys((config.get(OWN_TOPIC) or home.topic, home.topic))
-        ]
-        for log in logs:
-            parts.callback(log.close)
-        connection = SourceConnection(name, home, home.producer_settings(config), logs[0], logs[-1], ids)
+        logs = parts.enter_context(open_position_logs(home.settings, config, home.topic))
+        connection = SourceConnection(name, home, home.producer_settings(config), *logs, ids)
         parts.callback(connection.close)
         yield connection
 

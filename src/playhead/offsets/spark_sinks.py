@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from playhead.config.ledger import SINKS_SCHEME, ledger_url, may_hold_something
+from playhead.connect.keys import OWN_TOPIC
 from playhead.errors import Invalid, MissingExtra, PlayheadError
 from playhead.kafka.client import Admin, describe_cluster
 from playhead.kafka.partitions import Span, find_leaders, find_spans
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from playhead.ledger.model import Run
     from playhead.ledger.ranges import RangeLedger
     from playhead.stores.sink_ledger import SinkLedgerStore
-
-OWN_TOPIC = "offsets.storage.topic"
 
 
 class Sinks:

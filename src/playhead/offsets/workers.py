@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from playhead.config import Context, read_properties
+from playhead.connect.keys import OWN_TOPIC
 from playhead.errors import Unreachable
 from playhead.kafka.properties import client_settings
 from playhead.model import Deadline
@@ -38,7 +39,7 @@ class ConfiguredConnector:
             config.get("connector.class"),
             is_sink,
             config.get("consumer.override.group.id") or f"connect-{name}",
-            config.get("offsets.storage.topic"),
+            config.get(OWN_TOPIC),
             config.get(f"{side}.override.bootstrap.servers"),
         )
 

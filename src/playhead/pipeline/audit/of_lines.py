@@ -33,7 +33,7 @@ from playhead.pipeline.deliver.reading import ReadOptions
 from playhead.pipeline.deliver.topics import TopicLogs
 from playhead.pipeline.ingest.encoding import RecordEncoder, cursor_column
 from playhead.pipeline.ingest.file import FileLines, FileStep, ReadLines, open_lines
-from playhead.pipeline.ingest.position_log import PositionLog
+from playhead.pipeline.ingest.position_log import find_position, open_position_logs
 from playhead.pipeline.ingest.source import CURSOR_ID
 from playhead.pipeline.replay.plan import find_compacted
 from playhead.pipeline.spec import Ready
@@ -72,16 +72,15 @@ def audit_lines(scene: Scene, one: Ready) -> Pair:
     chunks = scene.ledger.list_chunks(scene.home.cluster_id, one.name)
     began = time.monotonic()
     with ExitStack() as parts:
-        positions = PositionLog(scene.home.settings, one.config.get("offsets.storage.topic") or scene.home.topic)
-        parts.callback(positions.close)
+        logs = parts.enter_context(open_position_logs(scene.home.settings, one.config, scene.home.topic))
         if scene.level == 0:
-            return from_ledger(one, chunks, positions.find_all(one.name, scene.deadline()) if chunks else None)
+            return from_ledger(one, chunks, logs[0].find_all(one.name, scene.deadline()) if chunks else None)
         lines = open_lines(one.config, scene.home.worker)
         pair = Pair(one.name, f"file {lines.path}", f"topic {lines.topic}", kind=KIND)
         try:
             if scene.since is not None or scene.until is not None:
                 raise Refused("a part of a line file is not compared", "leave out --since and --until")
-            stored = positions.find(one.name, lines.partitions, scene.deadline()).offset
+            stored = find_position(*logs, one.name, lines.partitions, scene.deadline()).offset
             if stored is None:
                 raise Refused(f"{lines.path} has no stored position: nothing of it was read yet", None)
             admin = parts.enter_context(ReconnectingAdmin(scene.home.settings))

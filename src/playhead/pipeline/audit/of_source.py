@@ -27,7 +27,7 @@ from playhead.pipeline.deliver.topics import TopicLogs
 from playhead.pipeline.ingest.jdbc.options import INCREMENTING
 from playhead.pipeline.ingest.jdbc.source import open_jdbc_source
 from playhead.pipeline.ingest.jdbc.stream import JdbcStream, StreamOptions
-from playhead.pipeline.ingest.position_log import PositionLog, StoredPositions
+from playhead.pipeline.ingest.position_log import StoredPositions, find_position, open_position_logs
 from playhead.pipeline.replay.plan import find_compacted
 from playhead.pipeline.spec import Ready
 
@@ -38,11 +38,9 @@ def audit_source(scene: Scene, one: Ready) -> Iterator[Pair]:
     """One pair per stream, or one for all if only the ledger is looked at."""
     chunks = scene.ledger.list_chunks(scene.home.cluster_id, one.name)
     with ExitStack() as parts:
-        topic = one.config.get("offsets.storage.topic") or scene.home.topic
-        positions = PositionLog(scene.home.settings, topic)
-        parts.callback(positions.close)
+        logs = parts.enter_context(open_position_logs(scene.home.settings, one.config, scene.home.topic))
         if scene.level == 0:
-            yield from_ledger(one, chunks, positions.find_all(one.name, scene.deadline()) if chunks else None)
+            yield from_ledger(one, chunks, logs[0].find_all(one.name, scene.deadline()) if chunks else None)
             return
         source = open_jdbc_source(scene.spark(), one.config, scene.home.worker, StreamOptions())
         parts.callback(source.close)
@@ -54,7 +52,7 @@ def audit_source(scene: Scene, one: Ready) -> Iterator[Pair]:
             pair = Pair(one.name, f"table {stream.name}", f"topic {stream.topic}", kind=KIND)
             try:
                 _check_alone(stream, streams)
-                stored = positions.find(one.name, stream.partitions, scene.deadline()).offset
+                stored = find_position(*logs, one.name, stream.partitions, scene.deadline()).offset
                 pair = _audited(scene, pair, stream, stored, own, TopicLogs(admin))
             except PlayheadError as error:
                 pair = replace(pair, error=f"{error.what}; {error.hint}" if error.hint else error.what)

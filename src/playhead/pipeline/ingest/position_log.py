@@ -7,11 +7,12 @@ retried with a new client; reading may take until the deadline.
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 
 from playhead.connect.javajson import encode_string
-from playhead.connect.keys import OffsetKey, decode_key, decode_value, encode_new_key
+from playhead.connect.keys import OWN_TOPIC, OffsetKey, decode_key, decode_value, encode_new_key
 from playhead.errors import Busy
 from playhead.kafka.client import Admin
 from playhead.kafka.log import Captured, LogRecord, capture, read_latest, read_messages, read_records
@@ -161,6 +162,17 @@ class PositionLog:
         removed = self._newest.get(keys[0])
         home = removed.partition if removed else partition_of(keys[0], len(self._ends))
         return StoredPosition(keys[0], home, None, keys, (), dict(self._ends))
+
+
+@contextmanager
+def open_position_logs(
+    settings: ClientSettings, config: Mapping[str, str], workers_topic: str
+) -> Iterator[tuple[PositionLog, PositionLog]]:
+    """The connector's own offsets topic, and that of the workers, which may be one."""
+    with ExitStack() as parts:
+        workers = parts.enter_context(closing(PositionLog(settings, workers_topic)))
+        own = config.get(OWN_TOPIC) or workers_topic
+        yield workers if own == workers_topic else parts.enter_context(closing(PositionLog(settings, own))), workers
 
 
 def find_position(

@@ -41,7 +41,7 @@ from playhead.pipeline.ingest.jdbc.options import INCREMENTING as BY_ID
 from playhead.pipeline.ingest.jdbc.source import open_jdbc_source
 from playhead.pipeline.ingest.jdbc.stream import FETCH_ROWS, JdbcStep, JdbcStream, SharedSnapshot, StreamOptions
 from playhead.pipeline.ingest.jdbc.view import SqlView
-from playhead.pipeline.ingest.position_log import PositionLog, find_position
+from playhead.pipeline.ingest.position_log import find_position, open_position_logs
 from playhead.pipeline.ingest.steps import STEP_SECONDS, collect_receipts, plan_tasks
 from playhead.pipeline.ingest.task import ChunkTask, PositionRecord, Totals
 from playhead.pipeline.replay.configs import find_spec
@@ -122,15 +122,12 @@ def plan_source(
     reading = StreamOptions(with_catalog=finds_with_catalog(context, ready.spec.connector_class, Deadline(seconds)))
     with ExitStack() as parts:
         source = parts.enter_context(closing(open_jdbc_source(spark, ready.config, home.worker, reading)))
-        workers = parts.enter_context(closing(PositionLog(home.settings, home.topic)))
-        own, log = ready.config.get("offsets.storage.topic"), workers
-        if own and own != home.topic:
-            log = parts.enter_context(closing(PositionLog(home.settings, own)))
+        logs = parts.enter_context(open_position_logs(home.settings, ready.config, home.topic))
         admin = parts.enter_context(ReconnectingAdmin(settings))
         streams = source.streams()
         planned = []
         for stream, ranges in _by_stream(ready.name, streams, asked):
-            position = find_position(log, workers, ready.name, stream.partitions, Deadline(seconds)).offset
+            position = find_position(*logs, ready.name, stream.partitions, Deadline(seconds)).offset
             planned.append(_part(stream, options.to_topic or stream.topic, ranges, position))
         yield SourceReplay(ready.name, home, spark, settings, admin, planned, options)
 
