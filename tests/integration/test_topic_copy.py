@@ -451,6 +451,27 @@ def test_a_copier_that_was_overtaken_commits_nothing(copying, lab, admin, deadli
     assert not (copying.maps(job) / wrong.name).exists()
 
 
+def test_a_copier_that_was_overtaken_before_its_first_commit_moves_no_position_back(
+    copying, lab, kept_topic, unique, monkeypatch
+):
+    """Both have found no position. The other one commits a step before this one commits where it starts."""
+    source, target = kept_topic(2), unique("copy")
+    send(lab, source, 200)
+    own_commit = steps.Copy._commit_first
+
+    def overtaken(late: steps.Copy, fresh: Any) -> None:
+        monkeypatch.setattr(steps.Copy, "_commit_first", own_commit)
+        other = Copying(lab, copying.spark, copying.folder / "other")
+        assert other.copy(source, target, 3).rows == 200
+        own_commit(late, fresh)
+
+    monkeypatch.setattr(steps.Copy, "_commit_first", overtaken)
+    done = copying.copy(source, target, 3)
+    assert "another copy of the same topics has committed" in str(done.error)
+    check_copy(lab, source, target, partitions=3)
+    assert Copying(lab, copying.spark, copying.folder / "other").copy(source, target).rows == 0
+
+
 def test_a_translated_group_reads_what_it_had_not_read_and_the_repeats_that_were_shown(
     copying, lab, admin, deadline, kept_topic, unique, playhead, tmp_path
 ):

@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 from playhead.errors import PlayheadError, Refused
 from playhead.kafka.client import Admin, revealed
 from playhead.kafka.copying import advance
-from playhead.kafka.groups import Commits, commit
 from playhead.kafka.reconnecting import ReconnectingAdmin
 from playhead.kafka.topics import Ends, get_topic, topic_ends
 from playhead.kafka.transactions import fence
@@ -212,16 +211,13 @@ class Copy:
         return positions
 
     def _commit_first(self, fresh: Mapping[int, Position]) -> None:
-        """Before the first record: a copy that is killed in its first step finds its own target again."""
-        wanted = {number: self._place.committed(one.offset, one.token) for number, one in fresh.items()}
-        for group, positions in self._job.places.by_group(wanted).items():
-            self._commit_in(group, positions)
-
-    def _commit_in(self, group: str, positions: Commits) -> None:
-        verdicts = self._there.ask(lambda admin, deadline: commit(admin, group, positions, deadline), _deadline())
-        for fault in verdicts.values():
-            if fault is not None:
-                raise fault
+        """Before the first record: a copy that is killed in its first step finds its own target again. By the producer of the
+        partition: a plain commit of a copier that was fenced meanwhile would move the position of the other one back."""
+        for number, one in fresh.items():
+            deadline = _deadline()
+            positions = self._job.places.by_group({number: self._place.committed(one.offset, one.token)})
+            check = partial(self._place.check_absent, number, deadline)
+            advance(self._target.settings, self._job.request.transactional_id(number), positions, check, deadline)
 
     def _check_target(self) -> None:
         name = self._job.request.target

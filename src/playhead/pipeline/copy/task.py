@@ -33,6 +33,7 @@ from playhead.pipeline.task_link import ROWS, DriverAddress, TaskConnection, con
 RECEIPT = pa.schema([("partition", pa.int32()), ("count", pa.int64())])
 RECEIPT_DDL = "partition int, count bigint"
 MOVED = "the position of the copy moved after the step was planned: another copy of the same topics has committed"
+ONE_COPY = "one of the two is enough; `playhead runs list` shows both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +74,21 @@ class CopyTarget:
 
     def check(self, ranges: Sequence[CopyRange], deadline: Deadline) -> None:
         """Raises if a position is not what the ranges start from."""
-        with Admin(self.settings, deadline) as admin:
-            now = self.places.find_decided(admin, [one.partition for one in ranges], deadline)
+        now = self._decided([one.partition for one in ranges], deadline)
         for one in ranges:
             found = now.get(one.partition)
             wanted = (one.position.offset, self.metadata(one.position.token))
             if found is None or (found.offset, found.metadata) != wanted:
-                raise Refused(MOVED, "one of the two is enough; `playhead runs list` shows both")
+                raise Refused(MOVED, ONE_COPY)
+
+    def check_absent(self, partition: int, deadline: Deadline) -> None:
+        """Raises if the source partition has a position already."""
+        if self._decided([partition], deadline):
+            raise Refused(MOVED, ONE_COPY)
+
+    def _decided(self, partitions: Sequence[int], deadline: Deadline) -> dict[int, Committed]:
+        with Admin(self.settings, deadline) as admin:
+            return self.places.find_decided(admin, partitions, deadline)
 
 
 @dataclass(frozen=True, slots=True)
