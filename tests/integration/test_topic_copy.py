@@ -309,14 +309,19 @@ def test_none_of_the_tasks_of_a_failed_step_is_left_when_the_next_one_is_planned
 
 
 def test_the_target_gets_the_settings_of_the_source(copying, lab, admin, deadline, kept_topic, unique, playhead):
-    source, target = kept_topic(2, cleanup_policy="compact", max_message_bytes="2000000"), unique("copy")
-    send(lab, source, 50)
-    dry = playhead("topics", "copy", source, target, "-b", lab.bootstrap_servers, "-o", "json").exits(0)
-    assert {"topic": target, "what": "cleanup.policy", "before": None, "after": "compact", "note": ""} in json.loads(
-        dry.out
-    )
+    """Except that it accepts the old records, which the source would refuse now."""
+    own = {"cleanup_policy": "compact,delete", "max_message_bytes": "2000000", "retention_bytes": "1000000"}
+    source, target = kept_topic(2, **own), unique("copy")
+    send(lab, source, 50, unkeyed=False)
+    alter_topic_config(admin, source, {"message.timestamp.before.max.ms": "3600000"}, (), deadline)
+    dry = playhead(
+        "topics", "copy", source, target, "--partitions", "3", "-b", lab.bootstrap_servers, "-o", "json"
+    ).exits(0)
+    row = {"topic": target, "what": "cleanup.policy", "before": None, "after": "compact,delete", "note": ""}
+    assert row in json.loads(dry.out)
+    assert "before.max.ms=3600000; " in dry.err and "retention.bytes is of one partition: 1000000 with 2" in dry.err
     assert target not in admin.raw.list_topics(timeout=10).topics
-    copying.copy(source, target, 3)
+    assert copying.copy(source, target, 3).rows == 50
     shown = lab.tool(
         "org.apache.kafka.tools.TopicCommand",
         "--bootstrap-server",
@@ -325,7 +330,8 @@ def test_the_target_gets_the_settings_of_the_source(copying, lab, admin, deadlin
         "--topic",
         target,
     )
-    assert "PartitionCount: 3" in shown and "cleanup.policy=compact" in shown and "max.message.bytes=2000000" in shown
+    assert "PartitionCount: 3" in shown and "cleanup.policy=compact,delete" in shown
+    assert "max.message.bytes=2000000" in shown and "retention.bytes=666667" in shown
 
 
 def test_only_a_part_is_copied(copying, lab, kept_topic, unique):

@@ -18,7 +18,7 @@ from playhead.model import Deadline, TopicPartition
 from playhead.shrink import connectors, ending
 from playhead.shrink.connectors import stop_connectors
 from playhead.shrink.foreign import gaps_of
-from playhead.shrink.record import MovedConnector
+from playhead.shrink.record import MovedConnector, Record, Stage
 
 
 @given(st.sets(st.integers(5, 30)), st.integers(0, 5), st.integers(31, 35))
@@ -72,6 +72,42 @@ def test_a_sink_before_the_marker_of_the_last_transaction_has_read_everything(mo
     change: Any = SimpleNamespace(context=None, topic="orders", deadline=lambda: Deadline(5), admin=opened)
     connectors._await_read(change, [MovedConnector("out", "sink", "RUNNING", {}, {})])
     assert (commits, len(slept)) == ([], 2)
+
+
+def switched(found: object, done: list[str]) -> Any:
+    """A change after the switch, whose new topic does not have two of its settings yet."""
+
+    @contextmanager
+    def opened() -> Any:
+        yield SimpleNamespace()
+
+    record = Record("orders", "orders-p2", 2, "id", Stage.SWITCHED, settings={"retention.ms": "5", "other": "6"})
+
+    def save(**changes: object) -> None:
+        done.append(f"saved {changes['stage']}")
+
+    return SimpleNamespace(
+        topic="orders",
+        found=found,
+        recorded=record,
+        admin=opened,
+        save=save,
+        late=lambda admin: 0,
+        deadline=lambda: None,
+    )
+
+
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_the_new_topic_gets_its_last_settings_when_the_old_one_is_deleted(monkeypatch, is_deleted):
+    """Not while late records may be copied: the broker would change their times. Also after a kill between the two."""
+    done: list[str] = []
+    monkeypatch.setattr(ending, "_delete_old", lambda change: done.append("deleted"))
+    monkeypatch.setattr(ending, "set_settings", lambda change, admin, keys: done.append(f"set {sorted(keys)}"))
+    monkeypatch.setattr(ending, "_forget_copier", lambda change, admin: None)
+    change = switched(None if is_deleted else SimpleNamespace(), done)
+    ending.finish(change, pytest.fail, done.append)  # type: ignore[arg-type]
+    assert done[-3:] == ["set ['other']", "orders is deleted; orders-p2 has its settings", "saved finished"]
+    assert done[:-3] == ([] if is_deleted else ["deleted"])
 
 
 @pytest.mark.parametrize("known", [["copier", "other"], ["other"]])

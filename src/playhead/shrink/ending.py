@@ -26,7 +26,7 @@ from playhead.shrink.connectors import (
 )
 from playhead.shrink.foreign import check_foreign
 from playhead.shrink.record import Record, Stage
-from playhead.shrink.stages import Spark, copy_new, set_settings, verify
+from playhead.shrink.stages import WIDE, Spark, copy_new, set_settings, verify
 from playhead.stores import Access
 from playhead.topics.admin import plan_delete
 from playhead.topics.apply import apply_plan as apply_topics
@@ -59,18 +59,18 @@ def finish(change: Change, opened: OpenSpark, say: Say) -> Record:
             )
         _delete_old(change)
     with change.admin() as admin:
+        # Not before: late records are copied with their times. Those of WIDE it has since the switch.
+        set_settings(change, admin, set(record.settings) - set(WIDE))
         _forget_copier(change, admin)
     say(f"{change.topic} is deleted; {record.target} has its settings")
     return change.save(stage=Stage.FINISHED)
 
 
 def _delete_old(change: Change) -> None:
-    record = change.recorded
     with change.admin() as admin:
         session = Session(admin, change.context, change.deadline())
         if users := _users_left(change, session, change.topic, forward=True):
             raise Refused(f"{change.topic} is in use: {'; '.join(users)}", "stop or move them, then --finish again")
-        set_settings(change, admin, record.settings)
         plan = plan_delete(session, [change.topic])
         if late := change.late(admin):
             raise Refused(f"{late} offset(s) were written to {change.topic} just now", "--finish again copies them")

@@ -13,16 +13,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from playhead.errors import PlayheadError, Refused
 from playhead.kafka.client import Admin
-from playhead.kafka.topic_configs import alter_topic_config, get_topic_settings
+from playhead.kafka.topic_configs import TopicSettings, alter_topic_config, get_topic_settings
 from playhead.kafka.topics import get_topic
 from playhead.ledger.model import RunState
 from playhead.ledger.runs import Ledger, open_context_ledger
 from playhead.model import Deadline, Plan
 from playhead.offsets.apply import Permissions, apply_plan
 from playhead.offsets.journal import Journal, JournalEntry
-from playhead.pipeline.copy.job import APPEND_TIME, TIMESTAMPS
 from playhead.pipeline.copy.read import read_places
 from playhead.pipeline.copy.run import CopyRunOptions, check_reach, copy_in, make_target
+from playhead.pipeline.copy.settings import scaled, set_aside
 from playhead.pipeline.copy.steps import Counted
 from playhead.pipeline.copy.translate import CopiedTopic, changes_of
 from playhead.pipeline.copy.verify import VerifySide, verify_copy
@@ -105,11 +105,17 @@ def create(change: Change) -> None:
         settings = record.settings
         if not settings:
             found = get_topic_settings(admin, change.topic, change.deadline())
-            keys = [*WIDE, TIMESTAMPS] if found[TIMESTAMPS].value == APPEND_TIME else WIDE
-            settings = {key: found[key].value if found[key].is_of_topic else None for key in keys}
+            settings = final_settings(found, len(job.source.partitions), record.partitions)
         change.save(target_id=target.id, settings=settings, starts=record.starts or dict(job.starts))
         alter_topic_config(admin, record.target, WIDE, (), change.deadline())
     change.save(stage=Stage.CREATED)
+
+
+def final_settings(found: TopicSettings, before: int, after: int) -> dict[str, str | None]:
+    """Of the new topic, where they are others during the change. None: the default of the broker."""
+    keys = [*WIDE, *set_aside(found)]
+    own = {key: found[key].value if found[key].is_of_topic else None for key in keys}
+    return own | {key: value for key, value in scaled(found, before, after).items() if key in WIDE}
 
 
 def set_settings(change: Change, admin: Admin, keys: Iterable[str]) -> None:

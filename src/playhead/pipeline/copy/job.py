@@ -17,26 +17,20 @@ from playhead.kafka.client import Admin
 from playhead.kafka.groups import Committed, list_committed_of
 from playhead.kafka.partitions import find_at_time
 from playhead.kafka.properties import ClientSettings, client_properties, client_settings
-from playhead.kafka.topic_configs import TopicSettings, get_topic_settings
+from playhead.kafka.topic_configs import get_topic_settings
 from playhead.kafka.topics import Ends, Topic, describe_topics, get_topic, topic_ends
 from playhead.model import Deadline, TopicPartition
 from playhead.pipeline.copy.offset_map import map_folder
 from playhead.pipeline.copy.positions import Mark, Position, PositionPlaces
 from playhead.pipeline.copy.restore import Restoring, find_owner
-from playhead.pipeline.copy.sizes import LIMIT, SizeLimit
+from playhead.pipeline.copy.settings import APPEND_TIME, TIMESTAMPS, carried_settings, notes_of
+from playhead.pipeline.copy.sizes import SizeLimit
 from playhead.topics.admin import WantedTopic, plan_create
 from playhead.topics.listing import replication_of
 from playhead.topics.names import topics_of_connect, why_internal
 from playhead.topics.plan import TopicPlan
 from playhead.topics.session import Session
 
-TIMESTAMPS = "message.timestamp.type"
-KEEP_TIMES, APPEND_TIME = "CreateTime", "LogAppendTime"
-IN_SYNC = "min.insync.replicas"
-# They name partitions and brokers of one topic.
-_OF_THIS_TOPIC = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
-# Which records a topic accepts and keeps. In another cluster its brokers may have other defaults.
-_SHAPING = (LIMIT, TIMESTAMPS, "cleanup.policy")
 _BOUNDS = {"offset>=": "from_offset", "offset<": "to_offset", "time>=": "from_ms", "time<": "to_ms"}
 _BOUND = re.compile(r"(\w+(?:>=|<))(\d+)")
 
@@ -152,14 +146,11 @@ def plan_copy(request: Request, source: Side, target: Side, deadline: Deadline) 
         creates, limit, notes = TopicPlan(), SizeLimit.of(settings, target.settings), list[str]()
         if found is None:
             copies = min(replication_of(topic) or 1, len(there.cluster.brokers))
-            config = carried_settings(settings, copies, request, is_other=is_other)
+            counts = len(topic.partitions), partitions
+            config = carried_settings(settings, request.target, copies, counts, is_other=is_other)
             wanted = WantedTopic(request.target, partitions, copies, config)
             creates = plan_create(Session(there, target.context, deadline), wanted)
-            if settings[TIMESTAMPS].value == APPEND_TIME:
-                notes.append(
-                    f"{request.source} has {TIMESTAMPS}={APPEND_TIME}; {request.target} is created with {KEEP_TIMES}, so that the"
-                    " records keep their times: alter it when all are copied"
-                )
+            notes.extend(notes_of(settings, request.source, request.target, counts))
         else:
             if request.partitions not in (None, len(found.partitions)):
                 raise Refused(
@@ -197,23 +188,6 @@ def plan_copy(request: Request, source: Side, target: Side, deadline: Deadline) 
         _check_reach(request, positions, ends)
         starts, stops = _bounds(here, job.request, ends, deadline)
     return replace(job, positions=positions, starts=starts, ends=stops)
-
-
-def carried_settings(settings: TopicSettings, copies: int, request: Request, *, is_other: bool) -> dict[str, str]:
-    """The settings of a new target: those that the source itself has. Records keep their times."""
-    own = {
-        name: one.value
-        for name, one in settings.items()
-        if one.value is not None and (one.is_of_topic or (is_other and name in _SHAPING)) and name not in _OF_THIS_TOPIC
-    }
-    if settings[TIMESTAMPS].value == APPEND_TIME:
-        own[TIMESTAMPS] = KEEP_TIMES
-    if int(own.get(IN_SYNC, "1")) > copies:
-        raise Refused(
-            f"{request.target} would have {copies} replica(s) and {IN_SYNC}={own[IN_SYNC]}: it would accept no record",
-            f"create it before: playhead topics create {request.target} --partitions N --replication-factor {copies} --execute",
-        )
-    return own
 
 
 def _continued(job: Job, marks: Sequence[Mark | None]) -> Job:
