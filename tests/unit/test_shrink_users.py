@@ -10,7 +10,9 @@ from playhead.config import Context, Setting
 from playhead.connect.answers import ConnectorInfo, Expanded
 from playhead.errors import Refused, Unreachable
 from playhead.kafka.groups import Committed
+from playhead.ledger.model import RangeClaim
 from playhead.model import Deadline, TopicPartition
+from playhead.model.ranges import OffsetRange
 from playhead.pipeline.copy.translate import CopiedTopic
 from playhead.shrink import moves, users
 from playhead.shrink.record import MovedConnector, Record, Stage
@@ -31,6 +33,7 @@ class Answers:
         self.usage = Usage(connectors=None)
         self.commits: dict[str, dict[TopicPartition, Committed]] = {}
         self.sinks: dict[str, str] = {}
+        self.claims: list[RangeClaim] = []
         self.configs: dict[str, dict[str, str]] = {}
         self.why: Exception | None = None
 
@@ -61,7 +64,10 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
         def find(self, name: str) -> Any:
             @contextmanager
             def opened() -> Any:
-                yield SimpleNamespace(recall=lambda cluster, pipeline, key: made.sinks[pipeline])
+                yield SimpleNamespace(
+                    recall=lambda cluster, pipeline, key: made.sinks[pipeline],
+                    list_claims=lambda cluster, pipeline: made.claims,
+                )
 
             place = SimpleNamespace(position=SimpleNamespace(partition={"kafka_topic": "orders"}))
             return SimpleNamespace(
@@ -84,6 +90,15 @@ def test_each_sink_of_another_ledger_is_an_objection_also_beside_one_of_this_led
     found = answers.movers()
     assert found.objections == ("group connect-other is of a sink on Spark that this ledger does not have (--ledger)",)
     assert (found.sinks, found.groups) == (("files",), ())
+
+
+def test_a_sink_with_an_open_step_of_the_topic_is_an_objection(answers):
+    """Its next run finishes it as it was claimed, from the old topic; the new position would deliver the same records again."""
+    answers.sinks = {"files": "mine"}
+    for topic in ("orders", "other"):
+        range_ = OffsetRange(topic, "id", 3, 10, 25)
+        answers.claims.append(RangeClaim(range_, closes=False, shape="", made_ms=0))
+    assert answers.movers().objections == ("files has begun orders-3[10,25) and not finished it: run it once more",)
 
 
 def test_a_group_that_a_connector_of_connect_owns_is_moved_also_with_an_old_mark_of_a_ledger(answers):

@@ -196,6 +196,9 @@ def _sinks_on_spark(access: Access, topic: str, objections: list[str]) -> dict[s
         if any(place.get("kafka_topic") == topic for place in places):
             with store.open() as ranges:
                 found[name] = ranges.recall(store.cluster, name, LEDGER_ID)
+                claimed = [one.range for one in ranges.list_claims(store.cluster, name) if one.range.topic == topic]
+            # What a killed run may have written of them is finished under the same names only from the old topic.
+            objections += [f"{name} has begun {one} and not finished it: run it once more" for one in claimed]
             objections += [f"{one.what}: {one.hint}" for one in store.guard([name])]
     if sinks.why is not None:
         objections.append(f"which sinks on Spark read it is unknown: {sinks.why.what}")
