@@ -384,6 +384,23 @@ def test_an_abort_goes_back(shrinking, lab, admin, deadline, topic, pipeline, un
     assert shrinking.open(topic).record is None
 
 
+def test_a_sink_that_would_read_the_new_topic_by_a_pattern_is_refused_before_the_topic_is_there(
+    shrinking, lab, admin, new_topic, unique, rest, tmp_path
+):
+    topic, sink = new_topic(2, retention_ms="-1"), unique("values")
+    words = {"connector.class": "FileStreamSink", "file": str(tmp_path / "out.txt"), "topics.regex": f"{topic}-p\\d"}
+    rest.create_connector(sink, words)
+    work = shrinking.open(topic)
+    work.start(1, None)
+    with pytest.raises(Refused, match=f"connector {sink} would read {topic}-p1 while it is filled"):
+        create(work)
+    assert f"{topic}-p1" not in admin.raw.list_topics(timeout=10).topics and not work.is_saved
+    named = shrinking.open(topic)
+    named.start(1, f"{topic}-one")
+    create(named)
+    rest.delete_connector(sink)
+
+
 def copier_of(topic: str) -> str:
     return f"playhead-copy-{topic}-{topic}-p2"
 

@@ -18,40 +18,6 @@ from playhead.shrink import stages
 from playhead.shrink.change import Change
 from playhead.shrink.record import MovedConnector, Record, Stage, find_record, record_path, save_record
 from playhead.shrink.stages import open_spark
-from playhead.shrink.users import changed_config
-from playhead.topics.usage import ConnectorUse
-
-READS = ConnectorUse("out", "sink", "running", "reads it")
-WRITES = ConnectorUse("in", "source", "running", "writes to it")
-
-
-def test_a_sink_reads_the_new_topic_in_the_place_of_the_old_one():
-    config = {"topics": "a, orders ,b"}
-    assert changed_config(READS, config, "orders", "orders-p2") == {"topics": "a,orders-p2,b"}
-
-
-def test_a_sink_with_a_pattern_is_not_moved():
-    assert changed_config(READS, {"topics.regex": "ord.*"}, "orders", "orders-p2") is None
-
-
-def test_a_source_with_a_topic_of_its_own_gets_another_one():
-    assert changed_config(WRITES, {"topic": "orders"}, "orders", "orders-p2") == {"topic": "orders-p2"}
-
-
-@pytest.mark.parametrize(("chain", "after"), [(None, "playheadShrink"), ("cast,route", "cast,route,playheadShrink")])
-def test_any_other_source_gets_a_router_at_the_end_of_its_transforms(chain, after):
-    assert changed_config(WRITES, {"topic.prefix": "shop.", "transforms": chain}, "shop.orders", "new") == {
-        "transforms": after,
-        "transforms.playheadShrink.type": "org.apache.kafka.connect.transforms.RegexRouter",
-        "transforms.playheadShrink.regex": r"shop\.orders",
-        "transforms.playheadShrink.replacement": "new",
-    }
-
-
-@pytest.mark.parametrize("how", ["dead letter queue", "its offsets topic"])
-def test_a_topic_with_another_use_is_not_moved(how):
-    use = ConnectorUse("out", "sink", "running", how)
-    assert changed_config(use, {"topics": "a"}, "orders", "new") is None
 
 
 def test_a_record_is_read_back_as_it_was_saved(tmp_path):

@@ -105,7 +105,7 @@ def test_the_new_topic_gets_its_last_settings_when_the_old_one_is_deleted(monkey
     monkeypatch.setattr(ending, "set_settings", lambda change, admin, keys: done.append(f"set {sorted(keys)}"))
     monkeypatch.setattr(ending, "_forget_copier", lambda change, admin: None)
     change = switched(None if is_deleted else SimpleNamespace(), done)
-    ending.finish(change, pytest.fail, done.append)  # type: ignore[arg-type]
+    ending.finish(change, pytest.fail, done.append)
     assert done[-3:] == ["set ['other']", "orders is deleted; orders-p2 has its settings", "saved finished"]
     assert done[:-3] == ([] if is_deleted else ["deleted"])
 

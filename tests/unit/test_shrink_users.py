@@ -9,14 +9,18 @@ import pytest
 from playhead.config import Context, Setting
 from playhead.connect.answers import ConnectorInfo, Expanded
 from playhead.errors import Refused, Unreachable
-from playhead.kafka.groups import Committed
+from playhead.kafka.group_types import UNTOLD
+from playhead.kafka.groups import Committed, GroupListing
+from playhead.kafka.topics import Ends
 from playhead.ledger.model import RangeClaim
 from playhead.model import Deadline, TopicPartition
 from playhead.model.ranges import OffsetRange
+from playhead.pipeline.copy.offset_map import FIRST
+from playhead.pipeline.copy.positions import Mark as CopyMark
 from playhead.pipeline.copy.translate import CopiedTopic
-from playhead.shrink import moves, users
+from playhead.shrink import moves, on_spark, users
 from playhead.shrink.record import MovedConnector, Record, Stage
-from playhead.shrink.users import Wanted, changed_config, find_movers, why_renamed
+from playhead.shrink.users import Wanted, find_movers
 from playhead.topics import usage as usage_module
 from playhead.topics.session import Session
 from playhead.topics.usage import ConnectorUse, GroupUse, Usage, Users
@@ -35,6 +39,10 @@ class Answers:
         self.sinks: dict[str, str] = {}
         self.claims: list[RangeClaim] = []
         self.configs: dict[str, dict[str, str]] = {}
+        self.runs: list[Any] = []
+        self.others: list[GroupListing] = []
+        self.ends = Ends(0, 9, 9)
+        self.new_usage = Usage(connectors=None)
         self.why: Exception | None = None
 
     def has_group(self, name: str, metadata: str = "") -> None:
@@ -59,7 +67,8 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
 
     class Sinks:
         def __init__(self, _access: object) -> None:
-            self.names, self.why = list(made.sinks), made.why
+            self.names, self.why, self.listed = list(made.sinks), made.why, made.runs
+            self.access = made.access
 
         def find(self, name: str) -> Any:
             @contextmanager
@@ -77,7 +86,13 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
                 snapshot=lambda owners: SimpleNamespace(entries=[place]),
             )
 
-    monkeypatch.setattr(users, "find_users", lambda session, topics: Users({"orders": made.usage}))
+    by_topic = {"orders": "usage", "orders-p2": "new_usage"}
+    monkeypatch.setattr(users, "find_users", lambda *_: Users({one: getattr(made, at) for one, at in by_topic.items()}))
+    monkeypatch.setattr(users, "list_other_groups", lambda admin, deadline: made.others)
+    partition = SimpleNamespace(id=0)
+    monkeypatch.setattr(users, "get_topic", lambda *words: SimpleNamespace(partitions=[partition]))
+    monkeypatch.setattr(users, "topic_ends", lambda *words: {0: made.ends})
+    monkeypatch.setattr(on_spark, "_written", lambda sinks, run: run.topics)
     monkeypatch.setattr(users, "list_committed_of", lambda a, names, d: {name: made.commits[name] for name in names})
     monkeypatch.setattr(users, "Sinks", Sinks)
     return made
@@ -99,6 +114,76 @@ def test_a_sink_with_an_open_step_of_the_topic_is_an_objection(answers):
         range_ = OffsetRange(topic, "id", 3, 10, 25)
         answers.claims.append(RangeClaim(range_, closes=False, shape="", made_ms=0))
     assert answers.movers().objections == ("files has begun orders-3[10,25) and not finished it: run it once more",)
+
+
+def test_a_commit_past_the_end_of_the_topic_is_an_objection_before_anything_is_copied(answers):
+    """Of an earlier topic of this name: it belongs to no offset of the copy."""
+    answers.has_group("stale")
+    assert answers.movers().objections == ()
+    answers.ends = Ends(0, 4, 4)
+    (said,) = answers.movers().objections
+    assert said.startswith("group stale has committed 5 in orders-0, which ends at 4: playhead groups reset stale")
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "words"),
+    [
+        ("share", "stable", "share group g may read it: stop its members"),
+        (UNTOLD, "unknown", "share or streams group g may read it: stop its members"),
+        ("streams", "stable", "streams group g reads it: stop its members"),
+        ("share", "empty", None),
+        ("sr", "stable", None),
+    ],
+)
+def test_a_share_or_streams_group_that_may_read_the_topic_is_an_objection(answers, kind, state, words):
+    answers.others = [GroupListing("g", kind, state)]
+    answers.commits["g"] = {TopicPartition("orders", 0): Committed(5)}
+    assert answers.movers().objections == ((words,) if words else ())
+
+
+def test_a_streams_group_of_other_topics_is_none(answers):
+    answers.others = [GroupListing("g", "streams", "stable")]
+    answers.commits["g"] = {TopicPartition("other", 0): Committed(5)}
+    assert answers.movers().objections == ()
+
+
+def test_the_position_of_a_copy_is_not_moved(answers):
+    answers.has_group("playhead-copy-orders-backup", CopyMark("a", "b", 2, "", FIRST).text)
+    found = answers.movers()
+    assert (found.groups, found.objections) == ((), ())
+    assert "playhead-copy-orders-backup is the position of a copy" in found.notes[0]
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_a_run_on_spark_that_writes_or_copies_the_topic_is_an_objection_while_it_runs(answers, is_alive):
+    copy = {"type": "copy", "source": "orders", "target": "backup"}
+    for name, settings, topics in (("b", copy, []), ("in", {"type": "source"}, ["orders"]), ("copier", copy, [])):
+        run = {"pipeline": name, "settings": settings, "topics": topics, "is_alive": is_alive}
+        answers.runs.append(SimpleNamespace(**run, is_copy=settings is copy))
+    found = answers.movers()
+    assert [one.partition(":")[0] for one in found.objections] == (
+        ["b runs, a copy with this topic", "in writes it on Spark"] if is_alive else []
+    )
+    assert found.notes[0].startswith("in has written it on Spark")
+
+
+def test_a_connector_whose_pattern_matches_the_new_name_is_an_objection(answers):
+    """It would read all records once more while the new topic is filled."""
+    answers.new_usage = Usage((), (READS, ConnectorUse("old", "sink", "running", "reads it")))
+    answers.configs = {"out": {"topics.regex": "orders-.*"}, "old": {"topics": "other"}}
+    (said,) = answers.movers().objections
+    assert said == "connector out would read orders-p2 while it is filled (orders-.*): --to names another"
+    assert answers.movers(recorded=(MovedConnector("out", "sink", "RUNNING", {}, {}),)).objections == ()
+
+
+@pytest.mark.parametrize(("state", "count"), [("running", 1), ("stopped", 0)])
+def test_a_mirror_of_the_topic_is_an_objection_until_it_is_stopped(answers, state, count):
+    mirror = ConnectorUse("mirror", "source", state, "mirrors it")
+    answers.usage = answers.new_usage = Usage((), (mirror,))
+    answers.configs = {"mirror": {"connector.class": "x.MirrorSourceConnector", "topics": "orders"}}
+    found = answers.movers()
+    assert sum("it mirrors the topic" in one for one in found.objections) == count
+    assert any("would mirror orders-p2 as another topic" in one for one in found.notes) == (count == 0)
 
 
 def test_a_group_that_a_connector_of_connect_owns_is_moved_also_with_an_old_mark_of_a_ledger(answers):
@@ -146,16 +231,6 @@ def test_no_position_is_moved_while_the_readers_are_not_known(answers, monkeypat
         moves.plan_moves(change, answers.access, lambda text: None)
 
 
-def test_a_jdbc_sink_goes_on_writing_to_its_table():
-    config = {"connector.class": JDBC, "topics": "orders"}
-    after = changed_config(READS, config, "orders", "orders-p2")
-    assert after == {"topics": "orders-p2", "table.name.format": "orders"}
-    assert why_renamed({**config, **after}) is None
-    config["table.name.format"] = "shop.${topic}_v1"
-    after = changed_config(READS, config, "orders", "orders-p2")
-    assert after == {"topics": "orders-p2", "table.name.format": "shop.orders_v1"}
-
-
 @pytest.mark.parametrize(
     ("config", "words"),
     [
@@ -170,6 +245,37 @@ def test_a_sink_that_would_write_elsewhere_is_moved_only_if_that_is_accepted(ans
     assert words in said and "--new-names" in said
     accepted = answers.movers(Wanted("orders", "orders-p2", "copier", accepts_names=True))
     assert accepted.objections == () and words in accepted.notes[0]
+
+
+HERE = "here:9092"
+MIRROR = {"connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector"}
+
+
+@pytest.mark.parametrize(
+    ("more", "how"),
+    [
+        ({"topics": "or.*, other"}, "mirrors it"),
+        ({}, "mirrors it"),
+        ({"topics": "other"}, None),
+        ({"topics": ".*", "topics.exclude": "x,ord.*"}, None),
+        ({"source.cluster.bootstrap.servers": "far:9092"}, None),
+    ],
+)
+def test_a_mirror_uses_the_topics_that_its_patterns_name_in_its_source_cluster(more, how):
+    config = {**MIRROR, "source.cluster.bootstrap.servers": f"other:9092, {HERE}", **more}
+    cluster = SimpleNamespace(brokers=[SimpleNamespace(host="here", port=9092)])
+    session: Any = SimpleNamespace(context=Context(None, {}), admin=SimpleNamespace(cluster=cluster))
+    found = {"m": Expanded(ConnectorInfo("m", config, [], "source"))}
+    notes: list[str] = []
+    uses = usage_module._users_of(session, "orders", found, {}, (notes, []))
+    assert [use.how for use in uses] == ([how] if how else [])
+    assert ["far:9092" in note for note in notes] == ([True] if "far:9092" in config.values() else [])
+
+
+def test_a_pattern_that_cannot_be_read_is_not_one_that_does_not_match():
+    unknown: list[str] = []
+    assert usage_module.how_by_config("out", "orders", {"topics.regex": "(?<x>o).*"}, unknown) is None
+    assert "uses Java's own syntax" in unknown[0]
 
 
 class SilentRest:

@@ -132,8 +132,9 @@ def _planned(work: "Change", standing: "Standing") -> list[dict[str, Any]]:
 
     record = standing.record
     assert record is not None  # noqa: S101  (the caller has one)
+    made = f"with the settings of {record.topic}; a consumer whose pattern matches its name reads it while it is filled"
     rows: list[dict[str, Any]] = [
-        _row("topic", record.target, None, f"{record.partitions} partition(s)", "with the settings of " + record.topic),
+        _row("topic", record.target, None, f"{record.partitions} partition(s)", made),
         _row("records", record.target, None, f"up to {standing.left} of {record.topic}", "copied, then compared"),
     ]
     movers = standing.movers

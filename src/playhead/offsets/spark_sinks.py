@@ -39,6 +39,11 @@ class Sinks:
         return frozenset(name for name, ids in found.items() if self.cluster is None or self.cluster in ids)
 
     @property
+    def listed(self) -> "tuple[Run, ...]":
+        """The last runs of all pipelines of this cluster; of any cluster if it is unknown."""
+        return tuple(run for run in self._found.listed if self.cluster in (None, run.cluster))
+
+    @property
     def clusters(self) -> Mapping[str, tuple[str, ...]]:
         """Sink -> ids of the Kafka clusters that it reads from."""
         return self._found.clusters
@@ -123,6 +128,7 @@ class _Found:
     elsewhere: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     classes: Mapping[str, str] = field(default_factory=dict)
     own_topics: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    listed: "tuple[Run, ...]" = ()
 
 
 def _found_in(sinks: Iterable[tuple[str, str]], runs: Collection["Run"]) -> _Found:
@@ -141,7 +147,8 @@ def _found_in(sinks: Iterable[tuple[str, str]], runs: Collection["Run"]) -> _Fou
     sources = [run for run in runs if run.settings.get("type") == "source"]
     classes = {run.pipeline: run.config["connector.class"] for run in sources if "connector.class" in run.config}
     own_topics = {run.pipeline: (run.cluster, run.config.get(OWN_TOPIC, "")) for run in sources}
-    return _Found(ran, clusters, elsewhere, classes, {name: own for name, own in own_topics.items() if own[1]})
+    topics = {name: own for name, own in own_topics.items() if own[1]}
+    return _Found(ran, clusters, elsewhere, classes, topics, tuple(runs))
 
 
 def as_sink_ledger(store: Store) -> "SinkLedgerStore | None":

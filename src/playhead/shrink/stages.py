@@ -38,8 +38,10 @@ from playhead.shrink.connectors import (
 )
 from playhead.shrink.moves import Move, plan_moves
 from playhead.shrink.record import Record, Stage
-from playhead.shrink.users import find_movers
+from playhead.shrink.users import early_readers, find_movers
 from playhead.stores import Access
+from playhead.topics.session import Session
+from playhead.topics.usage import find_users
 
 WIDE = {"retention.ms": "-1", "retention.bytes": "-1"}  # nothing of the copy expires before the switch
 
@@ -98,6 +100,8 @@ def create(change: Change) -> None:
         )
     if not change.is_saved and job.creates.is_empty:
         raise Refused(f"{change.recorded.target} exists already", "--to names another one")
+    if not change.is_saved:
+        _check_unread(change)
     record = change.save()
     make_target(job, change.side, change.deadline())
     with change.admin() as admin:
@@ -109,6 +113,15 @@ def create(change: Change) -> None:
         change.save(target_id=target.id, settings=settings, starts=record.starts or dict(job.starts))
         alter_topic_config(admin, record.target, WIDE, (), change.deadline())
     change.save(stage=Stage.CREATED)
+
+
+def _check_unread(change: Change) -> None:
+    """Before the new topic is there: a reader by a pattern would begin at once."""
+    target = change.recorded.target
+    with change.admin() as admin, Access(change.context, change.deadline()) as access:
+        usage = find_users(Session(admin, change.context, access.deadline), [target]).by_topic[target]
+        if found := [*usage.unknown, *early_readers(access, usage, target)]:
+            raise Refused("; ".join(found), "nothing was created")
 
 
 def final_settings(found: TopicSettings, before: int, after: int) -> dict[str, str | None]:

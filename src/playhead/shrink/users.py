@@ -5,23 +5,29 @@ only by the records that arrive.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from playhead.config import Context
 from playhead.connect.rest import Rest
 from playhead.kafka.client import Admin
-from playhead.kafka.groups import list_committed_of
-from playhead.kafka.topics import get_topic
+from playhead.kafka.group_types import UNTOLD, list_other_groups
+from playhead.kafka.groups import IDLE, Commits, list_committed_of
+from playhead.kafka.topics import get_topic, topic_ends
 from playhead.model import Deadline
-from playhead.offsets.published import LEDGER_ID, Mark
+from playhead.offsets.published import Mark
 from playhead.offsets.spark_sinks import Sinks
 from playhead.offsets.workers import ConfiguredConnector
+from playhead.pipeline.copy.positions import Mark as CopyMark
+from playhead.pipeline.copy.translate import commits_of
+from playhead.shrink.configs import Config, changed_config, why_not_moved, why_overwrites, whys_other
+from playhead.shrink.on_spark import look_at_runs, sinks_on_spark
 from playhead.shrink.record import MovedConnector
 from playhead.stores import Access
 from playhead.topics.names import topics_of_connect, why_internal
 from playhead.topics.session import Session
-from playhead.topics.usage import ConnectorUse, find_users
+from playhead.topics.usage import MIRRORS, READS, ConnectorUse, Usage, find_users, how_by_config
 
 # By their names, which these programs give them: Connect, MirrorMaker 2, Schema Registry, Kafka Streams.
 _OF_OTHERS = {
@@ -30,10 +36,8 @@ _OF_OTHERS = {
     r"_schemas": "the topic of a schema registry, by its name",
     r".+-(KSTREAM|KTABLE)-.+-(changelog|repartition)": "a topic that Kafka Streams makes for itself, by its name",
 }
-ROUTE = "playheadShrink"
-TOPIC, TABLE = "${topic}", "table.name.format"
 STOPPED = "STOPPED"
-ROUTER = "org.apache.kafka.connect.transforms.RegexRouter"
+_NOT_MOVED = ("share", "streams", UNTOLD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,31 +71,41 @@ def find_movers(
 ) -> Movers:
     """`recorded`: the connectors that are being moved already. They are stopped, and may have their new config."""
     topic, target = change.topic, change.target
-    found = find_users(Session(admin, access.context, access.deadline), [topic])
+    found = find_users(Session(admin, access.context, access.deadline), [topic, target])
     usage = found.by_topic[topic]
     objections = list(usage.unknown)
     notes = [note for note in found.notes if note not in usage.unknown]
     known = {one.name for one in recorded}
+    objections += early_readers(access, found.by_topic[target], target, known)
     fresh = [use for use in usage.connectors or () if use.connector not in known]
     moved, states = _connectors(access, fresh, change, objections, notes)
     states |= _groups_of(access, recorded)
-    sinks = _sinks_on_spark(access, topic, objections)
+    sinks = Sinks(access)
+    ledgers = sinks_on_spark(sinks, topic, objections)
+    look_at_runs(sinks, topic, change.copier, objections, notes)
+    objections += other_groups(admin, topic, access.deadline)
     uses = [use for use in usage.groups or () if use.group != change.copier]
-    published = _published(admin, [use.group for use in uses], topic, access.deadline)
+    commits = list_committed_of(admin, [use.group for use in uses], access.deadline)
+    if copies := {name for name, some in commits.items() if _is_copy(some, topic)}:
+        notes += [
+            f"group {name} is the position of a copy, and stays: copy the new topic anew" for name in sorted(copies)
+        ]
+    readers = {use.group: use.members for use in uses if use.group not in copies}
+    objections += _stale(admin, {name: commits_of(commits[name], topic) for name in readers}, topic, access.deadline)
     groups = []
-    for use in uses:
+    for name, members in readers.items():
         # A connector that Connect runs owns its group, also if a ledger published there before.
-        if published[use.group] and states.get(use.group, STOPPED) == STOPPED:
-            if not published[use.group] <= set(sinks.values()):
-                objections.append(f"group {use.group} is of a sink on Spark that this ledger does not have (--ledger)")
+        if (published := _published(commits[name], topic)) and states.get(name, STOPPED) == STOPPED:
+            if not published <= set(ledgers.values()):
+                objections.append(f"group {name} is of a sink on Spark that this ledger does not have (--ledger)")
             continue
-        groups.append(use.group)
-        if use.members and use.group not in states:
-            objections.append(f"group {use.group} has {use.members} member(s): stop them")
+        groups.append(name)
+        if members and name not in states:
+            objections.append(f"group {name} has {members} member(s): stop them")
     if usage.connectors is None and not usage.unknown:
         notes.append("connectors are not looked at: no Connect worker is named (--connect URL)")
-    notes += [f"{name} runs on Spark: change `topics` in its file to {target} before it runs again" for name in sinks]
-    return Movers(tuple(moved), tuple(groups), tuple(sinks), tuple(objections), tuple(notes))
+    notes += [f"{name} runs on Spark: change `topics` in its file to {target} before it runs again" for name in ledgers]
+    return Movers(tuple(moved), tuple(groups), tuple(ledgers), tuple(objections), tuple(notes))
 
 
 def _connectors(
@@ -105,18 +119,30 @@ def _connectors(
         for use in uses:
             config = rest.get_config(use.connector)
             after = changed_config(use, config, change.topic, change.target)
-            if after is None:
-                objections.append(f"connector {use.connector} cannot be moved: {_why_not(use, config)}")
+            if after is None and use.how == MIRRORS and not use.is_alive:
+                notes.append(
+                    f"connector {use.connector} would mirror {change.target} as another topic when it is resumed"
+                )
                 continue
-            if use.type == "sink" and (why := why_renamed({**config, **after})):
-                words = f"connector {use.connector} {why}, which would be {change.target}"
-                if change.accepts_names:
-                    notes.append(words)
-                else:
-                    objections.append(f"{words}: --new-names accepts that")
+            if after is None:
+                objections.append(f"connector {use.connector} cannot be moved: {why_not_moved(use, config)}")
+                continue
+            if use.type == "sink":
+                _look_at_sink(use.connector, {**config, **after}, change, objections, notes)
             before = {key: config.get(key) for key in after}
             moved.append(MovedConnector(use.connector, use.type, _state(rest, use.connector), before, after))
     return moved, _groups_of(access, moved)
+
+
+def _look_at_sink(name: str, config: Config, change: Wanted, objections: list[str], notes: list[str]) -> None:
+    """`config`: the new one."""
+    words = [f"connector {name} {why}" for why in whys_other(config, change.topic, change.target)]
+    if change.accepts_names:
+        notes += words
+    else:
+        objections += [f"{one}: --new-names accepts that" for one in words]
+    if why := why_overwrites(config, change.topic, change.target):
+        objections.append(f"connector {name} {why}")
 
 
 def _groups_of(access: Access, connectors: Sequence[MovedConnector]) -> dict[str, str]:
@@ -134,85 +160,59 @@ def _state(rest: Rest, name: str) -> str:
     return state if state in ("PAUSED", "STOPPED") else "RUNNING"
 
 
-def changed_config(
-    use: ConnectorUse, config: Mapping[str, str | None], topic: str, target: str
-) -> dict[str, str | None] | None:
-    """The keys of the config that change. None: it cannot be moved."""
-    if use.how == "reads it":
-        names = [word.strip() for word in (config.get("topics") or "").split(",")]
-        if topic not in names:
-            return None
-        changes: dict[str, str | None] = {"topics": ",".join(target if name == topic else name for name in names)}
-        if _is_jdbc(config) and names == [topic] and TOPIC in _table(config):
-            changes[TABLE] = _table(config).replace(TOPIC, topic)  # it goes on writing to the same table
-        return changes
-    if use.how != "writes to it":
-        return None
-    if config.get("topic") == topic:
-        return {"topic": target}
-    chain = [word.strip() for word in (config.get("transforms") or "").split(",") if word.strip()]
-    if ROUTE in chain:
-        return None
-    name = f"transforms.{ROUTE}"
-    return {
-        "transforms": ",".join([*chain, ROUTE]),
-        f"{name}.type": ROUTER,
-        f"{name}.regex": re.escape(topic),
-        f"{name}.replacement": target,
-    }
+def _published(commits: Commits, topic: str) -> set[str]:
+    """The ledgers that the commits of a group in the topic are copies of. The next run of a sink publishes its new position."""
+    return {mark.ledger for place, one in commits.items() if place.topic == topic and (mark := Mark.find(one.metadata))}
 
 
-def why_renamed(config: Mapping[str, str | None]) -> str | None:
-    """Why a sink with this config may write elsewhere when its topic has another name; None if it does not."""
-    if _is_jdbc(config):
-        return f"names its table by the topic ({TABLE}={_table(config)})" if TOPIC in _table(config) else None
-    kind = (config.get("connector.class") or "").rpartition(".")[2]
-    return None if kind.startswith("FileStreamSink") else "may name its output by the topic"
+def _is_copy(commits: Commits, topic: str) -> bool:
+    """Whether a group holds the position of a copy: its commits name the two topics by their ids."""
+    return any(place.topic == topic and CopyMark.find(one.metadata) for place, one in commits.items())
 
 
-def _is_jdbc(config: Mapping[str, str | None]) -> bool:
-    return (config.get("connector.class") or "").rpartition(".")[2].startswith("JdbcSink")
+def _stale(admin: Admin, read: Mapping[str, Mapping[int, int]], topic: str, deadline: Deadline) -> list[str]:
+    """Of an earlier topic of this name, or after a loss of records: no offset of the new topic belongs to it. `read`: by group
+    and partition, the next offset."""
+    if not any(read.values()):
+        return []
+    ends = topic_ends(admin, topic, [one.id for one in get_topic(admin, topic, deadline).partitions], deadline)
+    return [
+        f"group {name} has committed {offset} in {topic}-{number}, which ends at {ends[number].high}: playhead groups reset"
+        f" {name} --to-current --topic {topic} --execute"
+        for name, some in read.items()
+        for number, offset in some.items()
+        if number in ends and offset > ends[number].high
+    ]
 
 
-def _table(config: Mapping[str, str | None]) -> str:
-    return config.get(TABLE) or TOPIC
+def other_groups(admin: Admin, topic: str, deadline: Deadline) -> list[str]:
+    """Share and streams groups, whose positions cannot be moved. Which topics a share group reads is not known."""
+    listed = [one for one in list_other_groups(admin, deadline) if one.type in _NOT_MOVED]
+    others = [one for one in listed if one.state not in IDLE]
+    streams = list_committed_of(admin, [one.name for one in others if one.type == "streams"], deadline)
+    reads = {name for name, commits in streams.items() if commits_of(commits, topic)}
+    return [
+        f"{one.type} group {one.name} {'reads' if one.name in reads else 'may read'} it: stop its members"
+        for one in others
+        if one.name in reads or one.name not in streams
+    ]
 
 
-def _why_not(use: ConnectorUse, config: Mapping[str, str | None]) -> str:
-    if use.how == "reads it" and config.get("topics.regex"):
-        return "it reads by topics.regex; name its topics in `topics`"
-    return "it was moved by a change that was not finished" if use.how == "writes to it" else f"the topic is {use.how}"
-
-
-def _sinks_on_spark(access: Access, topic: str, objections: list[str]) -> dict[str, str | None]:
-    """The sinks of this cluster with a position in the topic, and the id of the ledger in the commits of each."""
-    sinks = Sinks(access)
-    found = {}
-    for name in sinks.names:
-        store = sinks.find(name)
-        if store is None:
-            continue
-        places = [one.position.partition for one in store.snapshot([name]).entries]
-        if any(place.get("kafka_topic") == topic for place in places):
-            with store.open() as ranges:
-                found[name] = ranges.recall(store.cluster, name, LEDGER_ID)
-                claimed = [one.range for one in ranges.list_claims(store.cluster, name) if one.range.topic == topic]
-            # What a killed run may have written of them is finished under the same names only from the old topic.
-            objections += [f"{name} has begun {one} and not finished it: run it once more" for one in claimed]
-            objections += [f"{one.what}: {one.hint}" for one in store.guard([name])]
-    if sinks.why is not None:
-        objections.append(f"which sinks on Spark read it is unknown: {sinks.why.what}")
+def early_readers(access: Access, usage: Usage, target: str, known: Collection[str] = ()) -> list[str]:
+    """Connectors that read the new topic while it is filled, with all that they have read in the old one. `usage`: of the new
+    topic, which need not be there. A worker remembers what was used during an earlier change, so the config decides."""
+    found = list[str]()
+    with ExitStack() as stack:
+        rest = stack.enter_context(access.rest()) if usage.connectors else None
+        for use in usage.connectors or ():
+            config = rest.get_config(use.connector) if rest and use.connector not in known else {}
+            how = how_by_config(use.connector, target, config, found)
+            if how == READS or (how == MIRRORS and use.is_alive):
+                pattern = config.get("topics.regex") or config.get("topics") or ""
+                found.append(
+                    f"connector {use.connector} would read {target} while it is filled ({pattern}): --to names another"
+                )
     return found
-
-
-def _published(admin: Admin, groups: Sequence[str], topic: str, deadline: Deadline) -> dict[str, set[str]]:
-    """By group: the ledgers that its commits in the topic are copies of. The next run of a sink publishes its new position."""
-    return {
-        name: {
-            mark.ledger for place, one in commits.items() if place.topic == topic and (mark := Mark.find(one.metadata))
-        }
-        for name, commits in list_committed_of(admin, groups, deadline).items()
-    }
 
 
 def why_not_shrunk(admin: Admin, context: Context, topic: str, deadline: Deadline) -> str | None:

@@ -17,6 +17,8 @@ from playhead.model import Deadline
 from playhead.topics.names import topics_of_connect
 from playhead.topics.session import Session
 
+READS, WRITES, MIRRORS = "reads it", "writes to it", "mirrors it"
+_MIRROR, _MIRRORED_FROM = "MirrorSourceConnector", "source.cluster.bootstrap.servers"
 _NAMED_BY = {"errors.deadletterqueue.topic.name": "dead letter queue", "offsets.storage.topic": "its offsets topic"}
 
 
@@ -41,7 +43,7 @@ class GroupUse:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorUse:
-    """`how`: reads it or writes to it (by config or the worker's records), dead letter queue, its offsets topic."""
+    """`how`: reads it, writes to it (by config or the worker's records) or mirrors it, dead letter queue, its offsets topic."""
 
     connector: str
     type: str
@@ -161,7 +163,15 @@ def _connectors(
     silent = sorted(name for name, one in found.items() if name not in touched and _kind(one) != "sink")
     if why is not None and silent:
         unknown.append(f"whether {', '.join(silent)} write(s) to it is unknown: {why.what}")
-    return {topic: _users_of(topic, found, touched, notes) for topic in topics}
+    return {topic: _users_of(session, topic, found, touched, (notes, unknown)) for topic in topics}
+
+
+def _is_here(session: Session, servers: str | None) -> bool:
+    """Whether these are addresses of this cluster, as far as its addresses are known."""
+    named = _words(session.context.get("bootstrap-servers"))
+    return not _words(servers).isdisjoint(
+        [*named, *(f"{one.host}:{one.port}" for one in session.admin.cluster.brokers)]
+    )
 
 
 def _expanded(rest: Rest) -> dict[str, Expanded]:
@@ -186,16 +196,26 @@ def _touched(rest: Rest, names: Sequence[str]) -> tuple[dict[str, frozenset[str]
 
 
 def _users_of(
-    topic: str, found: Mapping[str, Expanded], touched: Mapping[str, frozenset[str]], notes: list[str]
+    session: Session,
+    topic: str,
+    found: Mapping[str, Expanded],
+    touched: Mapping[str, frozenset[str]],
+    said: tuple[list[str], list[str]],
 ) -> list[ConnectorUse]:
+    """`said`: notes, and what is unknown; both grow."""
     users = []
+    notes, unknown = said
     for name in sorted(found):
         info, status = found[name].info, found[name].status
         kind = _kind(found[name])
         state = status.connector.state.lower() if status else "starting"
-        how = _by_config(name, topic, info.config if info else {}, notes)
+        config = info.config if info else {}
+        how = how_by_config(name, topic, config, unknown)
+        if how == MIRRORS and not _is_here(session, servers := config.get(_MIRRORED_FROM)):
+            notes.append(f"{name} mirrors {topic} of the cluster at {servers}, which by its address is not this one")
+            how = None
         if how is None and topic in touched.get(name, frozenset()):
-            how = "reads it" if kind == "sink" else "writes to it"
+            how = READS if kind == "sink" else WRITES
         if how is not None:
             users.append(ConnectorUse(name, kind, state, how))
     return users
@@ -205,16 +225,31 @@ def _kind(one: Expanded) -> str:
     return one.info.type if one.info else one.status.type if one.status else "unknown"
 
 
-def _by_config(name: str, topic: str, config: Mapping[str, str | None], notes: list[str]) -> str | None:
-    if topic in [word.strip() for word in (config.get("topics") or "").split(",")]:
-        return "reads it"
-    regex = config.get("topics.regex")
-    if regex:
-        try:
-            if re.fullmatch(regex, topic):
-                return "reads it"
-        except re.error:
-            notes.append(
-                f"whether topics.regex of {name} matches this topic is unknown: the pattern uses Java's own syntax"
-            )
+def how_by_config(name: str, topic: str, config: Mapping[str, str | None], unknown: list[str]) -> str | None:
+    """How a connector with this config uses the topic, whichever cluster it mirrors from; None if the config does not say."""
+    if (config.get("connector.class") or "").endswith(_MIRROR):
+        taken, left = config.get("topics") or ".*", config.get("topics.exclude") or ""
+        is_mirrored = _any_matches(name, taken, topic, unknown) and not _any_matches(name, left, topic, unknown)
+        return MIRRORS if is_mirrored else None
+    if topic in _words(config.get("topics")) or topic in _words(config.get("topic.whitelist")):
+        return READS
+    regexes = config.get("topics.regex"), config.get("topic.regex")  # of sinks, of Confluent's Replicator
+    if any(_matches(name, regex, topic, unknown) for regex in regexes if regex):
+        return READS
     return next((what for key, what in _NAMED_BY.items() if config.get(key) == topic), None)
+
+
+def _any_matches(name: str, patterns: str, topic: str, unknown: list[str]) -> bool:
+    return any(_matches(name, pattern, topic, unknown) for pattern in _words(patterns))
+
+
+def _matches(name: str, pattern: str, topic: str, unknown: list[str]) -> bool:
+    try:
+        return re.fullmatch(pattern, topic) is not None
+    except re.error:
+        unknown.append(f"whether {pattern} of {name} matches {topic} is unknown: the pattern uses Java's own syntax")
+        return False
+
+
+def _words(text: str | None) -> frozenset[str]:
+    return frozenset(word.strip() for word in (text or "").split(",")) - {""}
