@@ -527,6 +527,54 @@ def test_a_group_that_has_read_everything_repeats_nothing(
     assert "is copied" in refused.err
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_group_is_not_moved_past_records_that_others_wrote_to_the_copy(
+    copying, lab, admin, deadline, kept_topic, unique, playhead, tmp_path, settings_of, is_open
+):
+    """Nor past those of a transaction that is open: they may be committed later."""
+    source, target, group = kept_topic(2), unique("copy"), unique("group")
+    send(lab, source, 100)
+    copying.copy(source, target, 1)
+    at = topic_ends(admin, target, [0], deadline)[0].high
+    with TransactionalProducer(settings_of, unique("other"), deadline) as other:
+        other.begin()
+        other.produce(target, b"mine", b"mine", partition=0)
+        other.flush()
+        if not is_open:
+            other.commit()
+        send(lab, source, 50, start=100)
+        assert copying.copy(source, target).rows == 50
+        ends = topic_ends(admin, source, range(2), deadline)
+        wanted = {TopicPartition(source, number): Committed(one.high) for number, one in ends.items()}
+        assert set(commit(admin, group, wanted, deadline).values()) == {None}
+        words = ["groups", "translate", group, "--from", source, "--to", target, "--map", str(tmp_path)]
+        shown = playhead(*words, "-b", lab.bootstrap_servers, "-o", "json").exits(0)
+        if is_open:
+            other.abort()
+    (row,) = json.loads(shown.out)
+    assert (row["after"], row["repeats"]) == (at, 50) and "others have written to the copy" in shown.err
+    # What the group has read in the copy itself is no reason.
+    assert commit(admin, group, {TopicPartition(target, 0): Committed(at + 1)}, deadline)
+    (row,) = json.loads(playhead(*words, "-b", lab.bootstrap_servers, "-o", "json").exits(0).out)
+    assert row["after"] > at + 50 and row["repeats"] == 0
+
+
+def test_a_group_is_not_moved_past_what_is_not_in_the_copied_part(
+    copying, lab, admin, deadline, kept_topic, unique, playhead, tmp_path
+):
+    source, target, group = kept_topic(1), unique("part"), unique("group")
+    send(lab, source, 100)
+    copying.copy(source, target, 1, part=Part(from_offset=40, to_offset=80))
+    words = ["groups", "translate", group, "--from", source, "--to", target, "--map", str(tmp_path)]
+    words += ["-b", lab.bootstrap_servers, "-o", "json"]
+    assert commit(admin, group, {TopicPartition(source, 0): Committed(30)}, deadline)
+    refused = playhead(*words).exits(4).err
+    assert f"{group} has not read {source}-0 from 30 on" in refused and "has it from 40 on" in refused
+    assert commit(admin, group, {TopicPartition(source, 0): Committed(50)}, deadline)
+    done = playhead(*words).exits(0)
+    assert json.loads(done.out)[0]["after"] == 10 and "what follows is not there to be read" in done.err
+
+
 def test_a_translation_waits_until_the_last_commit_of_the_copy_is_decided(
     copying, lab, admin, deadline, kept_topic, unique, playhead, tmp_path
 ):

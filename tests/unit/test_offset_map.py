@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from playhead.errors import Refused
+from playhead.pipeline.copy import foreign
 from playhead.pipeline.copy.offset_map import FIRST, MapFile, OffsetMap, new_token, write_file
 from playhead.pipeline.copy.translate import translated
 
@@ -55,6 +56,25 @@ def test_a_translated_position_is_the_first_unread_record(copy, per_file):
         wanted = min(unread) if unread else max((to + 1 for *_, to in mine), default=0)
         repeats = sum(at < read[number] and to >= wanted for number, at, _, to in mine)
         assert found[place] == (wanted, repeats)
+
+
+@given(copies(), st.integers(1, 7), st.integers(1, 9))
+def test_gaps_are_what_the_copy_did_not_write_however_much_is_read_at_a_time(copy, per_file, window):
+    records, _ = copy
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(foreign, "_WINDOW", window)
+        mapped = OffsetMap.load(Path(folder), written(Path(folder), records, per_file))
+        found = [list(foreign._gaps(mapped, place, 2, 50)) for place in range(3)]
+    for place, gaps in enumerate(found):
+        mine = {to for *_, at, to in records if at == place}
+        assert [at for low, high in gaps for at in range(low, high)] == [at for at in range(2, 50) if at not in mine]
+
+
+def test_the_first_record_of_others_is_the_position_and_what_follows_is_repeated(tmp_path):
+    records = [(0, n, 0, n if n < 5 else n + 1) for n in range(10)]
+    mapped = OffsetMap.load(tmp_path, written(tmp_path, records, 3))
+    assert translated(mapped, {0: 10}, {0: 0}, {0: 5}) == {0: (5, 5)}
+    assert translated(mapped, {0: 2}, {0: 0}, {0: 5}) == {0: (2, 0)}
 
 
 def test_a_drained_group_repeats_nothing(tmp_path):

@@ -15,9 +15,9 @@ from playhead.kafka.groups import Committed
 from playhead.kafka.log import Captured
 from playhead.kafka.topics import Ends, Topic
 from playhead.model import Deadline, TopicPartition
+from playhead.pipeline.copy.foreign import gaps_of
 from playhead.shrink import connectors, ending
 from playhead.shrink.connectors import stop_connectors
-from playhead.shrink.foreign import gaps_of
 from playhead.shrink.record import MovedConnector, Record, Stage
 
 

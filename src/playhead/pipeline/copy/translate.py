@@ -2,10 +2,11 @@
 
 In each partition of the copy the group continues at the first record that it has not read. Records after it that the group has
 read already, because they come from other partitions of the source, are repeated: their number is computed from the map. A group
-that has read everything continues after the last copied record, and repeats nothing.
+that has read everything continues after the last copied record, and repeats nothing. It has not read records that others wrote to
+the copy, unless it has a commit there behind them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +18,15 @@ from playhead.kafka.client import Admin
 from playhead.kafka.groups import Commits, list_committed
 from playhead.kafka.topics import Ends, Topic, get_topic, topic_ends
 from playhead.model import Change, Deadline, Plan, Position
+from playhead.pipeline.copy.foreign import Gap, find_foreign
 from playhead.pipeline.copy.job import Request
 from playhead.pipeline.copy.offset_map import MapFile, OffsetMap, map_folder
 from playhead.pipeline.copy.positions import Mark, PositionPlaces
-from playhead.pipeline.copy.restore import Restoring
+from playhead.pipeline.copy.restore import Restoring, find_owner
 from playhead.stores.groups import GroupsStore
+
+FOREIGN_SECONDS = 600.0  # a request for every gap in the offsets of the copy, of some milliseconds each
+FindForeign = Callable[[OffsetMap, Mapping[int, Gap]], Mapping[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +55,15 @@ class Translation:
 
 @dataclass(frozen=True, slots=True)
 class CopiedTopic:
-    """A topic, its copy and the offset map between them, as of now. `copied`: by source partition, how far it is copied."""
+    """A topic, its copy and the offset map between them, as of now. `copied`: by source partition, how far it is copied. `part`:
+    what of the source is copied, in words; empty: all."""
 
     request: Request
     copied: Mapping[int, int]
     source_ends: Mapping[int, Ends]
     target_ends: Mapping[int, Ends]
     map: OffsetMap
+    part: str = ""
 
     @classmethod
     def open(cls, here: Admin, there: Admin, request: Request, context: Context, deadline: Deadline) -> "CopiedTopic":
@@ -66,17 +73,32 @@ class CopiedTopic:
         places = PositionPlaces(request.group, *((target.name, len(target.partitions)) if is_other else (source.name,)))
         folder = map_folder(context, request.map, there.cluster.id, request.source, request.target)
         copied = _copied(there, places, (source, target), folder, deadline)
-        mapped = OffsetMap.load(folder, {number: token for number, (_, token) in copied.items()})
+        mapped = OffsetMap.load(folder, {number: mark.token for number, (_, mark) in copied.items()})
         ends = {number: end for number, (end, _) in copied.items()}
-        return cls(request, ends, _ends(here, source, deadline), _ends(there, target, deadline), mapped)
+        parts = [mark.part for _, mark in copied.values()]
+        return cls(request, ends, _ends(here, source, deadline), _ends(there, target, deadline), mapped, parts[0])
+
+    def begin(self, partition: int) -> int:
+        """The first offset of a source partition that the copy has, or would have."""
+        chain = self.map.chains.get(partition)
+        return chain[0].start if chain else self.copied[partition]
 
     def translate(
-        self, owner: str, commits: Mapping[int, int], before: Mapping[int, int]
+        self, owner: str, commits: Mapping[int, int], before: Mapping[int, int], find: FindForeign | None = None
     ) -> tuple[tuple[Translated, ...], list[str]]:
-        """`commits`: the next offsets of the owner in the source; `before`: in the copy. One row per partition of the copy, and
-        warnings."""
-        read, warnings = _read(owner, self.request, commits, self.copied, self.source_ends)
-        found = translated(self.map, read, {number: ends.start for number, ends in self.target_ends.items()})
+        """`commits`: the next offsets of the owner in the source; `before`: in the copy. `find` None: no others write to the
+        copy. One row per partition of the copy, and warnings."""
+        read, warnings = _read(owner, self, commits)
+        starts = {number: ends.start for number, ends in self.target_ends.items()}
+        found = translated(self.map, read, starts)
+        if find is not None:
+            spans = {number: (max(start, before.get(number, 0)), found[number][0]) for number, start in starts.items()}
+            undecided = {
+                number: at for number, (_, end) in spans.items() if (at := self.target_ends[number].stable) < end
+            }
+            if foreign := {**undecided, **find(self.map, spans)}:
+                found = translated(self.map, read, starts, foreign)
+                warnings.append(_foreign_words(self.request.target, foreign))
         rows = tuple(
             Translated(
                 owner,
@@ -96,13 +118,17 @@ class CopiedTopic:
 def plan_translation(
     source: GroupsStore, target: GroupsStore, group: str, request: Request, context: Context, deadline: Deadline
 ) -> Translation:
-    """Never past a record that the group has not read. Refused if the copy does not have all that the group has read. `source`,
-    `target`: the groups of both clusters, which may be one."""
+    """Never past a record that the group has not read, also one that others wrote to the copy. Refused if the copy does not have
+    all that the group has read, or begins behind it. `source`, `target`: the groups of both clusters, which may be one."""
     with source.session() as here, target.session() as there:
         copied = CopiedTopic.open(here, there, request, context, deadline)
         read = commits_of(list_committed(here, group, deadline), request.source)
         before = commits_of(list_committed(there, group, deadline), request.target)
-    rows, warnings = copied.translate(group, read, before)
+
+        def find(mapped: OffsetMap, spans: Mapping[int, Gap]) -> dict[int, int]:
+            return find_foreign(there, request.target, mapped, spans, Deadline(FOREIGN_SECONDS))
+
+        rows, warnings = copied.translate(group, read, before, find)
     return Translation(Plan.of(target.uri, changes_of(rows), warnings), rows)
 
 
@@ -116,9 +142,9 @@ def commits_of(commits: Commits, topic: str) -> dict[int, int]:
 
 def _copied(
     admin: Admin, places: PositionPlaces, topics: tuple[Topic, Topic], folder: Path, deadline: Deadline
-) -> dict[int, tuple[int, str]]:
-    """By source partition: how far it is copied, and the last file of its map. A partition without a position would count as one
-    without records: one that has expired is found by the map."""
+) -> dict[int, tuple[int, Mark]]:
+    """By source partition: how far it is copied, and its mark, with the last file of its map. A partition without a position
+    would count as one without records: one that has expired is found by the map."""
     source, target = topics
     again = f"playhead topics copy {source.name} {target.name} --execute"
     try:
@@ -126,14 +152,15 @@ def _copied(
     except Busy as error:
         error.hint = f"{again} decides it, if its copier was killed"
         raise
-    found: dict[int, tuple[int, str]] = {}
+    found: dict[int, tuple[int, Mark]] = {}
     for number, one in decided.items():
         mark = Mark.find(one.metadata)
         if mark is not None and (mark.source, mark.target) == (source.id, target.id):
-            found[number] = (one.offset, mark.token)
+            found[number] = (one.offset, mark)
     missing = [one.id for one in source.partitions if one.id not in decided]
     restored = Restoring(source.id, target.id, target.name, folder).find(admin, missing, deadline)
-    found |= {number: (one.offset, one.token) for number, one in restored.items()}
+    if restored and (owner := find_owner(folder)) is not None:
+        found |= {number: (one.offset, owner.with_token(one.token)) for number, one in restored.items()}
     if not found:
         raise NotFound("copy", f"{source.name} -> {target.name}", hint=again)
     return found
@@ -143,14 +170,9 @@ def _ends(admin: Admin, topic: Topic, deadline: Deadline) -> dict[int, Ends]:
     return topic_ends(admin, topic.name, [one.id for one in topic.partitions], deadline)
 
 
-def _read(
-    group: str,
-    request: Request,
-    commits: Mapping[int, int],
-    copied: Mapping[int, int],
-    ends: Mapping[int, Ends],
-) -> tuple[dict[int, int], list[str]]:
+def _read(group: str, topics: CopiedTopic, commits: Mapping[int, int]) -> tuple[dict[int, int], list[str]]:
     """By source partition: the next offset of the group. Without a commit nothing of the partition counts as read."""
+    request, copied, ends = topics.request, topics.copied, topics.source_ends
     if not commits:
         raise Refused(f"{group} has no commit in {request.source}", f"playhead groups show {group}")
     warnings = []
@@ -166,12 +188,30 @@ def _read(
         read[partition] = commits.get(partition, ends[partition].start if partition in ends else 0)
         if partition not in commits and end > read[partition]:
             warnings.append(f"{group} has no commit in {request.source}-{partition}: its records count as not read")
+        if topics.part and read[partition] < (begin := topics.begin(partition)):
+            raise Refused(
+                f"{group} has not read {request.source}-{partition} from {read[partition]} on, and the copy of"
+                f" {topics.part} has it from {begin} on: what lies between would be skipped",
+                f"playhead groups reset {group} --topic {request.target} --to-earliest begins at the part",
+            )
+    if "<" in topics.part:
+        warnings.append(f"{request.target} has {topics.part} of {request.source}: what follows is not there to be read")
     return read, warnings
 
 
-def translated(mapped: OffsetMap, read: Mapping[int, int], starts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """By target partition: the position, and the number of repeats. `read`: the next offset by source partition."""
-    unread: dict[int, int] = {}
+def _foreign_words(target: str, foreign: Mapping[int, int]) -> str:
+    places = ", ".join(f"{target}-{number} offset {offset}" for number, offset in sorted(foreign.items()))
+    return (
+        f"others have written to the copy, or are about to, first at {places}: the group continues there, not after it"
+    )
+
+
+def translated(
+    mapped: OffsetMap, read: Mapping[int, int], starts: Mapping[int, int], foreign: Mapping[int, int] | None = None
+) -> dict[int, tuple[int, int]]:
+    """By target partition: the position, and the number of repeats. `read`: the next offset by source partition. `foreign`: by
+    target partition, the first record of others."""
+    unread = dict(foreign or {})
     end: dict[int, int] = {}
     for number, file in _files(mapped):
         for place, (_, last, _) in mapped.summary(file).items():
