@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,24 +12,30 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as RawPartition
 
 from integration.copying import FIRST_MS, GROUP_TOOL, Copying, Sent, check_copy, read, send, unread_by_java
 from integration.delivering import Deliver, group_rows, ids_in
 from playhead.config import Context, Setting
 from playhead.connect.rest import Rest
 from playhead.errors import Invalid, Refused
+from playhead.kafka.client import Admin
 from playhead.kafka.copying import CopyProducer
 from playhead.kafka.groups import Committed, commit, list_committed
 from playhead.kafka.topics import add_partitions, create_topic, get_topic, list_topics, topic_ends
+from playhead.kafka.transactions import TransactionalProducer
 from playhead.lab import Lab
 from playhead.ledger.runs import open_ledger
 from playhead.model import Deadline, TopicPartition
 from playhead.pipeline.copy.job import Side
+from playhead.pipeline.copy.offset_map import FIRST, MapFile, write_file
+from playhead.pipeline.copy.read import read_places
 from playhead.pipeline.copy.run import CopyRunOptions
 from playhead.pipeline.copy.verify import VerifySide, verify_copy
-from playhead.shrink import stages
+from playhead.shrink import connectors, stages
 from playhead.shrink.change import Change
 from playhead.shrink.ending import abort, finish
 from playhead.shrink.foreign import check_foreign
@@ -168,6 +175,7 @@ def test_connectors_and_groups_go_along_and_lose_and_double_nothing(
 
     shown = playhead(*words, "-o", "json").exits(0)
     assert '"stage": "switched"' in shown.out
+    rest.patch_config(pipeline.sink, {"topics": f" {target} "})  # an edit that has nothing to do with the old topic
     assert shrinking.finish(topic).record.stage is Stage.FINISHED
     deadline.wait_for(lambda: topic not in admin.raw.list_topics(timeout=10).topics, "the old topic deleted")
     described = lab.tool(
@@ -178,7 +186,7 @@ def test_connectors_and_groups_go_along_and_lose_and_double_nothing(
         "--topic",
         target,
     )
-    assert "PartitionCount: 2" in described and "retention.bytes=1000000000" in described
+    assert "PartitionCount: 2" in described and "retention.bytes=3000000000" in described
     assert "retention.ms=-1" in described
 
 
@@ -460,6 +468,90 @@ def test_a_compacted_topic_with_merged_keys_keeps_its_settings(shrinking, lab, a
     assert "message.timestamp.before.max.ms=86400000" not in settings()
     assert shrinking.finish(topic).record.stage is Stage.FINISHED
     assert {"message.timestamp.type=LogAppendTime", "message.timestamp.before.max.ms=86400000"} <= settings()
+
+
+def expire(admin: Admin, topic: str, starts: dict[int, int]) -> None:
+    """As retention does."""
+    asked = [RawPartition(topic, number, at) for number, at in starts.items()]
+    for future in admin.raw.delete_records(asked).values():
+        future.result(30)
+
+
+def test_what_expires_in_the_old_topic_holds_nothing_up(shrinking, lab, admin, deadline, new_topic, playhead):
+    """Before it was compared, before it was copied, and together with the map."""
+    topic = new_topic(3, retention_ms="-1")
+    send(lab, topic, 120)
+
+    def dies(*words: object) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(stages, "verify", dies)
+        shrinking.execute(topic, 2)
+    expire(admin, topic, {0: 15, 1: 7})
+    shrinking.execute(topic, 2)
+    assert f"22 offset(s) of {topic} expired before they were compared: they are left out" in shrinking.said
+    assert len(read(lab, f"{topic}-p2")) == 120
+
+    send(lab, topic, 30, start=120)
+    expire(admin, topic, {n: one.high - 1 for n, one in topic_ends(admin, topic, range(3), deadline).items()})
+    words = ["topics", "shrink", topic, "--finish", "--execute", "-q", "-b", lab.bootstrap_servers]
+    words += ["--ledger", f"sqlite:///{shrinking.folder}/ledger.db"]
+    with pytest.raises(Refused, match="were deleted before they were copied") as refused:
+        shrinking.finish(topic)
+    assert f"topics shrink {topic} --finish --leave-late --execute" in str(refused.value.hint)
+    shutil.rmtree(shrinking.folder / "ledger-copies" / admin.cluster.id / f"{topic}--{topic}-p2")
+    playhead(*words, "--leave-late").exits(0)
+    deadline.wait_for(lambda: topic not in admin.raw.list_topics(timeout=10).topics, "the old topic deleted")
+
+
+def test_a_transaction_that_stays_open_holds_nothing_up_and_is_named(
+    shrinking, lab, admin, deadline, new_topic, settings_of, unique, monkeypatch
+):
+    topic, name = new_topic(3, retention_ms="-1"), unique("open")
+    monkeypatch.setattr(connectors, "DECIDE_SECONDS", 0.5)
+    send(lab, topic, 60)
+    with TransactionalProducer(settings_of, name, Deadline(60)) as other:
+        other.begin()
+        other.produce(topic, b"late", b"late", partition=0)
+        other.flush()
+        send(lab, topic, 20, start=60)
+        assert shrinking.execute(topic, 2).record.stage is Stage.SWITCHED
+        assert any(f"the open transaction of {name}" in text for text in shrinking.said)
+        with pytest.raises(Refused, match=f"it is not deleted; .*the open transaction of {name}"):
+            shrinking.finish(topic)
+        other.commit()
+    with pytest.raises(Refused, match="after the switch: they are copied and compared"):
+        shrinking.finish(topic)
+    check_copy(lab, topic, f"{topic}-p2", partitions=2)
+    assert shrinking.finish(topic).record.stage is Stage.FINISHED
+
+
+def test_a_connector_that_is_deleted_during_the_change_is_left_out(shrinking, lab, topic, pipeline, rest, monkeypatch):
+    def dies(*words: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(stages, "move_positions", dies)
+        shrinking.execute(topic, 2)
+    config = rest.get_config(pipeline.source)
+    rest.delete_connector(pipeline.source)
+    assert shrinking.execute(topic, 2).record.stage is Stage.SWITCHED
+    assert f"{pipeline.source} (source) was deleted meanwhile: it is left out" in shrinking.said
+    assert rest.get_config(pipeline.sink)["topics"] == f"{topic}-p2"
+    rest.create_connector(pipeline.source, config)
+
+
+def test_files_of_the_map_are_read_from_any_folder(shrinking, tmp_path):
+    folder = tmp_path / "a folder [1] {x,y} %20 *"
+    files = [MapFile(0, 0, 9, FIRST, "a" * 12), MapFile(1, 0, 9, FIRST, "b" * 12)]
+    for one in files:
+        rows = np.array([3, 5, 8])
+        write_file(folder, one, rows, np.array([one.partition] * 3, np.int32), rows + 100)
+    places = read_places(
+        shrinking.spark, [(folder / one.name, start) for one, start in zip(files, (0, 5), strict=True)]
+    )
+    assert sorted(map(tuple, places.collect())) == [(0, 103), (0, 105), (0, 108), (1, 105), (1, 108)]
 
 
 @pytest.mark.parametrize("what", ["header", "timestamp"])

@@ -95,17 +95,42 @@ def test_two_changes_into_one_new_topic_do_not_run_at_the_same_time(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("state", "is_interrupted", "is_refused"),
-    [(RunState.FINISHED, False, False), (RunState.STOPPED, False, True), (RunState.FINISHED, True, True)],
+    ("state", "is_interrupted", "code"),
+    [
+        (RunState.FINISHED, False, None),
+        (RunState.STOPPED, False, 4),
+        (RunState.STOPPED, True, 130),
+        (RunState.HELD_BACK, False, None),
+    ],
 )
-def test_a_copy_that_was_stopped_is_not_compared(monkeypatch, state, is_interrupted, is_refused):
-    """`playhead runs stop` ends it without an error and with exit code 0."""
+def test_a_copy_that_was_stopped_is_not_compared(monkeypatch, state, is_interrupted, code):
+    """`playhead runs stop` ends it without an error and with exit code 0. Open transactions are no reason: a producer may always
+    have one."""
     end = RunEnd([Progress("copy", state=state)], interrupted=is_interrupted)
     monkeypatch.setattr(stages, "copy_in", lambda *words: end)
-    change: Any = SimpleNamespace(topic="orders", side=None, plan=lambda: None)
+    change: Any = SimpleNamespace(topic="orders", side=None, plan=lambda: None, admin=nullcontext)
+    change.open_transactions = lambda admin: ["orders-0 is committed up to 5 of 9"]
     spark: Any = SimpleNamespace(session=None, ledger=None, options=None)
-    with pytest.raises(Refused, match="was stopped before the end") if is_refused else nullcontext():
-        stages.copy_new(change, spark, print)
+    said: list[str] = []
+    with pytest.raises(Refused) if code else nullcontext() as refused:
+        stages.copy_new(change, spark, said.append)
+    assert refused is None or refused.value.exit_code == code
+    assert bool(said) == (state is RunState.HELD_BACK)
+
+
+@pytest.mark.parametrize(
+    ("lefts", "rounds"), [([5], 0), ([900, 3], 1), ([900, 300, 200], 2), ([900, 800], 1), ([9, 9], 0)]
+)
+def test_what_is_written_during_the_copy_is_copied_before_connectors_are_stopped(monkeypatch, lefts, rounds):
+    """Until what is left is one step, or a round does not get closer to the end."""
+    done: list[str] = []
+    plans = iter(lefts)
+    monkeypatch.setattr(stages, "copy_new", lambda *words: done.append("copy"))
+    monkeypatch.setattr(stages, "verify", lambda *words: done.append("verify"))
+    change: Any = SimpleNamespace(plan=lambda: SimpleNamespace(left=next(plans)))
+    spark: Any = SimpleNamespace(options=CopyRunOptions(offsets_per_step=10))
+    stages.catch_up(change, spark, print)
+    assert done == ["copy", "verify"] * rounds
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 import pytest
 
-from playhead.shrink.configs import changed_config, routed, why_overwrites, whys_other
+from playhead.shrink.configs import changed_config, routed, still_uses, why_overwrites, whys_other
+from playhead.shrink.record import MovedConnector
 from playhead.topics.usage import ConnectorUse
 
 JDBC = "io.confluent.connect.jdbc.JdbcSinkConnector"
@@ -126,3 +127,28 @@ def test_a_sink_that_names_objects_by_offsets_must_not_get_the_old_names_again()
     assert "may be overwritten" in str(why_overwrites(config, "orders", "orders-p2"))
     assert why_overwrites({**config, "connector.class": JDBC}, "orders", "orders-p2") is None
     assert why_overwrites({**config, **routing("x", "y")}, "orders", "orders-p2") is None
+
+
+ROUTED = changed_config(WRITES, {"topic.prefix": "x"}, "orders", "orders-p2") or {}
+ROUTED_BACK: dict[str, str | None] = dict.fromkeys(ROUTED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "wanted", "is_used"),
+    [
+        ("sink", {"topics": "orders-p2, more"}, {"topics": "orders-p2"}, False),
+        ("sink", {"topics": "orders-p2,orders"}, {"topics": "orders-p2"}, True),
+        ("sink", {"topics.regex": "ord.*"}, {"topics": "orders-p2"}, True),
+        ("source", {"topic": "elsewhere"}, {"topic": "orders-p2"}, False),
+        ("source", {"topic": "orders"}, {"topic": "orders-p2"}, True),
+        ("source", {**ROUTED, "transforms": f"cast,{ROUTED['transforms']}"}, ROUTED, False),
+        ("source", {}, ROUTED, True),
+        ("source", {"transforms": "cast"}, ROUTED_BACK, False),
+    ],
+)
+def test_a_connector_that_was_edited_after_the_switch_uses_the_old_topic_only_if_its_config_says_so(
+    kind, config, wanted, is_used
+):
+    after = ROUTED if "transforms" in wanted else wanted
+    one = MovedConnector("c", kind, "RUNNING", {}, after)
+    assert still_uses(config, one, "orders", wanted) == is_used

@@ -36,7 +36,7 @@ def test_sinks_are_stopped_after_the_sources_when_they_have_read_the_rest(monkey
     def access(*words: object) -> Any:
         @contextmanager
         def rest() -> Any:
-            yield SimpleNamespace(stop=lambda name: done.append(f"stop {name}"))
+            yield SimpleNamespace(stop=lambda name: done.append(f"stop {name}"), list_connectors=lambda: ["in", "out"])
 
         yield SimpleNamespace(rest=rest)
 
@@ -44,6 +44,7 @@ def test_sinks_are_stopped_after_the_sources_when_they_have_read_the_rest(monkey
     monkeypatch.setattr(connectors, "await_stopped", lambda access, rest, name: done.append(f"{name} is stopped"))
     monkeypatch.setattr(connectors, "_await_read", lambda change, sinks: done.append("sinks have read"))
     moved = [MovedConnector(name, kind, "RUNNING", {}, {}) for name, kind in (("out", "sink"), ("in", "source"))]
+    moved.append(MovedConnector("deleted meanwhile", "sink", "RUNNING", {}, {}))
     change: Any = SimpleNamespace(context=None, recorded=SimpleNamespace(connectors=moved))
     stop_connectors(change, is_drained=is_drained)
     drained = ["sinks have read"] if is_drained else []
@@ -56,7 +57,7 @@ def test_a_sink_before_the_marker_of_the_last_transaction_has_read_everything(mo
 
     @contextmanager
     def opened(*words: object) -> Any:
-        yield SimpleNamespace()
+        yield SimpleNamespace(rest=opened, list_connectors=lambda: ["out"])
 
     def committed(admin: object, groups: list[str], deadline: object) -> Any:
         return {groups[0]: {TopicPartition("orders", 0): Committed(commits.pop(0))}}
@@ -101,7 +102,7 @@ def switched(found: object, done: list[str]) -> Any:
 def test_the_new_topic_gets_its_last_settings_when_the_old_one_is_deleted(monkeypatch, is_deleted):
     """Not while late records may be copied: the broker would change their times. Also after a kill between the two."""
     done: list[str] = []
-    monkeypatch.setattr(ending, "_delete_old", lambda change: done.append("deleted"))
+    monkeypatch.setattr(ending, "_delete_old", lambda change, left: done.append("deleted"))
     monkeypatch.setattr(ending, "set_settings", lambda change, admin, keys: done.append(f"set {sorted(keys)}"))
     monkeypatch.setattr(ending, "_forget_copier", lambda change, admin: None)
     change = switched(None if is_deleted else SimpleNamespace(), done)

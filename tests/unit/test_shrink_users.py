@@ -56,7 +56,11 @@ class Answers:
     def access(self) -> Any:
         @contextmanager
         def rest() -> Any:
-            yield SimpleNamespace(get_config=self.configs.__getitem__, find_status=lambda name: None)
+            yield SimpleNamespace(
+                get_config=self.configs.__getitem__,
+                find_status=lambda name: None,
+                list_connectors=lambda: list(self.configs),
+            )
 
         return SimpleNamespace(context=Context(None, {}), deadline=Deadline(5), rest=rest)
 
@@ -191,6 +195,9 @@ def test_a_group_that_a_connector_of_connect_owns_is_moved_also_with_an_old_mark
     answers.configs = {"out": {"topics": "orders", "connector.class": "FileStreamSink"}}
     running = MovedConnector("out", "sink", "RUNNING", {}, {})
     assert answers.movers(recorded=(running,)).groups == ("connect-out",)
+    assert answers.movers(recorded=(running, MovedConnector("gone", "sink", "RUNNING", {}, {}))).groups == (
+        "connect-out",
+    )
     stopped = MovedConnector("out", "sink", "STOPPED", {}, {})
     assert answers.movers(recorded=(stopped,)).groups == ()
 

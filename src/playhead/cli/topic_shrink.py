@@ -1,5 +1,6 @@
 """`playhead topics shrink`: fewer partitions for a topic, with everyone who reads and writes it."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -42,6 +43,9 @@ PLAN_COLUMNS = (
 @click.option("--finish", is_flag=True, help="After the switch: delete the old topic.")
 @click.option("--abort", is_flag=True, help="Go back: everyone reads and writes TOPIC, the new topic is deleted.")
 @click.option(
+    "--leave-late", is_flag=True, help="With --finish: also delete what was written to TOPIC after the switch."
+)
+@click.option(
     "--new-names",
     is_flag=True,
     help="Also move sink connectors that may name their output by the topic: it is a new one.",
@@ -66,6 +70,8 @@ def shrink(face: Face, /, topic: str, given: dict[str, Any], execute: bool, **wo
 
     if words["finish"] and words["abort"]:
         raise click.UsageError("--finish and --abort exclude each other")
+    if words["leave_late"] and not words["finish"]:
+        raise click.UsageError("--leave-late belongs to --finish")
     if (words["finish"] or words["abort"]) and words["partitions"]:
         raise click.UsageError("--partitions belongs to the beginning, not to --finish or --abort")
     seconds, names = face.context.timeout_seconds, words["new_names"]
@@ -75,6 +81,8 @@ def shrink(face: Face, /, topic: str, given: dict[str, Any], execute: bool, **wo
     elif work.record is None:
         raise click.UsageError("--partitions is needed: how many shall the new topic have?")
     is_asked = bool(words["partitions"] or words["finish"] or words["abort"])
+    if execute and not is_asked:
+        raise click.UsageError("--execute needs --partitions, --finish or --abort")
     if not (execute and is_asked):
         _show(face, work, is_asked=is_asked)
         return
@@ -96,7 +104,8 @@ def _run(face: Face, work: "Change", given: dict[str, Any], words: dict[str, Any
     try:
         options = run_options(face, given, is_continuous=False)
         if words["finish"]:
-            finish(work, lambda: open_spark(work, options, screen.update), _say_note)
+            opened = partial(open_spark, work, options, screen.update)
+            finish(work, opened, _say_note, leaves_late=words["leave_late"])
         else:
             with open_spark(work, options, screen.update) as spark:
                 execute(work, spark, _say_note)
@@ -206,4 +215,4 @@ def _next(standing: "Standing") -> str:
         return f"playhead topics shrink {record.topic} --abort --execute continues"
     if record.stage is not Stage.SWITCHED:
         return f"playhead topics shrink {record.topic} --partitions {record.partitions} --execute continues; --abort goes back"
-    return "--finish deletes the old topic; --abort goes back"
+    return "--finish deletes the old topic; --abort goes back, as long as nothing else has written to the new one"

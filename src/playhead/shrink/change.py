@@ -12,7 +12,8 @@ from playhead.errors import Invalid, NotFound, Refused
 from playhead.files import lock_file
 from playhead.kafka.client import Admin
 from playhead.kafka.topics import Ends, Topic, describe_topics, get_topic, topic_ends
-from playhead.model import Deadline
+from playhead.kafka.transactions_seen import describe_hidden
+from playhead.model import Deadline, TopicPartition
 from playhead.pipeline.copy.job import Job, Request, Side, plan_copy
 from playhead.pipeline.copy.positions import PositionPlaces
 from playhead.shrink.record import AFTER_SWITCH, Record, Stage, find_record, list_records, record_path, save_record
@@ -173,6 +174,11 @@ class Change:
         """Offsets of the old topic since the switch."""
         ends, known = self.ends(admin, self.topic), self.recorded.source_ends
         return sum(one.high - known.get(number, 0) for number, one in ends.items())
+
+    def open_transactions(self, admin: Admin) -> list[str]:
+        """Of the old topic: whose each is, and since when."""
+        ends = {TopicPartition(self.topic, number): one for number, one in self.ends(admin, self.topic).items()}
+        return describe_hidden(admin, ends, self.deadline())
 
     def ends(self, admin: Admin, topic: str) -> Mapping[int, Ends]:
         deadline = self.deadline()

@@ -7,7 +7,8 @@ its rows. All three are others in the new topic. Where the config can say the ol
 import re
 from collections.abc import Iterator, Mapping
 
-from playhead.topics.usage import MIRRORS, READS, WRITES, ConnectorUse
+from playhead.shrink.record import MovedConnector
+from playhead.topics.usage import MIRRORS, READS, WRITES, ConnectorUse, how_by_config
 
 Config = Mapping[str, str | None]
 ROUTE = "playheadShrink"
@@ -56,6 +57,20 @@ def _sink_after(config: Config, topic: str, target: str) -> dict[str, str | None
     elif names == [topic] and TOPIC in _table(config):
         changes[TABLE] = _table(config).replace(TOPIC, before)
     return changes
+
+
+def still_uses(config: Config, one: MovedConnector, topic: str, wanted: Config) -> bool:
+    """Whether a connector that was moved away from the topic, by the `wanted` keys, uses it again: by an edit since then."""
+    if one.type == "sink":
+        unknown = list[str]()
+        return how_by_config(one.name, topic, config, unknown) is not None or bool(unknown)
+    if "topic" in wanted:
+        return config.get("topic") == topic
+    keys = [key for key in one.after if key != "transforms"]
+    is_routed = ROUTE in _words(config.get("transforms"))
+    return is_routed != (ROUTE in _words(wanted.get("transforms"))) or any(
+        config.get(key) != wanted.get(key) for key in keys
+    )
 
 
 def why_not_moved(use: ConnectorUse, config: Config) -> str:

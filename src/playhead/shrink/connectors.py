@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from playhead.errors import PlayheadError
 from playhead.kafka.client import Admin
@@ -14,22 +14,30 @@ from playhead.offsets.workers import ConfiguredConnector
 from playhead.pipeline.copy.translate import commits_of
 from playhead.shrink.change import Change, Say
 from playhead.shrink.record import MovedConnector
+from playhead.shrink.users import present
 from playhead.stores import Access
 
 STOP_SECONDS = 120.0
+DECIDE_SECONDS = 15.0  # a connector that is stopped has ended its transaction
 DRAIN_SECONDS = 75.0  # a worker commits the positions of its sinks every minute, by default
+
+
+@contextmanager
+def way_out(hint: str) -> Iterator[None]:
+    """An error in the block has this hint, too."""
+    try:
+        yield
+    except PlayheadError as error:
+        error.hint = f"{error.hint}; {hint}" if error.hint else hint
+        raise
 
 
 @contextmanager
 def connectors_named(change: Change) -> Iterator[None]:
     """An error in the block says which connectors it leaves stopped."""
-    try:
+    names = ", ".join(one.name for one in change.recorded.connectors)
+    with way_out(f"{names}: stopped until the same command has continued, or --abort") if names else nullcontext():
         yield
-    except PlayheadError as error:
-        if names := ", ".join(one.name for one in change.recorded.connectors):
-            way = f"{names}: stopped until the same command has continued, or --abort"
-            error.hint = f"{error.hint}; {way}" if error.hint else way
-        raise
 
 
 def stop_connectors(change: Change, *, is_drained: bool = False) -> None:
@@ -44,20 +52,35 @@ def stop_connectors(change: Change, *, is_drained: bool = False) -> None:
     _stop(change, by_type[True])
 
 
+def await_decided(change: Change, say: Say) -> None:
+    """Until no transaction is open in the old topic, or the time is over: what it commits later is late, as any record."""
+    patience = Deadline(DECIDE_SECONDS)
+    with change.admin() as admin:
+        while held := change.open_transactions(admin):
+            if patience.passed:
+                for words in held:
+                    say(f"{words}; what it commits later is copied by --finish")
+                return
+            time.sleep(0.2)
+
+
 def _stop(change: Change, connectors: Sequence[MovedConnector]) -> None:
     if not connectors:
         return
     with Access(change.context, Deadline(STOP_SECONDS)) as access, access.rest() as rest:
-        for one in connectors:
+        there = present(rest, connectors)
+        for one in there:
             rest.stop(one.name)
-        for one in connectors:
+        for one in there:
             await_stopped(access, rest, one.name)
 
 
 def _await_read(change: Change, sinks: Sequence[MovedConnector]) -> None:
     """Until the sinks that run have committed all that is in the topic now, or the time is over: others may go on writing."""
     with Access(change.context, change.deadline()) as access:
-        groups = [group for one in sinks if (group := _find_running(access, one.name))]
+        with access.rest() as rest:
+            there = present(rest, sinks)
+        groups = [group for one in there if (group := _find_running(access, one.name))]
     if not groups:
         return
     patience = Deadline(DRAIN_SECONDS)
@@ -91,7 +114,7 @@ def change_connectors(change: Change, *, forward: bool) -> None:
     if not change.recorded.connectors:
         return
     with Access(change.context, Deadline(STOP_SECONDS)) as access, access.rest() as rest:
-        for one in change.recorded.connectors:
+        for one in present(rest, change.recorded.connectors):
             rest.patch_config(one.name, one.after if forward else one.before)
 
 
@@ -101,12 +124,16 @@ def restore_connectors(change: Change, say: Say, *, forward: bool) -> None:
     if not connectors:
         return
     with Access(change.context, Deadline(STOP_SECONDS)) as access, access.rest() as rest:
-        for one in connectors:
+        there = present(rest, connectors)
+        for one in there:
             if one.state == "RUNNING":
                 rest.resume(one.name)
             elif one.state == "PAUSED":
                 rest.pause(one.name)
             say(f"{one.name} ({one.type}): {words_of(one, forward=forward)}; {one.state.lower()} again")
+    for one in connectors:
+        if one not in there:
+            say(f"{one.name} ({one.type}) was deleted meanwhile: it is left out")
 
 
 def words_of(one: MovedConnector, *, forward: bool) -> str:

@@ -17,28 +17,32 @@ from playhead.offsets.journal import Journal
 from playhead.offsets.locate import Locator
 from playhead.offsets.workers import ConfiguredConnector
 from playhead.shrink.change import Change, Say
+from playhead.shrink.configs import still_uses
 from playhead.shrink.connectors import (
     STOP_SECONDS,
     change_connectors,
     connectors_named,
     restore_connectors,
     stop_connectors,
+    way_out,
 )
 from playhead.shrink.foreign import check_foreign
 from playhead.shrink.record import Record, Stage
 from playhead.shrink.stages import WIDE, Spark, copy_new, set_settings, verify
+from playhead.shrink.users import present
 from playhead.stores import Access
 from playhead.topics.admin import plan_delete
 from playhead.topics.apply import apply_plan as apply_topics
 from playhead.topics.session import Session
 from playhead.topics.usage import find_users
 
+REMEMBERED = "a worker forgets what a connector used before with PUT /connectors/NAME/topics/reset"
 OpenSpark = Callable[[], AbstractContextManager[Spark]]
 
 
-def finish(change: Change, opened: OpenSpark, say: Say) -> Record:
+def finish(change: Change, opened: OpenSpark, say: Say, *, leaves_late: bool = False) -> Record:
     """Deletes the old topic. Refused if anything was written to it since the switch; that is copied first. Spark is opened only
-    for that."""
+    for that. `leaves_late`: that is deleted with it."""
     record = change.recorded
     if record.stage is Stage.FINISHED:
         return record
@@ -47,17 +51,12 @@ def finish(change: Change, opened: OpenSpark, say: Say) -> Record:
     if change.found is not None:
         with change.admin() as admin:
             late = change.late(admin)
+        if late and not leaves_late:
+            with way_out(f"without them: playhead topics shrink {change.topic} --finish --leave-late --execute"):
+                _copy_late(change, opened, say, late)
         if late:
-            with opened() as spark:
-                copy_new(change, spark, say)
-                verify(change, spark, say)
-            change.save(source_ends=change.recorded.verified_source)
-            raise Refused(
-                f"{late} offset(s) were written to {change.topic} after the switch: they are copied and compared, and it is not"
-                " deleted",
-                "find their producers, then --finish again",
-            )
-        _delete_old(change)
+            say(f"{late} offset(s) that were written to {change.topic} after the switch are deleted with it")
+        _delete_old(change, late)
     with change.admin() as admin:
         # Not before: late records are copied with their times. Those of WIDE it has since the switch.
         set_settings(change, admin, set(record.settings) - set(WIDE))
@@ -66,13 +65,32 @@ def finish(change: Change, opened: OpenSpark, say: Say) -> Record:
     return change.save(stage=Stage.FINISHED)
 
 
-def _delete_old(change: Change) -> None:
+def _copy_late(change: Change, opened: OpenSpark, say: Say, late: int) -> None:
+    with opened() as spark:
+        copy_new(change, spark, say)
+        verify(change, spark, say)
+    change.save(source_ends=change.recorded.verified_source)
+    with change.admin() as admin:
+        left, held = change.late(admin), change.open_transactions(admin)
+    copied = f"{late - left} of them are" if left else "they are"
+    why = f"; {'; '.join(held)}" if held else ""
+    raise Refused(
+        f"{late} offset(s) were written to {change.topic} after the switch: {copied} copied and compared, and it is not"
+        f" deleted{why}",
+        "find their producers, then --finish again",
+    )
+
+
+def _delete_old(change: Change, left: int = 0) -> None:
+    """`left`: offsets that are deleted with it."""
     with change.admin() as admin:
         session = Session(admin, change.context, change.deadline())
         if users := _users_left(change, session, change.topic, forward=True):
-            raise Refused(f"{change.topic} is in use: {'; '.join(users)}", "stop or move them, then --finish again")
+            raise Refused(
+                f"{change.topic} is in use: {'; '.join(users)}", f"stop or move them, then --finish again; {REMEMBERED}"
+            )
         plan = plan_delete(session, [change.topic])
-        if late := change.late(admin):
+        if (late := change.late(admin) - left) > 0:
             raise Refused(f"{late} offset(s) were written to {change.topic} just now", "--finish again copies them")
         outcomes = apply_topics(session, plan, force=True)  # its users are known
         if outcomes.exit_code:
@@ -101,8 +119,7 @@ def _users_left(change: Change, session: Session, topic: str, *, forward: bool) 
                 with access.rest() as rest:
                     config = rest.get_config(use.connector)
                 one = moved[use.connector]
-                wanted = one.after if forward else one.before
-                if all(config.get(key) == value for key, value in wanted.items()):
+                if not still_uses(config, one, topic, one.after if forward else one.before):
                     continue
             if use.is_alive:
                 found.append(str(use))
@@ -169,7 +186,8 @@ def _check_readers(change: Change) -> None:
         own = set()
         if record.connectors:
             with access.rest() as rest:
-                own = {ConfiguredConnector.of(one.name, rest.get_config(one.name)).group for one in record.connectors}
+                there = present(rest, record.connectors)
+                own = {ConfiguredConnector.of(one.name, rest.get_config(one.name)).group for one in there}
         for entry in map(journal.get, record.edits):
             refusals = Locator(access).of_plan(entry.plan).store.guard(entry.owners)
             if found := [one.what for one in refusals if one.owner not in own]:

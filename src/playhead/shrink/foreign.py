@@ -10,6 +10,7 @@ from playhead.pipeline.copy.foreign import find_foreign
 from playhead.pipeline.copy.offset_map import OffsetMap
 from playhead.pipeline.copy.translate import CopiedTopic
 from playhead.shrink.change import Change
+from playhead.shrink.connectors import way_out
 
 
 def check_foreign(change: Change, admin: Admin) -> None:
@@ -30,12 +31,15 @@ def check_foreign(change: Change, admin: Admin) -> None:
         partition, offset = min(found.items())
         raise Refused(
             f"the record at {target}-{partition} offset {offset} was not written by the copy: it would be lost",
-            f"playhead topics copy {target} NEW --execute copies it elsewhere; then delete {target} and --abort again",
+            f"--finish keeps it; else copy it elsewhere (playhead topics copy {target} NEW --execute), delete {target}, then"
+            f" --abort again: what others wrote is then in NEW, and not in {change.topic}",
         )
 
 
 def _map(change: Change, admin: Admin) -> OffsetMap:
+    target = change.recorded.target
     try:
-        return CopiedTopic.open(admin, admin, change.request, change.context, change.deadline()).map
+        with way_out(f"if nobody else wrote to {target}, delete it yourself, then --abort again"):
+            return CopiedTopic.open(admin, admin, change.request, change.context, change.deadline()).map
     except NotFound:
         return OffsetMap(Path(), {})  # nothing is copied yet

@@ -20,17 +20,20 @@ from playhead.ledger.runs import Ledger, open_context_ledger
 from playhead.model import Deadline, Plan
 from playhead.offsets.apply import Permissions, apply_plan
 from playhead.offsets.journal import Journal, JournalEntry
+from playhead.pipeline.copy.foreign import find_foreign
+from playhead.pipeline.copy.offset_map import OffsetMap
 from playhead.pipeline.copy.read import read_places
 from playhead.pipeline.copy.run import CopyRunOptions, check_reach, copy_in, make_target
 from playhead.pipeline.copy.settings import scaled, set_aside
 from playhead.pipeline.copy.steps import Counted
-from playhead.pipeline.copy.translate import CopiedTopic, changes_of
+from playhead.pipeline.copy.translate import FOREIGN_SECONDS, CopiedTopic, changes_of
 from playhead.pipeline.copy.verify import VerifySide, verify_copy
 from playhead.pipeline.spark import spark_session
 from playhead.pipeline.supervisor import Progress
 from playhead.shrink.change import Change, Say
 from playhead.shrink.connectors import (
     STOP_SECONDS,
+    await_decided,
     change_connectors,
     connectors_named,
     restore_connectors,
@@ -44,6 +47,15 @@ from playhead.topics.session import Session
 from playhead.topics.usage import find_users
 
 WIDE = {"retention.ms": "-1", "retention.bytes": "-1"}  # nothing of the copy expires before the switch
+
+
+CONTINUES = "the same command continues"
+
+
+class Interrupted(Refused):
+    """By Ctrl-C or SIGTERM, between two steps of the copy."""
+
+    exit_code = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +85,12 @@ def execute(change: Change, spark: Spark, say: Say) -> Record:
         verify(change, spark, say)
         change.save(stage=Stage.VERIFIED)
     if change.recorded.stage is Stage.VERIFIED:
+        catch_up(change, spark, say)
         begin_switch(change, say)
     if change.recorded.stage is Stage.SWITCHING:
         with connectors_named(change):
             stop_connectors(change, is_drained=True)
+            await_decided(change, say)
             copy_new(change, spark, say)
             verify(change, spark, say)
             move_positions(change, say)
@@ -152,11 +166,16 @@ def copy_new(change: Change, spark: Spark, say: Say) -> None:
     (done,) = end.connectors
     for note in done.notes:
         say(note)
+    if end.interrupted:
+        raise Interrupted(f"copying {change.topic} was interrupted", CONTINUES)
     if done.error is not None:
         raise done.error
-    if end.interrupted or done.state is not RunState.FINISHED:
-        why = done.held or f"copying {change.topic} was stopped before the end"
-        raise Refused(why, "the same command continues")
+    if done.state is RunState.HELD_BACK:
+        with change.admin() as admin:
+            for words in change.open_transactions(admin):
+                say(words)  # the rest is copied later
+    elif done.state is not RunState.FINISHED:
+        raise Refused(f"copying {change.topic} was stopped before the end", CONTINUES)
 
 
 def verify(change: Change, spark: Spark, say: Say) -> None:
@@ -166,20 +185,20 @@ def verify(change: Change, spark: Spark, say: Say) -> None:
         copied = change.copied(admin)
         here, there = change.ends(admin, change.topic), change.ends(admin, record.target)
         policy = get_topic_settings(admin, change.topic, change.deadline())["cleanup.policy"].value or ""
-    starts = {number: record.verified_source.get(number, record.starts.get(number, 0)) for number in copied}
-    for number, start in starts.items():
-        if here[number].start > start and "compact" not in policy:
-            raise Refused(
-                f"{change.topic}-{number}: the offsets {start} to {here[number].start - 1} expired before they were compared",
-                f"playhead topics alter {change.topic} --config retention.ms=-1 --execute, then --abort and again",
-            )
+    known = {number: record.verified_source.get(number, record.starts.get(number, 0)) for number in copied}
+    starts = {number: max(start, here[number].start) for number, start in known.items()}
+    if expired := {number: start - known[number] for number, start in starts.items() if start > known[number]}:
+        say(f"{sum(expired.values())} offset(s) of {change.topic} expired before they were compared: they are left out")
     source = {number: (starts[number], end) for number, end in copied.items() if end > starts[number]}
     ends = {number: one.stable for number, one in there.items()}
     verified = record.verified_target
     target = {number: (verified.get(number, 0), end) for number, end in ends.items() if end > verified.get(number, 0)}
     if source or target:
         properties = change.side.properties
-        places = _places(change, spark.session, starts) if record.source_ends else None
+        mapped = _map(change) if record.source_ends or expired else None
+        if mapped and not record.source_ends:
+            _check_own(change, mapped, target)
+        places = _places(mapped, spark.session, known, starts) if mapped else None
         found = verify_copy(
             spark.session,
             VerifySide(properties, change.topic, source),
@@ -195,15 +214,43 @@ def verify(change: Change, spark: Spark, say: Say) -> None:
     change.save(verified_source=copied, verified_target=verified if record.source_ends else ends)
 
 
-def _places(change: Change, session: SparkSession, starts: Mapping[int, int]) -> DataFrame:
-    """Where the records were copied to that follow `starts` in the old topic. A file of the map begins at a position."""
+def _map(change: Change) -> OffsetMap:
     with change.admin() as admin:
-        mapped = CopiedTopic.open(admin, admin, change.request, change.context, change.deadline()).map
-    files = [file for number, some in mapped.chains.items() for file in some if file.start >= starts.get(number, 0)]
-    return read_places(session, [mapped.folder.absolute() / file.name for file in files])
+        return CopiedTopic.open(admin, admin, change.request, change.context, change.deadline()).map
+
+
+def _check_own(change: Change, mapped: OffsetMap, spans: Mapping[int, tuple[int, int]]) -> None:
+    """What expired in the old topic is compared no more: here that no other writes to the new one is seen by the map alone."""
+    target = change.recorded.target
+    with change.admin() as admin:
+        if found := find_foreign(admin, target, mapped, spans, Deadline(FOREIGN_SECONDS)):
+            partition, offset = min(found.items())
+            raise PlayheadError(f"the record at {target}-{partition} offset {offset} was not written by the copy")
+
+
+def _places(mapped: OffsetMap, session: SparkSession, known: Mapping[int, int], starts: Mapping[int, int]) -> DataFrame:
+    """Where the records were copied to that follow `known` in the old topic, and are still there: it begins at `starts`. A file
+    of the map begins at a position."""
+    chosen = [
+        (mapped.folder.absolute() / file.name, start if (start := starts.get(number, 0)) > known.get(number, 0) else 0)
+        for number, some in mapped.chains.items()
+        for file in some
+        if file.start >= known.get(number, 0)
+    ]
+    return read_places(session, chosen)
 
 
 # The switch
+
+
+def catch_up(change: Change, spark: Spark, say: Say) -> None:
+    """What was written during the copy and the comparison, while all connectors run: so that they are stopped for a short time.
+    Each round has less to do than the one before, unless the topic grows faster than it is copied."""
+    before = None
+    while (left := change.plan().left) > spark.options.offsets_per_step and (before is None or 2 * left < before):
+        before = left
+        copy_new(change, spark, say)
+        verify(change, spark, say)
 
 
 def begin_switch(change: Change, say: Say) -> None:

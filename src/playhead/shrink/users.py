@@ -151,7 +151,14 @@ def _groups_of(access: Access, connectors: Sequence[MovedConnector]) -> dict[str
     if not sinks:
         return {}
     with access.rest() as rest:
-        return {ConfiguredConnector.of(one.name, rest.get_config(one.name)).group: one.state for one in sinks}
+        there = present(rest, sinks)
+        return {ConfiguredConnector.of(one.name, rest.get_config(one.name)).group: one.state for one in there}
+
+
+def present(rest: Rest, connectors: Sequence[MovedConnector]) -> list[MovedConnector]:
+    """Without those that were deleted since the change began: there is nothing of them to be moved."""
+    names = set(rest.list_connectors()) if connectors else set()
+    return [one for one in connectors if one.name in names]
 
 
 def _state(rest: Rest, name: str) -> str:

@@ -1,6 +1,7 @@
 """Ranges of a topic as a table, by Spark's Kafka reader, and what is checked in them before anything is written."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,12 +58,20 @@ def read_ranges(spark: SparkSession, properties: Mapping[str, str], topic: str, 
     return reader.load().select(PARTITION, OFFSET, TIMESTAMP, KEY, VALUE, HEADERS)
 
 
-def read_places(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
-    """Partition and offset in the target of the records of these files of the offset map."""
-    if not files:
-        return spark.createDataFrame([], f"{PARTITION} int, {OFFSET} bigint")
-    mapped = spark.read.parquet(*(path.as_uri() for path in files))
-    return mapped.select(col("target_partition").alias(PARTITION), col("target_offset").alias(OFFSET))
+def read_places(spark: SparkSession, files: Sequence[tuple[Path, int]]) -> DataFrame:
+    """Partition and offset in the target of the records of these files of the offset map, of each from a source offset on."""
+    found = spark.createDataFrame([], f"{PARTITION} int, {OFFSET} bigint")
+    for start in sorted({start for _, start in files}):
+        paths = [_spark_path(path) for path, at in files if at == start]
+        mapped = spark.read.parquet(*paths).where(col("source_offset") >= start)
+        columns = col("target_partition").alias(PARTITION), col("target_offset").alias(OFFSET)
+        found = found.unionByName(mapped.select(*columns))
+    return found
+
+
+def _spark_path(path: Path) -> str:
+    """Spark reads a path as it is, and not as a URL; only its patterns have to be escaped."""
+    return "file://" + re.sub(r"([*?\[\]{}\\])", r"\\\1", str(path))
 
 
 def merged_by_time(records: DataFrame) -> DataFrame:
