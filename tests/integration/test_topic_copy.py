@@ -346,6 +346,16 @@ def test_only_a_part_is_copied(copying, lab, kept_topic, unique):
         copying.plan(source, by_offset)
 
 
+def test_a_part_that_begins_past_the_end_begins_there_when_the_topic_has_grown(copying, lab, kept_topic, unique):
+    source, target, part = kept_topic(1), unique("part"), Part(from_offset=50)
+    for start, end, wanted in ((0, 30, 0), (30, 45, 0), (45, 70, 20)):
+        send(lab, source, end - start, start=start)
+        job = copying.plan(source, target, part=part)
+        assert (job.left, any("ends before offset 50" in note for note in job.notes)) == (wanted, not wanted)
+        assert copying.copy(source, target, part=part).rows == wanted
+    assert [one.timestamp_ms - FIRST_MS for one in read(lab, target).values()] == list(range(50, 70))
+
+
 def test_a_part_by_how_long_ago_is_continued_by_the_same_command(copying, lab, kept_topic, unique):
     source, target = kept_topic(2), unique("copy")
     send(lab, source, 100)

@@ -647,3 +647,15 @@ def test_an_order_that_differs_is_a_difference(shrinking, lab, admin, deadline, 
 def test_more_partitions_are_refused(shrinking, topic):
     with pytest.raises(Invalid, match=r"6 partition\(s\): 6 are not fewer"):
         shrinking.open(topic).start(6, None)
+
+
+def test_what_there_is_nothing_to_do_for_is_said(lab, playhead, new_topic, tmp_path):
+    topic = new_topic(3)
+    words = ["topics", "shrink", topic, "-b", lab.bootstrap_servers, "--ledger", f"sqlite:///{tmp_path}/ledger.db"]
+    assert (
+        "--execute needs --partitions, --finish or --abort"
+        in playhead(*words, "--execute", "--map", tmp_path).exits(2).err
+    )
+    for option in ("--finish", "--abort"):
+        refused = playhead(*words, option, "--execute").exits(4)
+        assert f"no change of {topic} was begun here" in refused.err and "on the same host" in refused.err

@@ -1,5 +1,6 @@
 """The offset map of a copy, and positions translated by it: compared with a translation record by record."""
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -8,10 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from playhead.config import Context
 from playhead.errors import Refused
+from playhead.files import replace_file
 from playhead.pipeline.copy import foreign
-from playhead.pipeline.copy.offset_map import FIRST, MapFile, OffsetMap, new_token, write_file
+from playhead.pipeline.copy.offset_map import FIRST, MapFile, OffsetMap, map_folder, new_token, short_name, write_file
 from playhead.pipeline.copy.translate import translated
+from playhead.shrink.record import record_path
 
 Record = tuple[int, int, int, int]  # source partition and offset, target partition and offset
 
@@ -99,3 +103,29 @@ def test_a_map_with_a_missing_file_is_refused(tmp_path):
     (tmp_path / OffsetMap.load(tmp_path, tokens).chains[0][0].name).unlink()
     with pytest.raises(Refused, match="is not complete"):
         OffsetMap.load(tmp_path, tokens)
+
+
+def test_a_file_is_durable_before_it_has_its_name(tmp_path, monkeypatch):
+    """Its records are committed right after it: a power cut must not leave them without their places."""
+    done: list[str] = []
+    rename = Path.replace
+
+    def renamed(path: Path, to: Path) -> Path:
+        done.append("rename")
+        return rename(path, to)
+
+    monkeypatch.setattr(os, "fsync", lambda handle: done.append("fsync"))
+    monkeypatch.setattr(Path, "replace", renamed)
+    written(tmp_path, [(0, 0, 0, 0)], 1)
+    assert done == ["fsync", "rename", "fsync"]
+
+
+@pytest.mark.parametrize("name", ["a" * 249, "a--" * 83])
+def test_folders_and_records_of_long_names_fit_into_a_file_system(tmp_path, name):
+    context = Context(None, {})
+    folders = [map_folder(context, tmp_path, "c", name, other) for other in ("b" * 249, "b" * 248 + "c", name)]
+    assert len(set(folders)) == 3
+    for folder in folders:
+        folder.mkdir(parents=True)
+        replace_file(record_path(context, tmp_path, "c", name), b"{}")
+    assert short_name("orders--orders2") == "orders--orders2"

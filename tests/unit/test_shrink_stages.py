@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from playhead.errors import NotFound
 from playhead.kafka import log
 from playhead.kafka.groups import Committed
 from playhead.kafka.log import Captured
 from playhead.kafka.topics import Ends, Topic
 from playhead.model import Deadline, TopicPartition
+from playhead.offsets.journal import Journal
 from playhead.pipeline.copy.foreign import gaps_of
 from playhead.shrink import connectors, ending
 from playhead.shrink.connectors import stop_connectors
@@ -109,6 +111,14 @@ def test_the_new_topic_gets_its_last_settings_when_the_old_one_is_deleted(monkey
     ending.finish(change, pytest.fail, done.append)
     assert done[-3:] == ["set ['other']", "orders is deleted; orders-p2 has its settings", "saved finished"]
     assert done[:-3] == ([] if is_deleted else ["deleted"])
+
+
+def test_an_edit_that_is_not_in_the_journal_of_this_host_says_where_it_is(tmp_path):
+    """With `--map` a change may be seen from a host that did not begin it."""
+    record = Record("orders", "orders-p2", 2, "id", edits=["20260131T080000-abc"])
+    with pytest.raises(NotFound) as missing:
+        ending._entries(Journal(tmp_path), record)
+    assert "on the host that moved the positions" in str(missing.value.hint)
 
 
 @pytest.mark.parametrize("known", [["copier", "other"], ["other"]])

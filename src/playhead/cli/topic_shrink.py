@@ -10,6 +10,7 @@ from playhead.cli.ledgers import ledger_option
 from playhead.cli.topic_copy import copy_options, map_option, run_options
 from playhead.cli.topics import execute_option, topic_names
 from playhead.config.extras import check_extra
+from playhead.errors import Refused
 from playhead.render import Column, Listing
 
 if TYPE_CHECKING:
@@ -74,15 +75,20 @@ def shrink(face: Face, /, topic: str, given: dict[str, Any], execute: bool, **wo
         raise click.UsageError("--leave-late belongs to --finish")
     if (words["finish"] or words["abort"]) and words["partitions"]:
         raise click.UsageError("--partitions belongs to the beginning, not to --finish or --abort")
+    is_asked = bool(words["partitions"] or words["finish"] or words["abort"])
+    if execute and not is_asked:
+        raise click.UsageError("--execute needs --partitions, --finish or --abort")
     seconds, names = face.context.timeout_seconds, words["new_names"]
     work = Change(face.context, topic, words["folder"], seconds, accepts_names=names)
     if words["partitions"]:
         work.start(words["partitions"], words["target"])
+    elif work.record is None and (words["finish"] or words["abort"]):
+        raise Refused(
+            f"{work.path} is not there: no change of {topic} was begun here",
+            "a change is finished or undone where it was started: on the same host, with the same --map and --ledger",
+        )
     elif work.record is None:
         raise click.UsageError("--partitions is needed: how many shall the new topic have?")
-    is_asked = bool(words["partitions"] or words["finish"] or words["abort"])
-    if execute and not is_asked:
-        raise click.UsageError("--execute needs --partitions, --finish or --abort")
     if not (execute and is_asked):
         _show(face, work, is_asked=is_asked)
         return

@@ -15,6 +15,7 @@ from playhead.kafka.topics import Ends, Topic, describe_topics, get_topic, topic
 from playhead.kafka.transactions_seen import describe_hidden
 from playhead.model import Deadline, TopicPartition
 from playhead.pipeline.copy.job import Job, Request, Side, plan_copy
+from playhead.pipeline.copy.offset_map import short_name
 from playhead.pipeline.copy.positions import PositionPlaces
 from playhead.shrink.record import AFTER_SWITCH, Record, Stage, find_record, list_records, record_path, save_record
 from playhead.shrink.users import Movers, Wanted, find_movers, why_not_shrunk
@@ -106,7 +107,7 @@ class Change:
         """Only one process at a time changes a topic, or makes one with this name."""
         with ExitStack() as stack:
             for name in sorted({self.topic, self.recorded.target}):
-                if not stack.enter_context(lock_file(self.path.with_name(f"{name}.shrink.lock"))):
+                if not stack.enter_context(lock_file(self.path.with_name(f"{short_name(name)}.shrink.lock"))):
                     raise Refused(
                         f"another process is changing {name} now",
                         f"playhead topics shrink {self.topic} shows where it stands",

@@ -13,7 +13,7 @@ from playhead.kafka.groups import delete_groups, list_groups
 from playhead.kafka.topics import describe_topics
 from playhead.model import Deadline
 from playhead.offsets.apply import Permissions, apply_plan, plan_undo
-from playhead.offsets.journal import Journal
+from playhead.offsets.journal import Journal, JournalEntry
 from playhead.offsets.locate import Locator
 from playhead.offsets.workers import ConfiguredConnector
 from playhead.shrink.change import Change, Say
@@ -188,17 +188,21 @@ def _check_readers(change: Change) -> None:
             with access.rest() as rest:
                 there = present(rest, record.connectors)
                 own = {ConfiguredConnector.of(one.name, rest.get_config(one.name)).group for one in there}
-        for entry in map(journal.get, record.edits):
+        for entry in _entries(journal, record):
             refusals = Locator(access).of_plan(entry.plan).store.guard(entry.owners)
             if found := [one.what for one in refusals if one.owner not in own]:
                 raise Refused("; ".join(found), "stop them, then --abort again")
 
 
+def _entries(journal: Journal, record: Record) -> list[JournalEntry]:
+    with way_out("the journal is on the host that moved the positions: --abort there"):
+        return [journal.get(entry) for entry in record.edits]
+
+
 def _undo_edits(change: Change, say: Say) -> None:
     """The newest first. What readers of the new topic have committed there since is undone as well."""
     journal = Journal.of_context(change.context)
-    for entry_id in reversed(change.recorded.edits):
-        entry = journal.get(entry_id)
+    for entry in reversed(_entries(journal, change.recorded)):
         with Access(change.context, Deadline(STOP_SECONDS)) as access:
             store = Locator(access).of_plan(entry.plan).store
             plan = plan_undo(entry, store, access, force=True)  # the readers of the new topic have moved on

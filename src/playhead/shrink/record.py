@@ -8,7 +8,7 @@ import msgspec
 from playhead.config import Context
 from playhead.errors import Invalid
 from playhead.files import replace_file
-from playhead.pipeline.copy.offset_map import map_folder
+from playhead.pipeline.copy.offset_map import map_folder, short_name
 
 
 class Stage(StrEnum):
@@ -63,7 +63,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def record_path(context: Context, folder: Path | None, cluster: str, topic: str) -> Path:
-    return map_folder(context, folder, cluster, topic, "").parent / f"{topic}.shrink.json"
+    return map_folder(context, folder, cluster, topic, "").parent / f"{short_name(topic)}.shrink.json"
 
 
 def find_record(path: Path) -> Record | None:

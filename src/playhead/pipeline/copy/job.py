@@ -125,7 +125,8 @@ class Job:
     @property
     def left(self) -> int:
         """At most so many records."""
-        return sum(max(0, end - self.start_of(partition).offset) for partition, end in self.ends.items())
+        first = self.request.part.from_offset or 0
+        return sum(max(0, end - max(first, self.start_of(number).offset)) for number, end in self.ends.items())
 
     def mark(self, target_id: str, token: str) -> Mark:
         return Mark(self.source.id, target_id, self.target_partitions, str(self.request.part), token)
@@ -187,6 +188,11 @@ def plan_copy(request: Request, source: Side, target: Side, deadline: Deadline) 
             _check_empty(there, found, deadline)
         _check_reach(request, positions, ends)
         starts, stops = _bounds(here, job.request, ends, deadline)
+        if short := [str(number) for number, one in ends.items() if one.high < (job.request.part.from_offset or 0)]:
+            words = (
+                f"{request.source} ends before offset {job.request.part.from_offset} in partition {', '.join(short)}"
+            )
+            job = replace(job, notes=(*job.notes, f"{words}: nothing of it is copied until then"))
     return replace(job, positions=positions, starts=starts, ends=stops)
 
 

@@ -5,6 +5,8 @@ follows from the group of the copy: each committed position names the token of i
 token of the one before it. What no chain reaches is not part of the map, and is deleted by the next run.
 """
 
+import hashlib
+import os
 import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +23,9 @@ import pyarrow.parquet as pq
 from playhead.config import Context
 from playhead.config.ledger import default_ledger_url, ledger_url
 from playhead.errors import Refused
+from playhead.files import sync_folder
 
+LONGEST = 200  # of 255: a file that is being written has a longer name
 FIRST = "0" * 12  # the token before the first file
 SCHEMA = pa.schema([("source_offset", pa.int64()), ("target_partition", pa.int32()), ("target_offset", pa.int64())])
 _NAME = re.compile(r"p(\d+)-(\d+)-(\d+)-([0-9a-f]{12})-([0-9a-f]{12})\.parquet")
@@ -68,26 +72,37 @@ def map_folder(context: Context, given: Path | None, cluster: str, source: str, 
 def _folder_name(source: str, target: str) -> str:
     """Another one for every pair: `a` to `b--c` is not `a--b` to `c`. No name of a topic has a tilde."""
     plain = f"{source}--{target}"
-    return plain if plain.index("--") == len(source) else f"{source}~{target}"
+    return short_name(plain if plain.index("--") == len(source) else f"{source}~{target}")
+
+
+def short_name(name: str) -> str:
+    """For a file: the names of two topics may be longer than a file system accepts."""
+    if len(name) <= LONGEST:
+        return name
+    return f"{name[: LONGEST - 17]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def write_file(
     folder: Path, file: MapFile, source: Offsets, target_partition: npt.NDArray[np.int32], target: Offsets
 ) -> None:
-    """Complete under its name, or not there."""
+    """Complete under its name, or not there; also after a power cut."""
     folder.mkdir(parents=True, exist_ok=True)
     summary = msgspec.json.encode(_summarized(target_partition, target))
     schema = SCHEMA.with_metadata({_SUMMARY: summary})
     table = pa.table([pa.array(source), pa.array(target_partition), pa.array(target)], schema=schema)
     temporary = folder / f".{file.name}"
-    pq.write_table(
-        table,
-        temporary,
-        compression="zstd",
-        use_dictionary=["target_partition"],
-        column_encoding={"source_offset": "DELTA_BINARY_PACKED", "target_offset": "DELTA_BINARY_PACKED"},
-    )
+    with temporary.open("wb") as sink:
+        pq.write_table(
+            table,
+            sink,
+            compression="zstd",
+            use_dictionary=["target_partition"],
+            column_encoding={"source_offset": "DELTA_BINARY_PACKED", "target_offset": "DELTA_BINARY_PACKED"},
+        )
+        sink.flush()
+        os.fsync(sink.fileno())
     temporary.replace(folder / file.name)
+    sync_folder(folder)  # the commit that follows is durable, too
 
 
 def _summarized(target_partition: npt.NDArray[np.int32], target: Offsets) -> "Summary":

@@ -138,6 +138,7 @@ class Copy:
         now = self._ask_source()
         self._adopt(now)
         self._check_target()
+        self._pass_to_part(now)
         self._check(now)
         held = f"open transactions in {len(now.held)} partition(s)" if now.held else ""
         is_new = False
@@ -355,6 +356,16 @@ class Copy:
             check = partial(self._place.check, [one], deadline)
             advance(self._target.settings, self._identity(one.partition), positions, check, deadline)
             self._committed_at[one.partition] = time.monotonic()
+
+    def _pass_to_part(self, now: "_Now") -> None:
+        """Up to `offset>=`, in a partition that ended before it when the copy began."""
+        first = self._job.request.part.from_offset or 0
+        ends = {n: min(first, end) for n, end in now.ends.items()}
+        self._pass_holes(
+            [CopyRange(n, self._positions[n], end, "") for n, end in ends.items() if end > self._positions[n].offset]
+        )
+        for n, end in ends.items():
+            self._positions[n] = replace(self._positions[n], offset=max(self._positions[n].offset, end))
 
     def _refresh(self) -> None:
         """Commits positions again that did not move for long: each expires by itself, some days after its last commit."""
