@@ -5,11 +5,11 @@ Every stage can be repeated: what it is going to do is recorded before, what it 
 so that their positions and the map are final; all others go on reading and writing the old topic until their owners move them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from playhead.errors import PlayheadError, Refused
 from playhead.kafka.client import Admin
@@ -20,17 +20,14 @@ from playhead.ledger.runs import Ledger, open_context_ledger
 from playhead.model import Deadline, Plan
 from playhead.offsets.apply import Permissions, apply_plan
 from playhead.offsets.journal import Journal, JournalEntry
-from playhead.pipeline.copy.foreign import find_foreign
-from playhead.pipeline.copy.offset_map import OffsetMap
-from playhead.pipeline.copy.read import read_places
 from playhead.pipeline.copy.run import CopyRunOptions, check_reach, copy_in, make_target
 from playhead.pipeline.copy.settings import scaled, set_aside
 from playhead.pipeline.copy.steps import Counted
-from playhead.pipeline.copy.translate import FOREIGN_SECONDS, CopiedTopic, changes_of
-from playhead.pipeline.copy.verify import VerifySide, verify_copy
+from playhead.pipeline.copy.translate import changes_of
 from playhead.pipeline.spark import spark_session
 from playhead.pipeline.supervisor import Progress
 from playhead.shrink.change import Change, Say
+from playhead.shrink.compare import compare
 from playhead.shrink.connectors import (
     STOP_SECONDS,
     await_decided,
@@ -179,65 +176,7 @@ def copy_new(change: Change, spark: Spark, say: Say) -> None:
 
 
 def verify(change: Change, spark: Spark, say: Say) -> None:
-    """Compares what was copied since the last comparison."""
-    record = change.recorded
-    with change.admin() as admin:
-        copied = change.copied(admin)
-        here, there = change.ends(admin, change.topic), change.ends(admin, record.target)
-        policy = get_topic_settings(admin, change.topic, change.deadline())["cleanup.policy"].value or ""
-    known = {number: record.verified_source.get(number, record.starts.get(number, 0)) for number in copied}
-    starts = {number: max(start, here[number].start) for number, start in known.items()}
-    if expired := {number: start - known[number] for number, start in starts.items() if start > known[number]}:
-        say(f"{sum(expired.values())} offset(s) of {change.topic} expired before they were compared: they are left out")
-    source = {number: (starts[number], end) for number, end in copied.items() if end > starts[number]}
-    ends = {number: one.stable for number, one in there.items()}
-    verified = record.verified_target
-    target = {number: (verified.get(number, 0), end) for number, end in ends.items() if end > verified.get(number, 0)}
-    if source or target:
-        properties = change.side.properties
-        mapped = _map(change) if record.source_ends or expired else None
-        if mapped and not record.source_ends:
-            _check_own(change, mapped, target)
-        places = _places(mapped, spark.session, known, starts) if mapped else None
-        found = verify_copy(
-            spark.session,
-            VerifySide(properties, change.topic, source),
-            VerifySide(properties, record.target, target, places),
-            is_compacted="compact" in policy,
-            by_time=record.is_merged,
-        )
-        if not found.is_equal:
-            lines = "; ".join(map(str, found.differences))
-            raise PlayheadError(f"{record.target} differs from {change.topic}: {lines}")
-        say(f"{found.source_records} record(s) are equal in {change.topic} and {record.target}")
-    # After the switch others write to the new topic: beyond `verified_target` it is not equal as a whole.
-    change.save(verified_source=copied, verified_target=verified if record.source_ends else ends)
-
-
-def _map(change: Change) -> OffsetMap:
-    with change.admin() as admin:
-        return CopiedTopic.open(admin, admin, change.request, change.context, change.deadline()).map
-
-
-def _check_own(change: Change, mapped: OffsetMap, spans: Mapping[int, tuple[int, int]]) -> None:
-    """What expired in the old topic is compared no more: here that no other writes to the new one is seen by the map alone."""
-    target = change.recorded.target
-    with change.admin() as admin:
-        if found := find_foreign(admin, target, mapped, spans, Deadline(FOREIGN_SECONDS)):
-            partition, offset = min(found.items())
-            raise PlayheadError(f"the record at {target}-{partition} offset {offset} was not written by the copy")
-
-
-def _places(mapped: OffsetMap, session: SparkSession, known: Mapping[int, int], starts: Mapping[int, int]) -> DataFrame:
-    """Where the records were copied to that follow `known` in the old topic, and are still there: it begins at `starts`. A file
-    of the map begins at a position."""
-    chosen = [
-        (mapped.folder.absolute() / file.name, start if (start := starts.get(number, 0)) > known.get(number, 0) else 0)
-        for number, some in mapped.chains.items()
-        for file in some
-        if file.start >= known.get(number, 0)
-    ]
-    return read_places(session, chosen)
+    compare(change, spark.session, say)
 
 
 # The switch

@@ -11,7 +11,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.functions import aggregate, coalesce, col, concat, countDistinct, lit, octet_length, when, xxhash64
+from pyspark.sql.functions import (
+    aggregate,
+    broadcast,
+    coalesce,
+    col,
+    concat,
+    countDistinct,
+    input_file_name,
+    lit,
+    octet_length,
+    regexp_extract,
+    when,
+    xxhash64,
+)
 
 from playhead.kafka.murmur2 import partitions_of_column
 from playhead.pipeline.copy.sizes import SizeLimit
@@ -21,7 +34,7 @@ from playhead.pipeline.spark_faults import spark_translated
 
 PARTITION, OFFSET, TIMESTAMP, KEY, VALUE, HEADERS = "partition", "offset", "timestamp", "key", "value", "headers"
 MERGED_AT = "merged_at"
-CONTENT = "content"
+CONTENT, ORIGIN = "content", "origin"
 TASKS = 16  # of a shuffle
 HEADER_BYTES = 10  # for the two lengths of a header
 Ranges = Mapping[int, tuple[int, int]]
@@ -58,15 +71,30 @@ def read_ranges(spark: SparkSession, properties: Mapping[str, str], topic: str, 
     return reader.load().select(PARTITION, OFFSET, TIMESTAMP, KEY, VALUE, HEADERS)
 
 
-def read_places(spark: SparkSession, files: Sequence[tuple[Path, int]]) -> DataFrame:
-    """Partition and offset in the target of the records of these files of the offset map, of each from a source offset on."""
-    found = spark.createDataFrame([], f"{PARTITION} int, {OFFSET} bigint")
-    for start in sorted({start for _, start in files}):
-        paths = [_spark_path(path) for path, at in files if at == start]
-        mapped = spark.read.parquet(*paths).where(col("source_offset") >= start)
-        columns = col("target_partition").alias(PARTITION), col("target_offset").alias(OFFSET)
-        found = found.unionByName(mapped.select(*columns))
-    return found
+def read_places(spark: SparkSession, files: Sequence[Path], starts: Mapping[int, int]) -> DataFrame:
+    """Partition and offset in the target of the records of these files of the offset map, from `starts` on in the source."""
+    mapped = _read_map(spark, files)
+    begins = spark.createDataFrame(list(starts.items()) or [(-1, 0)], f"{ORIGIN} int, begin bigint")
+    kept = mapped.join(broadcast(begins), ORIGIN, "left").where(col("source_offset") >= coalesce(col("begin"), lit(0)))
+    return kept.select(col("target_partition").alias(PARTITION), col("target_offset").alias(OFFSET))
+
+
+def read_order(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
+    """Partition and offset in the source, and the offset in the target, where all records of a key are in one partition."""
+    mapped = _read_map(spark, files)
+    return mapped.select(
+        col(ORIGIN).alias(PARTITION), col("source_offset").alias(OFFSET), col("target_offset").alias(MERGED_AT)
+    )
+
+
+def _read_map(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
+    """The rows of these files, each with its source partition, which only the name of the file has."""
+    if not files:
+        return spark.createDataFrame(
+            [], f"{ORIGIN} int, source_offset bigint, target_partition int, target_offset bigint"
+        )
+    mapped = spark.read.parquet(*map(_spark_path, files))
+    return mapped.withColumn(ORIGIN, regexp_extract(input_file_name(), r"/p(\d+)-[^/]*$", 1).cast("int"))
 
 
 def _spark_path(path: Path) -> str:
@@ -76,13 +104,8 @@ def _spark_path(path: Path) -> str:
 
 def merged_by_time(records: DataFrame) -> DataFrame:
     """All partitions as one, by time. A partition is not sorted in itself: a record counts as not older than those before it."""
-    merged = timed(records, _RECORDS_DDL).repartition(1)
+    merged = records.mapInArrow(cast(Any, _timed), f"{_RECORDS_DDL}, {MERGED_AT} bigint").repartition(1)
     return merged.sortWithinPartitions(MERGED_AT, PARTITION, OFFSET).drop(MERGED_AT)
-
-
-def timed(records: DataFrame, columns: str) -> DataFrame:
-    """With the largest time so far in its partition. `columns`: of the records, as Spark writes a schema."""
-    return records.mapInArrow(cast(Any, _timed), f"{columns}, {MERGED_AT} bigint")
 
 
 def _timed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -3,11 +3,15 @@
 The hash of a record covers its key, value, headers and time, and the hash of the record of the same key before it: so a record
 that is missing, doubled, changed or out of order makes its bucket differ. Only the keys of buckets that differ are compared one
 by one. Keys are compared by their hashes, records without a key without order. Of a compacted topic only the last record of each
-key is compared, and one that is a tombstone counts as none: the cleaner may have removed it on one side only.
+key is compared, and one that is a tombstone counts as none: the cleaner may have removed it on one side only. A key with newer
+records than those that are compared counts on neither side.
+
+If keys span partitions of the source, the order of their records is the one in which they were copied, by the offset map.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql.functions import (
@@ -41,28 +45,28 @@ from playhead.pipeline.copy.read import (
     VALUE,
     Ranges,
     read_ranges,
-    timed,
 )
 from playhead.pipeline.spark_faults import spark_translated
 
 BUCKETS = 1024
 MOST_SHOWN = 20
 _LOW = 0xFFFFFFFF
-_HASHED_DDL = (
-    "partition int, offset bigint, timestamp timestamp, key binary, id bigint, record bigint, is_tombstone boolean"
-)
 _DIGEST = ("count", "xor", "high", "low")
 
 
 @dataclass(frozen=True, slots=True)
 class VerifySide:
     """One of the two topics, and what of it is compared. `properties`: of clients, under Java's names, with their secrets.
-    `places`: partition and offset of the records that count, if others write to the topic, too."""
+    `places`: partition and offset of the records that count. `has_others`: the rest is of other producers. `order`: partition,
+    offset and rank of records whose keys span partitions. `newer`: of a compacted topic, ranges behind the compared ones."""
 
     properties: Mapping[str, str] = field(repr=False)
     topic: str
     ranges: Ranges
     places: DataFrame | None = None
+    has_others: bool = False
+    order: DataFrame | None = None
+    newer: Ranges = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +102,10 @@ class Verified:
         return not self.buckets
 
 
-def verify_copy(
-    spark: SparkSession, source: VerifySide, target: VerifySide, *, is_compacted: bool = False, by_time: bool = False
-) -> Verified:
-    """`by_time`: keys span partitions of the source, so they were merged by time."""
+def verify_copy(spark: SparkSession, source: VerifySide, target: VerifySide, *, is_compacted: bool = False) -> Verified:
     with spark_translated(f"comparing {source.topic} and {target.topic}"):
-        here = _hashed(spark, source, is_compacted=is_compacted, by_time=by_time)
-        there = _hashed(spark, target, is_compacted=is_compacted, by_time=False)
+        left_out = _superseded(spark, source, target) if is_compacted else None
+        here, there = (_hashed(spark, side, left_out, is_compacted=is_compacted) for side in (source, target))
         digests = [
             {row["bucket"]: tuple(row[name] for name in _DIGEST) for row in _digests(one).collect()}
             for one in (here, there)
@@ -119,19 +120,34 @@ def verify_copy(
     return Verified(counts[0], counts[1], len(suspect), found)
 
 
-def _hashed(spark: SparkSession, side: VerifySide, *, is_compacted: bool, by_time: bool) -> DataFrame:
+def _superseded(spark: SparkSession, source: VerifySide, target: VerifySide) -> DataFrame | None:
+    """The hashes of keys with other records than those that are compared, newer ones in the source or those of others in the
+    target: because of them the cleaner may remove what is compared. None: there are none."""
+    found = [_keys(spark, source, source.newer).select("id")] if source.newer else []
+    if target.places is not None and target.has_others:
+        keys = _keys(spark, target, target.ranges)
+        found.append(keys.join(target.places, [PARTITION, OFFSET], "left_anti").select("id"))
+    return reduce(DataFrame.unionByName, found).distinct() if found else None
+
+
+def _keys(spark: SparkSession, side: VerifySide, ranges: Ranges) -> DataFrame:
+    records = read_ranges(spark, side.properties, side.topic, ranges).where(col(KEY).isNotNull())
+    return records.select(PARTITION, OFFSET, xxhash64(KEY).alias("id"))
+
+
+def _hashed(spark: SparkSession, side: VerifySide, left_out: DataFrame | None, *, is_compacted: bool) -> DataFrame:
     """Bucket, hash of the key, hash of the record with the one before it, place. Only hashes are shuffled, and the key."""
     records = read_ranges(spark, side.properties, side.topic, side.ranges)
-    if side.places is not None:
-        records = records.join(side.places, [PARTITION, OFFSET], "left_semi")
     is_tombstone = col(VALUE).isNull().alias("is_tombstone")
     record = xxhash64(KEY, VALUE, TIMESTAMP, HEADERS, col(KEY).isNull(), col(VALUE).isNull())
-    hashed = records.select(
-        PARTITION, OFFSET, TIMESTAMP, KEY, xxhash64(KEY).alias("id"), record.alias("record"), is_tombstone
-    )
-    if by_time:
-        hashed = timed(hashed, _HASHED_DDL)
-    order = [MERGED_AT, PARTITION, OFFSET] if by_time else [PARTITION, OFFSET]
+    hashed = records.select(PARTITION, OFFSET, KEY, xxhash64(KEY).alias("id"), record.alias("record"), is_tombstone)
+    if side.places is not None:
+        hashed = hashed.join(side.places, [PARTITION, OFFSET], "left_semi")
+    if side.order is not None:
+        hashed = hashed.join(side.order, [PARTITION, OFFSET], "left")
+    if left_out is not None:
+        hashed = hashed.join(left_out, "id", "left_anti")
+    order = [PARTITION, OFFSET] if side.order is None else [MERGED_AT, PARTITION, OFFSET]
     keyed = hashed.where(col(KEY).isNotNull()).repartition(TASKS, "id")
     if is_compacted:
         last = Window.partitionBy("id").orderBy(*(col(name).desc() for name in order))
