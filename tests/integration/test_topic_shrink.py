@@ -521,8 +521,15 @@ def test_a_transaction_that_stays_open_holds_nothing_up_and_is_named(
         with pytest.raises(Refused, match=f"it is not deleted; .*the open transaction of {name}"):
             shrinking.finish(topic)
         other.commit()
-    with pytest.raises(Refused, match="after the switch: they are copied and compared"):
+    idempotent = Producer({"bootstrap.servers": lab.bootstrap_servers, "enable.idempotence": True})
+    idempotent.produce(topic, b"old", b"old", 1, timestamp=FIRST_MS)
+    assert idempotent.flush(30) == 0
+    del idempotent  # it would look for its broker as long as the errors below are kept
+    first, second = shrinking.open(topic).standing().writers
+    assert first.startswith(f"{name} (last at 20") and second.startswith("the producer with id ")
+    with pytest.raises(Refused, match="after the switch: they are copied and compared") as refused:
         shrinking.finish(topic)
+    assert f"last written by {name} (last at" in str(refused.value.hint)
     check_copy(lab, topic, f"{topic}-p2", partitions=2)
     assert shrinking.finish(topic).record.stage is Stage.FINISHED
 

@@ -209,6 +209,8 @@ def _stand(face: Face, standing: "Standing") -> None:
             }
         ]
     face.show(Listing(STANDING_COLUMNS, rows, name="topic"))
+    if standing.late:
+        say(f"note: last written to the old topic by {', '.join(standing.writers) or 'producers without an id'}")
 
 
 def _next(standing: "Standing") -> str:

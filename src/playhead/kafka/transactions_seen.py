@@ -120,6 +120,26 @@ def list_transactional_ids(admin: Admin, deadline: Deadline) -> set[str]:
     return set(ask(admin, "listing transactional ids", lambda client: _ids(client.list_transactions()), deadline))
 
 
+def list_writers(admin: Admin, places: Collection[TopicPartition], deadline: Deadline) -> list[str]:
+    """Who wrote there last, the newest first, in words. The brokers know idempotent producers only, for a day after their last
+    record, and by name only those with transactions."""
+    found: dict[int, int] = {}
+    for state in ask(admin, "listing producers", lambda client: _producers(client, places), deadline).values():
+        for one in state.active_producers:
+            found[one.producer_id] = max(found.get(one.producer_id, 0), one.last_timestamp)
+    listed = ask(admin, "listing transactions", lambda client: client.list_transactions(), deadline) if found else {}
+    names = {one.producer_id: one.transactional_id for some in listed.values() for one in some}
+    newest = sorted(found.items(), key=lambda item: -item[1])[:MOST_NAMED]
+    return [f"{names.get(number) or f'the producer with id {number}'} (last at {_moment(at)})" for number, at in newest]
+
+
+def _producers(client: "KafkaAdminClient", places: Collection[TopicPartition]) -> dict[Any, Any]:
+    from kafka import TopicPartition as SecondPartition
+
+    found: dict[Any, Any] = client.describe_producers([SecondPartition(*place) for place in places])
+    return found
+
+
 def check_may_see(admin: Admin, transactional_id: str, deadline: Deadline) -> None:
     """Raises `AccessDenied` if this id would be left out of a list because the user may not describe it."""
     doing = f"describing the transactional id {transactional_id}"

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 
 from playhead.config import Context
-from playhead.errors import Invalid, NotFound, Refused
+from playhead.errors import Invalid, NotFound, PlayheadError, Refused
 from playhead.files import lock_file
 from playhead.kafka.client import Admin
 from playhead.kafka.topics import Ends, Topic, describe_topics, get_topic, topic_ends
-from playhead.kafka.transactions_seen import describe_hidden
+from playhead.kafka.transactions_seen import describe_hidden, list_writers
 from playhead.model import Deadline, TopicPartition
 from playhead.pipeline.copy.job import Job, Request, Side, plan_copy
 from playhead.pipeline.copy.offset_map import short_name
@@ -27,12 +27,13 @@ Say = Callable[[str], None]
 @dataclass(frozen=True, slots=True)
 class Standing:
     """Where it stands. `left`: offsets that are not copied. `late`: offsets of the old topic since the switch. `movers`: before
-    the switch, who would be moved."""
+    the switch, who would be moved. `writers`: of late records, the last ones first."""
 
     record: Record | None
     left: int | None = None
     late: int | None = None
     movers: Movers | None = None
+    writers: tuple[str, ...] = ()
 
 
 class Change:
@@ -124,9 +125,13 @@ class Change:
             return Standing(record)
         with self.admin() as admin, Access(self.context, self.deadline()) as access:
             if record.stage in AFTER_SWITCH:
-                return Standing(record, late=self.late(admin))
+                return self._switched(record, admin)
             movers = find_movers(admin, access, self.wanted, record.connectors)
         return Standing(record, self.plan().left, movers=movers)
+
+    def _switched(self, record: Record, admin: Admin) -> Standing:
+        late = self.late(admin)
+        return Standing(record, late=late, writers=tuple(self.writers(admin)) if late else ())
 
     # The record
 
@@ -175,6 +180,14 @@ class Change:
         """Offsets of the old topic since the switch."""
         ends, known = self.ends(admin, self.topic), self.recorded.source_ends
         return sum(one.high - known.get(number, 0) for number, one in ends.items())
+
+    def writers(self, admin: Admin) -> list[str]:
+        """Who wrote to the old topic last, as far as the brokers know."""
+        places = [TopicPartition(self.topic, number) for number in self.ends(admin, self.topic)]
+        try:
+            return list_writers(admin, places, self.deadline())
+        except PlayheadError as error:
+            return [f"a producer that is not known: {error.what}"]
 
     def open_transactions(self, admin: Admin) -> list[str]:
         """Of the old topic: whose each is, and since when."""

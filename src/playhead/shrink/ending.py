@@ -71,13 +71,13 @@ def _copy_late(change: Change, opened: OpenSpark, say: Say, late: int) -> None:
         verify(change, spark, say)
     change.save(source_ends=change.recorded.verified_source)
     with change.admin() as admin:
-        left, held = change.late(admin), change.open_transactions(admin)
+        left, held, writers = change.late(admin), change.open_transactions(admin), change.writers(admin)
     copied = f"{late - left} of them are" if left else "they are"
     why = f"; {'; '.join(held)}" if held else ""
     raise Refused(
         f"{late} offset(s) were written to {change.topic} after the switch: {copied} copied and compared, and it is not"
         f" deleted{why}",
-        "find their producers, then --finish again",
+        f"stop or move their producers, then --finish again; last written by {', '.join(writers) or 'producers without an id'}",
     )
 
 

@@ -104,6 +104,9 @@ def find_movers(
             objections.append(f"group {name} has {members} member(s): stop them")
     if usage.connectors is None and not usage.unknown:
         notes.append("connectors are not looked at: no Connect worker is named (--connect URL)")
+    if moved:
+        names = ", ".join(one.name for one in moved)
+        notes.append(f"files from which {names} may be applied again still name {topic}: change them, too")
     notes += [f"{name} runs on Spark: change `topics` in its file to {target} before it runs again" for name in ledgers]
     return Movers(tuple(moved), tuple(groups), tuple(ledgers), tuple(objections), tuple(notes))
 

@@ -23,7 +23,7 @@ from playhead.model import Deadline, TopicPartition
 from playhead.pipeline.copy.offset_map import map_folder
 from playhead.pipeline.copy.positions import Mark, Position, PositionPlaces
 from playhead.pipeline.copy.restore import Restoring, find_owner
-from playhead.pipeline.copy.settings import APPEND_TIME, TIMESTAMPS, carried_settings, notes_of
+from playhead.pipeline.copy.settings import TIMESTAMPS, carried_settings, notes_of, set_aside
 from playhead.pipeline.copy.sizes import SizeLimit
 from playhead.topics.admin import WantedTopic, plan_create
 from playhead.topics.listing import replication_of
@@ -160,8 +160,9 @@ def plan_copy(request: Request, source: Side, target: Side, deadline: Deadline) 
                 )
             existing = get_topic_settings(there, request.target, deadline)
             limit = SizeLimit.of(existing, target.settings)
-            if existing[TIMESTAMPS].value == APPEND_TIME:
-                notes.append(f"{request.target} has {TIMESTAMPS}={APPEND_TIME}: its records get the time of the copy")
+            for name in set_aside(existing):
+                does = "its records get the time of the copy" if name == TIMESTAMPS else "it refuses older records"
+                notes.append(f"{request.target} has {name}={existing[name].value}: {does}")
         job = Job(
             request,
             topic,
