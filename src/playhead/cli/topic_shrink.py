@@ -49,7 +49,7 @@ PLAN_COLUMNS = (
 @click.option(
     "--new-names",
     is_flag=True,
-    help="Also move sink connectors that may name their output by the topic: it is a new one.",
+    help="Also move sink connectors whose output may depend on the name of the topic, or on its offsets: both are new.",
 )
 @map_option
 @execute_option

@@ -84,13 +84,7 @@ def find_movers(
     ledgers = sinks_on_spark(sinks, topic, objections)
     look_at_runs(sinks, topic, change.copier, objections, notes)
     objections += other_groups(admin, topic, access.deadline)
-    uses = [use for use in usage.groups or () if use.group != change.copier]
-    commits = list_committed_of(admin, [use.group for use in uses], access.deadline)
-    if copies := {name for name, some in commits.items() if _is_copy(some, topic)}:
-        notes += [
-            f"group {name} is the position of a copy, and stays: copy the new topic anew" for name in sorted(copies)
-        ]
-    readers = {use.group: use.members for use in uses if use.group not in copies}
+    readers, commits = _readers(admin, usage, change, access.deadline, notes)
     objections += _stale(admin, {name: commits_of(commits[name], topic) for name in readers}, topic, access.deadline)
     groups = []
     for name, members in readers.items():
@@ -109,6 +103,17 @@ def find_movers(
         notes.append(f"files from which {names} may be applied again still name {topic}: change them, too")
     notes += [f"{name} runs on Spark: change `topics` in its file to {target} before it runs again" for name in ledgers]
     return Movers(tuple(moved), tuple(groups), tuple(ledgers), tuple(objections), tuple(notes))
+
+
+def _readers(
+    admin: Admin, usage: Usage, change: Wanted, deadline: Deadline, notes: list[str]
+) -> tuple[dict[str, int], dict[str, Commits]]:
+    """The groups that read the topic, with the number of their members; and their commits, with those of copies."""
+    uses = [use for use in usage.groups or () if use.group != change.copier]
+    commits = list_committed_of(admin, [use.group for use in uses], deadline)
+    copies = {name for name, some in commits.items() if _is_copy(some, change.topic)}
+    notes += [f"group {name} is the position of a copy, and stays: copy the new topic anew" for name in sorted(copies)]
+    return {use.group: use.members for use in uses if use.group not in copies}, commits
 
 
 def _connectors(
