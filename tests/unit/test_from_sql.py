@@ -119,6 +119,12 @@ def test_a_number_of_sqlite_that_is_too_fine_names_its_column(values):
         rows(SQLITE_NUMERIC, values, product=SQLITE)
 
 
+@pytest.mark.parametrize("values", [pa.array([4e36]), pa.array([1e300]), pa.array(["4" + "0" * 36])])
+def test_a_number_of_sqlite_with_more_digits_than_arrow_holds_names_its_column(values):
+    with pytest.raises(Rejected, match="column 'c' holds a number with more than 2 decimals or 38 digits"):
+        rows(SQLITE_NUMERIC, values, product=SQLITE)
+
+
 def test_an_integer_of_sqlite_that_connect_would_cut_names_its_column():
     with pytest.raises(Rejected, match="column 'c' holds an integer of more than 32 bits"):
         rows(column(4, "INTEGER"), pa.array([1 << 31]), product=SQLITE)

@@ -18,7 +18,7 @@ from playhead.pipeline.records.decode.exact import Exact, Unfit
 from playhead.pipeline.records.decode.pieces import FEWEST, read_pieces
 from playhead.pipeline.records.decode.reading import JsonReading
 from playhead.pipeline.records.schema import Schema
-from unit.test_sink_values_columns import ODD_ROWS, junk, optional, table, tables
+from unit.test_sink_values_columns import ODD_ROWS, decimal, junk, optional, table, tables
 
 COMPACT, PYTHON, WIDE = (",", ":"), (", ", ": "), (" ,  ", " :  ")
 INTEGER, TEXT = {"type": "int64"}, {"type": "string"}
@@ -195,3 +195,31 @@ def layouts(draw):
 def test_whatever_is_read_by_its_pieces_is_what_the_exact_reader_gives(found):
     schema, texts = found
     check(schema, column(texts))
+
+
+@pytest.mark.parametrize(
+    ("scale", "precision", "number"),
+    [
+        (20, 38, "3555555555555555555"),
+        (2, None, "4" + "0" * 36),
+        (2, None, "1" + "0" * 600),
+        (2, 10, "123456789"),
+        (38, None, "1"),
+        (2, None, "1.5" + "0" * 38),
+        (0, None, "1e0000000001"),
+    ],
+)
+def test_a_number_with_more_digits_than_its_decimal_is_left_to_the_exact_reader(scale, precision, number):
+    schema = table(a=optional(decimal(scale, precision)))
+    texts = column([b'{"a":0}', *[b'{"a":%s}' % number.encode()] * 20])
+    assert check(schema, texts) == 1
+
+
+def test_numbers_that_fit_their_decimal_are_read_by_their_pieces():
+    for scale, precision, numbers in (
+        (2, None, ["0", "-1.5", "12.34", "9" * 36 + ".99", "-" + "9" * 36]),
+        (0, 5, ["0", "-0", "99999"]),
+        (3, 3, ["0.123", "-0.5", "0"]),
+    ):
+        texts = column([b'{"a":%s}' % number.encode() for number in numbers * 4])
+        assert check(table(a=decimal(scale, precision)), texts) == 4 * len(numbers)

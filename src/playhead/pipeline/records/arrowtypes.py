@@ -54,6 +54,12 @@ def decimal_type(schema: Schema) -> pa.DataType:
     return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
 
 
+def decimal_form(kind: pa.DataType) -> str:
+    """The texts that a cast to `kind` reads. Arrow counts no digits of others: where they are too many, the number wraps."""
+    whole = f"[0-9]{{1,{kind.precision - kind.scale}}}" if kind.precision > kind.scale else "0"
+    return f"^-?{whole}" + (rf"(\.[0-9]{{1,{kind.scale}}})?$" if kind.scale else "$")
+
+
 def wire_type(schema: Schema, *, decimals_are_text: bool) -> pa.DataType | None:
     """The type of what stands in the JSON; None if such a value is not read by columns. A decimal is a number, or base64."""
     if schema.is_decimal and not decimals_are_text:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from playhead.errors import Rejected
-from playhead.pipeline.records.arrowtypes import arrow_type
+from playhead.pipeline.records.arrowtypes import arrow_type, decimal_form
 from playhead.pipeline.records.batch import Typed
 from playhead.pipeline.records.encode.fields import POSTGRES, SQLITE, SqlField, SqlKind, Types
 from playhead.pipeline.records.encode.options import RecordOptions
@@ -211,9 +211,14 @@ def _numeric(column: pa.Array, field: SqlField, kind: pa.DataType, product: str)
 
 
 def _to_decimals(column: pa.Array, field: SqlField, kind: pa.DataType, product: str) -> pa.Array:
-    """Of SQLite's numbers any may have more digits than its column says, and Connect writes them: the digits are not checked."""
+    """Of SQLite's numbers any may have more digits than its column says, and Connect writes them: as many as Arrow holds."""
     bits = kind.bit_width
-    wide = kind if product == POSTGRES else _WIDE[bits](_MOST_DIGITS[bits], kind.scale)
+    wide = kind
+    if product != POSTGRES:
+        wide, column = _WIDE[bits](_MOST_DIGITS[bits], kind.scale), _trimmed(column)
+        if not pc.all(pc.match_substring_regex(column, decimal_form(wide)), min_count=0).as_py():
+            what = f"holds a number with more than {field.scale} decimals or {wide.precision} digits"
+            raise fault(field.name, f"{what}, which cannot be written")
     try:
         made = column.cast(wide)
     except pa.ArrowInvalid:
@@ -231,12 +236,15 @@ def _number_texts(column: pa.Array, field: SqlField) -> pa.Array:
     texts = [
         None if value is None else f"{Decimal(str(value)):f}" for value in column.to_pylist()
     ]  # without an exponent
-    column = pa.array(texts, pa.string())
-    trimmed = pc.replace_substring_regex(column, r"(\.[0-9]*?)0+$", r"\1")
-    trimmed = pc.replace_substring_regex(trimmed, r"\.$", "")
+    trimmed = _trimmed(pa.array(texts, pa.string()))
     if scale is not None and _most_decimals(trimmed) > scale:
         raise fault(field.name, f"holds a number with more than {scale} decimals, which Connect cannot write")
     return trimmed
+
+
+def _trimmed(texts: pa.Array) -> pa.Array:
+    """Without zeros at the end of the decimals."""
+    return pc.replace_substring_regex(pc.replace_substring_regex(texts, r"(\.[0-9]*?)0+$", r"\1"), r"\.$", "")
 
 
 def _most_decimals(texts: pa.Array) -> int:

@@ -6,7 +6,7 @@ from decimal import Decimal
 from playhead.pipeline.records.schema import Schema
 
 MOST_BYTES = 512
-_PARTS = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,6}))?")
+_PARTS = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?0*[0-9]{1,6}))?")
 
 
 def unscaled_of_bytes(raw: bytes) -> int | None:

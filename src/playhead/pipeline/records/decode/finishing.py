@@ -57,7 +57,7 @@ class Finishing:
         if schema.items is not None:
             return self._list(read, schema, schema.items)
         if schema.is_decimal:
-            return _fitting(read) if pa.types.is_decimal(read.type) else _decimals(read, schema)
+            return read if pa.types.is_decimal(read.type) else _decimals(read, schema)
         if schema.type == "bytes":
             return decode_base64(read)
         if schema.type in _EXACT_TO:
@@ -94,15 +94,6 @@ class Finishing:
         if highest < _EXACT_TO[kind]:
             return True
         return not pc.any(pc.match_substring_regex(self.texts, pattern=_LONG_NUMBERS[kind])).as_py()
-
-
-def _fitting(read: pa.Array) -> pa.Array | None:
-    """The reader counts digits before it moves the point."""
-    try:
-        read.validate(full=True)
-    except pa.ArrowInvalid:
-        return None
-    return read
 
 
 def _are_times(read: pa.Array) -> bool:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as paj
 
+from playhead.pipeline.records.arrowtypes import decimal_form
 from playhead.pipeline.records.decode.jsontext import decode, join_lines
 
 FEWEST = 16  # written alike: fewer are not worth a pass
@@ -288,6 +289,8 @@ class _Reading:
     def _fractions(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
         if self._is_shape and not pc.all(pc.match_substring(texts, "."), min_count=0).as_py():
             texts = self._only(texts, pc.match_substring_regex(texts, "[.eE]"))
+        if pa.types.is_decimal(kind):
+            texts = self._only(texts, pc.match_substring_regex(texts, decimal_form(kind)))
         try:
             return texts.cast(kind)
         except pa.ArrowInvalid:
