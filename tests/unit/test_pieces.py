@@ -223,3 +223,22 @@ def test_numbers_that_fit_their_decimal_are_read_by_their_pieces():
     ):
         texts = column([b'{"a":%s}' % number.encode() for number in numbers * 4])
         assert check(table(a=decimal(scale, precision)), texts) == 4 * len(numbers)
+
+
+NAMES = ["a\nb", "a\\nb", 'a"b', 'a\\"b', "\x00", "\\u0000", "a\\", "é", "a:b", "\ud800"]
+
+
+@pytest.mark.parametrize("wanted", NAMES[:-1])
+@pytest.mark.parametrize("given", NAMES)
+def test_a_name_is_never_taken_for_the_escape_of_another(wanted, given):
+    texts = column([{given: number} for number in range(20)])
+    assert check(table(**{wanted: INTEGER}), texts) == (20 if wanted == given and wanted in "a:b" else 0)
+    raw = column([{given: number} for number in range(20)], is_ascii="\ud800" in given)
+    assert check(table(**{wanted: INTEGER}), raw) == (20 if wanted == given and wanted in ("é", "a:b") else 0)
+
+
+@pytest.mark.parametrize("first", [b'{"id":1,"\\ud800":1}', b'{"\\ud800":1,"id":1}'])
+def test_half_a_pair_of_surrogates_in_a_name_is_one_bad_record(first):
+    for other in (b'{"id":2,"name":"x"}', b'{"id":2,"name":"x","place":{"town":null}}'):
+        assert JsonReading(SCHEMA).read(column([first, *[other] * 20]))[0].num_rows == 20
+        assert JsonReading(SCHEMA).read(column([*[other] * 20, first]))[0].num_rows == 20

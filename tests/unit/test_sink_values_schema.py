@@ -13,6 +13,7 @@ from integration.record_samples import SCHEMA
 from playhead.errors import Invalid
 from playhead.pipeline.records.decode.columns import Columns
 from playhead.pipeline.records.decode.inference import find_empty, infer_schema
+from playhead.pipeline.records.decode.lines import JsonLines
 from playhead.pipeline.records.decode.options import Converter
 from playhead.pipeline.records.schema import Schema
 
@@ -123,3 +124,39 @@ def test_a_schema_survives_its_text_and_equals_itself_in_other_words():
 def test_what_is_no_schema_is_refused(text):
     with pytest.raises(Invalid):
         Schema.from_json(text)
+
+
+@pytest.mark.parametrize("odd", [b'{"\\ud800":1}', b'{"id":2,"in":{"\\ud800":1}}', b'{"id":2,"in":{"x":"\\ud800"}}'])
+def test_a_record_with_half_a_pair_of_surrogates_is_not_in_the_schema(odd):
+    records = batch([b'{"id":1}', odd])
+    schema = infer_schema(records, BARE)
+    assert schema is not None
+    assert [name for name, _ in schema.fields] == ["id"]
+    assert [one.row for one in Columns(BARE, Schema.from_json(schema.to_json())).convert(records).bad] == [1]
+
+
+HALVES = [
+    {"type": "struct", "fields": [{"type": "int8", "field": "\ud800"}]},
+    {"type": "struct", "fields": [{"type": "int8", "field": "a", "doc": "\udc00"}]},
+    {"type": "struct", "fields": [{"type": "string", "field": "a", "default": "\ud800"}]},
+    {"type": "struct", "fields": [{"type": "int8", "field": "a", "parameters": {"\ud800": "x"}}]},
+    {"type": "struct", "name": "\ud800", "fields": [{"type": "int8", "field": "a"}]},
+]
+
+
+@pytest.mark.parametrize("schema", HALVES)
+def test_a_schema_with_half_a_pair_of_surrogates_makes_its_record_bad(schema):
+    with pytest.raises(Invalid, match="half a pair of surrogates"):
+        Schema.from_json(json.dumps(schema))
+    good = {"schema": table_of("a"), "payload": {"a": 1}}
+    records = batch([json.dumps(one).encode() for one in (good, {"schema": schema, "payload": {"a": 1}})])
+    assert [one.row for one in Columns(Converter()).convert(records).bad] == [1]
+    found = JsonLines(Converter()).lines(records)
+    assert [one.row for one in found.bad] == [1]
+    assert [one.schema.encode() for one in found.segments] == [
+        Schema.from_json(json.dumps(good["schema"])).text.encode()
+    ]
+
+
+def table_of(name):
+    return {"type": "struct", "fields": [{"type": "int32", "field": name}]}

@@ -204,3 +204,20 @@ def test_dates_without_a_schema_stay_dates():
     (made,) = apply_chain(chain(convert), batch(uniform, FEWEST)).batches
     assert untyped(made.value).values[7] == {"a": Moment(0)}
     assert [one.row for one in encode(made.value, Writer(schemas_enable=False))[1]] == list(MANY)
+
+
+@pytest.mark.parametrize(
+    "odd", [b'{"\\ud800":1}', b'{"a":1,"\\ud800":1}', b'{"a":{"\\ud800":1}}', b'{"a":[{"\\ud800":1}]}']
+)
+def test_half_a_pair_of_surrogates_in_a_name_is_one_bad_record(odd):
+    plain = [b'{"a":1}'] * 2 * FEWEST
+    for texts, place in (([odd, *plain], 0), ([*plain, odd], len(plain))):
+        found = read_values(column(texts), Converter(schemas_enable=False))
+        assert [one.row for one in found.bad] == [place]
+        assert sum(len(part.rows) for part in found.parts) == len(plain)
+
+
+def test_names_with_escapes_are_not_swapped():
+    texts = [json.dumps({name: n}) for n, name in enumerate(["a\n", "a\\n"] * 2 * FEWEST)]
+    found = read_values(column(texts), Converter(schemas_enable=False))
+    assert [value for part in found.parts for value in values_of(part)] == [json.loads(text) for text in texts]

@@ -67,7 +67,12 @@ class Schema:
             told = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise Invalid("a schema must be JSON", 'for example {"type":"struct","fields":[...]}') from error
-        return _read(told, "the schema", strict=strict)
+        schema = _read(told, "the schema", strict=strict)
+        try:
+            schema.text.encode()
+        except UnicodeEncodeError as error:
+            raise Invalid("the schema has half a pair of surrogates, which is no text") from error
+        return schema
 
     @property
     def is_struct(self) -> bool:

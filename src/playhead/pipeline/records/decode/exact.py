@@ -104,10 +104,15 @@ class Exact:
 def read_plain(text: bytes) -> object:
     """As JsonConverter has it without a schema: whole numbers are longs, others doubles, objects HashMaps. Raises Unfit for what
     it would wrap or round to infinity."""
+    return _plain(decode_whole(text))
+
+
+def decode_whole(text: bytes) -> object:
+    """Unfit if a text in it, or the name of a member, is none: it has half a pair of surrogates."""
     decoded = decode(text)
-    if b"\\u" in text:  # else there are no halves of surrogates
+    if b"\\u" in text:  # else there are no halves
         _check_texts(decoded)
-    return _plain(decoded)
+    return decoded
 
 
 def _plain(decoded: object) -> object:

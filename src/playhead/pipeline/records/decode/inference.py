@@ -7,14 +7,16 @@ an empty object has no columns. It is not left out: no record that has it would 
 would notice. Its name is reported to the caller instead.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
 
 from playhead.pipeline.deliver.sink import VALUE
 from playhead.pipeline.records.batch import Moment
-from playhead.pipeline.records.decode.jsontext import Number, decode
+from playhead.pipeline.records.decode.exact import Unfit, decode_whole
+from playhead.pipeline.records.decode.jsontext import Number
 from playhead.pipeline.records.decode.options import Converter
 from playhead.pipeline.records.decode.payloads import read_payloads
 from playhead.pipeline.records.schema import Schema
@@ -28,7 +30,14 @@ def infer_schema(batch: pa.RecordBatch, converter: Converter, column: str = VALU
     """None if no value is an object with members. Call it once, keep `to_json()` in the ledger, give it to `Columns`; but check
     with `find_empty` first."""
     texts = read_payloads(batch.column(column), converter).texts.drop_null().slice(0, _MOST_RECORDS)
-    return infer_from(decode(text) for text in texts.to_pylist())
+    return infer_from(_readable(texts.to_pylist()))
+
+
+def _readable(texts: Iterable[bytes]) -> Iterator[object]:
+    """A record with half a pair of surrogates fits no schema: its names must not be in this one."""
+    for text in texts:
+        with suppress(Unfit):
+            yield decode_whole(text)
 
 
 def infer_from(values: Iterable[object]) -> Schema | None:

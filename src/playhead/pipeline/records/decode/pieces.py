@@ -29,6 +29,7 @@ _QUOTE, _ESCAPE, _OPEN, _CLOSE, _LIST, _LIST_END, _MINUS, _ZERO, _T = b'"\\{}[]-
 _DIGITS_THAT_FIT = 18  # of a long, with its sign
 _LIST_NAME = "l"
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # of a pair of surrogates
+_NOT_PLAIN = re.compile(r'["\\\x00-\x1f\ud800-\udfff]')
 _COLON = re.compile(rb'^\{"[^"\\]*":( *)')
 
 Places = Any  # np.ndarray of int64, one a record: of bytes, or the number of a quote
@@ -48,6 +49,9 @@ def read_pieces(texts: pa.Array, kind: pa.StructType, *, is_shape: bool = False)
     first: bytes = texts[0].as_py()
     sample = decode(first)
     members = _ordered(kind, sample)
+    seen = list(sample) if isinstance(sample, dict) else []
+    if not all(map(is_plain_name, [*seen, *(one.name for one in _all(members))])):
+        return None
     reading = _Reading(texts, members, _blanks(first, sample), is_shape=is_shape)
     if not len(reading.rows):
         return None
@@ -84,6 +88,11 @@ class _After(NamedTuple):
     at: Places
     quote: Places
     fits: Flags
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether it is compared as it stands: others are written with escapes, and half a pair of surrogates is no text."""
+    return _NOT_PLAIN.search(name) is None
 
 
 def _ordered(kind: pa.StructType, sample: object) -> list[_Member]:

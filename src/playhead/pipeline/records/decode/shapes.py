@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Untyped
 from playhead.pipeline.records.decode.jsontext import NotJson, Number, decode
-from playhead.pipeline.records.decode.pieces import FEWEST, read_pieces
+from playhead.pipeline.records.decode.pieces import FEWEST, is_plain_name, read_pieces
 from playhead.pipeline.records.javamaps import hash_map
 from playhead.pipeline.records.schema import Schema
 from playhead.pipeline.records.uniform import Leaf, Tree, Uniform
@@ -72,6 +72,8 @@ def _schema(values: Sequence[Any]) -> Schema:
     if not present:
         return _STRING
     if kinds == {dict} and len(present) == len(values):
+        if not all(map(is_plain_name, present[0])):
+            raise _Odd
         fields = ((name, _schema([one[name] for one in present])) for name in present[0])
         return Schema("struct", True, fields=tuple(fields))
     if kinds == {list}:
