@@ -18,6 +18,7 @@ from integration.record_samples import EXTREMES, NONE, SCHEMA, without
 from playhead.pipeline.records.batch import Bad
 from playhead.pipeline.records.decode.columns import Columns, Converted
 from playhead.pipeline.records.decode.exact import Exact, Unfit
+from playhead.pipeline.records.decode.lines import JsonLines
 from playhead.pipeline.records.decode.options import BYTES, Converter
 from playhead.pipeline.records.encode.options import STRING
 from playhead.pipeline.records.schema import Schema
@@ -374,3 +375,42 @@ def test_a_default_that_does_not_fit_its_schema_makes_the_records_bad():
     assert "cannot be used" in convert([b"{}"], table(a={"type": "int8", "default": 300})).bad[0].reason
     with pytest.raises(Unfit):
         Exact().value(None, Schema("int8", default='"x"'), "a")
+
+
+def enveloped(schema: str, payload: str) -> bytes:
+    return b'{"schema":%s,"payload":%s}' % (schema.encode(), payload.encode())
+
+
+def field(kind, default):
+    inner = json.dumps(kind)[1:-1]
+    return f'{{"type":"struct","fields":[{{{inner},"default":{default},"field":"a"}}]}}'
+
+
+@pytest.mark.parametrize("digits", ["123456789012345678.12", "1234567890123456789012.34", "0.10", "-1e2", "1e35"])
+def test_the_default_of_a_decimal_keeps_its_digits(digits):
+    values = [enveloped(field(decimal(2), digits), payload) for payload in ("{}", '{"a":null}')] * 10
+    made = Columns(Converter()).convert(batch(values))
+    assert not made.bad
+    assert pylist(made) == [{"a": Decimal(digits)}] * 20
+    found = JsonLines(Converter()).lines(batch(values))
+    assert {Decimal(str(json.loads(line, parse_float=Decimal)["a"])) for line in found.array.to_pylist()} == {
+        Decimal(digits)
+    }
+    assert Schema.from_json(found.segments[0].schema).text == found.segments[0].schema
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [("double", "1e400"), ("float", "1e39"), ("double", "NaN"), ("int32", "1e99999"), ("int8", "1.5")],
+)
+def test_a_default_that_is_no_number_of_its_type_makes_its_own_record_bad(kind, default):
+    good = enveloped(field({"type": kind}, "1"), "{}")
+    values = batch([good, enveloped(field({"type": kind}, default), "{}"), good])
+    assert [bad.row for bad in Columns(Converter()).convert(values).bad] == [1]
+    assert [bad.row for bad in JsonLines(Converter()).lines(values).bad] == [1]
+
+
+def test_a_default_is_the_same_however_it_is_written():
+    for one, other in (("1.0E10", "10000000000.0"), ("1.50", "1.5"), ('"\\u00e9"', '"é"')):
+        kind = {"type": "string" if '"' in one else "double"}
+        assert Schema.from_json(field(kind, one)) == Schema.from_json(field(kind, other))

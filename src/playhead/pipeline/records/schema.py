@@ -6,11 +6,14 @@ a member that Connect does not know is refused in what a user gives, and read pa
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
 from playhead.errors import Invalid
 
@@ -35,6 +38,12 @@ _MEMBERS = frozenset(
         "values",
     ]
 )
+
+
+class Number(str):
+    """A number of JSON as it is written, so that no digit is lost."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +73,7 @@ class Schema:
     def from_json(cls, text: str, *, strict: bool = True) -> "Schema":
         """Raises Invalid for what is no schema of Connect."""
         try:
-            told = json.loads(text)
+            told = _DECODER.decode(text)
         except (ValueError, RecursionError) as error:
             raise Invalid("a schema must be JSON", 'for example {"type":"struct","fields":[...]}') from error
         schema = _read(told, "the schema", strict=strict)
@@ -99,7 +108,37 @@ class Schema:
 
 @lru_cache(maxsize=256)
 def _text_of(schema: Schema) -> str:
-    return json.dumps(_told(schema), separators=(",", ":"), ensure_ascii=False)
+    return json_of(_told(schema))
+
+
+def json_of(value: object, *, is_sorted: bool = False) -> str:
+    """Without blanks; a Number stays as it is written."""
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, list):
+        return "[" + ",".join([json_of(inner, is_sorted=is_sorted) for inner in value]) + "]"
+    if isinstance(value, Mapping):
+        members = sorted(value.items()) if is_sorted else value.items()
+        return (
+            "{" + ",".join([f"{json_of(name)}:{json_of(inner, is_sorted=is_sorted)}" for name, inner in members]) + "}"
+        )
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _fraction(text: str) -> float | Number:
+    """A float if that has all digits: then it has one text, however it was written."""
+    made = float(text)
+    with suppress(InvalidOperation):  # of an exponent that is out of all proportion
+        if math.isfinite(made) and Decimal(text) == Decimal(repr(made)):
+            return made
+    return Number(text)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=_fraction, parse_constant=_no_constant)
 
 
 def _told(schema: Schema) -> dict[str, Any]:
@@ -117,7 +156,7 @@ def _told(schema: Schema) -> dict[str, Any]:
     if schema.parameters:
         told["parameters"] = dict(schema.parameters)
     if schema.default is not None:
-        told["default"] = json.loads(schema.default)
+        told["default"] = _DECODER.decode(schema.default)
     return told
 
 
@@ -137,7 +176,7 @@ def _read(told: object, where: str, *, strict: bool) -> Schema:
         _is(told, "version", int, where),
         _is(told, "doc", str, where),
         _parameters(_is(told, "parameters", dict, where) or {}, where),
-        None if default is None else json.dumps(default, separators=(",", ":"), sort_keys=True),
+        None if default is None else json_of(default, is_sorted=True),
         _fields(told, where, strict=strict) if kind == "struct" else (),
         _read(told.get("keys"), f"the keys of {where}", strict=strict) if kind == "map" else None,
         _read(told.get("values" if kind == "map" else "items"), f"the items of {where}", strict=strict)
@@ -156,16 +195,14 @@ def _is(told: Mapping[str, Any], member: str, kind: type, where: str) -> Any:
 
 
 def _parameters(told: Mapping[str, Any], where: str) -> tuple[tuple[str, str], ...]:
-    if not all(isinstance(value, str) for value in told.values()):
+    if not all(type(value) is str for value in told.values()):
         raise Invalid(f"{where} has parameters that are no strings")
     return tuple(sorted(told.items()))
 
 
 def _fields(told: Mapping[str, Any], where: str, *, strict: bool) -> tuple[tuple[str, Schema], ...]:
     listed = _is(told, "fields", list, where)
-    if listed is None or not all(
-        isinstance(inner, Mapping) and isinstance(inner.get("field"), str) for inner in listed
-    ):
+    if listed is None or not all(isinstance(inner, Mapping) and type(inner.get("field")) is str for inner in listed):
         raise Invalid(f"{where} is a struct and must list its fields with their names")
     names = [inner["field"] for inner in listed]
     if twice := sorted({name for name in names if names.count(name) > 1}):

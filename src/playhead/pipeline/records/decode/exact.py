@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from playhead.pipeline.records.arrowtypes import decimal_type
 from playhead.pipeline.records.decode import decimals
-from playhead.pipeline.records.decode.jsontext import Number, decode
+from playhead.pipeline.records.decode.jsontext import decode
 from playhead.pipeline.records.javamaps import hash_map, map_pairs
-from playhead.pipeline.records.schema import TIME, Schema
+from playhead.pipeline.records.schema import TIME, Number, Schema
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _WHOLE = re.compile(r"-?[0-9]+")

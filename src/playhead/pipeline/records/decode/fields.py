@@ -3,8 +3,9 @@
 import pyarrow as pa
 
 from playhead.pipeline.records.decode.decimals import unscaled_of_number
-from playhead.pipeline.records.decode.jsontext import Number, decode
+from playhead.pipeline.records.decode.jsontext import decode
 from playhead.pipeline.records.decode.pieces import read_json
+from playhead.pipeline.records.schema import Number
 
 _KINDS = (pa.string(), pa.int64(), pa.bool_())
 

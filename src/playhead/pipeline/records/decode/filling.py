@@ -18,8 +18,8 @@ from playhead.connect.javajson import encode_string
 from playhead.pipeline.records.batch import Bad
 from playhead.pipeline.records.decode.decimals import MOST_BYTES
 from playhead.pipeline.records.decode.exact import DAY_MILLIS, Exact, Unfit, check_defaults
-from playhead.pipeline.records.decode.jsontext import Number, decode, join_lines, settle
-from playhead.pipeline.records.schema import TIME, Schema
+from playhead.pipeline.records.decode.jsontext import decode, join_lines, settle
+from playhead.pipeline.records.schema import TIME, Number, Schema
 
 _PLAIN: Mapping[str, Any] = {
     **{f"int{bits}": Annotated[int, Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)] for bits in (8, 16, 32, 64)},

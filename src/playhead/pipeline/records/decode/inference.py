@@ -16,10 +16,9 @@ import pyarrow as pa
 from playhead.pipeline.deliver.sink import VALUE
 from playhead.pipeline.records.batch import Moment
 from playhead.pipeline.records.decode.exact import Unfit, decode_whole
-from playhead.pipeline.records.decode.jsontext import Number
 from playhead.pipeline.records.decode.options import Converter
 from playhead.pipeline.records.decode.payloads import read_payloads
-from playhead.pipeline.records.schema import Schema
+from playhead.pipeline.records.schema import Number, Schema
 
 _MOST_RECORDS = 10_000
 _NULL = Schema("null", optional=True)  # no type of Connect: it is gone before anybody sees it

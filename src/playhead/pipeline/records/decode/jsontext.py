@@ -18,6 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from playhead.pipeline.records.schema import Number
+
 DEEPEST = 500
 _BLOCK = 64  # rows; smaller ranges are looked at one by one
 _BOM = b"\xef\xbb\xbf"
@@ -36,12 +38,6 @@ _VALUES = msgspec.json.Decoder(tuple[msgspec.Raw])
 
 class NotJson(Exception):
     """With one sentence that says why."""
-
-
-class Number(str):
-    """A number as it is written, so that no digit is lost."""
-
-    __slots__ = ()
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Untyped
-from playhead.pipeline.records.decode.jsontext import NotJson, Number, decode
+from playhead.pipeline.records.decode.jsontext import NotJson, decode
 from playhead.pipeline.records.decode.pieces import FEWEST, is_plain_name, read_pieces
 from playhead.pipeline.records.javamaps import hash_map
-from playhead.pipeline.records.schema import Schema
+from playhead.pipeline.records.schema import Number, Schema
 from playhead.pipeline.records.uniform import Leaf, Tree, Uniform
 
 _SHAPES, _SAMPLE = 4, 24

@@ -4,7 +4,6 @@
 that one before it left in a required field, and leaves the other records alone.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Typed
 from playhead.pipeline.records.decode.exact import Exact, Unfit
-from playhead.pipeline.records.schema import Schema
+from playhead.pipeline.records.schema import Schema, json_of
 
 BadRows = Mapping[int, str]
 
@@ -147,5 +146,5 @@ def default_array(schema: Schema) -> pa.Array:
 
 def has_default(schema: Schema, default: object) -> Schema:
     """The schema with this default, as JSON has it; None for none."""
-    text = None if default is None else json.dumps(default, separators=(",", ":"), sort_keys=True)
+    text = None if default is None else json_of(default, is_sorted=True)
     return replace(schema, default=text)
