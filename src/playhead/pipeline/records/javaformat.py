@@ -24,6 +24,7 @@ from playhead.pipeline.records.javacalendar import (
     gregorian_year,
     julian_year,
 )
+from playhead.pipeline.records.javanumbers import whole_up_to
 
 _LETTERS = "GyMLdkHmsSEDahKzZuX"
 _WEEKS = "wWFY"
@@ -36,6 +37,7 @@ _UTC_NAME = "Coordinated Universal Time"
 _ALWAYS_NUMBERS = "ydkHmsSDhKu"
 _MONTH_NAME = 3  # letters, or more
 _NUMBER = re.compile(r"-?\d+(?:E-?\d+)?")
+_MOST_WHOLE, _MOST_POWER = 10**300, 400  # a double holds the one divided by any power of ten
 _INT = range(-(1 << 31), 1 << 31)
 _LONG = range(-(1 << 63), 1 << 63)
 _FAST = {"y": 4, "M": 2, "d": 2, "H": 2, "m": 2, "s": 2, "S": 3}
@@ -300,7 +302,7 @@ class _Reading:
             return False
         start, self.at = self.at, found.end()
         whole, _, power = found.group().partition("E")
-        value = _as_int(int(whole), int(power or 0))
+        value = _as_int(whole_up_to(_MOST_WHOLE, whole), whole_up_to(_MOST_POWER + 1, power))
         if token.letter == "y" and token.count <= 2 and self.at - start == 2 and not found.group().startswith("-"):
             value = self._of_century(value)
         if (token.letter, value) in (("k", 24), ("h", 12)):
@@ -391,7 +393,7 @@ class _Reading:
 
 def _as_int(whole: int, power: int) -> int:
     """`Number.intValue` of what DecimalFormat reads: a long, or else a double."""
-    if -400 <= power <= 400:
+    if abs(power) <= _MOST_POWER:
         scaled = whole * 10**power if power >= 0 else int(whole / 10**-power)
         if scaled in _LONG:
             return (scaled + (1 << 31)) % (1 << 32) - (1 << 31)

@@ -10,7 +10,7 @@ import numpy as np
 _WHOLE = re.compile(r"[+-]?\d+")
 _FLOAT = re.compile(
     r"(?P<sign>[+-]?)(?:(?P<name>NaN|Infinity)"
-    r"|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?"
+    r"|(?P<number>[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE](?P<exponent>[+-]?[0-9]+))?[fFdD]?"
     r"|0[xX](?P<whole>[0-9a-fA-F]*)(?:\.(?P<part>[0-9a-fA-F]*))?[pP](?P<power>[+-]?[0-9]+)[fFdD]?)"
 )
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?")
@@ -34,11 +34,19 @@ def whole_of(number: float, bits: int) -> int:
     return high if number >= high else low if number <= low else int(number)
 
 
+def whole_up_to(most: int, text: str) -> int:
+    """A number of any length, digit by digit: Python's own reader refuses thousands of them. What is larger becomes `most`."""
+    made = 0
+    for character in text.lstrip("+-"):
+        made = min(made * 10 + int(character), most)
+    return -made if text.startswith("-") else made
+
+
 def parse_whole(text: str, bits: int) -> int | None:
     """`Long.parseLong` and its brothers: digits of any script, but of one UTF-16 unit each."""
     if not _WHOLE.fullmatch(text) or any(ord(character) > _BMP for character in text):
         return None
-    made = int(text)
+    made = whole_up_to(1 << bits, text)
     return made if -(1 << bits - 1) <= made < 1 << bits - 1 else None
 
 
@@ -63,7 +71,7 @@ def _parsed(text: str) -> "float | Fraction | None":
     if found["name"]:
         return sign * float("nan" if found["name"] == "NaN" else "inf")
     if found["number"] is not None:
-        number = Decimal(found["number"])
+        number = Decimal(f"{found['number']}e{whole_up_to(_MOST_POWER + len(text), found['exponent'] or '0')}")
         if abs(number.adjusted()) > _MOST_POWER and number:
             return sign * (math.inf if number.adjusted() > 0 else 0.0)
         exact = Fraction(number)
@@ -71,7 +79,7 @@ def _parsed(text: str) -> "float | Fraction | None":
         whole, part = found["whole"], found["part"] or ""
         if not whole + part:
             return None
-        power = max(-_MOST_POWER, min(_MOST_POWER, int(found["power"])))
+        power = whole_up_to(_MOST_POWER + 4 * len(text), found["power"])
         exact = Fraction(int(whole + part, 16)) * Fraction(2) ** (power - 4 * len(part))
     return sign * exact if exact else sign * 0.0
 
