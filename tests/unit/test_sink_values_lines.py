@@ -321,3 +321,18 @@ def test_fields_have_types_where_all_agree():
         "1.50",
     ]
     assert field('{"a":{"b":false}}', "{}").to_pylist() == [False, None]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a":[%s]}' % b",".join([b'{"b":[1]}'] * 300),
+        b'{"a":"%s"}' % (b"[{" * 300),
+        b'{"a":"%s"}' % (b'\\"[' * 300),
+        b'{"a":"%s\\\\","b":[[]]}' % (b"[" * 300),
+    ],
+)
+def test_many_brackets_side_by_side_or_in_a_text_are_not_deep(text):
+    assert are_plain(pa.array([b"{}", text], pa.binary()))
+    assert not are_plain(pa.array([text, b'{"a":' * (DEEPEST + 1) + b"1" + b"}" * (DEEPEST + 1)], pa.binary()))
+    assert not are_plain(pa.array([text, text[:-1], text + b"\\"], pa.binary()))

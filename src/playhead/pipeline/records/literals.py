@@ -1,7 +1,7 @@
 """A text read as Connect's `Values.parseString` reads it: the value of a header for which no schema is given.
 
 `true` is a boolean, `12` an int8, `1.5` a float, `2024-01-31` a Date, `[1, 2]` an array, `{"a": 1}` a map; all else is a string.
-An array or map without one type of items has a schema without `items`.
+An array or map without one type of items has a schema without `items`. Raises Unfit for brackets in more than DEEPEST levels.
 """
 
 from dataclasses import dataclass, field
@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from playhead.pipeline.records.batch import Moment
+from playhead.pipeline.records.decode.exact import Unfit
+from playhead.pipeline.records.decode.jsontext import DEEPEST
 from playhead.pipeline.records.javacalendar import DAY_MILLIS
 from playhead.pipeline.records.javaformat import DateFormat
 from playhead.pipeline.records.javanumbers import nearest_double, nearest_float, parse_decimal, wrapped
@@ -39,7 +41,7 @@ def parse_literal(text: str) -> Parsed:
     """The schema (None for null) and the value, as `Header` has them."""
     if not text:
         return _STRING, text
-    schema, value = _Literal(text).parse(is_embedded=False)
+    schema, value = _Literal(text).parse(0)
     return schema, _plain(schema, value)
 
 
@@ -155,8 +157,10 @@ class _Literal:
     def __post_init__(self) -> None:
         self.tokens = _Tokens(self.text)
 
-    def parse(self, *, is_embedded: bool) -> Parsed:
-        tokens = self.tokens
+    def parse(self, depth: int) -> Parsed:
+        if depth > DEEPEST:
+            raise Unfit(f"it is nested deeper than {DEEPEST} levels")
+        tokens, is_embedded = self.tokens, depth > 0
         if not tokens.has_next():
             return None, None
         if is_embedded and tokens.consumes('"'):
@@ -167,9 +171,9 @@ class _Literal:
         start = tokens.mark()
         try:
             if tokens.consumes("["):
-                return self._array()
+                return self._array(depth + 1)
             if tokens.consumes("{"):
-                return self._map()
+                return self._map(depth + 1)
         except _Unlike:
             tokens.rewind(start)
         token = tokens.next()
@@ -204,7 +208,7 @@ class _Literal:
             raise _Unlike
         return _STRING, self.text
 
-    def _array(self) -> Parsed:
+    def _array(self, depth: int) -> Parsed:
         tokens, found, common = self.tokens, list[Any](), _Common()
         while tokens.has_next():
             if tokens.consumes("]"):
@@ -213,7 +217,7 @@ class _Literal:
                 return Schema("array", items=common.schema), [_converted(common.schema, item) for item in found]
             if tokens.consumes(","):
                 raise _Unlike
-            schema, value = self.parse(is_embedded=True)
+            schema, value = self.parse(depth)
             common.add(schema)
             found.append(value)
             here = tokens.mark()
@@ -223,17 +227,17 @@ class _Literal:
                 raise _Unlike
         raise _Unlike
 
-    def _map(self) -> Parsed:
+    def _map(self, depth: int) -> Parsed:
         tokens, found, keys, items = self.tokens, _Pairs(), _Common(), _Common()
         while tokens.has_next():
             if tokens.consumes("}"):
                 return self._mapped(found, keys.schema, items.schema)
             if tokens.consumes(","):
                 raise _Unlike
-            key_schema, key = self.parse(is_embedded=True)
+            key_schema, key = self.parse(depth)
             if key is None or not tokens.consumes(":"):
                 raise _Unlike
-            schema, value = self.parse(is_embedded=True)
+            schema, value = self.parse(depth)
             found.add(_hashable(key), value)
             tokens.consumes(",")
             keys.add(key_schema)

@@ -73,14 +73,14 @@ class Schema:
     def from_json(cls, text: str, *, strict: bool = True) -> "Schema":
         """Raises Invalid for what is no schema of Connect."""
         try:
-            told = _DECODER.decode(text)
-        except (ValueError, RecursionError) as error:
-            raise Invalid("a schema must be JSON", 'for example {"type":"struct","fields":[...]}') from error
-        schema = _read(told, "the schema", strict=strict)
-        try:
+            schema = _read(_DECODER.decode(text), "the schema", strict=strict)
             schema.text.encode()
         except UnicodeEncodeError as error:
             raise Invalid("the schema has half a pair of surrogates, which is no text") from error
+        except RecursionError as error:
+            raise Invalid("the schema is nested too deeply") from error
+        except ValueError as error:
+            raise Invalid("a schema must be JSON", 'for example {"type":"struct","fields":[...]}') from error
         return schema
 
     @property

@@ -19,8 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from playhead.pipeline.deliver.sink import HEADERS, KEY, OFFSET, TIMESTAMP, VALUE
-from playhead.pipeline.records.batch import KEY_CONVERTER, Bad, Batch, Header, Headers, Untyped, Values
+from playhead.pipeline.records.batch import (
+    HEADER_CONVERTER,
+    KEY_CONVERTER,
+    Bad,
+    Batch,
+    Header,
+    Headers,
+    Untyped,
+    Values,
+)
 from playhead.pipeline.records.decode.columns import OPTIONAL_BYTES, OPTIONAL_STRING, Columns, Part, Parts
+from playhead.pipeline.records.decode.exact import Unfit
 from playhead.pipeline.records.decode.options import BYTES, Converter
 from playhead.pipeline.records.decode.payloads import NONE
 from playhead.pipeline.records.encode.options import STRING
@@ -53,7 +63,9 @@ class Decoding:
         failed = {one.row: Bad(one.row, f"its key does not fit: {one.reason}", KEY_CONVERTER) for one in keys.bad}
         for one in values.bad:
             failed.setdefault(one.row, one)
-        headers = read_headers(records.column(HEADERS), self.header) if self.header else None
+        headers, unread = read_headers(records.column(HEADERS), self.header) if self.header else (None, [])
+        for one in unread:
+            failed.setdefault(one.row, one)
         offsets = records.column(OFFSET).to_numpy()
         timestamps = _timestamps(records.column(TIMESTAMP))
         made = [
@@ -113,13 +125,20 @@ def read_values(column: pa.Array, converter: Converter) -> Parts:
 # Headers
 
 
-def read_headers(column: pa.Array, converter: str) -> list[Headers]:
+def read_headers(column: pa.Array, converter: str) -> tuple[list[Headers], list[Bad]]:
     """As Spark's Kafka reader gives them: for each record a list of names and bytes, or null."""
     flat = column.flatten()
-    pairs = zip(flat.field("key").to_pylist(), flat.field("value").to_pylist(), strict=True)
-    made = [Header(name, *_header_value(value, converter)) for name, value in pairs]
+    pairs = list(zip(flat.field("key").to_pylist(), flat.field("value").to_pylist(), strict=True))
     ends = np.cumsum(pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)).tolist()
-    return [tuple(made[start:end]) for start, end in pairwise([0, *ends])]
+    made: list[Headers] = []
+    bad = []
+    for row, (start, end) in enumerate(pairwise([0, *ends])):
+        try:
+            made.append(tuple([Header(name, *_header_value(value, converter)) for name, value in pairs[start:end]]))
+        except Unfit as error:
+            made.append(())
+            bad.append(Bad(row, f"one of its headers does not fit: {error}", HEADER_CONVERTER))
+    return made, bad
 
 
 def _header_value(value: object, converter: str) -> Parsed:

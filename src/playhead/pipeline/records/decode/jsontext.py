@@ -20,11 +20,16 @@ import pyarrow.compute as pc
 
 from playhead.pipeline.records.schema import Number
 
-DEEPEST = 500
+DEEPEST = (
+    100  # everything that goes down a value calls itself, some of it five times a level, and Python allows 1000 calls
+)
 _BLOCK = 64  # rows; smaller ranges are looked at one by one
 _BOM = b"\xef\xbb\xbf"
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{\]}]', re.DOTALL)
 _BLANK = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+', re.DOTALL)
+_QUOTE, _ESCAPE = b'"\\'
+_STEPS = np.zeros(256, np.int8)  # what a byte adds to the depth
+_STEPS[list(b"{[")], _STEPS[list(b"}]")] = 1, -1
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 
 
@@ -70,7 +75,7 @@ def are_plain(texts: pa.Array) -> bool:
     if not len(texts):
         return True
     content = _content(texts)
-    if not len(content) or content.min() < 0x20 or _may_be_deep(texts):
+    if not len(content) or content.min() < 0x20 or _are_deep(texts):
         return False
     try:
         if content.max() >= 0x80:
@@ -137,13 +142,29 @@ def _content(texts: pa.Array) -> np.ndarray:
     return np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
 
 
-def _may_be_deep(texts: pa.Array) -> bool:
+def _are_deep(texts: pa.Array) -> bool:
+    """Exact where all of them are JSON: then brackets and quotes are in pairs."""
     lengths = pc.binary_length(texts)
     if pc.max(lengths).as_py() <= 2 * DEEPEST:
         return False
     longer = texts.filter(pc.greater(lengths, 2 * DEEPEST))
     openings = pc.add(pc.count_substring(longer, pattern="{"), pc.count_substring(longer, pattern="["))
-    return bool(pc.max(openings).as_py() > DEEPEST)
+    octets = _content(longer.filter(pc.greater(openings, DEEPEST)))
+    is_quote = octets == _QUOTE
+    is_quote[escaped_places(octets)] = False
+    steps = _STEPS[octets]
+    steps[np.logical_xor.accumulate(is_quote)] = 0  # in a text
+    return bool(np.cumsum(steps, dtype=np.int64).max(initial=0) > DEEPEST)
+
+
+def escaped_places(octets: np.ndarray) -> np.ndarray:
+    """Those of the bytes behind a backslash, unless that is escaped itself."""
+    found = np.flatnonzero(octets == _ESCAPE)
+    numbers = np.arange(len(found))
+    is_first = np.diff(found, prepend=-2) != 1
+    first = np.maximum.accumulate(np.where(is_first, numbers, 0))
+    places: np.ndarray = found[(numbers - first) % 2 == 0] + 1
+    return places[places < len(octets)]
 
 
 def _bytes(text: bytes) -> pa.Scalar:

@@ -21,11 +21,11 @@ import pyarrow.compute as pc
 import pyarrow.json as paj
 
 from playhead.pipeline.records.arrowtypes import decimal_form
-from playhead.pipeline.records.decode.jsontext import decode, join_lines
+from playhead.pipeline.records.decode.jsontext import decode, escaped_places, join_lines
 
 FEWEST = 16  # written alike: fewer are not worth a pass
 
-_QUOTE, _ESCAPE, _OPEN, _CLOSE, _LIST, _LIST_END, _MINUS, _ZERO, _T = b'"\\{}[]-0t'
+_QUOTE, _OPEN, _CLOSE, _LIST, _LIST_END, _MINUS, _ZERO, _T = b'"{}[]-0t'
 _DIGITS_THAT_FIT = 18  # of a long, with its sign
 _LIST_NAME = "l"
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")  # of a pair of surrogates
@@ -132,7 +132,7 @@ class _Reading:
         self._size = size
         self._starts, self._ends = bounds[:-1] - bounds[0], bounds[1:] - bounds[0]
         is_quote = self._octets == _QUOTE
-        escaped = _escaped(self._octets)
+        escaped = escaped_places(self._octets)
         is_quote[escaped] = False
         self._has_escapes = len(escaped) > 0
         self._quotes = np.flatnonzero(is_quote)
@@ -323,15 +323,6 @@ class _Reading:
 
 def _all(members: Sequence[_Member]) -> list[_Member]:
     return [one for member in members for one in [member, *_all(member.inner)]]
-
-
-def _escaped(octets: np.ndarray) -> Places:
-    """The bytes behind a backslash, unless that is escaped itself."""
-    found = np.flatnonzero(octets == _ESCAPE)
-    numbers = np.arange(len(found))
-    is_first = np.diff(found, prepend=-2) != 1
-    first = np.maximum.accumulate(np.where(is_first, numbers, 0))
-    return found[(numbers - first) % 2 == 0] + 1
 
 
 def _unescaped(texts: pa.Array) -> pa.Array:

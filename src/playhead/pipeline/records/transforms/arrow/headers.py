@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Batch, Header, Headers, Typed, Untyped, Values
+from playhead.pipeline.records.decode.exact import Unfit
 from playhead.pipeline.records.javamaps import copied_map
 from playhead.pipeline.records.literals import parse_literal
 from playhead.pipeline.records.schema import Schema
@@ -34,7 +35,10 @@ class Taken(NamedTuple):
 def changed(change: InsertHeader | DropHeaders, batch: Batch) -> Sequence[Headers] | None:
     listed = batch.headers
     if isinstance(change, InsertHeader):
-        added = (Header(change.name, *parse_literal(change.literal)),)
+        try:
+            added = (Header(change.name, *parse_literal(change.literal)),)
+        except Unfit as error:
+            raise Failed(f"its value.literal is not used: {error}") from error
         return [added] * len(batch) if listed is None else [(*one, *added) for one in listed]
     if listed is None:
         return None
