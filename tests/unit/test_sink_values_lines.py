@@ -14,8 +14,8 @@ import pyarrow as pa
 from playhead.pipeline.records.batch import Bad
 from playhead.pipeline.records.decode import Segment
 from playhead.pipeline.records.decode.fields import read_field
-from playhead.pipeline.records.decode.jsontext import DEEPEST, NotJson, are_plain, one_line
-from playhead.pipeline.records.decode.lines import JsonLines, Lines, join_lines
+from playhead.pipeline.records.decode.jsontext import DEEPEST, NotJson, are_plain, join_lines, one_line
+from playhead.pipeline.records.decode.lines import JsonLines, Lines
 from playhead.pipeline.records.decode.options import BYTES, Converter
 from playhead.pipeline.records.encode.options import STRING
 

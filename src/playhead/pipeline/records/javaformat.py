@@ -24,7 +24,7 @@ from playhead.pipeline.records.javacalendar import (
     gregorian_year,
     julian_year,
 )
-from playhead.pipeline.records.javanumbers import whole_up_to
+from playhead.pipeline.records.javanumbers import LONG, whole_up_to
 
 _LETTERS = "GyMLdkHmsSEDahKzZuX"
 _WEEKS = "wWFY"
@@ -39,7 +39,6 @@ _MONTH_NAME = 3  # letters, or more
 _NUMBER = re.compile(r"-?\d+(?:E-?\d+)?")
 _MOST_WHOLE, _MOST_POWER = 10**300, 400  # a double holds the one divided by any power of ten
 _INT = range(-(1 << 31), 1 << 31)
-_LONG = range(-(1 << 63), 1 << 63)
 _FAST = {"y": 4, "M": 2, "d": 2, "H": 2, "m": 2, "s": 2, "S": 3}
 _CUTOVER_YEAR = 1582
 
@@ -198,7 +197,7 @@ class DateFormat:
         millis = reading.millis(add_century=False)
         if reading.is_ambiguous and millis < _century_start_millis():
             millis = reading.millis(add_century=True)
-        return millis if millis in _LONG and reading.at else None
+        return millis if millis in LONG and reading.at else None
 
 
 @lru_cache(maxsize=256)
@@ -395,7 +394,7 @@ def _as_int(whole: int, power: int) -> int:
     """`Number.intValue` of what DecimalFormat reads: a long, or else a double."""
     if abs(power) <= _MOST_POWER:
         scaled = whole * 10**power if power >= 0 else int(whole / 10**-power)
-        if scaled in _LONG:
+        if scaled in LONG:
             return (scaled + (1 << 31)) % (1 << 32) - (1 << 31)
     else:
         scaled = 0 if power < 0 or not whole else whole

@@ -7,6 +7,10 @@ from fractions import Fraction
 
 import numpy as np
 
+BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+LONG = range(-(1 << 63), 1 << 63)
+BLANKS = "".join(map(chr, range(33)))  # what `String.trim` takes away
+
 _WHOLE = re.compile(r"[+-]?\d+")
 _FLOAT = re.compile(
     r"(?P<sign>[+-]?)(?:(?P<name>NaN|Infinity)"
@@ -14,7 +18,6 @@ _FLOAT = re.compile(
     r"|0[xX](?P<whole>[0-9a-fA-F]*)(?:\.(?P<part>[0-9a-fA-F]*))?[pP](?P<power>[+-]?[0-9]+)[fFdD]?)"
 )
 _DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?")
-_BLANKS = "".join(map(chr, range(33)))
 _MOST_POWER = 20_000  # far beyond a double
 _BMP = 0xFFFF
 _LARGEST = np.finfo(np.float32).max
@@ -64,7 +67,7 @@ def parse_float(text: str) -> np.float32 | None:
 
 def _parsed(text: str) -> "float | Fraction | None":
     """A float where that is exact: not a number, infinite, or a zero with its sign."""
-    found = _FLOAT.fullmatch(text.strip(_BLANKS))
+    found = _FLOAT.fullmatch(text.strip(BLANKS))
     if found is None:
         return None
     sign = -1 if found["sign"] == "-" else 1

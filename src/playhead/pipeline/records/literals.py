@@ -15,7 +15,15 @@ from playhead.pipeline.records.decode.exact import Unfit
 from playhead.pipeline.records.decode.jsontext import DEEPEST
 from playhead.pipeline.records.javacalendar import DAY_MILLIS
 from playhead.pipeline.records.javaformat import DateFormat
-from playhead.pipeline.records.javanumbers import nearest_double, nearest_float, parse_decimal, wrapped
+from playhead.pipeline.records.javanumbers import (
+    BITS,
+    BLANKS,
+    LONG,
+    nearest_double,
+    nearest_float,
+    parse_decimal,
+    wrapped,
+)
 from playhead.pipeline.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
 
 _STRING, _BOOLEAN = Schema("string"), Schema("boolean")
@@ -25,10 +33,7 @@ _TIMES = {
     10: (Schema("int32", False, DATE, 1), DateFormat.of("yyyy-MM-dd")),
 }
 _WIDTHS = ("int8", "int16", "int32", "int64", "float", "double")  # of two of them the wider one holds both
-_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _CLASSES = {"int8": np.int8, "int16": np.int16, "int32": np.int32}  # Java's classes of values without a schema
-_LONG = range(-(1 << 63), 1 << 63)
-_BLANKS = "".join(map(chr, range(33)))
 _MOST_DIGITS, _MOST_EXPONENT = 20, 10_000
 Parsed = tuple[Schema | None, object]
 
@@ -106,7 +111,7 @@ class _Tokens:
             self.ahead = self._read()
         while not self.ahead.strip() and self.at < len(self.text):
             self.ahead = self._read()
-        if self.ahead.strip(_BLANKS) != expected:
+        if self.ahead.strip(BLANKS) != expected:
             return False
         self.ahead = None
         return True
@@ -177,7 +182,7 @@ class _Literal:
         except _Unlike:
             tokens.rewind(start)
         token = tokens.next()
-        return self._token(token.strip(_BLANKS), is_embedded=is_embedded) if token.strip() else (_STRING, token)
+        return self._token(token.strip(BLANKS), is_embedded=is_embedded) if token.strip() else (_STRING, token)
 
     def _is_single(self, literal: str, *, is_embedded: bool) -> bool:
         start = self.tokens.mark()
@@ -273,9 +278,9 @@ def _number(number: Decimal) -> Parsed:
         number.adjusted() < _MOST_DIGITS
         and exponent > -_MOST_EXPONENT
         and number == number.to_integral_value()
-        and int(number) in _LONG
+        and int(number) in LONG
     ):
-        kind = next(name for name, bits in _BITS.items() if wrapped(int(number), bits) == int(number))
+        kind = next(name for name, bits in BITS.items() if wrapped(int(number), bits) == int(number))
         return Schema(kind), _CLASSES[kind](int(number)) if kind in _CLASSES else int(number)
     as_float = nearest_float(number)
     if exponent and np.isfinite(as_float):

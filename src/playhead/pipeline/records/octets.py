@@ -17,7 +17,7 @@ _BLOCK = 8192  # rows whose pieces stay in the cache of a processor
 
 def decode_base64(texts: pa.Array) -> pa.Array | None:
     """Strings without nulls -> bytes. Padding is required."""
-    offsets, content = _parts(texts)
+    offsets, content = octets_of(texts)
     lengths = np.diff(offsets)
     if (lengths % 4).any():
         return None
@@ -45,7 +45,7 @@ def decode_base64(texts: pa.Array) -> pa.Array | None:
 def to_decimals(octets: pa.Array, kind: pa.DataType) -> pa.Array | None:
     """Bytes without nulls -> decimals of `kind`; None if one is empty or too long, or has too many digits."""
     width = kind.bit_width // 8
-    offsets, content = _parts(octets)
+    offsets, content = octets_of(octets)
     sizes = np.diff(offsets)
     if not len(octets):
         return pa.array([], kind)
@@ -76,7 +76,7 @@ def _fitting(made: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 def encode_base64(octets: pa.Array) -> pa.Array:
     """Bytes without nulls -> strings, with padding."""
-    offsets, content = _parts(octets)
+    offsets, content = octets_of(octets)
     sizes = np.diff(offsets)
     groups = (sizes + 2) // 3
     if (sizes % 3).any():
@@ -172,8 +172,8 @@ def _texts(characters: np.ndarray, groups: np.ndarray, sizes: np.ndarray) -> pa.
     return pa.Array.from_buffers(pa.string(), len(sizes), [None, pa.py_buffer(bounds), pa.py_buffer(characters)])
 
 
-def _parts(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets from 0, and the bytes."""
+def octets_of(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Of strings or bytes: where each begins, from 0, where the last one ends, and all bytes without a copy."""
     _, offsets, data = array.buffers()
     bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
     content = np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)

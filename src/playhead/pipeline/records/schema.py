@@ -66,9 +66,6 @@ class Schema:
         """Canonical: two schemas are equal if and only if their texts are."""
         return _text_of(self)
 
-    def to_json(self) -> str:
-        return self.text
-
     @classmethod
     def from_json(cls, text: str, *, strict: bool = True) -> "Schema":
         """Raises Invalid for what is no schema of Connect."""

@@ -162,7 +162,7 @@ class FilesSink:
                 f"no column can be inferred for {empty!r} of {topic}: it is an empty object in all of the first records",
                 "give its schema in value.converter.schema.content, with schemas.enable true; or use JsonFormat",
             )
-        return schema.to_json()
+        return schema.text
 
     def tail_is_due(self, last_closed_ms: int, now_ms: int) -> bool:
         due = next_rotation_ms(self.options, last_closed_ms)

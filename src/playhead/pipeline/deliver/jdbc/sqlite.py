@@ -25,6 +25,7 @@ from playhead.pipeline.deliver.jdbc.rows import Coordinates, RefusedRows, Sortin
 from playhead.pipeline.deliver.jdbc.sink import JdbcSink
 from playhead.pipeline.deliver.jdbc.tables import Fitted, how_of
 from playhead.pipeline.deliver.sink import Reject, SinkStep
+from playhead.pipeline.records.javacalendar import DAY_MILLIS
 from playhead.sql.address import parse_address
 from playhead.sql.bulk_load import Trying, insert, trying
 from playhead.sql.merge import MergeLayout
@@ -35,13 +36,10 @@ if TYPE_CHECKING:
     from playhead.sql.transaction import Connection
 
 
-_DAY_MILLIS = 86_400_000
-
-
 def to_plain(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_date(kind):
-        return pc.multiply(column.cast(pa.int32()).cast(pa.int64()), _DAY_MILLIS)
+        return pc.multiply(column.cast(pa.int32()).cast(pa.int64()), DAY_MILLIS)
     if pa.types.is_time(kind):
         return column.cast(pa.int32()).cast(pa.int64())
     if pa.types.is_timestamp(kind) or pa.types.is_boolean(kind):

@@ -109,10 +109,6 @@ class Columns:
         arrays = column.flatten() if schema.fields else [column]
         return ColumnPart(rows, pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(schema, self.single)), schema)
 
-    def stated(self) -> Schema | None:
-        """The schema of payloads that carry none."""
-        return Schema.from_json(self.converter.schema_text) if self.converter.schema_text else self.given
-
     def refusal(self, schema: Schema | None) -> str:
         """Why values of this schema have no columns here; empty if they have."""
         if schema is None:
@@ -143,9 +139,10 @@ class Columns:
             schema = payloads.schemas[at]
             assert schema is not None  # noqa: S101  of a null under a schema
             typed.setdefault(schema, []).append(Part(np.array([row]), Typed(schema, pa.nulls(1, arrow_type(schema)))))
+        stated = Schema.from_json(self.converter.schema_text) if self.converter.schema_text else self.given
         for at, own in enumerate(payloads.schemas):
             rows = np.flatnonzero(payloads.which == at)
-            schema = own or self.stated()
+            schema = own or stated
             if schema is None and self.takes_bare:
                 texts = payloads.texts if len(rows) == len(payloads.texts) else payloads.texts.take(pa.array(rows))
                 shaped = [Part(rows[places], values) for places, values in read_shapes(texts)]

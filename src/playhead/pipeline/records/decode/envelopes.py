@@ -8,11 +8,10 @@ that few share) is read by itself. As in Connect the envelope must be an object 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from json import JSONDecodeError
 from re import compile as pattern
 
 from playhead.errors import Invalid
-from playhead.pipeline.records.decode.jsontext import DECODER, DEEPEST, NotJson, check_depth, one_line
+from playhead.pipeline.records.decode.jsontext import DECODER, DEEPEST, NotJson, check_depth, decode, one_line
 from playhead.pipeline.records.schema import Schema
 
 _BLANKS = pattern(r"[ \t\r\n]*")
@@ -42,15 +41,10 @@ def read_envelope(value: bytes) -> Envelope:
 
 def read_members(value: bytes) -> Mapping[str, str]:
     """The members of an object with their text; of two with one name the last counts, as for Jackson."""
-    try:
-        text = value.removeprefix(b"\xef\xbb\xbf").decode()
-        if not isinstance(DECODER.decode(text), dict):
-            raise NotJson(_LIKENESS)
-    except UnicodeDecodeError as error:
-        raise NotJson("it is not UTF-8") from error
-    except JSONDecodeError as error:
-        raise NotJson(f"it is no JSON: {error.msg} at character {error.pos}") from error
-    members = {}
+    value = value.removeprefix(b"\xef\xbb\xbf")
+    if not isinstance(decode(value), dict):
+        raise NotJson(_LIKENESS)
+    text, members = value.decode(), {}
     at = _skip(text, text.index("{") + 1)
     while text[at] != "}":
         name, at = DECODER.raw_decode(text, at)

@@ -11,21 +11,22 @@ import json
 import math
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
-from playhead.pipeline.records.arrowtypes import decimal_type
+from playhead.pipeline.records.arrowtypes import arrow_type, decimal_type
 from playhead.pipeline.records.decode import decimals
 from playhead.pipeline.records.decode.jsontext import decode
+from playhead.pipeline.records.javacalendar import DAY_MILLIS
 from playhead.pipeline.records.javamaps import hash_map, map_pairs
+from playhead.pipeline.records.javanumbers import BITS, LONG
 from playhead.pipeline.records.schema import TIME, Number, Schema
 
-_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _WHOLE = re.compile(r"-?[0-9]+")
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")  # strings in JSON, as Jackson writes them; Connect would read a 0
-DAY_MILLIS = 86_400_000
-_LONG, _LONGEST = range(-(1 << 63), 1 << 63), 20  # and its digits with their sign
+_LONGEST = 20  # digits of a long, with its sign
 
 
 class Unfit(Exception):
@@ -54,7 +55,7 @@ class Exact:
             return self._items(decoded, schema, schema.items, path)
         if schema.is_decimal:
             return _decimal(decoded, schema, path) if self.has_columns else _unscaled(decoded, schema, path)
-        if schema.type in _BITS:
+        if schema.type in BITS:
             return _integer(decoded, schema, path)
         if schema.type in ("float", "double"):
             return _float(decoded, schema, path)
@@ -138,7 +139,7 @@ def _check_texts(decoded: object) -> None:
 
 
 def _long(given: str) -> int:
-    if len(given) > _LONGEST or (whole := int(given)) not in _LONG:
+    if len(given) > _LONGEST or (whole := int(given)) not in LONG:
         raise Unfit(f"{given[:40]} is beyond the 64 bits of a number without a schema")
     return whole
 
@@ -156,6 +157,12 @@ def check_defaults(schema: Schema, *, has_columns: bool = True) -> None:
         Exact(has_columns=has_columns).value(None, schema, "")
     for inner in [one for _, one in schema.fields] + [one for one in (schema.keys, schema.items) if one]:
         check_defaults(inner, has_columns=has_columns)
+
+
+@lru_cache(maxsize=256)
+def default_array(schema: Schema) -> pa.Array:
+    """The default of a schema, as an array of one."""
+    return pa.array([Exact().value(None, schema, "")], arrow_type(schema))
 
 
 def _of(decoded: object, kind: type, expected: str, path: str) -> object:
@@ -178,7 +185,7 @@ def _integer(decoded: object, schema: Schema, path: str) -> int:
     made = decimals.unscaled_of_number(text, 0)
     if made is None:
         raise Unfit(f"{_named(path)} is {_shown(decoded)}, not a whole number of type {schema.type}")
-    bits = _BITS[schema.type]
+    bits = BITS[schema.type]
     if not -(1 << bits - 1) <= made < 1 << bits - 1:
         raise Unfit(f"{_named(path)} is {_shown(decoded)}, out of the range of {schema.type}")
     if schema.name == TIME and not 0 <= made < DAY_MILLIS:

@@ -1,8 +1,11 @@
 """One field of every JSON line: for partitioners of JSON lines, where no schema defines its type."""
 
+from contextlib import suppress
+
 import pyarrow as pa
 
 from playhead.pipeline.records.decode.decimals import unscaled_of_number
+from playhead.pipeline.records.decode.exact import Unfit, whole_text
 from playhead.pipeline.records.decode.jsontext import decode
 from playhead.pipeline.records.decode.pieces import read_json
 from playhead.pipeline.records.schema import Number
@@ -43,13 +46,6 @@ def _find(line: bytes, names: list[str]) -> str | None:
     if isinstance(decoded, Number):
         whole = unscaled_of_number(decoded, 0) if decoded.removeprefix("-").isdecimal() else None
         return str(decoded if whole is None else whole)
-    return decoded if isinstance(decoded, str) and _is_text(decoded) else None
-
-
-def _is_text(decoded: str) -> bool:
-    """Half a pair of surrogates is none."""
-    try:
-        decoded.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    with suppress(Unfit):
+        return whole_text(decoded, path="")
+    return None

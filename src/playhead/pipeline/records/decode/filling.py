@@ -17,8 +17,9 @@ from msgspec import Meta
 from playhead.connect.javajson import encode_string
 from playhead.pipeline.records.batch import Bad
 from playhead.pipeline.records.decode.decimals import MOST_BYTES
-from playhead.pipeline.records.decode.exact import DAY_MILLIS, Exact, Unfit, check_defaults
+from playhead.pipeline.records.decode.exact import Exact, Unfit, check_defaults
 from playhead.pipeline.records.decode.jsontext import decode, join_lines, settle
+from playhead.pipeline.records.javacalendar import DAY_MILLIS
 from playhead.pipeline.records.schema import TIME, Number, Schema
 
 _PLAIN: Mapping[str, Any] = {

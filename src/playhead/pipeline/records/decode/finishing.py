@@ -5,7 +5,6 @@ right is None here: then the records are checked one by one.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +12,11 @@ import pyarrow.compute as pc
 
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.decode.decimals import to_text, unscaled_of_bytes
-from playhead.pipeline.records.decode.exact import Exact
+from playhead.pipeline.records.decode.exact import default_array
+from playhead.pipeline.records.javacalendar import DAY_MILLIS
 from playhead.pipeline.records.octets import decode_base64, to_decimals
 from playhead.pipeline.records.schema import TIME, Schema
 
-_DAY_MILLIS = 86_400_000
 _EXACT_TO = {"float": 2**24, "double": 2**53}
 # Whole numbers that a float may not hold; in a string, too, which does no harm.
 _LONG_NUMBERS = {"float": r"[:,\[ ]-?[0-9]{8,} *[,\]}]", "double": r"[:,\[ ]-?[0-9]{16,} *[,\]}]"}
@@ -48,7 +47,7 @@ class Finishing:
         places = np.full(len(read), -1 if default is None else len(made))
         places[read.is_valid().to_numpy(zero_copy_only=False)] = np.arange(len(made))
         if default is not None:
-            made = pa.concat_arrays([made, _default(schema)])
+            made = pa.concat_arrays([made, default_array(schema)])
         return made.take(pa.array(places, mask=places < 0))
 
     def _present(self, read: pa.Array, schema: Schema) -> pa.Array | None:
@@ -98,7 +97,7 @@ class Finishing:
 
 def _are_times(read: pa.Array) -> bool:
     bounds = pc.min_max(read)
-    return not len(read) or (bounds["min"].as_py() >= 0 and bounds["max"].as_py() < _DAY_MILLIS)
+    return not len(read) or (bounds["min"].as_py() >= 0 and bounds["max"].as_py() < DAY_MILLIS)
 
 
 def _decimals(read: pa.Array, schema: Schema) -> pa.Array | None:
@@ -109,8 +108,3 @@ def _decimals(read: pa.Array, schema: Schema) -> pa.Array | None:
     if any(number is None for number in unscaled):
         return None
     return pa.array([to_text(number, schema) for number in unscaled if number is not None], pa.string())
-
-
-@lru_cache(maxsize=256)
-def _default(schema: Schema) -> pa.Array:
-    return pa.array([Exact().value(None, schema, "")], arrow_type(schema))

@@ -26,7 +26,7 @@ _EMPTY = Schema("struct", optional=True)
 
 
 def infer_schema(batch: pa.RecordBatch, converter: Converter, column: str = VALUE) -> Schema | None:
-    """None if no value is an object with members. Call it once, keep `to_json()` in the ledger, give it to `Columns`; but check
+    """None if no value is an object with members. Call it once, keep its `text` in the ledger, give it to `Columns`; but check
     with `find_empty` first."""
     texts = read_payloads(batch.column(column), converter).texts.drop_null().slice(0, _MOST_RECORDS)
     return infer_from(_readable(texts.to_pylist()))

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from playhead.pipeline.records.octets import octets_of
 from playhead.pipeline.records.schema import Number
 
 DEEPEST = (
@@ -74,7 +75,7 @@ def are_plain(texts: pa.Array) -> bool:
     """Whether each is certainly one JSON value on one line. False means only that it must be checked one by one."""
     if not len(texts):
         return True
-    content = _content(texts)
+    _, content = octets_of(texts)
     if not len(content) or content.min() < 0x20 or _are_deep(texts):
         return False
     try:
@@ -133,15 +134,6 @@ def settle(count: int, fast: Callable[[int, int], bool], slow: Callable[[int], N
             ranges += [(middle, stop), (start, middle)]
 
 
-def _content(texts: pa.Array) -> np.ndarray:
-    """The bytes of all texts, without a copy."""
-    _, offsets, data = texts.buffers()
-    if data is None:
-        return np.empty(0, np.uint8)
-    ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    return np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
-
-
 def _are_deep(texts: pa.Array) -> bool:
     """Exact where all of them are JSON: then brackets and quotes are in pairs."""
     lengths = pc.binary_length(texts)
@@ -149,7 +141,7 @@ def _are_deep(texts: pa.Array) -> bool:
         return False
     longer = texts.filter(pc.greater(lengths, 2 * DEEPEST))
     openings = pc.add(pc.count_substring(longer, pattern="{"), pc.count_substring(longer, pattern="["))
-    octets = _content(longer.filter(pc.greater(openings, DEEPEST)))
+    _, octets = octets_of(longer.filter(pc.greater(openings, DEEPEST)))
     is_quote = octets == _QUOTE
     is_quote[escaped_places(octets)] = False
     steps = _STEPS[octets]

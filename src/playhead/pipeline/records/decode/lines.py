@@ -15,13 +15,10 @@ from playhead.pipeline.deliver.sink import VALUE
 from playhead.pipeline.records.batch import Bad
 from playhead.pipeline.records.decode import Segment
 from playhead.pipeline.records.decode.filling import Filling
-from playhead.pipeline.records.decode.jsontext import join_lines
 from playhead.pipeline.records.decode.options import Converter
 from playhead.pipeline.records.decode.payloads import Payloads, read_payloads
 from playhead.pipeline.records.encode.options import JSON
 from playhead.pipeline.records.schema import Schema
-
-__all__ = ["JsonLines", "Lines", "join_lines"]
 
 
 @dataclass(frozen=True, slots=True)

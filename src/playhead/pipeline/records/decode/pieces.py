@@ -22,6 +22,7 @@ import pyarrow.json as paj
 
 from playhead.pipeline.records.arrowtypes import decimal_form
 from playhead.pipeline.records.decode.jsontext import decode, escaped_places, join_lines
+from playhead.pipeline.records.octets import octets_of
 
 FEWEST = 16  # written alike: fewer are not worth a pass
 
@@ -121,16 +122,15 @@ class _Reading:
 
     def __init__(self, texts: pa.Array, members: Sequence[_Member], blanks: _Blanks, *, is_shape: bool) -> None:
         self._blanks, self._is_shape = blanks, is_shape
-        _, offsets, data = texts.buffers()
-        bounds = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
-        size = int(bounds[-1] - bounds[0])
+        bounds, content = octets_of(texts)
+        size = len(content)
         # Records that are not alike are read along, wherever that leads: behind the last byte there are quotes, and room.
         room = sum(len(one.name.encode()) + sum(blanks) + 16 for one in _all(members))
         self._octets = np.full(size + room, _QUOTE, np.uint8)
-        self._octets[:size] = np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]]
+        self._octets[:size] = content
         self._words = np.ndarray(len(self._octets) - 7, "<u8", self._octets, 0, (1,))
         self._size = size
-        self._starts, self._ends = bounds[:-1] - bounds[0], bounds[1:] - bounds[0]
+        self._starts, self._ends = bounds[:-1], bounds[1:]
         is_quote = self._octets == _QUOTE
         escaped = escaped_places(self._octets)
         is_quote[escaped] = False

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Untyped
-from playhead.pipeline.records.decode.jsontext import NotJson, decode
+from playhead.pipeline.records.decode.jsontext import decode
 from playhead.pipeline.records.decode.pieces import FEWEST, is_plain_name, read_pieces
 from playhead.pipeline.records.javamaps import hash_map
 from playhead.pipeline.records.schema import Number, Schema
@@ -46,19 +46,12 @@ def read_shapes(texts: pa.Array) -> Iterator[tuple[np.ndarray, Untyped]]:
 
 def _shape(texts: pa.Array) -> Schema:
     """Of those that have the members of the first. Its fields are in the order of the text."""
-    sample = [_decoded(text) for text in texts.slice(0, _SAMPLE).to_pylist()]
+    sample: list[Any] = [decode(text) for text in texts.slice(0, _SAMPLE).to_pylist()]
     names = _names(sample[0])
     schema = _schema([one for one in sample if _names(one) == names])
     if not schema.fields:
         raise _Odd
     return schema
-
-
-def _decoded(text: bytes) -> Any:
-    try:
-        return decode(text)
-    except NotJson as error:
-        raise _Odd from error
 
 
 def _names(value: Any) -> Any:

@@ -24,11 +24,11 @@ from playhead.pipeline.records.decode.jsontext import settle
 from playhead.pipeline.records.decode.options import BYTES
 from playhead.pipeline.records.encode.json_columns import JsonColumns
 from playhead.pipeline.records.encode.options import JSON, Converter
+from playhead.pipeline.records.javanumbers import LONG
 from playhead.pipeline.records.javatext import JavaText, map_text
 from playhead.pipeline.records.schema import DATE, TIME, TIMESTAMP, Schema
 from playhead.pipeline.records.uniform import Uniform
 
-_LONG = range(-(1 << 63), 1 << 63)
 _TIMES = (DATE, TIME, TIMESTAMP)
 
 
@@ -193,7 +193,7 @@ def _plain_text(value: object) -> str:
             return "null"
         case bool():
             return "true" if value else "false"
-        case int() if value in _LONG:
+        case int() if value in LONG:
             return str(value)
         case float():
             return java_double(float(value))

@@ -17,11 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from playhead.connect.javajson import encode_string
-from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.decimals import decimal_octets, decimal_texts
-from playhead.pipeline.records.decode.exact import Exact, Unfit
+from playhead.pipeline.records.decode.exact import Unfit, default_array
 from playhead.pipeline.records.floattext import float_texts
-from playhead.pipeline.records.octets import encode_base64
+from playhead.pipeline.records.octets import encode_base64, octets_of
 from playhead.pipeline.records.schema import Schema
 
 Part = Any  # a constant (str), or a pa.Array of strings without nulls
@@ -76,8 +75,7 @@ class JsonColumns:
             yield f'"field":{encode_string(field)}'
 
     def _default(self, schema: Schema) -> str:
-        value = pa.array([Exact().value(None, schema, "")], arrow_type(schema))
-        return str(self.payloads(value, schema)[0].as_py())
+        return str(self.payloads(default_array(schema), schema)[0].as_py())
 
     # Values
 
@@ -178,7 +176,7 @@ def _joined(parts: Sequence[Part], count: int) -> pa.Array:
 
 def escaped(texts: pa.Array) -> pa.Array:
     """The insides of JSON strings. `texts` are strings without nulls; most need nothing."""
-    content = _content(texts)
+    _, content = octets_of(texts)
     made = texts
     if (content == ord("\\")).any():
         made = pc.replace_substring(made, "\\", "\\\\")
@@ -194,11 +192,3 @@ def escaped(texts: pa.Array) -> pa.Array:
             made, rows, pa.array([encode_string(one)[1:-1] for one in texts.filter(rows).to_pylist()])
         )
     return made
-
-
-def _content(texts: pa.Array) -> np.ndarray:
-    _, offsets, data = texts.buffers()
-    if data is None:
-        return np.empty(0, np.uint8)
-    bounds = np.frombuffer(offsets, np.int32)
-    return np.frombuffer(data, np.uint8)[bounds[texts.offset] : bounds[texts.offset + len(texts)]]

@@ -22,6 +22,7 @@ from playhead.pipeline.records.javacalendar import DAY_MILLIS
 from playhead.pipeline.records.javaformat import DateFormat
 from playhead.pipeline.records.javamaps import copied_map, hash_map
 from playhead.pipeline.records.javanumbers import (
+    BITS,
     low_bits,
     nearest_double,
     nearest_float,
@@ -48,7 +49,6 @@ from playhead.pipeline.records.transforms.arrow.values import (
 )
 from playhead.pipeline.records.uniform import Leaf
 
-BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 FLOATS = ("float", "double")
 _NUMPY = {
     "int8": np.int8,

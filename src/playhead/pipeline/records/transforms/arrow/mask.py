@@ -9,10 +9,10 @@ import pyarrow as pa
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Moment, Typed
 from playhead.pipeline.records.javamaps import copied_map, hash_map
-from playhead.pipeline.records.javanumbers import low_bits, nearest_double, parse_decimal, wrapped
+from playhead.pipeline.records.javanumbers import BITS, low_bits, nearest_double, parse_decimal, wrapped
 from playhead.pipeline.records.schema import Schema
 from playhead.pipeline.records.transforms import MaskField
-from playhead.pipeline.records.transforms.arrow.cast import BITS, FLOATS
+from playhead.pipeline.records.transforms.arrow.cast import FLOATS
 from playhead.pipeline.records.transforms.arrow.untyped import require_map
 from playhead.pipeline.records.transforms.arrow.values import (
     Column,

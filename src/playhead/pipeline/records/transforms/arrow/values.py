@@ -6,7 +6,6 @@ that one before it left in a required field, and leaves the other records alone.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,7 +15,8 @@ import pyarrow.compute as pc
 
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import Typed
-from playhead.pipeline.records.decode.exact import Exact, Unfit
+from playhead.pipeline.records.decode import exact
+from playhead.pipeline.records.decode.exact import Unfit
 from playhead.pipeline.records.schema import Schema, json_of
 
 BadRows = Mapping[int, str]
@@ -76,15 +76,11 @@ def struct_schema(like: Schema, fields: Iterable[tuple[str, Schema]]) -> Schema:
 
 def put_together(schema: Schema, columns: Sequence[pa.Array], whole: pa.Array) -> Typed:
     """A struct of these columns, null where `whole` is."""
-    return Typed(schema, struct_array(schema, columns, whole))
-
-
-def struct_array(schema: Schema, columns: Sequence[pa.Array], whole: pa.Array) -> pa.Array:
     if not columns:
         empty: list[Any] = [None if is_null else {} for is_null in whole.is_null().to_pylist()]
-        return pa.array(empty, arrow_type(schema))
+        return Typed(schema, pa.array(empty, arrow_type(schema)))
     mask = whole.is_null() if whole.null_count else None
-    return pa.StructArray.from_arrays(columns, fields=list(arrow_type(schema)), mask=mask)
+    return Typed(schema, pa.StructArray.from_arrays(columns, fields=list(arrow_type(schema)), mask=mask))
 
 
 def copied(schema: Schema, columns: Sequence[Column], whole: pa.Array) -> Made:
@@ -135,11 +131,9 @@ def filled(values: pa.Array, where: pa.Array, one: pa.Array) -> pa.Array:
     return pa.concat_arrays([values, one]).take(pa.array(places))
 
 
-@lru_cache(maxsize=256)
 def default_array(schema: Schema) -> pa.Array:
-    """The default of a schema, as an array of one."""
     try:
-        return pa.array([Exact().value(None, schema, "")], arrow_type(schema))
+        return exact.default_array(schema)
     except Unfit as error:
         raise Failed(f"a default of its schema cannot be used: {error}") from error
 
