@@ -29,9 +29,8 @@ from integration.record_samples import (
 )
 from playhead.errors import Rejected
 from playhead.lab import Lab
-from playhead.pipeline.records.encode.columns import SqlColumn
 from playhead.pipeline.records.encode.converters import encode
-from playhead.pipeline.records.encode.fields import POSTGRES, SqlField, SqlKind, find_field
+from playhead.pipeline.records.encode.fields import POSTGRES, SqlColumn, SqlField, SqlKind, find_field
 from playhead.pipeline.records.encode.options import STRING, Converter, RecordOptions
 from playhead.pipeline.records.from_sql import SqlRows
 from playhead.pipeline.records.javacalendar import counted_micros

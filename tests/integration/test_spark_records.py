@@ -33,7 +33,7 @@ from playhead.pipeline.ingest.encoding import RecordEncoder
 from playhead.pipeline.ingest.jdbc.libpq import find_conninfo
 from playhead.pipeline.ingest.jdbc.options import Connection
 from playhead.pipeline.ingest.jdbc.postgres import PostgresChunks
-from playhead.pipeline.records.encode.columns import SqlColumn
+from playhead.pipeline.records.encode.fields import SqlColumn
 from playhead.pipeline.records.encode.options import JSON, STRING, Converter, RecordOptions
 
 pytest.importorskip("pyspark")

@@ -18,7 +18,7 @@ from integration.transform_oracle import Outcome, transformed
 from playhead.errors import Invalid, Rejected
 from playhead.pipeline.ingest.encoding import RecordEncoder
 from playhead.pipeline.ingest.record_options import parse_source_records
-from playhead.pipeline.records.encode.columns import SqlColumn
+from playhead.pipeline.records.encode.fields import SqlColumn
 from playhead.pipeline.records.encode.options import JSON, STRING
 from playhead.pipeline.records.transforms.on_sources import route
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from playhead.errors import Rejected
 from playhead.pipeline.records.batch import Typed
-from playhead.pipeline.records.encode.columns import SqlColumn
 from playhead.pipeline.records.encode.converters import encode
-from playhead.pipeline.records.encode.fields import POSTGRES, SQLITE, find_field
+from playhead.pipeline.records.encode.fields import POSTGRES, SQLITE, SqlColumn, find_field
 from playhead.pipeline.records.encode.options import Converter, RecordOptions
 from playhead.pipeline.records.encode.reads import INFINITE_DAY, INFINITE_MICROS, INFINITE_TIME
 from playhead.pipeline.records.from_sql import SqlRows

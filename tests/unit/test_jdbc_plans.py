@@ -17,7 +17,7 @@ from playhead.pipeline.ingest.jdbc.horizon import OpenWriter, await_writers, fin
 from playhead.pipeline.ingest.jdbc.stream import ToJdbcPosition
 from playhead.pipeline.ingest.jdbc.view import Relation, find_cursor, refuse_nulls
 from playhead.pipeline.ingest.source import Last
-from playhead.pipeline.records.encode.columns import SqlColumn
+from playhead.pipeline.records.encode.fields import SqlColumn
 
 BIGINT, TIMESTAMP = -5, 93
 

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from playhead.errors import Invalid
-from playhead.pipeline.records.encode.columns import SqlColumn
+from playhead.pipeline.records.encode.fields import SqlColumn
 from playhead.pipeline.records.encode.json_columns import JsonColumns
 from playhead.pipeline.records.encode.options import STRING, Converter, RecordOptions
 from playhead.pipeline.records.encode.record import RowRecord, make_record

@@ -18,7 +18,7 @@ from playhead.pipeline.ingest.jdbc.libpq import find_conninfo
 from playhead.pipeline.ingest.jdbc.options import DEFAULT_ISOLATION, Connection
 from playhead.pipeline.ingest.jdbc.sql_states import STATEMENT_SECONDS, fault_of_state
 from playhead.pipeline.jdbc_url import takes_url_properties, with_properties
-from playhead.pipeline.records.encode.columns import SqlColumn
+from playhead.pipeline.records.encode.fields import SqlColumn
 
 Row = tuple[str | None, ...]
 APPLICATION = "playhead"  # application_name of our sessions, so that they do not wait for each other

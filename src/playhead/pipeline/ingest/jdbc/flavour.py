@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfoNotFoundError
 
 from playhead.errors import Invalid
 from playhead.pipeline.ingest.source import CURSOR_ID, CURSOR_TIME
-from playhead.pipeline.records.encode.columns import SqlColumn
+from playhead.pipeline.records.encode.fields import SqlColumn
 from playhead.pipeline.records.encode.zones import is_fixed, zone_of
 
 ID, TIME, INSTANT = CURSOR_ID, "playhead_time", CURSOR_TIME

@@ -11,7 +11,7 @@ from functools import cached_property
 from playhead.errors import Invalid, NotFound
 from playhead.pipeline.ingest.jdbc.database import JdbcDatabase
 from playhead.pipeline.ingest.jdbc.flavour import ID, INSTANT, TIME, Flavour
-from playhead.pipeline.records.encode.columns import SqlColumn
+from playhead.pipeline.records.encode.fields import SqlColumn
 from playhead.pipeline.records.encode.record import RowRecord
 
 _NUMERIC, _DECIMAL = 2, 3  # java.sql.Types

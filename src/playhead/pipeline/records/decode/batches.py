@@ -28,6 +28,7 @@ from playhead.pipeline.records.batch import (
     Headers,
     Untyped,
     Values,
+    at_rows,
 )
 from playhead.pipeline.records.decode.columns import OPTIONAL_BYTES, OPTIONAL_STRING, Columns, Part, Parts
 from playhead.pipeline.records.decode.exact import Unfit
@@ -74,7 +75,7 @@ class Decoding:
                 topic,
                 key,
                 value,
-                timestamps if len(rows) == count else timestamps.take(pa.array(rows)),
+                at_rows(timestamps, rows),
                 partition,
                 offsets[rows],
                 None if headers is None else [headers[row] for row in rows],

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from playhead.pipeline.deliver.sink import VALUE
 from playhead.pipeline.records.arrowtypes import arrow_schema, arrow_type
-from playhead.pipeline.records.batch import VALUE_CONVERTER, Bad, Typed, Untyped, Values
+from playhead.pipeline.records.batch import VALUE_CONVERTER, Bad, Typed, Untyped, Values, at_rows
 from playhead.pipeline.records.decode.exact import Unfit, check_defaults, read_plain
 from playhead.pipeline.records.decode.options import BYTES, Converter
 from playhead.pipeline.records.decode.payloads import NONE, Payloads, read_payloads, read_utf8
@@ -144,7 +144,7 @@ class Columns:
             rows = np.flatnonzero(payloads.which == at)
             schema = own or stated
             if schema is None and self.takes_bare:
-                texts = payloads.texts if len(rows) == len(payloads.texts) else payloads.texts.take(pa.array(rows))
+                texts = at_rows(payloads.texts, rows)
                 shaped = [Part(rows[places], values) for places, values in read_shapes(texts)]
                 parts += shaped
                 is_left = payloads.which == at
@@ -163,7 +163,7 @@ class Columns:
         return Parts([part for part in parts if len(part.rows)], sorted(bad))
 
     def _read_typed(self, payloads: Payloads, rows: np.ndarray, schema: Schema) -> tuple[Part, list[Bad]]:
-        texts = payloads.texts if len(rows) == len(payloads.texts) else payloads.texts.take(pa.array(rows))
+        texts = at_rows(payloads.texts, rows)
         found, unfit = self.read(texts, schema)
         values = found.column(0)
         if schema.fields:

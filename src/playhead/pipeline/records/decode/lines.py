@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from playhead.pipeline.deliver.sink import VALUE
-from playhead.pipeline.records.batch import Bad
+from playhead.pipeline.records.batch import Bad, at_rows
 from playhead.pipeline.records.decode import Segment
 from playhead.pipeline.records.decode.filling import Filling
 from playhead.pipeline.records.decode.options import Converter
@@ -52,7 +52,7 @@ class JsonLines:
             rows = np.flatnonzero(payloads.which == at)
             if schema is None or not len(rows):
                 continue
-            texts = payloads.texts if len(rows) == len(payloads.texts) else payloads.texts.take(pa.array(rows))
+            texts = at_rows(payloads.texts, rows)
             replaced, bad = Filling(schema, self.converter.null_to_default).fill(texts)
             payloads.replace({int(rows[row]): text for row, text in replaced.items()})
             payloads.reject([Bad(int(rows[one.row]), one.reason) for one in bad])

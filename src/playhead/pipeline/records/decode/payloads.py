@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from playhead.connect.javajson import encode_string
-from playhead.pipeline.records.batch import Bad
+from playhead.pipeline.records.batch import Bad, at_rows
 from playhead.pipeline.records.decode import Segment
 from playhead.pipeline.records.decode.envelopes import Envelope, read_envelope
 from playhead.pipeline.records.decode.jsontext import NotJson, are_objects, are_plain, one_line, settle
@@ -222,7 +222,7 @@ class _Sorting:
             return
         self.open[rows] = False
         self.which[rows] = schema
-        values = self.values if len(rows) == len(self.values) else self.values.take(pa.array(rows))
+        values = at_rows(self.values, rows)
         cut = pc.binary_slice(values, len(beginning), -1)
         texts, bad = _checked(cut, lambda at: self.read(int(rows[at])).payload)
         self.pieces.append((rows, texts))

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from playhead.pipeline.records.arrowtypes import arrow_schema, arrow_type, has_decimals, wire_type
-from playhead.pipeline.records.batch import Bad
+from playhead.pipeline.records.batch import Bad, at_rows
 from playhead.pipeline.records.decode.exact import Exact, Unfit
 from playhead.pipeline.records.decode.finishing import Finishing
 from playhead.pipeline.records.decode.jsontext import settle
@@ -47,7 +47,7 @@ class JsonReading:
         for _ in range(_ORDERS):
             if len(left) < FEWEST:
                 return
-            alike = self._read_pieces(_taken(texts, left))
+            alike = self._read_pieces(at_rows(texts, left))
             if alike is None:
                 return
             yield from self._finished(texts, Alike(left[alike.rows], alike.columns))
@@ -67,7 +67,7 @@ class JsonReading:
 
         def fast(start: int, stop: int) -> bool:
             rows = alike.rows[start:stop]
-            columns = self._columns(_taken(texts, rows), alike.columns.slice(start, stop - start))
+            columns = self._columns(at_rows(texts, rows), alike.columns.slice(start, stop - start))
             if columns is not None:
                 made.append(Alike(rows, columns))
             return columns is not None
@@ -95,10 +95,6 @@ class JsonReading:
         columns = pa.array(values, arrow_type(self.schema)).flatten()
         kept = np.setdiff1d(rows, [one.row for one in bad])
         return Alike(kept, pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self.schema))), bad
-
-
-def _taken(texts: pa.Array, rows: np.ndarray) -> pa.Array:
-    return texts if len(rows) == len(texts) else texts.take(pa.array(rows))
 
 
 def _concatenated(rows: list[np.ndarray]) -> np.ndarray:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from playhead.pipeline.records.arrowtypes import arrow_type
-from playhead.pipeline.records.batch import Untyped
+from playhead.pipeline.records.batch import Untyped, at_rows
 from playhead.pipeline.records.decode.jsontext import decode
 from playhead.pipeline.records.decode.pieces import FEWEST, is_plain_name, read_pieces
 from playhead.pipeline.records.javamaps import hash_map
@@ -37,7 +37,7 @@ def read_shapes(texts: pa.Array) -> Iterator[tuple[np.ndarray, Untyped]]:
             left = np.flatnonzero(is_left)
             if len(left) < FEWEST:
                 return
-            its = texts if len(left) == len(texts) else texts.take(pa.array(left))
+            its = at_rows(texts, left)
             places, made = _read(its, _shape(its))
             is_left[left[places]] = False
             if made is not None:

@@ -9,13 +9,26 @@ from dataclasses import dataclass
 from enum import Enum
 
 from playhead.errors import Invalid
-from playhead.pipeline.records.encode.columns import SqlColumn
 from playhead.pipeline.records.encode.options import RecordOptions
 
 POSTGRES, SQLITE = "PostgreSQL", "SQLite"
 UNBOUNDED_SCALE = 127  # what the connector takes when a numeric names no scale
 _LOWEST_SCALE = -84
 _MAX_INTEGER_PRECISION = 18
+
+
+@dataclass(frozen=True, slots=True)
+class SqlColumn:
+    """One column of a result, as `java.sql.ResultSetMetaData` reports it: `jdbc_type` is the number of `java.sql.Types`;
+    `type_name`, `precision` and `scale` are the driver's own."""
+
+    name: str
+    jdbc_type: int
+    type_name: str
+    precision: int
+    scale: int
+    signed: bool
+    nullable: bool
 
 
 class Types:

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from playhead.errors import Invalid
-from playhead.pipeline.records.encode.columns import SqlColumn
 from playhead.pipeline.records.encode.converters import check_schema
-from playhead.pipeline.records.encode.fields import SqlField, find_field
+from playhead.pipeline.records.encode.fields import SqlColumn, SqlField, find_field
 from playhead.pipeline.records.encode.options import RecordOptions
 from playhead.pipeline.records.encode.reads import Quote, read_text
 from playhead.pipeline.records.from_sql import SqlRows
