@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from playhead.connect.javajson import encode_string, java_double, java_float
 from playhead.errors import Invalid
 from playhead.pipeline.records.arrowtypes import arrow_type
-from playhead.pipeline.records.batch import KEY_CONVERTER, Bad, Typed, Untyped
+from playhead.pipeline.records.batch import KEY_CONVERTER, Bad, Typed, Unfit, Untyped
 from playhead.pipeline.records.decimals import decimal_octets, decimal_texts
-from playhead.pipeline.records.decode.exact import Unfit
 from playhead.pipeline.records.decode.options import BYTES
 from playhead.pipeline.records.encode.converters import encode
 from playhead.pipeline.records.encode.json_columns import JsonColumns, escaped

@@ -13,8 +13,9 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 
 from playhead.pipeline.records.arrowtypes import arrow_schema, arrow_type
+from playhead.pipeline.records.batch import Unfit
 from playhead.pipeline.records.decode import reading
-from playhead.pipeline.records.decode.exact import Exact, Unfit
+from playhead.pipeline.records.decode.exact import Exact
 from playhead.pipeline.records.decode.pieces import FEWEST, read_pieces
 from playhead.pipeline.records.decode.reading import JsonReading
 from playhead.pipeline.records.schema import Schema

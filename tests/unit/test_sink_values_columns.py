@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from integration.record_samples import EXTREMES, NONE, SCHEMA, without
-from playhead.pipeline.records.batch import Bad
+from playhead.pipeline.records.batch import Bad, Unfit
 from playhead.pipeline.records.decode.columns import Columns, Converted
-from playhead.pipeline.records.decode.exact import Exact, Unfit
+from playhead.pipeline.records.decode.exact import Exact
 from playhead.pipeline.records.decode.lines import JsonLines
 from playhead.pipeline.records.decode.options import BYTES, Converter
 from playhead.pipeline.records.encode.options import STRING

@@ -40,6 +40,10 @@ def at_rows(column: pa.Array, rows: np.ndarray) -> pa.Array:
     return column if len(rows) == len(column) else column.take(pa.array(rows))
 
 
+class Unfit(Exception):
+    """Of one value, with one sentence that says why: its record is Bad."""
+
+
 @dataclass(frozen=True, slots=True)
 class Typed:
     """`column` is of `arrow_type(schema)`; a null in it is a null of an optional schema."""

@@ -1,4 +1,4 @@
-"""Columns of decimals -> Connect's bytes of them in base64, and the text of Java's BigDecimal.
+"""Columns of decimals -> Connect's bytes of them in base64, and the text of Java's BigDecimal; one decimal from bytes or a number.
 
 A column is of Arrow's decimals, or of texts with the exact digits where none of these holds them (`arrowtypes`). A numeric
 without a precision is such a text, with scale 127 in Connect, so that even 12.12 fills 54 bytes: of texts with up to 18 digits
@@ -6,14 +6,19 @@ whole columns are multiplied by their powers of ten, in limbs of 32 bits. A text
 Unfit.
 """
 
+import re
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from playhead.pipeline.records.decode.decimals import to_decimal, unscaled_of_number
-from playhead.pipeline.records.decode.exact import Unfit
+from playhead.pipeline.records.batch import Unfit
 from playhead.pipeline.records.octets import encode_base64, encode_decimals, encode_unscaled
+from playhead.pipeline.records.schema import Schema
 
+MOST_BYTES = 512
+_PARTS = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?0*[0-9]{1,6}))?")
 _SHORT = r"^-?[0-9]{1,18}$"  # without its point
 _NUMBER = r"^-?[0-9]+(\.[0-9]+)?$"
 _PLAIN = r"^-?(?:[1-9][0-9]*(?:\.[0-9]+)?|0\.0{0,5}[1-9][0-9]*)$"  # BigDecimal prints no exponent
@@ -125,3 +130,45 @@ def _negated(limbs: np.ndarray) -> np.ndarray:
         made[at] = value & _LIMB
         carry = value >> _HALF
     return made
+
+
+# One of them, exactly
+
+
+def unscaled_of_bytes(raw: bytes) -> int | None:
+    """None for no bytes, and for more than any number of this world needs."""
+    return int.from_bytes(raw, "big", signed=True) if 0 < len(raw) <= MOST_BYTES else None
+
+
+def unscaled_of_number(text: str, scale: int) -> int | None:
+    """None if it has more decimals than the scale, or is out of all proportion."""
+    found = _PARTS.fullmatch(text)
+    if not found or len(text) > MOST_BYTES:
+        return None
+    sign, whole, fraction, exponent = found[1], found[2], found[3] or "", int(found[4] or 0)
+    digits = int(whole + fraction)
+    shift = scale - len(fraction) + exponent
+    if digits == 0:
+        return 0
+    if not -2 * MOST_BYTES < shift < 2 * MOST_BYTES:
+        return None
+    made, rest = (digits * int(10**shift), 0) if shift >= 0 else divmod(digits, int(10**-shift))
+    if rest:
+        return None
+    return -made if sign else made
+
+
+def to_decimal(unscaled: int, scale: int) -> Decimal:
+    digits = tuple(int(digit) for digit in str(abs(unscaled)))
+    return Decimal((int(unscaled < 0), digits, -scale))
+
+
+def to_text(unscaled: int, schema: Schema) -> str:
+    """Plain digits. Zeros at the end of the fraction are left out: the scale of such a decimal was not chosen by a user."""
+    scale = schema.parameter("scale", 0)
+    sign, digits = ("-" if unscaled < 0 else ""), str(abs(unscaled))
+    if scale <= 0:
+        return sign + (digits + "0" * -scale if unscaled else "0")
+    digits = digits.rjust(scale + 1, "0")
+    fraction = digits[-scale:].rstrip("0")
+    return f"{sign}{digits[:-scale]}" + (f".{fraction}" if fraction else "")

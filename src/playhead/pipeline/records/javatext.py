@@ -11,8 +11,8 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from playhead.pipeline.records.batch import Unfit
 from playhead.pipeline.records.decimals import decimal_texts
-from playhead.pipeline.records.decode.exact import Unfit
 from playhead.pipeline.records.floattext import float_texts
 from playhead.pipeline.records.schema import Schema
 

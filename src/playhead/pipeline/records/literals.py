@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from playhead.pipeline.records.batch import Moment
-from playhead.pipeline.records.decode.exact import Unfit
+from playhead.pipeline.records.batch import Moment, Unfit
 from playhead.pipeline.records.decode.jsontext import DEEPEST
 from playhead.pipeline.records.javacalendar import DAY_MILLIS
 from playhead.pipeline.records.javaformat import DateFormat

@@ -21,9 +21,8 @@ from playhead.pipeline.deliver.files.options import BYTES, PARQUET
 from playhead.pipeline.deliver.files.partition import is_safe
 from playhead.pipeline.deliver.files.routed import unsafe
 from playhead.pipeline.records.arrowtypes import arrow_schema
-from playhead.pipeline.records.batch import TASK_PUT, Bad, Batch, Moment, Typed, Untyped, Values
+from playhead.pipeline.records.batch import TASK_PUT, Bad, Batch, Moment, Typed, Unfit, Untyped, Values
 from playhead.pipeline.records.decode.columns import Columns, runs_of
-from playhead.pipeline.records.decode.exact import Unfit
 from playhead.pipeline.records.decode.fields import read_field
 from playhead.pipeline.records.encode.converters import encode, json_text
 from playhead.pipeline.records.encode.options import Converter

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from playhead.errors import Invalid, NotFound, Refused, near_names
 from playhead.pipeline.deliver.jdbc.layout import Layout, RowField, UnfitRecord, check_column
 from playhead.pipeline.deliver.jdbc.options import SQLITE, UPDATE, JdbcSinkOptions, TargetDatabase
-from playhead.pipeline.records.decode.decimals import to_decimal, unscaled_of_bytes, unscaled_of_number
+from playhead.pipeline.records.decimals import to_decimal, unscaled_of_bytes, unscaled_of_number
 from playhead.pipeline.records.schema import DATE, DECIMAL, TIME, TIMESTAMP, Schema
 from playhead.sql import merge as merging
 from playhead.sql.address import parse_address

@@ -26,12 +26,12 @@ from playhead.pipeline.records.batch import (
     Batch,
     Header,
     Headers,
+    Unfit,
     Untyped,
     Values,
     at_rows,
 )
 from playhead.pipeline.records.decode.columns import OPTIONAL_BYTES, OPTIONAL_STRING, Columns, Part, Parts
-from playhead.pipeline.records.decode.exact import Unfit
 from playhead.pipeline.records.decode.options import BYTES, Converter
 from playhead.pipeline.records.decode.payloads import NONE
 from playhead.pipeline.records.encode.options import STRING

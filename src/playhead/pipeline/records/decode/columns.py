@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from playhead.pipeline.deliver.sink import VALUE
 from playhead.pipeline.records.arrowtypes import arrow_schema, arrow_type
-from playhead.pipeline.records.batch import VALUE_CONVERTER, Bad, Typed, Untyped, Values, at_rows
-from playhead.pipeline.records.decode.exact import Unfit, check_defaults, read_plain
+from playhead.pipeline.records.batch import VALUE_CONVERTER, Bad, Typed, Unfit, Untyped, Values, at_rows
+from playhead.pipeline.records.decode.exact import check_defaults, read_plain
 from playhead.pipeline.records.decode.options import BYTES, Converter
 from playhead.pipeline.records.decode.payloads import NONE, Payloads, read_payloads, read_utf8
 from playhead.pipeline.records.decode.reading import JsonReading

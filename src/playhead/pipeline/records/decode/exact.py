@@ -16,8 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from playhead.pipeline.records import decimals
 from playhead.pipeline.records.arrowtypes import arrow_type, decimal_type
-from playhead.pipeline.records.decode import decimals
+from playhead.pipeline.records.batch import Unfit
 from playhead.pipeline.records.decode.jsontext import decode
 from playhead.pipeline.records.javacalendar import DAY_MILLIS
 from playhead.pipeline.records.javamaps import hash_map, map_pairs
@@ -27,10 +28,6 @@ from playhead.pipeline.records.schema import TIME, Number, Schema
 _WHOLE = re.compile(r"-?[0-9]+")
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")  # strings in JSON, as Jackson writes them; Connect would read a 0
 _LONGEST = 20  # digits of a long, with its sign
-
-
-class Unfit(Exception):
-    """With one sentence that says why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from playhead.pipeline.records.decode.decimals import unscaled_of_number
-from playhead.pipeline.records.decode.exact import Unfit, whole_text
+from playhead.pipeline.records.batch import Unfit
+from playhead.pipeline.records.decimals import unscaled_of_number
+from playhead.pipeline.records.decode.exact import whole_text
 from playhead.pipeline.records.decode.jsontext import decode
 from playhead.pipeline.records.decode.pieces import read_json
 from playhead.pipeline.records.schema import Number

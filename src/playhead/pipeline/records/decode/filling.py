@@ -15,9 +15,9 @@ import pyarrow as pa
 from msgspec import Meta
 
 from playhead.connect.javajson import encode_string
-from playhead.pipeline.records.batch import Bad
-from playhead.pipeline.records.decode.decimals import MOST_BYTES
-from playhead.pipeline.records.decode.exact import Exact, Unfit, check_defaults
+from playhead.pipeline.records.batch import Bad, Unfit
+from playhead.pipeline.records.decimals import MOST_BYTES
+from playhead.pipeline.records.decode.exact import Exact, check_defaults
 from playhead.pipeline.records.decode.jsontext import decode, join_lines, settle
 from playhead.pipeline.records.javacalendar import DAY_MILLIS
 from playhead.pipeline.records.schema import TIME, Number, Schema

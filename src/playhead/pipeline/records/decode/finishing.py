@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from playhead.pipeline.records.arrowtypes import arrow_type
-from playhead.pipeline.records.decode.decimals import to_text, unscaled_of_bytes
+from playhead.pipeline.records.decimals import to_text, unscaled_of_bytes
 from playhead.pipeline.records.decode.exact import default_array
 from playhead.pipeline.records.javacalendar import DAY_MILLIS
 from playhead.pipeline.records.octets import decode_base64, to_decimals

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from playhead.pipeline.deliver.sink import VALUE
-from playhead.pipeline.records.batch import Moment
-from playhead.pipeline.records.decode.exact import Unfit, decode_whole
+from playhead.pipeline.records.batch import Moment, Unfit
+from playhead.pipeline.records.decode.exact import decode_whole
 from playhead.pipeline.records.decode.options import Converter
 from playhead.pipeline.records.decode.payloads import read_payloads
 from playhead.pipeline.records.schema import Number, Schema

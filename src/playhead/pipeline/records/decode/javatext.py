@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 
 from playhead.connect.javajson import java_float
 from playhead.pipeline.deliver.sink import VALUE
-from playhead.pipeline.records.batch import VALUE_CONVERTER, Bad, Moment, Typed, Values
+from playhead.pipeline.records.batch import VALUE_CONVERTER, Bad, Moment, Typed, Unfit, Values
 from playhead.pipeline.records.decode.batches import read_values
-from playhead.pipeline.records.decode.exact import Unfit
 from playhead.pipeline.records.decode.jsontext import settle
 from playhead.pipeline.records.decode.options import Converter
 from playhead.pipeline.records.decode.payloads import NONE

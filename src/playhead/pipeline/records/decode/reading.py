@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from playhead.pipeline.records.arrowtypes import arrow_schema, arrow_type, has_decimals, wire_type
-from playhead.pipeline.records.batch import Bad, at_rows
-from playhead.pipeline.records.decode.exact import Exact, Unfit
+from playhead.pipeline.records.batch import Bad, Unfit, at_rows
+from playhead.pipeline.records.decode.exact import Exact
 from playhead.pipeline.records.decode.finishing import Finishing
 from playhead.pipeline.records.decode.jsontext import settle
 from playhead.pipeline.records.decode.pieces import FEWEST, Alike, read_pieces

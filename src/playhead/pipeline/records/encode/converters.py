@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from playhead.connect.javajson import encode_string, java_double, java_float
 from playhead.errors import Invalid
-from playhead.pipeline.records.batch import VALUE_CONVERTER, Bad, Typed, Untyped, Values
-from playhead.pipeline.records.decode.exact import Unfit
+from playhead.pipeline.records.batch import VALUE_CONVERTER, Bad, Typed, Unfit, Untyped, Values
 from playhead.pipeline.records.decode.jsontext import settle
 from playhead.pipeline.records.decode.options import BYTES
 from playhead.pipeline.records.encode.json_columns import JsonColumns

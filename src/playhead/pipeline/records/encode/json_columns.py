@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from playhead.connect.javajson import encode_string
+from playhead.pipeline.records.batch import Unfit
 from playhead.pipeline.records.decimals import decimal_octets, decimal_texts
-from playhead.pipeline.records.decode.exact import Unfit, default_array
+from playhead.pipeline.records.decode.exact import default_array
 from playhead.pipeline.records.floattext import float_texts
 from playhead.pipeline.records.octets import encode_base64, octets_of
 from playhead.pipeline.records.schema import Schema

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from playhead.pipeline.records.arrowtypes import arrow_type
-from playhead.pipeline.records.batch import Batch, Header, Headers, Typed, Untyped, Values
-from playhead.pipeline.records.decode.exact import Unfit
+from playhead.pipeline.records.batch import Batch, Header, Headers, Typed, Unfit, Untyped, Values
 from playhead.pipeline.records.javamaps import copied_map
 from playhead.pipeline.records.literals import parse_literal
 from playhead.pipeline.records.schema import Schema

@@ -14,9 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from playhead.pipeline.records.arrowtypes import arrow_type
-from playhead.pipeline.records.batch import Typed
+from playhead.pipeline.records.batch import Typed, Unfit
 from playhead.pipeline.records.decode import exact
-from playhead.pipeline.records.decode.exact import Unfit
 from playhead.pipeline.records.schema import Schema, json_of
 
 BadRows = Mapping[int, str]
