@@ -1,4 +1,4 @@
-"""Columns of decimals -> Connect's bytes of them in base64, and the text of Java's BigDecimal; one decimal from bytes or a number.
+"""Columns of decimals -> Connect's bytes of them in base64, and the text of Java's BigDecimal; one decimal by itself.
 
 A column is of Arrow's decimals, or of texts with the exact digits where none of these holds them (`arrowtypes`). A numeric
 without a precision is such a text, with scale 127 in Connect, so that even 12.12 fills 54 bytes: of texts with up to 18 digits

@@ -8,7 +8,7 @@ a member that Connect does not know is refused in what a user gives, and read pa
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -20,6 +20,7 @@ from playhead.errors import Invalid
 PRIMITIVES = ("int8", "int16", "int32", "int64", "float", "double", "boolean", "string", "bytes")
 PACKAGE = "org.apache.kafka.connect.data."
 DECIMAL, DATE, TIME, TIMESTAMP = (PACKAGE + name for name in ("Decimal", "Date", "Time", "Timestamp"))
+_QUOTE = json.JSONEncoder(ensure_ascii=False).encode
 _LOGICAL = {DECIMAL: "bytes", DATE: "int32", TIME: "int32", TIMESTAMP: "int64"}
 _INTEGER = re.compile(r"-?[0-9]{1,9}")
 _MEMBERS = frozenset(
@@ -108,18 +109,18 @@ def _text_of(schema: Schema) -> str:
     return json_of(_told(schema))
 
 
-def json_of(value: object, *, is_sorted: bool = False) -> str:
-    """Without blanks; a Number stays as it is written."""
-    if isinstance(value, Number):
-        return str(value)
+def json_of(value: object, quote: Callable[[str], str] = _QUOTE, *, is_sorted: bool = False) -> str:
+    """Without blanks; a Number stays as it is written. `quote` writes strings."""
+    if isinstance(value, str):
+        return str(value) if isinstance(value, Number) else quote(value)
     if isinstance(value, list):
-        return "[" + ",".join([json_of(inner, is_sorted=is_sorted) for inner in value]) + "]"
-    if isinstance(value, Mapping):
+        return "[" + ",".join([json_of(one, quote, is_sorted=is_sorted) for one in value]) + "]"
+    if isinstance(value, dict):
         members = sorted(value.items()) if is_sorted else value.items()
         return (
-            "{" + ",".join([f"{json_of(name)}:{json_of(inner, is_sorted=is_sorted)}" for name, inner in members]) + "}"
+            "{" + ",".join([f"{quote(name)}:{json_of(one, quote, is_sorted=is_sorted)}" for name, one in members]) + "}"
         )
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value)
 
 
 def _fraction(text: str) -> float | Number:

@@ -20,7 +20,7 @@ from playhead.pipeline.records.decimals import MOST_BYTES
 from playhead.pipeline.records.decode.exact import Exact, check_defaults
 from playhead.pipeline.records.decode.jsontext import decode, join_lines, settle
 from playhead.pipeline.records.javacalendar import DAY_MILLIS
-from playhead.pipeline.records.schema import TIME, Number, Schema
+from playhead.pipeline.records.schema import TIME, Schema, json_of
 
 _PLAIN: Mapping[str, Any] = {
     **{f"int{bits}": Annotated[int, Meta(ge=-(2 ** (bits - 1)), le=2 ** (bits - 1) - 1)] for bits in (8, 16, 32, 64)},
@@ -65,7 +65,7 @@ class Filling:
                 return
             filled = self._filled(decoded, self.schema)
             if filled != decoded:
-                replaced[row] = _text(filled).encode()
+                replaced[row] = json_of(filled, encode_string).encode()
 
         settle(len(texts), fast, slow)
         return replaced, bad
@@ -127,16 +127,3 @@ def _present(schema: Schema, *, null_to_default: bool) -> Any:
     if schema.is_decimal:
         return _DECIMAL
     return _TIME if schema.name == TIME else _PLAIN[schema.type]
-
-
-def _text(decoded: object) -> str:
-    """Numbers as they were written."""
-    if isinstance(decoded, dict):
-        return "{" + ",".join(f"{encode_string(name)}:{_text(item)}" for name, item in decoded.items()) + "}"
-    if isinstance(decoded, list):
-        return "[" + ",".join(map(_text, decoded)) + "]"
-    if isinstance(decoded, Number):
-        return str(decoded)
-    if isinstance(decoded, str):
-        return encode_string(decoded)
-    return "null" if decoded is None else "true" if decoded else "false"

@@ -11,15 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from playhead.connect.javajson import java_float
 from playhead.pipeline.deliver.sink import VALUE
 from playhead.pipeline.records.batch import VALUE_CONVERTER, Bad, Moment, Typed, Unfit, Values
 from playhead.pipeline.records.decode.batches import read_values
-from playhead.pipeline.records.decode.jsontext import settle
 from playhead.pipeline.records.decode.options import Converter
 from playhead.pipeline.records.decode.payloads import NONE
-from playhead.pipeline.records.encode.converters import java_text
-from playhead.pipeline.records.javatext import JavaText, map_text
+from playhead.pipeline.records.encode.converters import column_texts, each_written, java_text
+from playhead.pipeline.records.javatext import JavaText
 from playhead.pipeline.records.schema import Schema
 
 _FIRST_GREGORIAN_SECOND = -12_219_292_800
@@ -43,48 +41,20 @@ def row_texts(
     texts, bad = [pa.array([], pa.string())], []
     places, at = np.full(count, NONE), 0
     for rows, values in parts:
-        found, unfit = _texts(values)
-        bad += [Bad(int(rows[one.row]), one.reason, stage) for one in unfit]
-        kept = np.delete(rows, [one.row for one in unfit])
-        places[kept] = np.arange(at, at + len(kept))
-        at += len(kept)
-        texts += found
+        if isinstance(values, Typed):
+            found, unfit = column_texts(values, _with_nulls, stage)
+        else:
+            made, unfit = each_written(values, lambda value: java_text(value, _moment_text), stage)
+            found = pa.array(made, pa.string())
+        bad += [one._replace(row=int(rows[one.row])) for one in unfit]
+        places[rows] = np.arange(at, at + len(rows))
+        at += len(rows)
+        texts.append(found)
     return pa.concat_arrays(texts).take(pa.array(places, mask=places == NONE)), bad
 
 
-def _texts(values: Values) -> tuple[list[pa.Array], list[Bad]]:
-    """Those of the values that have one, in pieces, and why the others have none."""
-    if isinstance(values, Typed):
-        return _column_texts(values.column, values.schema)
-    made: list[str] = []
-    bad = []
-    for row, value in enumerate(values.values):
-        try:
-            made.append(_value_text(value))
-        except Unfit as error:
-            bad.append(Bad(row, str(error)))
-    return [pa.array(made, pa.string())], bad
-
-
-def _column_texts(values: pa.Array, schema: Schema) -> tuple[list[pa.Array], list[Bad]]:
-    texts: list[pa.Array] = []
-    bad: list[Bad] = []
-
-    def fast(start: int, stop: int) -> bool:
-        try:
-            texts.append(pc.fill_null(_TEXT.of(values.slice(start, stop - start), schema), "null"))
-        except Unfit:
-            return False
-        return True
-
-    def slow(row: int) -> None:
-        try:
-            texts.append(pc.fill_null(_TEXT.of(values.slice(row, 1), schema), "null"))
-        except Unfit as error:
-            bad.append(Bad(row, str(error)))
-
-    settle(len(values), fast, slow)
-    return texts, bad
+def _with_nulls(values: pa.Array, schema: Schema) -> pa.Array:
+    return pc.fill_null(_TEXT.of(values, schema), "null")
 
 
 def _dates(values: pa.Array) -> pa.Array:
@@ -101,16 +71,5 @@ def _dates(values: pa.Array) -> pa.Array:
 _TEXT = JavaText(_dates)
 
 
-def _value_text(value: object) -> str:
-    """Of a value without a schema, whose Java class a transform may have changed."""
-    match value:
-        case dict():
-            return map_text((name, _value_text(one)) for name, one in value.items())
-        case list():
-            return "[" + ", ".join(map(_value_text, value)) + "]"
-        case Moment():
-            return str(_dates(pa.array([value.millis], pa.timestamp("ms", tz="UTC")))[0].as_py())
-        case np.generic():
-            return java_float(value) if isinstance(value, np.float32) else str(value)
-        case _:
-            return java_text(value)
+def _moment_text(value: Moment) -> str:
+    return str(_dates(pa.array([value.millis], pa.timestamp("ms", tz="UTC")))[0].as_py())

@@ -12,13 +12,14 @@ refuses it. The JDBC source gives such columns as the texts that its own objects
 import base64
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from playhead.connect.javajson import encode_string, java_double, java_float
 from playhead.errors import Invalid
-from playhead.pipeline.records.batch import VALUE_CONVERTER, Bad, Typed, Unfit, Untyped, Values
+from playhead.pipeline.records.batch import VALUE_CONVERTER, Bad, Moment, Typed, Unfit, Untyped, Values
 from playhead.pipeline.records.decode.jsontext import settle
 from playhead.pipeline.records.decode.options import BYTES
 from playhead.pipeline.records.encode.json_columns import JsonColumns
@@ -36,12 +37,17 @@ def encode(values: Values, converter: Converter, stage: str = VALUE_CONVERTER) -
     name. Raises Invalid for a schema that the converter cannot write."""
     if isinstance(values, Typed):
         check_schema(values.schema, converter)
-        return _encode_typed(values, converter, stage)
+        if converter.name == BYTES:
+            return values.column, []
+        texts, bad = column_texts(values, _typed_writer(converter), stage)
+        return texts.cast(pa.binary()), bad
     if isinstance(values, Uniform) and converter.name == JSON and values.is_plain:
-        texts = JsonColumns().bare_envelopes if converter.schemas_enable else JsonColumns().payloads
+        join = JsonColumns().bare_envelopes if converter.schemas_enable else JsonColumns().payloads
         typed = values.typed()
-        return texts(typed.column, typed.schema).cast(pa.binary()), []
-    return _encode_untyped(values, _writer(converter), stage)
+        return join(typed.column, typed.schema).cast(pa.binary()), []
+    write = _writer(converter)
+    made, bad = each_written(values, lambda value: None if value is None else write(value), stage)
+    return pa.array(made, pa.binary()), bad
 
 
 def check_schema(schema: Schema, converter: Converter) -> None:
@@ -77,10 +83,10 @@ def _leaves(schema: Schema, name: str = "") -> Iterator[tuple[str, Schema]]:
 # With a schema
 
 
-def _encode_typed(values: Typed, converter: Converter, stage: str) -> tuple[pa.Array, list[Bad]]:
-    if converter.name == BYTES:
-        return values.column, []
-    write = _typed_writer(converter)
+def column_texts(
+    values: Typed, write: Callable[[pa.Array, Schema], pa.Array], stage: str
+) -> tuple[pa.Array, list[Bad]]:
+    """Strings, null for those at which `write` raises Unfit."""
     pieces: list[pa.Array] = []
     bad: list[Bad] = []
 
@@ -99,8 +105,7 @@ def _encode_typed(values: Typed, converter: Converter, stage: str) -> tuple[pa.A
             pieces.append(pa.nulls(1, pa.string()))
 
     settle(len(values), fast, slow)
-    texts = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces or [pa.array([], pa.string())])
-    return texts.cast(pa.binary()), bad
+    return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces or [pa.array([], pa.string())]), bad
 
 
 def _typed_writer(converter: Converter) -> Callable[[pa.Array, Schema], pa.Array]:
@@ -117,16 +122,17 @@ def _no_text(_values: pa.Array) -> pa.Array:
 # Without one, value by value
 
 
-def _encode_untyped(values: Untyped, write: Callable[[object], bytes], stage: str) -> tuple[pa.Array, list[Bad]]:
-    made: list[bytes | None] = []
+def each_written(values: Untyped, write: Callable[[object], object], stage: str) -> tuple[list[Any], list[Bad]]:
+    """None for those at which `write` raises Unfit."""
+    made: list[object] = []
     bad = []
     for row, value in enumerate(values.values):
         try:
-            made.append(None if value is None else write(value))
+            made.append(write(value))
         except Unfit as error:
             made.append(None)
             bad.append(Bad(row, str(error), stage))
-    return pa.array(made, pa.binary()), bad
+    return made, bad
 
 
 def _writer(converter: Converter) -> Callable[[object], bytes]:
@@ -165,13 +171,15 @@ def json_text(value: object) -> str:
             return _plain_text(value)
 
 
-def java_text(value: object) -> str:
-    """Java's `toString`; see `records/javatext`."""
+def java_text(value: object, of_moment: Callable[[Moment], str] | None = None) -> str:
+    """Java's `toString`; see `records/javatext`. `of_moment`: of a date."""
     match value:
         case dict():
-            return map_text((_name(name), java_text(one)) for name, one in value.items())
+            return map_text([(_name(name), java_text(one, of_moment)) for name, one in value.items()])
         case list():
-            return "[" + ", ".join(map(java_text, value)) + "]"
+            return "[" + ", ".join([java_text(one, of_moment) for one in value]) + "]"
+        case Moment() if of_moment is not None:
+            return of_moment(value)
         case str():
             return value
         case bytes():
