@@ -28,9 +28,8 @@ _BLOCK = 64  # rows; smaller ranges are looked at one by one
 _BOM = b"\xef\xbb\xbf"
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{\]}]', re.DOTALL)
 _BLANK = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+', re.DOTALL)
-_QUOTE, _ESCAPE = b'"\\'
-_STEPS = np.zeros(256, np.int8)  # what a byte adds to the depth
-_STEPS[list(b"{[")], _STEPS[list(b"}]")] = 1, -1
+_QUOTE, _ESCAPE, _OPEN, _CLOSE = b'"\\{}'
+_CURLY = 0x20  # a square bracket with this bit is the curly one
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 
 
@@ -144,9 +143,11 @@ def _are_deep(texts: pa.Array) -> bool:
     _, octets = octets_of(longer.filter(pc.greater(openings, DEEPEST)))
     is_quote = octets == _QUOTE
     is_quote[escaped_places(octets)] = False
-    steps = _STEPS[octets]
-    steps[np.logical_xor.accumulate(is_quote)] = 0  # in a text
-    return bool(np.cumsum(steps, dtype=np.int64).max(initial=0) > DEEPEST)
+    brackets = np.flatnonzero(((octets | _CURLY) == _OPEN) | ((octets | _CURLY) == _CLOSE))
+    is_text = np.bitwise_xor.accumulate(is_quote.view(np.uint8))
+    brackets = brackets[is_text[brackets] == 0]
+    steps = np.where((octets[brackets] | _CURLY) == _OPEN, 1, -1)
+    return bool(np.cumsum(steps).max(initial=0) > DEEPEST)
 
 
 def escaped_places(octets: np.ndarray) -> np.ndarray:
