@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from playhead.errors import Fault, Invalid
 from playhead.pipeline.records import javaformat, javanumbers, javaregex, schema
+from playhead.pipeline.records.javanumbers import BLANKS
 from playhead.pipeline.records.transforms import (
     Cast,
     Change,
@@ -45,7 +46,6 @@ _UNITS = ("milliseconds", "seconds", "microseconds", "nanoseconds")
 _TARGETS = ("unix", "Timestamp", "Date", "Time", "string")
 
 
-BLANKS = "".join(map(chr, range(33)))  # what Java's `trim` takes off
 _COMMA = re.compile(r"\s*,\s*", re.ASCII)
 
 

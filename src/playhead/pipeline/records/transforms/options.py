@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from playhead.errors import ConfigInvalid, Fault, near_names
+from playhead.pipeline.records.javanumbers import BLANKS
 from playhead.pipeline.records.transforms import (
     HasHeader,
     IsTombstone,
@@ -16,7 +17,7 @@ from playhead.pipeline.records.transforms import (
     Stages,
     TopicMatches,
 )
-from playhead.pipeline.records.transforms.classes import BLANKS, CLASSES, PACKAGE, Given, split_list
+from playhead.pipeline.records.transforms.classes import CLASSES, PACKAGE, Given, split_list
 
 OF_TRANSFORMS = ("transforms", "predicates")  # with all that is below them
 _PREDICATES = f"{PACKAGE}predicates."
