@@ -105,7 +105,7 @@ def test_lists_files_plans_and_watch_agree_on_the_owner(eos_pair):
     watched = pair.playhead(
         "connectors", "watch", "--once", "-f", str(pair.file), *pair.there()[:4], env=environment(pair)
     ).exits(0)
-    assert watched.out.count('"left-alone", "cause": "it was handed over to Spark"') == 2
+    assert watched.out.count('"left-alone", "cause": "it belongs to Spark"') == 2
     assert pair.state(source) == ("STOPPED", 0)
     pair.file.write_text(text)
     keeps_its_config_in_connect(pair, source)

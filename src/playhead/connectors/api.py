@@ -240,7 +240,7 @@ def _left_to_spark(place: Context, rest: Rest, wishes: Sequence[Wish], deadline:
     left = []
     for wish in wishes:
         if owners.get(wish.name) is Engine.SPARK and not wish.idle:
-            note = f"it was handed over to Spark: playhead handover {wish.name} --to connect"
+            note = f"it belongs to Spark: playhead handover {wish.name} --to connect"
             left.append(replace(wish, does="nothing", note=note, refused=True))
         elif unread and wish.before.startswith("stopped") and not wish.idle:
             note = f"it may have been handed over to Spark: {unread}"

@@ -321,7 +321,7 @@ class Watch:
         spec = self._specs.get(name) if self._specs is not None else None
         owner = seen.owner if seen is not None else None
         if (owner or (spec.engine if spec is not None else None)) is Engine.SPARK:
-            why = "engine: spark" if spec is not None and spec.engine is Engine.SPARK else "it was handed over to Spark"
+            why = "engine: spark" if spec is not None and spec.engine is Engine.SPARK else "it belongs to Spark"
             return self._check_spark(name, history, seen, why)
         if seen is None:
             history.drift = None

@@ -196,7 +196,7 @@ def _left_to_owner(row: PlanRow, owner: Engine | None) -> PlanRow:
     if owner is None or engine is owner:
         return row
     what = (
-        f"the file says {engine}, and it was handed over to {owner.value.capitalize()}: write engine: {owner} into the file, or "
+        f"the file says {engine}, and it belongs to {owner.value.capitalize()}: write engine: {owner} into the file, or "
         f"hand it back: playhead handover {shlex.quote(row.name)} --to {engine}"
     )
     finding = KeyFinding(Severity.WARNING, "engine", what, str(row.wanted.origin) if row.wanted else "")
