@@ -236,7 +236,7 @@ def test_threads_share_a_ledger(place, ledger):
 
 
 RACER = """
-import sys
+import sys, time
 from integration.ledgers import HERE, LOCAL, chunk
 from playhead.ledger.runs import open_ledger
 from playhead.ledger.model import RunTakenOver
@@ -247,6 +247,7 @@ with open_ledger(sys.argv[1], 30) as ledger:
         claim = ledger.claim("c1", "orders", HERE, LOCAL)
         try:
             for number in range(4):
+                time.sleep(0.002)  # so that others get in between, however few processors there are
                 at = claim.epoch * 100 + number
                 ledger.record(claim, [chunk(2 * at), chunk(2 * at + 1)])
         except RunTakenOver:

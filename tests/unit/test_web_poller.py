@@ -304,3 +304,5 @@ def test_a_slow_answer_is_followed_by_a_longer_pause_that_has_an_end():
     assert poller.pause("groups", 3.0) == 12.0
     assert poller.pause("groups", 20.0) == 30.0, "the end of an outage would be seen late"
     assert poller.pause("servers", 0.5) == 30.0
+    poller.seen = replace(poller.seen, groups=replace(poller.seen.groups, fault="no answer"))
+    assert poller.pause("groups", 20.0) == 10.0, "a page would go on saying that nothing answers"

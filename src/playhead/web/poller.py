@@ -3,8 +3,8 @@ pages does not change what it asks.
 
 Each part has a thread of its own, so that a broker that does not answer does not hide what the workers say. After a question a
 part waits for the interval, and for at least `SHARE` times as long as the answer took: a slow cluster is asked less often, but
-never later than after `LONGEST_PAUSE`, so that the end of an outage is seen soon. An answer that does not come leaves the last
-one in place, marked with the reason and the time since.
+never later than after `LONGEST_PAUSE`, and one that does not answer after `OUTAGE_PAUSE`: the end of an outage is seen soon. An
+answer that does not come leaves the last one in place, marked with the reason and the time since.
 """
 
 import threading
@@ -26,7 +26,7 @@ from playhead.web.sources import SeenRun, Sources
 
 T = TypeVar("T")
 SHARE = 4.0
-LONGEST_PAUSE = 30.0
+LONGEST_PAUSE, OUTAGE_PAUSE = 30.0, 10.0
 ANSWER_SECONDS = 20.0
 RARELY = {"servers": 6, "doctor": 24}  # in intervals
 FIRST_DOCTOR_SECONDS = 2.0  # after the first answers: it reads a whole topic
@@ -123,7 +123,9 @@ class Poller:
 
     def pause(self, name: str, took: float) -> float:
         """Seconds until the next question, after an answer that took as long."""
-        return max(self.interval * RARELY.get(name, 1), min(took * SHARE, LONGEST_PAUSE))
+        part: Part[Any] = getattr(self.seen, name)
+        longest = OUTAGE_PAUSE if part.fault else LONGEST_PAUSE
+        return max(self.interval * RARELY.get(name, 1), min(took * SHARE, longest))
 
     def ask(self, name: str) -> float:
         """Asks once; returns how long it took."""
