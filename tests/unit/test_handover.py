@@ -12,6 +12,7 @@ from playhead.config import Context, Setting
 from playhead.connect.answers import OffsetEntry
 from playhead.connectors.files import read_specs
 from playhead.connectors.files.engine import apply_engines, plan_engines
+from playhead.connectors.journal import ApplyEntry, ApplyRecord, Half
 from playhead.connectors.lifecycle import Wait
 from playhead.connectors.plan.model import Running
 from playhead.errors import NotFound, OutcomeUnknown, PlayheadError, Refused, Unreachable
@@ -25,7 +26,7 @@ from playhead.handover.model import (
     HandoverPlan,
     HandoverResult,
 )
-from playhead.handover.plan import Wanted, _elsewhere, _list_runs, _Maker
+from playhead.handover.plan import Wanted, _elsewhere, _list_runs, _Maker, _same_record
 from playhead.handover.sinks import SinkSide
 from playhead.handover.sources import tails_of, verify
 from playhead.handover.switch import Switch
@@ -494,6 +495,27 @@ def test_a_file_that_keeps_the_position_elsewhere_is_refused():
     source = ConnectorSpec("orders", {"connector.class": "FileStreamSource", "offsets.storage.topic": "own"})
     [found] = _elsewhere(replace(row, spec=source), {}, "run 3 on Spark")
     assert "is own, and run 3 on Spark has its position in the offsets topic of the workers" in str(found)
+
+
+def record_of(number, *names, finished=None) -> ApplyRecord:
+    entries = [ApplyEntry(name, "state", Half(), Half(), True) for name in names]
+    return ApplyRecord(
+        1, f"record-{number}", "me", "playhead", datetime(2026, 1, 1, tzinfo=UTC), "c", [], entries, finished
+    )
+
+
+def test_a_record_is_continued_unless_one_of_its_connectors_went_the_other_way_since():
+    """An undo that had to do with one of two left the entry of the other open: to continue there would hide what comes now."""
+    rows = [replace(row_of(name), is_unfinished=True) for name in ("a", "b")]
+    first = record_of(1, "a", "b")
+    last = {name: (first, entry) for name, entry in zip(("a", "b"), first.entries, strict=True)}
+    assert _same_record(last, rows) is first
+    assert _same_record({"a": last["a"]}, rows) is None, "b went the other way"
+    ended = record_of(1, "a", "b", finished=datetime(2026, 1, 2, tzinfo=UTC))
+    assert _same_record({name: (ended, last[name][1]) for name in last}, rows) is None
+    assert _same_record(last, [*rows, row_of("c")]) is None, "c needs a record, too"
+    assert _same_record(last, [rows[0]]) is None, "b is not named"
+    assert _same_record(last, [rows[0], replace(rows[1], idle="it is there")]) is first
 
 
 def test_until_its_position_is_in_place_connect_does_not_have_it(ledger):

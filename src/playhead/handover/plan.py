@@ -85,7 +85,7 @@ def plan_handover(context: Context, words: Sequence[str], wanted: Wanted, deadli
         tuple(edits),
         tuple(wanted.files),
         tuple(_notes(wanted, rows)),
-        _same_record([last[row.name][0] for row in rows if row.is_unfinished and row.name in last], rows),
+        _same_record(last, rows),
         wanted.undoes,
     )
 
@@ -126,15 +126,18 @@ def _last_handovers(book: Book, cluster: ClusterState, names: Sequence[str], to:
     return found
 
 
-def _same_record(records: Sequence[ApplyRecord], rows: Sequence[Handover]) -> ApplyRecord | None:
-    """The record to continue, if it was not ended and has all that is to be done, and nothing else than these connectors."""
-    by_id = {record.id: record for record in records}
+def _same_record(last: Mapping[str, _Last], rows: Sequence[Handover]) -> ApplyRecord | None:
+    """The record to continue, if it was not ended, nothing was handed over the other way since, and it has all that is to be done
+    and nothing else than these connectors."""
+    by_id = {last[row.name][0].id: last[row.name][0] for row in rows if row.is_unfinished and row.name in last}
     if len(by_id) != 1:
         return None
     [record] = by_id.values()
     entries = {entry.name for entry in record.entries}
     todo = {row.name for row in rows if not row.idle and not row.blocked_by}
-    return record if record.finished is None and todo <= entries <= {row.name for row in rows} else None
+    is_last = all(name in last and last[name][0].id == record.id for name in entries)
+    is_same = todo <= entries <= {row.name for row in rows}
+    return record if record.finished is None and is_last and is_same else None
 
 
 class _Asked:
@@ -266,8 +269,7 @@ class _Maker:
         findings += [] if ready is not None else checked
         was_resumed = row.was_requested and row.owner is Engine.CONNECT
         if row.running is not None and row.running.state is not WantedState.STOPPED and not was_resumed:
-            whose = "its position is not in place" if row.owner is Engine.CONNECT else "it belongs to Spark"
-            what = f"Connect has it already: it is {row.in_connect}, and {whose}"
+            what = f"Connect has it already: it is {row.in_connect}, and {_whose(row)}"
             hint = f"playhead connectors stop {row.name} --execute, then give the same command again"
             findings.append(_refusal(what, hint))
         if row.run is not None and row.run.config:
@@ -412,6 +414,13 @@ def _with_connect(row: Handover) -> str:
     if is_connect or (row.run is None and row.spec.engine is not Engine.SPARK):
         return f"it belongs to Connect already, and is stopped there: playhead connectors resume {row.name}"
     return ""
+
+
+def _whose(row: Handover) -> str:
+    if row.owner is not Engine.CONNECT:
+        return "it belongs to Spark"
+    is_half_given = row.run is not None and row.run.is_half_given
+    return "its position is not in place" if is_half_given else f"it was {row.state} before"
 
 
 def _down(row: Handover) -> str:
