@@ -1,5 +1,6 @@
 """What a hand-over writes: the engine in files, the owner in the ledger."""
 
+import os
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from playhead.config import Context, Setting
 from playhead.connect.answers import OffsetEntry
 from playhead.connectors.files import read_specs
 from playhead.connectors.files.engine import apply_engines, plan_engines
-from playhead.connectors.journal import ApplyEntry, ApplyRecord, Half
+from playhead.connectors.journal import ApplyEntry, ApplyRecord, Book, Half, Recording
 from playhead.connectors.lifecycle import Wait
 from playhead.connectors.plan.model import Running
 from playhead.errors import NotFound, OutcomeUnknown, PlayheadError, Refused, Unreachable
@@ -26,13 +27,23 @@ from playhead.handover.model import (
     HandoverPlan,
     HandoverResult,
 )
-from playhead.handover.plan import Wanted, _elsewhere, _list_runs, _Maker, _same_record
+from playhead.handover.plan import Wanted, _find_names, _list_runs, _Maker, _other_command, _same_record
 from playhead.handover.sinks import SinkSide
 from playhead.handover.sources import tails_of, verify
 from playhead.handover.switch import Switch
 from playhead.handover.to_spark import _after_error
 from playhead.kafka.groups import Committed
-from playhead.ledger.model import Claim, HandedOver, Host, RangeClaim, Run, RunState, StopRequest, TakenMeanwhile
+from playhead.ledger.model import (
+    Claim,
+    HandedOver,
+    Host,
+    RangeClaim,
+    Run,
+    RunState,
+    SinkMove,
+    StopRequest,
+    TakenMeanwhile,
+)
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import open_context_ledger, open_ledger
 from playhead.model import ConnectorSpec, Deadline, Engine, Map, Result
@@ -151,7 +162,7 @@ def test_the_owner_is_kept_by_runs_and_refuses_them_once_it_is_connect(ledger):
     with pytest.raises(HandedOver, match="belongs to Connect: second"):
         ledger.claim("cluster", "orders", HERE, {})
     ledger.take_back("cluster", ["orders", "unknown"])
-    assert ledger.claim("cluster", "orders", HERE, {}).epoch == 4
+    assert ledger.claim("cluster", "orders", HERE, {}).epoch == 5
 
 
 def test_a_hand_over_fences_the_run_before_it_and_refuses_a_newer_one(ledger):
@@ -286,11 +297,10 @@ def test_an_error_after_the_stop_says_that_connect_is_stopped_if_the_ledger_is_a
     running = Running("orders", {}, WantedState.RUNNING)
     some: Any = SimpleNamespace(home=SimpleNamespace(cluster_id="cluster"), context=context)
     switch = Switch(some, some, row_of(to=Engine.SPARK, running=running), HandoverOptions(), some, print)
-    error = PlayheadError("the broker went away")
     with open_context_ledger(context, 1) as ledger:
-        _after_error(switch, ledger, error)
+        error = _after_error(switch, ledger, PlayheadError("the broker went away"))
     assert error.what.startswith("the broker went away; it is left stopped in Connect, and whether the ledger")
-    assert "give the same command again" in error.what
+    assert error.exit_code == 5 and error.hint == "give the same command again"
 
 
 def test_a_topic_without_a_saved_position_is_compared_with_the_beginning():
@@ -482,19 +492,25 @@ def test_a_pattern_does_not_match_forgotten_runs_and_copies(ledger):
             ledger.claim("c", name, HERE, {"type": "copy" if name == "copied" else "source"}), RunState.STOPPED
         )
     ledger.forget(ledger.get_run("c", "gone"), HERE)
-    assert set(_list_runs(ledger, "c", ["*"])) == {"orders"}
-    assert set(_list_runs(ledger, "c", ["gone"])) == {"orders", "gone"}
+    runs = _list_runs(ledger, "c")
+    assert _find_names(["*"], [], runs) == ["orders"] and _find_names(["gone"], [], runs) == ["gone"]
+    assert _find_names(["*"], ["gone"], runs) == ["gone", "orders"], "Connect has it: its row needs the run"
 
 
 def test_a_file_that_keeps_the_position_elsewhere_is_refused():
     sink = {"connector.class": "FileStreamSink", "topics": "t", "consumer.override.group.id": "mine"}
     row = Handover("orders", Engine.SPARK, ConnectorSpec("orders", sink), None, None, RUNNING, None)
-    [found] = _elsewhere(row, {"topics": "t"}, "Connect")
+    some: Any = None
+    home: Any = SimpleNamespace(topic="connect-offsets")
+    maker = _Maker(Wanted(Engine.SPARK), home, some, some, some, {}, some, 5.0)
+    [found] = maker._elsewhere(row, {"topics": "t"}, "Connect")
     assert found.refuses and "group.id is mine, and Connect has its position in connect-orders" in str(found)
-    assert _elsewhere(row, sink, "Connect") == []
+    assert maker._elsewhere(row, sink, "Connect") == []
     source = ConnectorSpec("orders", {"connector.class": "FileStreamSource", "offsets.storage.topic": "own"})
-    [found] = _elsewhere(replace(row, spec=source), {}, "run 3 on Spark")
-    assert "is own, and run 3 on Spark has its position in the offsets topic of the workers" in str(found)
+    [found] = maker._elsewhere(replace(row, spec=source), {}, "run 3 on Spark")
+    assert "is own, and run 3 on Spark has its position in connect-offsets" in str(found)
+    named = {"offsets.storage.topic": "connect-offsets"}
+    assert maker._elsewhere(replace(row, spec=replace(source, config=named)), {}, "run 3 on Spark") == []
 
 
 def record_of(number, *names, finished=None) -> ApplyRecord:
@@ -529,7 +545,8 @@ def test_until_its_position_is_in_place_connect_does_not_have_it(ledger):
         ledger.claim("cluster", "orders", HERE, {})
     with pytest.raises(TakenMeanwhile):
         ledger.complete(replace(claim, epoch=claim.epoch - 1))
-    ledger.complete(claim)
+    done = ledger.complete(claim)
+    assert done.epoch == claim.epoch + 1 and ledger.complete(claim) == done, "the answer to the first try was lost"
     assert ledger.get_run("cluster", "orders").is_with_connect
     ledger.hand_over(ledger.get_run("cluster", "orders"), AT, Engine.SPARK, HERE, {}, "third")
     assert not ledger.get_run("cluster", "orders").is_half_given
@@ -593,6 +610,66 @@ def test_the_ledger_of_a_sink_is_not_moved_once_something_else_has_it(delivered,
     assert [at.next_offset for at in side.positions().values()] == [1000]
     assert side.adopt(NO_ADMIN, Deadline(5), epoch + 1, accept_repeats=False).epochs == 1
     assert ledger.get_run("cluster", "orders").epoch == epoch + 2
+    again = [SinkMove(log, 1000, 5000) for log in side.positions()]
+    (done,) = side.ranges.move("cluster", "orders", again, Host.here(), "", epoch + 1)
+    assert not done.changed, "the answer to the first try was lost"
+    with pytest.raises(TakenMeanwhile):
+        side.ranges.move("cluster", "orders", [replace(again[0], before=5000, after=6000)], Host.here(), "", epoch + 1)
+
+
+def test_only_one_process_carries_a_record_out(tmp_path):
+    """Another one that took the first for interrupted would take its claim, and write over its journal."""
+    book = Book(tmp_path)
+    book.save(record_of(1, "orders"), is_new=True)
+    mine, other = (apply._alone(Recording(book, record_of(1, "orders"))) for _ in range(2))
+    with mine:
+        with pytest.raises(Refused, match="another command carries out record-1 now"), other:
+            pass
+        book.save(record_of(1, "orders", finished=datetime(2026, 1, 2, tzinfo=UTC)), is_new=False)
+    with (
+        pytest.raises(Refused, match="has ended since the plan"),
+        apply._alone(Recording(book, record_of(1, "orders"))),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("host", "pid", "silent", "is_other"),
+    [
+        ("here", "mine", 0.0, False),
+        ("here", "dead", 0.0, False),
+        ("here", "alive", 90.0, True),
+        ("far", "dead", 5.0, True),
+        ("far", "dead", 90.0, False),
+    ],
+)
+def test_what_another_living_command_gives_to_connect_is_left_to_it(host, pid, silent, is_other):
+    here = Host.here()
+    pids = {"mine": here.pid, "dead": 2**22 + 1, "alive": os.getppid()}
+    who = Host(here.name if host == "here" else "elsewhere", pids[pid], "me")
+    run = replace(run_of(Engine.CONNECT, silent=silent), host=who, settings={"owner": "connect", "half given": "me"})
+    assert bool(_other_command(replace(row_of(), run=run))) is is_other
+    assert not _other_command(replace(row_of(), run=replace(run, settings={"owner": "connect"})))
+
+
+def test_what_connect_has_the_position_of_is_only_resumed():
+    """An undo of what was killed before Spark owned it, also of a sink that was on Spark once: the ledger is behind Connect."""
+    some: Any = None
+    undo = _Maker(Wanted(Engine.CONNECT, undoes="x"), some, some, some, some, {}, some, 5.0)
+    plain = _Maker(Wanted(Engine.CONNECT), some, some, some, some, {}, some, 5.0)
+    with_connect, half = run_of(Engine.CONNECT), replace(run_of(), settings={"owner": "connect", "half given": "me"})
+    assert [undo._is_placed(run, is_open=False) for run in (None, run_of(), with_connect)] == [True] * 3
+    assert [undo._is_placed(run, is_open=False) for run in (run_of(Engine.SPARK), half)] == [False] * 2
+    assert not plain._is_placed(run_of(), is_open=True), "it ran on Spark last"
+    assert plain._is_placed(with_connect, is_open=True) and not plain._is_placed(with_connect, is_open=False)
+
+
+def test_what_was_stopped_after_connect_had_accepted_it_is_left_stopped():
+    some: Any = None
+    maker = _Maker(Wanted(Engine.CONNECT), some, some, some, some, {}, some, 5.0)
+    row = replace(row_of(running=connect_has(STOPPED)), run=run_of(Engine.CONNECT), is_unfinished=True, is_placed=True)
+    assert maker._idle(row) == NOTHING, "the request may not have been sent"
+    assert "is stopped there" in maker._idle(replace(row, is_accepted=True))
 
 
 def test_an_undo_withdraws_the_stop_that_its_hand_over_requested():

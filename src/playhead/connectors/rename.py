@@ -102,7 +102,9 @@ def plan_rename(context: Context, old: str, new: str, deadline: Deadline, spec: 
             )
         cluster = ClusterState(worker.kafka_cluster_id or "", tuple(context.connect_urls))
         before, there = find_running(rest, old), find_running(rest, new)
-        stopped_ones = {name: one.state is WantedState.STOPPED for name, one in ((old, before), (new, there)) if one}
+        stopped_ones = {
+            name: one is None or one.state is WantedState.STOPPED for name, one in ((old, before), (new, there))
+        }
         what = "its run has the position under the old name"
         refuse_owned_by_spark(context, cluster.kafka_cluster_id or None, stopped_ones, what, deadline)
         unfinished = _find_unfinished(Book.of_context(context), cluster, old, new)

@@ -3,7 +3,8 @@
 The record is on disk before anything is stopped. A connector that fails does not keep the others from being handed over.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from playhead.connectors.lifecycle import sentence
 from playhead.connectors.plan.model import Action, ConnectorsPlan, PlanRow
 from playhead.connectors.undo import HANDOVER
 from playhead.errors import Invalid, PlayheadError, Refused
+from playhead.files import lock_file
 from playhead.handover.model import (
     Handed,
     HandedButDown,
@@ -26,7 +28,7 @@ from playhead.handover.model import (
 )
 from playhead.handover.movement import patience_of
 from playhead.handover.plan import Wanted, plan_handover
-from playhead.handover.switch import REQUEST_SECONDS, Switch
+from playhead.handover.switch import AGAIN, REQUEST_SECONDS, Switch
 from playhead.handover.to_connect import hand_to_connect
 from playhead.handover.to_spark import hand_to_spark
 from playhead.ledger.runs import open_context_ledger
@@ -49,6 +51,30 @@ def apply_handover(context: Context, plan: HandoverPlan, options: HandoverOption
     todo = plan.doable
     _check_ledger(context, plan, todo)
     recording = _journalled(context, plan, todo)
+    with _alone(recording):
+        return _applied(context, plan, options, recording, tell)
+
+
+@contextmanager
+def _alone(recording: Recording | None) -> Iterator[None]:
+    """One process at a time carries a record out: another one that continues it would take its claims and its journal."""
+    if recording is None:
+        yield
+        return
+    with lock_file(recording.path.with_suffix(".lock")) as is_ours:
+        if not is_ours:
+            raise Refused(
+                f"another command carries out {recording.record.id} now", f"wait until it has ended, then {AGAIN}"
+            )
+        if recording.book.get(recording.record.id).finished is not None:
+            raise Refused(f"{recording.record.id} has ended since the plan was created", AGAIN)
+        yield
+
+
+def _applied(
+    context: Context, plan: HandoverPlan, options: HandoverOptions, recording: Recording | None, tell: Tell
+) -> HandoverResult:
+    todo = plan.doable
 
     def hand(access: Access, row: Handover) -> Handed:
         assert recording is not None  # noqa: S101  there is something to do
@@ -186,8 +212,8 @@ def _refuse_newer(context: Context, record: ApplyRecord, names: Sequence[str], b
             return
         if not newer.what.startswith(HANDOVER) or newer.kafka_cluster_id != record.kafka_cluster_id:
             continue
-        is_this_undo = newer.what == f"{HANDOVER}{back}" and newer.finished is None
         for entry in newer.entries:
+            is_this_undo = newer.what == f"{HANDOVER}{back}" and entry.result != Result.CHANGED.value
             if entry.name in names and entry.result in _MOVED and not is_this_undo:
                 raise Refused(
                     f"{entry.name} was handed over again since: {newer.id}, {newer.what}",

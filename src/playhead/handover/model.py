@@ -20,6 +20,7 @@ from playhead.pipeline.classes import CLASSES, ConnectorKind
 from playhead.pipeline.connect_home import ConnectHome
 
 REQUESTED = "requested to run in Connect"  # the step after which Connect keeps it
+ACCEPTED = "Connect has accepted the request"  # what is stopped there from now on was stopped by a user
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,9 @@ def as_fault(error: Exception) -> PlayheadError:
 @dataclass(frozen=True, slots=True)
 class Handover:
     """One connector. `running`: as Connect has it. `run`: its newest run in the ledger. `spec`: the config that counts from now
-    on. `state`: that it gets in Connect; `was`: that it had there before the first attempt. `was_requested`: the last attempt
-    had everything in place, and may have requested that state. `idle`: why nothing is to do; `down`: why it does not run all
-    the same."""
+    on. `state`: that it gets in Connect; `was`: that it had there before the first attempt. `is_placed`: Connect has its
+    position already, and only that state is to be requested; `is_accepted`: it has accepted that of the last attempt. `idle`:
+    why nothing is to do; `down`: why it does not run all the same."""
 
     name: str
     to: Engine
@@ -68,7 +69,8 @@ class Handover:
     idle: str = ""
     down: str = ""
     is_unfinished: bool = False
-    was_requested: bool = False
+    is_placed: bool = False
+    is_accepted: bool = False
 
     @property
     def owner(self) -> Engine | None:

@@ -22,15 +22,16 @@ from playhead.connectors.status import secret_keys
 from playhead.connectors.undo import HANDOVER
 from playhead.errors import Invalid, PlayheadError, Refused
 from playhead.handover.horizon import find_held_back
-from playhead.handover.model import Handover, HandoverOptions, HandoverPlan, as_fault
+from playhead.handover.model import ACCEPTED, Handover, HandoverOptions, HandoverPlan, as_fault
 from playhead.handover.sinks import open_side, refused_claims
 from playhead.handover.sources import PositionsOnce
 from playhead.kafka.client import Admin
 from playhead.kafka.groups import Commits, list_committed_of, list_groups
-from playhead.ledger.model import Run
+from playhead.ledger.model import SILENT_SECONDS, Host, Run
 from playhead.ledger.runs import Ledger, open_context_ledger
 from playhead.model import ConnectorSpec, Deadline, Engine, Result
 from playhead.model.connector import WantedState
+from playhead.model.host import is_process
 from playhead.offsets.plugins import use_plugins
 from playhead.offsets.workers import ConfiguredConnector
 from playhead.pipeline.classes import ConnectorKind
@@ -69,8 +70,8 @@ def plan_handover(context: Context, words: Sequence[str], wanted: Wanted, deadli
                 f"the worker belongs to the Kafka cluster {cluster.kafka_cluster_id}, and the worker file to {home.cluster_id}",
                 "name worker and worker file of one cluster: --connect, --worker-config",
             )
-        known, runs = observe(rest), _list_runs(ledger, home.cluster_id, words)
-        names = find_names(words, {*known, *runs, *specs})
+        known, runs = observe(rest), _list_runs(ledger, home.cluster_id)
+        names = _find_names(words, {*known, *specs}, runs)
         last = _last_handovers(Book.of_context(context), cluster, names, wanted.to)
         asked = _Asked(home, names)
         maker = _Maker(wanted, home, rest, ledger, PluginKeys(rest), known, asked, context.timeout_seconds)
@@ -101,10 +102,15 @@ def _notes(wanted: Wanted, rows: Sequence[Handover]) -> list[str]:
     return notes
 
 
-def _list_runs(ledger: Ledger, cluster: str, words: Sequence[str]) -> dict[str, Run]:
-    """A pattern does not match what was forgotten. A copy of a topic is no connector."""
-    runs = [run for run in ledger.list_runs() if run.cluster == cluster and not run.is_copy]
-    return {run.pipeline: run for run in runs if run.forgotten_by is None or run.pipeline in words}
+def _list_runs(ledger: Ledger, cluster: str) -> dict[str, Run]:
+    """A copy of a topic is no connector."""
+    return {run.pipeline: run for run in ledger.list_runs() if run.cluster == cluster and not run.is_copy}
+
+
+def _find_names(words: Sequence[str], known: Collection[str], runs: Mapping[str, Run]) -> list[str]:
+    """`known`: to Connect, or in a file. A pattern does not match a run that was forgotten."""
+    listed = {name for name, run in runs.items() if run.forgotten_by is None or name in words}
+    return find_names(words, {*known, *listed})
 
 
 _Last = tuple[ApplyRecord, ApplyEntry]
@@ -181,7 +187,6 @@ class _Maker:
         was = running.state if running else None
         if is_open and entry and entry.before.state:
             was = WantedState(entry.before.state)
-        is_half_given = to is Engine.CONNECT and run is not None and run.is_half_given
         config = spec or _spec_of(name, running, run)
         state = self.wanted.states.get(name) or (spec.state if spec else None) or WantedState.RUNNING
         secrets = secret_keys(self.plugins, config.config)
@@ -194,8 +199,9 @@ class _Maker:
             state,
             was,
             secrets=secrets,
-            is_unfinished=is_open or is_half_given,
-            was_requested=is_open and run is not None and run.is_with_connect,
+            is_unfinished=is_open or (to is Engine.CONNECT and run is not None and run.is_half_given),
+            is_placed=self._is_placed(run, is_open=is_open),
+            is_accepted=is_open and entry is not None and ACCEPTED in entry.steps,
         )
         if running is not None and spec is not None and not self._keeps_config(row):
             changes = diff_config(running.config, normalised(spec.config), secrets)
@@ -208,6 +214,14 @@ class _Maker:
         except OSError as error:  # a file of this connector: the others go on
             return replace(row, findings=(_unasked(as_fault(error)),))
 
+    def _is_placed(self, run: Run | None, *, is_open: bool) -> bool:
+        """Connect has the position: a hand-over put it there, or Spark never owned what is given back."""
+        if self.wanted.to is not Engine.CONNECT or not (is_open or self.wanted.undoes):
+            return False
+        if run is None or (run.owner is None and not run.is_alive):
+            return bool(self.wanted.undoes)
+        return run.is_with_connect
+
     def _idle(self, row: Handover) -> str:
         """Why there is nothing to do; empty if there is."""
         is_alive = row.run is not None and row.run.is_alive
@@ -219,7 +233,10 @@ class _Maker:
             return (
                 f"Connect did not have it before: it stays with Spark; playhead runs forget {row.name} lists it no more"
             )
-        if is_alive or row.owner is Engine.SPARK or row.is_unfinished:
+        if is_alive or row.owner is Engine.SPARK:
+            return ""
+        is_as_user_left_it = row.is_stopped if row.is_accepted else row.owner is None and not row.is_stopped
+        if row.is_unfinished and not is_as_user_left_it:
             return ""
         if self.wanted.undoes:
             is_as_before = row.running is not None and row.running.state is row.state
@@ -228,6 +245,8 @@ class _Maker:
 
     def _to_spark(self, row: Handover) -> Handover:
         findings, ready = self._on_spark(row)
+        if taken := _other_command(row):
+            findings.append(_refusal(taken, "wait until it has ended, then give the same command again"))
         if row.run is not None and row.run.is_alive:
             what = f"Connect and a run on Spark both have it: run {row.run.epoch} is {row.run.words}, by {row.run.host}"
             findings.append(_refusal(what, f"playhead runs stop {row.name} --execute"))
@@ -236,7 +255,7 @@ class _Maker:
             what = f"the file differs from what Connect has ({keys}): on Spark the file counts"
             findings.append(KeyFinding(Severity.WARNING, "", what))
         if row.running is not None:
-            findings += _elsewhere(row, row.running.config, "Connect")
+            findings += self._elsewhere(row, row.running.config, "Connect")
         repeats = self._may_repeat(row)
         if repeats and not self.wanted.options.accept_repeats:
             findings.append(_refusal(repeats, "--accept-repeats goes on"))
@@ -267,15 +286,26 @@ class _Maker:
         findings = [finding for one in checks.values() for finding in one.findings]
         checked, ready = self._on_spark(row)  # its positions are found by the rules of Spark
         findings += [] if ready is not None else checked
-        was_resumed = row.was_requested and row.owner is Engine.CONNECT
-        if row.running is not None and row.running.state is not WantedState.STOPPED and not was_resumed:
+        if taken := _other_command(row):
+            findings.append(_refusal(taken, "wait until it has ended, then give the same command again"))
+        if row.running is not None and row.running.state is not WantedState.STOPPED and not row.is_placed:
             what = f"Connect has it already: it is {row.in_connect}, and {_whose(row)}"
             hint = f"playhead connectors stop {row.name} --execute, then give the same command again"
             findings.append(_refusal(what, hint))
         if row.run is not None and row.run.config:
-            findings += _elsewhere(row, row.run.config, f"run {row.run.epoch} on Spark")
+            findings += self._elsewhere(row, row.run.config, f"run {row.run.epoch} on Spark")
             findings += self._unlike_run(row, row.run)
         return self._complete(replace(row, findings=tuple(findings)), ready)
+
+    def _elsewhere(self, row: Handover, there: Mapping[str, str], whose: str) -> list[KeyFinding]:
+        """The position is in the group, or in the offsets topic, of the config that ran last."""
+        key = GROUP if row.is_sink else OWN_TOPIC
+        default = f"connect-{row.name}" if row.is_sink else self.home.topic
+        new, old = (config.get(key, "").strip() or default for config in (row.spec.config, there))
+        if new == old:
+            return []
+        what = f"{key} is {new}, and {whose} has its position in {old}"
+        return [_refusal(what, "hand it over with the same value, then change it")]
 
     def _unlike_run(self, row: Handover, run: Run) -> list[KeyFinding]:
         """Without a file the config that Connect has counts, and a run may have had a file."""
@@ -372,17 +402,6 @@ class _Maker:
         return found
 
 
-def _elsewhere(row: Handover, there: Mapping[str, str], whose: str) -> list[KeyFinding]:
-    """The position is in the group, or in the offsets topic, of the config that ran last."""
-    key = GROUP if row.is_sink else OWN_TOPIC
-    default = f"connect-{row.name}" if row.is_sink else "the offsets topic of the workers"
-    new, old = (config.get(key, "").strip() or default for config in (row.spec.config, there))
-    if new == old:
-        return []
-    what = f"{key} is {new}, and {whose} has its position in {old}"
-    return [_refusal(what, "hand it over with the same value, then change it")]
-
-
 def _seen_by_consumers(to: Engine, home: ConnectHome) -> str:
     if to is Engine.SPARK or home.exactly_once:
         return (
@@ -414,6 +433,18 @@ def _with_connect(row: Handover) -> str:
     if is_connect or (row.run is None and row.spec.engine is not Engine.SPARK):
         return f"it belongs to Connect already, and is stopped there: playhead connectors resume {row.name}"
     return ""
+
+
+def _other_command(row: Handover) -> str:
+    """Another process, which may live, gives it to Connect now."""
+    run = row.run
+    if run is None or not run.is_half_given:
+        return ""
+    here = Host.here()
+    is_gone = run.host.pid == here.pid or not is_process(run.host.pid)
+    if is_gone if run.host.name == here.name else run.silent_seconds > SILENT_SECONDS:
+        return ""
+    return f"another command is giving it to Connect: {run.host}, since {run.silent_seconds:.0f} s"
 
 
 def _whose(row: Handover) -> str:

@@ -19,6 +19,7 @@ from playhead.sql.address import parse_address
 from playhead.stores import Access
 
 REQUEST_SECONDS = 60.0
+AGAIN = "give the same command again"
 
 
 @dataclass(frozen=True, slots=True)

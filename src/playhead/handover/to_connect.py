@@ -1,29 +1,30 @@
 """From Spark to Connect: end the run, record the owner, fence, put the position in place, check what the worker shows, resume.
 
 The owner is recorded before Connect gets it: from then on the ledger refuses every claim of a run. Until the request to resume is
-sent, an error gives it back to Spark. From then on Connect keeps it, because whether a lost request arrived is unknown.
+sent, an error gives it back to Spark. From then on Connect keeps it, because whether a lost request arrived is unknown. What
+Connect has the position of already is only resumed.
 """
 
-import os
-import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from playhead.connect.rest import Rest
 from playhead.connectors.lifecycle import Watched, await_states
 from playhead.connectors.plan.model import normalised
-from playhead.errors import NotFound, PlayheadError, Refused
+from playhead.errors import Busy, NotFound, OutcomeUnknown, PlayheadError, Refused, Unreachable
 from playhead.handover.horizon import await_held_back
-from playhead.handover.model import REQUESTED, HandedButDown, as_fault
+from playhead.handover.model import ACCEPTED, REQUESTED, HandedButDown, as_fault
 from playhead.handover.movement import await_movement, patience_of
 from playhead.handover.sinks import as_positions, open_side
 from playhead.handover.sources import SourcePositions, open_connection, shown_by_worker, verify
-from playhead.handover.switch import REQUEST_SECONDS, Switch
+from playhead.handover.switch import AGAIN, REQUEST_SECONDS, Switch
 from playhead.kafka.client import Admin
 from playhead.ledger.model import Claim, Host, Run, TakenMeanwhile
 from playhead.ledger.runs import Ledger, open_context_ledger
 from playhead.model import Deadline, Engine, Map
 from playhead.model.connector import WantedState
+from playhead.model.host import is_process
 from playhead.pipeline.classes import ConnectorKind
 from playhead.pipeline.spec import Ready
 from playhead.pipeline.stop import plan_stop, stop_run
@@ -43,22 +44,31 @@ def hand_to_connect(switch: Switch) -> tuple[str, str]:
     """Returns its state in Connect and details, in words. Raises if it does not come to run."""
     row, ready = switch.row, switch.ready
     with open_context_ledger(switch.access.context, REQUEST_SECONDS) as ledger:
-        if row.was_requested and not row.is_stopped:  # by the attempt that was interrupted
-            switch.done(REQUESTED)
-            with switch.rest() as rest:
-                placed = _Placed(switch.at, shown_by_worker(rest, row.name), ())
+        if row.is_placed:
+            placed = _found_placed(switch, ledger)
         else:
             try:
                 placed = _placed(switch, ready, ledger)
-                ledger.complete(placed.claim)
+                placed = placed._replace(claim=ledger.complete(placed.claim))
                 switch.done(REQUESTED)
             except Exception as raised:  # noqa: BLE001  in any case it must have one owner again
-                error = as_fault(raised)
-                _back_to_spark(switch, ledger, error)
-                raise error from None
+                raise _back_to_spark(switch, ledger, as_fault(raised)) from None
+        if not row.is_placed or row.is_stopped:
             _request(switch, ledger, placed.claim)
     state, note = _awaited(switch, ready, placed.shown)
     return state, "; ".join(part for part in (*placed.notes, note) if part)
+
+
+def _found_placed(switch: Switch, ledger: Ledger) -> _Placed:
+    """By the attempt that was interrupted, or because Connect never lost it."""
+    try:
+        run = switch.as_planned(ledger)
+        with switch.rest() as rest:
+            shown = shown_by_worker(rest, switch.row.name)
+        switch.done(REQUESTED)
+    except (Unreachable, Busy) as error:
+        raise OutcomeUnknown(f"{error.what}; an earlier attempt may have left it stopped in Connect", AGAIN) from None
+    return _Placed(Claim(switch.at.cluster, switch.row.name, run.epoch if run else 0), shown, ())
 
 
 def _placed(switch: Switch, ready: Ready, ledger: Ledger) -> _Placed:
@@ -122,15 +132,7 @@ def is_dead(run: Run) -> bool:
     """No heartbeat for long, or a process of this machine that is gone."""
     if run.is_silent:
         return True
-    if not run.is_running or run.host.name != socket.gethostname():
-        return False
-    try:
-        os.kill(run.host.pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+    return run.is_running and run.host.name == Host.here().name and not is_process(run.host.pid)
 
 
 def _fence(switch: Switch, ready: Ready, ledger: Ledger) -> Mapping[Map, Map]:
@@ -177,7 +179,7 @@ def _configure(switch: Switch) -> None:
 
 
 def _request(switch: Switch, ledger: Ledger, claim: Claim) -> None:
-    """Whatever goes wrong from here on, Connect keeps it, unless another hand-over took it since the last look."""
+    """Whatever goes wrong from here on, Connect keeps it, unless something else took it since the last look."""
     name, state = switch.row.name, switch.row.state
     try:
         with switch.rest() as rest:
@@ -186,47 +188,45 @@ def _request(switch: Switch, ledger: Ledger, claim: Claim) -> None:
             elif state is WantedState.PAUSED:
                 rest.pause(name)
             run = switch.find_run(ledger)
-            if run is not None and run.epoch != claim.epoch and run.owner is Engine.SPARK:
+            if (run.epoch if run else 0) != claim.epoch:
                 rest.stop(name)
                 raise TakenMeanwhile(name, run)
-        switch.done(f"{state} in Connect")
+        switch.done(ACCEPTED)
     except TakenMeanwhile:
         raise
     except PlayheadError as error:
-        error.what += (
-            f"; {name} belongs to Connect with its position, and whether it is {state} there is unknown: give the same"
-            " command again"
-        )
-        raise
+        raise OutcomeUnknown(
+            f"{error.what}; {name} belongs to Connect with its position, and whether it is {state} there is unknown",
+            AGAIN,
+        ) from None
 
 
-def _back_to_spark(switch: Switch, ledger: Ledger, error: PlayheadError) -> None:
-    """Nothing was requested of Connect. What another hand-over has recorded stays."""
+def _back_to_spark(switch: Switch, ledger: Ledger, error: PlayheadError) -> PlayheadError:
+    """Nothing was requested of Connect. What another hand-over has recorded stays. Returns the error to report."""
     name = switch.row.name
     try:
         run = switch.find_run(ledger)
-        if run is not None and run.owner is Engine.CONNECT and run.detail == switch.detail():
-            run = _unless_in_connect(switch, ledger, run)
+        if run is not None and _is_ours(switch, run):
+            run = _taken_back(switch, ledger, run)
     except PlayheadError as second:
-        error.what += f"; who owns {name} is unknown: {second.what}; give the same command again"
-        return
+        return OutcomeUnknown(f"{error.what}; who owns {name} is unknown: {second.what}", AGAIN)
     if run is None or isinstance(error, TakenMeanwhile):
-        return
+        return error
     if run.owner is Engine.CONNECT:
-        error.what += f"; {name} belongs to Connect, and is left as it is there; give the same command again"
-    elif not run.is_running and switch.row.run is not None and (switch.row.run.is_running or run.owner):
+        return OutcomeUnknown(f"{error.what}; {name} belongs to Connect, and its position is not in place there", AGAIN)
+    if not run.is_running and switch.row.run is not None and (switch.row.run.is_running or run.owner):
         switch.tell(f"{name} stays with Spark: start it again with playhead run")
+    return error
 
 
-def _unless_in_connect(switch: Switch, ledger: Ledger, run: Run) -> Run | None:
-    """Takes it back, unless something else resumed it in Connect. Also when the command is interrupted."""
-    with switch.access.rest(Deadline(REQUEST_SECONDS)) as rest:
-        try:
-            status = rest.find_status(switch.row.name)
-        except NotFound:
-            status = None
-    if status is not None and status.connector.state != "STOPPED":
-        return run
+def _is_ours(switch: Switch, run: Run) -> bool:
+    return run.is_half_given and run.host == Host.here() and run.detail == switch.detail()
+
+
+def _taken_back(switch: Switch, ledger: Ledger, run: Run) -> Run | None:
+    """Nothing may resume it in Connect from then on. Also when the command is interrupted."""
+    with switch.access.rest(Deadline(REQUEST_SECONDS)) as rest, suppress(NotFound):
+        rest.stop(switch.row.name)
     detail = f"{switch.detail()}; taken back"
     ledger.hand_over(run, switch.at, Engine.SPARK, Host.here(), {}, detail)
     return switch.find_run(ledger)

@@ -6,16 +6,17 @@ gives way before the owner is recorded.
 """
 
 import time
+from contextlib import suppress
 from dataclasses import replace
 
 from playhead.connect.answers import ConnectorStatus
 from playhead.connect.rest import Rest
 from playhead.connect.stuck_stops import StuckStop
-from playhead.errors import NotFound, PlayheadError, Refused
+from playhead.errors import NotFound, OutcomeUnknown, PlayheadError, Refused, Unreachable
 from playhead.handover.model import as_fault
 from playhead.handover.sinks import open_side
 from playhead.handover.sources import SourcePositions, open_connection, refuse_repeats
-from playhead.handover.switch import REQUEST_SECONDS, Switch
+from playhead.handover.switch import AGAIN, REQUEST_SECONDS, Switch
 from playhead.kafka.client import Admin
 from playhead.ledger.model import Host, Run
 from playhead.ledger.runs import Ledger, open_context_ledger
@@ -28,7 +29,7 @@ def hand_to_spark(switch: Switch) -> str:
     """Returns where it continues, in words."""
     row, ready = switch.row, switch.ready
     with open_context_ledger(switch.access.context, REQUEST_SECONDS) as ledger:
-        seen = switch.as_planned(ledger)
+        seen = _as_planned(switch, ledger)
         try:
             notes = [_stop(switch)] if row.running is not None else []
             note, seen = _sink(switch, ready, ledger, seen) if row.is_sink else (_source(switch, ready, ledger), seen)
@@ -36,12 +37,23 @@ def hand_to_spark(switch: Switch) -> str:
             _check_stopped(switch)
             ledger.hand_over(seen, switch.at, Engine.SPARK, Host.here(), switch.settings(ready), switch.detail())
         except Exception as raised:  # noqa: BLE001  in any case it must have one owner again, or none
-            error = as_fault(raised)
-            _after_error(switch, ledger, error)
-            raise error from None
-    switch.done("it belongs to Spark")
-    _stop_again(switch)
+            raise _after_error(switch, ledger, as_fault(raised)) from None
+    try:
+        switch.done("it belongs to Spark")
+        _stop_again(switch)
+    except PlayheadError as error:
+        raise OutcomeUnknown(f"{row.name} belongs to Spark; {error.what}", error.hint or AGAIN) from None
     return "; ".join(note for note in notes if note)
+
+
+def _as_planned(switch: Switch, ledger: Ledger) -> Run | None:
+    """Before anything is stopped, unless the interrupted attempt has stopped it already."""
+    try:
+        return switch.as_planned(ledger)
+    except Unreachable as error:
+        if not switch.row.is_unfinished:
+            raise
+        raise OutcomeUnknown(f"{error.what}; an earlier attempt may have stopped it in Connect", AGAIN) from None
 
 
 def _stop(switch: Switch) -> str:
@@ -115,16 +127,19 @@ def _check_stopped(switch: Switch) -> None:
 
 
 def _stop_again(switch: Switch) -> None:
-    """What resumed it just before the owner was recorded did not see the owner."""
+    """What resumed it just before the owner was recorded did not see the owner, and its request may not show yet."""
+    if switch.row.running is None:
+        return
     with switch.rest() as rest:
         status = _find_status(rest, switch.row.name)
-        if status is None or _is_stopped(status):
+        if status is None:
             return
         rest.stop(switch.row.name)
-    raise PlayheadError(
-        f"{switch.row.name} belongs to Spark, and was resumed in Connect meanwhile: it was stopped there again",
-        "look at what resumes it, then give the same command again",
-    )
+    if not _is_stopped(status):
+        raise PlayheadError(
+            "it was resumed in Connect meanwhile, and was stopped there again",
+            "look at what resumes it, then give the same command again",
+        )
 
 
 def _find_status(rest: Rest, name: str) -> ConnectorStatus | None:
@@ -139,34 +154,44 @@ def _is_stopped(status: ConnectorStatus | None) -> bool:
     return status is not None and status.connector.state == "STOPPED"
 
 
-def _after_error(switch: Switch, ledger: Ledger, error: PlayheadError) -> None:
-    """Connect gets it back, unless the owner was recorded in spite of the error. If that is unknown, it stays stopped: two owners
-    are worse than none."""
+def _after_error(switch: Switch, ledger: Ledger, error: PlayheadError) -> PlayheadError:
+    """Connect gets it back, unless Spark owns it. If that is unknown, it stays stopped: two owners are worse than none. Returns
+    the error to report."""
     try:
-        run = switch.find_run(ledger)
+        if _is_of_spark(switch, ledger):
+            return error
+        left = _give_back(switch)
+        if not left and _is_of_spark(switch, ledger):  # another command was faster
+            with switch.access.rest(Deadline(REQUEST_SECONDS)) as rest, suppress(NotFound):
+                rest.stop(switch.row.name)
+            return error
     except PlayheadError as second:
         stopped = "it is left stopped in Connect, and " if switch.row.running is not None else ""
-        error.what += (
-            f"; {stopped}whether the ledger has recorded that it belongs to Spark is unknown: {second.what};"
-            " give the same command again"
-        )
-        return
-    if run is None or run.owner is not Engine.SPARK:
-        _give_back(switch, error)
+        unknown = f"whether the ledger has recorded that it belongs to Spark is unknown: {second.what}"
+        return OutcomeUnknown(f"{error.what}; {stopped}{unknown}", AGAIN)
+    if left:
+        return OutcomeUnknown(f"{error.what}; it is left stopped in Connect: {left}", AGAIN)
+    if switch.row.running is not None and switch.row.was is not WantedState.STOPPED:
+        switch.tell(f"{switch.row.name} stays with Connect, and is {switch.row.was} there again")
+    return error
 
 
-def _give_back(switch: Switch, error: PlayheadError) -> None:
+def _is_of_spark(switch: Switch, ledger: Ledger) -> bool:
+    run = switch.find_run(ledger)
+    return run is not None and run.owner is Engine.SPARK
+
+
+def _give_back(switch: Switch) -> str:
+    """Returns why that failed; empty if Connect has it in the state before."""
     row = switch.row
     if row.running is None:
-        return
+        return ""
     try:
         with switch.access.rest(Deadline(REQUEST_SECONDS)) as rest:  # also when the command is interrupted
             if row.was is WantedState.RUNNING:
                 rest.resume(row.name)
             elif row.was is WantedState.PAUSED:
                 rest.pause(row.name)
-    except PlayheadError as second:
-        error.what += f"; it is left stopped in Connect: {second.what}"
-        return
-    if row.was is not WantedState.STOPPED:
-        switch.tell(f"{row.name} stays with Connect, and is {row.was} there again")
+    except PlayheadError as error:
+        return error.what
+    return ""

@@ -51,6 +51,8 @@ def move_positions(
     last: int | None = None,
 ) -> list[SinkMoved]:
     """Locks the run's row first, like every writer of positions. `last`: the epoch that must still be the last one."""
+    if last is not None and _is_done(connection, cluster, pipeline, moves, who, last):
+        return [SinkMoved(move, changed=False) for move in moves]
     epoch = _take_epoch(connection, cluster, pipeline, who, last)
     logs = [move.log for move in moves]
     positions = rows.load_positions(connection, cluster, pipeline, logs, lock=True)
@@ -87,6 +89,21 @@ def _moved(hand: "Hand", move: SinkMove, position: SinkPosition | None, opened: 
         restored, skipped = hand.forward(log, position, move.after, opened)
         return replace(result, restored=restored, skipped=skipped)
     return replace(result, superseded=hand.back(log, position, move.after))
+
+
+def _is_done(
+    connection: Connection, cluster: str, pipeline: str, moves: Sequence[SinkMove], who: Host, last: int
+) -> bool:
+    """Whether the answer to the first try was lost: it raised the epoch last, and all positions are where it set them."""
+    epoch = connection.execute(select(RUNS.c.epoch).where(run_at(cluster, pipeline))).scalar()
+    if epoch != last + 1:
+        return False
+    found = rows.load_positions(connection, cluster, pipeline, [move.log for move in moves])
+    by = f"{who.user}@{who.name}"
+    at = [found.get(move.log.place) for move in moves]
+    return all(
+        one and (one.next_offset, one.written_by) == (move.after, by) for one, move in zip(at, moves, strict=True)
+    )
 
 
 def _take_epoch(connection: Connection, cluster: str, pipeline: str, who: Host, last: int | None) -> int:

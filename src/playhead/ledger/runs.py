@@ -270,25 +270,35 @@ class Ledger:
             }
             if found is None:
                 first = {"cluster": at.cluster, "pipeline": at.pipeline, "started": now_is, "records": 0}
-                connection.execute(insert_into(connection, RUNS).values(**first, **values, transactional_ids=0))
+                wanted = insert_into(connection, RUNS).values(**first, **values, transactional_ids=0)
+                added = connection.execute(wanted.on_conflict_do_nothing().returning(RUNS.c.epoch)).first()
+                if added is None:  # there was no row to lock
+                    raise TakenMeanwhile(at.pipeline, self._find(connection, at.cluster, at.pipeline))
             else:
                 self.update_run(connection, found, **values)
             return Claim(at.cluster, at.pipeline, epoch + 1)
 
         return self.write(act)
 
-    def complete(self, claim: Claim) -> None:
-        """The position is in place: from now on Connect may run it. Refused if something else changed the pipeline since."""
+    def complete(self, claim: Claim) -> Claim:
+        """The position is in place: from now on Connect may run it. Refused if something else changed the pipeline since. The
+        epoch grows: what looked before must look again."""
 
-        def act(connection: Connection) -> None:
+        def act(connection: Connection) -> Claim:
             found = self._find(connection, claim.cluster, claim.pipeline)
-            if found is None or found.epoch != claim.epoch or found.owner is not Engine.CONNECT:
+            if found is None or found.owner is not Engine.CONNECT:
+                raise TakenMeanwhile(claim.pipeline, found)
+            done = Claim(claim.cluster, claim.pipeline, claim.epoch + 1)
+            if found.epoch == done.epoch and not found.is_half_given:
+                return done  # the answer to the first try was lost
+            if found.epoch != claim.epoch:
                 raise TakenMeanwhile(claim.pipeline, found)
             kept = config_setting(found.config) if found.config else {}
             settings = {key: value for key, value in found.settings.items() if key != HALF_GIVEN}
-            self.update_run(connection, found, settings=to_json({**settings, **kept}))
+            self.update_run(connection, found, epoch=done.epoch, settings=to_json({**settings, **kept}))
+            return done
 
-        self.write(act)
+        return self.write(act)
 
     def take_back(self, cluster: str, pipelines: Collection[str]) -> None:
         """Forgets that these belong to Connect: for `playhead run --force`."""

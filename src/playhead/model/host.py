@@ -1,4 +1,4 @@
-"""The name of the current user, for journals and ledgers.
+"""The name of the current user, for journals and ledgers; and whether a process of this machine is there.
 
 A server acts for the users who logged in to it: inside of `acting_as` the name is theirs.
 """
@@ -29,3 +29,14 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container without an entry for this user
         return str(os.getuid())
+
+
+def is_process(pid: int) -> bool:
+    """On this machine. The number of one that is gone may belong to another one by now."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -11,7 +11,7 @@ from playhead.connect.rest import open_rest
 from playhead.connectors.files import read_files
 from playhead.errors import NotFound, Refused, Unreachable
 from playhead.ledger.model import Run
-from playhead.model import ConnectorSpec, Deadline, Engine
+from playhead.model import ConnectorSpec, Deadline
 
 WORKER, LEDGER = "the Connect worker", "the ledger"
 
@@ -27,7 +27,7 @@ def find_spec(
         return specs[name], file
     recorded, keys = run.config if run else {}, SecretKeys()
     masked = sorted(key for key, value in recorded.items() if keys.is_masked(key, value))
-    is_on_spark = run is not None and run.owner is not Engine.CONNECT and bool(recorded)
+    is_on_spark = run is not None and not run.is_with_connect and bool(recorded)
     if is_on_spark and not masked:
         return ConnectorSpec(name, recorded), LEDGER
     in_connect, why = _in_connect(context, name, deadline)
