@@ -40,7 +40,7 @@ unit: setup ## the tests that need no server (under a minute)
 	$(BIN)/pytest tests/unit -m "not soak" -n 2
 
 .PHONY: test
-test: setup ## lint, then every test on real parts (about 50 minutes on 2 cores, once the jars are there)
+test: setup ## lint, then every test on real parts (under half an hour on 2 cores, once the jars are there)
 	@$(MAKE) --no-print-directory -j2 --output-sync=target lint unit
 	@$(BIN)/python tests/quick_java.py
 	$(BIN)/pytest tests/contract tests/integration -m "not soak" -n $(JOBS) --dist loadfile --no-loadscope-reorder

@@ -218,11 +218,6 @@ def suffer_kills(lab, folder, kinds, rounds):
         check_once(found, api.keys, "\n".join(victim.log))
 
 
-@pytest.mark.timeout(400)
-def test_a_killed_source_loses_and_repeats_nothing(make_lab, tmp_path):
-    suffer_kills(make_lab(LabOptions(postgres=False)), tmp_path, (DRIVER, WORKER), 2)
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
 def test_a_source_killed_twenty_times_loses_and_repeats_nothing(make_lab, tmp_path):

@@ -222,6 +222,8 @@ def test_a_group_is_reset_over_two_topics_and_back(page, serving, lab, new_topic
     assert at == {TopicPartition(first, 0): 7, TopicPartition(first, 1): 8, TopicPartition(second, 0): 9}
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(600)
 def test_every_way_to_move_a_group_ends_where_kafkas_own_tool_says(page, serving, lab, new_topic, settings_of, unique):
     group, other, topic = unique("billing"), unique("copy"), new_topic(2)
     for partition in (0, 1):
@@ -642,6 +644,8 @@ def test_a_lost_object_is_replayed_from_the_page(at_shop):
     assert page.locator("tr", has_text="lake_orders").first.inner_text().count("anna")
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(600)
 def test_a_source_is_handed_over_to_spark_and_back_from_the_page(at_shop):
     page, url, shop = at_shop
     worker = shop.lab.connect_urls[0]
@@ -704,6 +708,8 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(600)
 def test_a_worker_or_a_broker_that_dies_is_named_and_what_was_seen_stays(chrome, make_lab, tmp_path):
     lab = make_lab(LabOptions(postgres=False))
     server = Served(lab, tmp_path, "--timeout", "5s", "--interval", "1s")

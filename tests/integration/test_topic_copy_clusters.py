@@ -33,6 +33,7 @@ def folder(tmp_path: Path, there: Lab) -> Path:
     return tmp_path
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_a_copier_to_another_cluster_is_killed_twice_and_loses_and_doubles_nothing(
     lab, there, folder, admin, deadline, new_topic, unique, playhead

@@ -338,12 +338,6 @@ def check_killed(
     assert sorted(pipeline.lines()) == sorted(values_of(lab, f"{topic}-p2"))
 
 
-@pytest.mark.timeout(900)
-def test_killed_by_sigkill_it_continues(shrinking, lab, topic, pipeline, deadline):
-    points = ["_apply:after", "restore_connectors:before"]
-    check_killed(Killing(shrinking, topic), points, lab, topic, pipeline, deadline)
-
-
 @pytest.mark.soak
 def test_killed_by_sigkill_at_every_point_it_continues_goes_back_and_ends(
     shrinking, lab, admin, deadline, topic, pipeline, unique, rest
