@@ -614,6 +614,11 @@ def test_a_run_that_does_not_end_goes_on(eos_pair, monkeypatch):
     refused = pair.hand("connect", source, code=4, more=("--wait", "3s"))
     assert "the request is withdrawn, and it goes on" in refused.out
     assert pair.on_spark.ledger.beat(claim) is False
+    first = subprocess.Popen([PYTHON, "-m", "playhead", *pair.words("connect", source), "--wait", "20s"])
+    Deadline(30).wait_for(lambda: pair.on_spark.ledger.beat(claim), "its request", every=0.2)
+    beside = pair.hand("connect", source, code=4)
+    assert "another command carries out" in beside.err and first.poll() is None
+    assert first.wait(60) == 4 and pair.on_spark.ledger.beat(claim) is False
     killed = subprocess.run([PYTHON, "-c", KILLER, "_awaited", "1", *pair.words("connect", source)], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert pair.on_spark.ledger.beat(claim) is True
