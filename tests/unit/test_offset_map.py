@@ -1,8 +1,10 @@
 """The offset map of a copy, and positions translated by it: compared with a translation record by record."""
 
 import os
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,16 +64,44 @@ def test_a_translated_position_is_the_first_unread_record(copy, per_file):
         assert found[place] == (wanted, repeats)
 
 
-@given(copies(), st.integers(1, 7), st.integers(1, 9))
-def test_gaps_are_what_the_copy_did_not_write_however_much_is_read_at_a_time(copy, per_file, window):
+@given(copies(), st.integers(1, 7), st.integers(1, 9), st.integers(0, 9))
+def test_gaps_are_what_the_copy_did_not_write_except_for_proven_markers(copy, per_file, joined_at, start):
+    """However few runs of records are in memory before they are joined."""
     records, _ = copy
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(foreign, "_WINDOW", window)
+        patched.setattr(foreign, "_RUNS", joined_at)
         mapped = OffsetMap.load(Path(folder), written(Path(folder), records, per_file))
-        found = [list(foreign._gaps(mapped, place, 2, 50)) for place in range(3)]
-    for place, gaps in enumerate(found):
-        mine = {to for *_, at, to in records if at == place}
-        assert [at for low, high in gaps for at in range(low, high)] == [at for at in range(2, 50) if at not in mine]
+        found = foreign.open_gaps(mapped, dict.fromkeys(range(3), (start, 50)))
+        files = {number: [mapped.summary(file) for file in chain] for number, chain in mapped.chains.items()}
+    for place, gaps in found.items():
+        missing = set(range(start, 50)) - {to for *_, at, to in records if at == place}
+        markers = set()
+        for chained in files.values():
+            for (_, last, _), (first, *_) in pairwise(one[place] for one in chained if place in one):
+                between = [at for at in missing if last < at < first]
+                markers |= set(between) if len(between) == 1 and last + 1 >= start and first <= 50 else set()
+        assert [at for low, high in gaps.tolist() for at in range(low, high)] == sorted(missing - markers)
+
+
+def test_each_file_of_the_map_is_read_once_for_all_partitions(tmp_path, monkeypatch):
+    mapped = OffsetMap.load(tmp_path, written(tmp_path, [(0, n, n % 3, n) for n in range(30)], 5))
+    opened: list[str] = []
+    read = OffsetMap.read
+
+    def counted(mapped: OffsetMap, file: MapFile) -> Any:
+        opened.append(file.name)
+        return read(mapped, file)
+
+    monkeypatch.setattr(OffsetMap, "read", counted)
+    foreign.open_gaps(mapped, dict.fromkeys(range(3), (0, 40)))
+    assert sorted(opened) == sorted(file.name for file in mapped.chains[0])
+
+
+def test_the_marker_of_every_round_of_a_copy_is_no_gap_and_a_record_beside_it_is_one(tmp_path):
+    """Rounds of three records and a marker; after the third round another producer wrote one record."""
+    places = [n + n // 3 + (n >= 9) for n in range(30)]
+    mapped = OffsetMap.load(tmp_path, written(tmp_path, [(0, n, 0, at) for n, at in enumerate(places)], 3))
+    assert foreign.open_gaps(mapped, {0: (0, places[-1] + 1)})[0].tolist() == [[11, 13]]
 
 
 def test_the_first_record_of_others_is_the_position_and_what_follows_is_repeated(tmp_path):

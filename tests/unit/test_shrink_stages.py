@@ -5,10 +5,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from playhead.errors import NotFound
 from playhead.kafka import log
@@ -17,17 +14,9 @@ from playhead.kafka.log import Captured
 from playhead.kafka.topics import Ends, Topic
 from playhead.model import Deadline, TopicPartition
 from playhead.offsets.journal import Journal
-from playhead.pipeline.copy.foreign import gaps_of
 from playhead.shrink import connectors, ending
 from playhead.shrink.connectors import stop_connectors
 from playhead.shrink.record import MovedConnector, Record, Stage
-
-
-@given(st.sets(st.integers(5, 30)), st.integers(0, 5), st.integers(31, 35))
-def test_gaps_are_what_is_not_copied(offsets, start, end):
-    gaps = gaps_of(np.array(sorted(offsets), np.int64), start, end)
-    assert [at for low, high in gaps for at in range(low, high)] == [n for n in range(start, end) if n not in offsets]
-    assert all(low < high for low, high in gaps)
 
 
 @pytest.mark.parametrize("is_drained", [True, False])

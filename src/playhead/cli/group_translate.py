@@ -1,7 +1,7 @@
 """`playhead groups translate`: a group moved to the copy of a topic."""
 
 from dataclasses import asdict
-from pathlib import Path
+from typing import Any
 
 import click
 
@@ -28,6 +28,12 @@ COLUMNS = (
 @click.argument("group", shell_complete=group_names)
 @click.option("--from", "source", required=True, metavar="SRC", shell_complete=topic_names, help="The copied topic.")
 @click.option("--to", "target", required=True, metavar="DST", shell_complete=topic_names, help="Its copy.")
+@click.option(
+    "--assume-own",
+    "assumes_own",
+    is_flag=True,
+    help="Only the copy has written to DST: do not look for records of others, which the group would skip.",
+)
 @map_option
 @to_context_option
 @plan_options
@@ -35,16 +41,7 @@ COLUMNS = (
 @context_options
 @output_option
 @pass_face
-def translate(
-    face: Face,
-    /,
-    group: str,
-    source: str,
-    target: str,
-    folder: Path | None,
-    to_context: str | None,
-    options: WriteOptions,
-) -> None:
+def translate(face: Face, /, group: str, to_context: str | None, options: WriteOptions, **words: Any) -> None:
     """Give GROUP, in DST, the position that it has in SRC. DST is a copy by `playhead topics copy`.
 
     In each partition of DST the group continues at the first record that it has not read. REPEATS is how many records after
@@ -59,9 +56,10 @@ def translate(
     there = face.elsewhere(to_context) if to_context else face
     here_store = opened_groups(face)
     store = opened_groups(there) if to_context else here_store
-    request = Request(source, target, map=folder)
+    request = Request(words["source"], words["target"], map=words["folder"])
     with here_store.session(), store.session():
-        found = plan_translation(here_store, store, group, request, face.context, face.deadline)
+        own = words["assumes_own"]
+        found = plan_translation(here_store, store, group, request, face.context, face.deadline, assumes_own=own)
         warn_of_members(there, store, [group], options)
         say(f"{found.repeats} record(s) would be read again" if found.repeats else "no record would be read again")
         rows = Listing(COLUMNS, [asdict(row) for row in found.rows], name="owner", names=("topic",))

@@ -15,18 +15,21 @@ import numpy as np
 from playhead.config import Context
 from playhead.errors import Busy, NotFound, Refused
 from playhead.kafka.client import Admin
+from playhead.kafka.committed_scan import Looked
 from playhead.kafka.groups import Commits, list_committed
 from playhead.kafka.topics import Ends, Topic, get_topic, topic_ends
 from playhead.model import Change, Deadline, Plan, Position
-from playhead.pipeline.copy.foreign import Gap, find_foreign
+from playhead.pipeline.copy.foreign import Gap, look_for_foreign
 from playhead.pipeline.copy.job import Request
 from playhead.pipeline.copy.offset_map import MapFile, OffsetMap, map_folder
 from playhead.pipeline.copy.positions import Mark, PositionPlaces
 from playhead.pipeline.copy.restore import Restoring, find_owner
 from playhead.stores.groups import GroupsStore
 
-FOREIGN_SECONDS = 600.0  # a request for every gap in the offsets of the copy, of some milliseconds each
-FindForeign = Callable[[OffsetMap, Mapping[int, Gap]], Mapping[int, int]]
+FOREIGN_SECONDS = (
+    600.0  # what lies in the gaps of the copy is read: a request of some milliseconds for one that is far from others
+)
+FindForeign = Callable[[OffsetMap, Mapping[int, Gap]], Looked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +99,14 @@ class CopiedTopic:
             undecided = {
                 number: at for number, (_, end) in spans.items() if (at := self.target_ends[number].stable) < end
             }
-            if foreign := {**undecided, **find(self.map, spans)}:
-                found = translated(self.map, read, starts, foreign)
+            looked = find(self.map, spans)
+            foreign = {**undecided, **looked.found}
+            if limits := {**foreign, **looked.unread}:
+                found = translated(self.map, read, starts, limits)
+            if foreign:
                 warnings.append(_foreign_words(self.request.target, foreign))
+            if looked.unread:
+                warnings.append(_unread_words(self.request.target, looked.unread))
         rows = tuple(
             Translated(
                 owner,
@@ -116,17 +124,27 @@ class CopiedTopic:
 
 
 def plan_translation(
-    source: GroupsStore, target: GroupsStore, group: str, request: Request, context: Context, deadline: Deadline
+    source: GroupsStore,
+    target: GroupsStore,
+    group: str,
+    request: Request,
+    context: Context,
+    deadline: Deadline,
+    *,
+    assumes_own: bool = False,
 ) -> Translation:
     """Never past a record that the group has not read, also one that others wrote to the copy. Refused if the copy does not have
-    all that the group has read, or begins behind it. `source`, `target`: the groups of both clusters, which may be one."""
+    all that the group has read, or begins behind it. `source`, `target`: the groups of both clusters, which may be one.
+    `assumes_own`: records of others are not looked for, except for those of open transactions."""
     with source.session() as here, target.session() as there:
         copied = CopiedTopic.open(here, there, request, context, deadline)
         read = commits_of(list_committed(here, group, deadline), request.source)
         before = commits_of(list_committed(there, group, deadline), request.target)
 
-        def find(mapped: OffsetMap, spans: Mapping[int, Gap]) -> dict[int, int]:
-            return find_foreign(there, request.target, mapped, spans, Deadline(FOREIGN_SECONDS))
+        def find(mapped: OffsetMap, spans: Mapping[int, Gap]) -> Looked:
+            if assumes_own:
+                return Looked({}, {})
+            return look_for_foreign(there, request.target, mapped, spans, Deadline(FOREIGN_SECONDS))
 
         rows, warnings = copied.translate(group, read, before, find)
     return Translation(Plan.of(target.uri, changes_of(rows), warnings), rows)
@@ -203,6 +221,14 @@ def _foreign_words(target: str, foreign: Mapping[int, int]) -> str:
     places = ", ".join(f"{target}-{number} offset {offset}" for number, offset in sorted(foreign.items()))
     return (
         f"others have written to the copy, or are about to, first at {places}: the group continues there, not after it"
+    )
+
+
+def _unread_words(target: str, unread: Mapping[int, int]) -> str:
+    places = ", ".join(f"{target}-{number} from offset {offset}" for number, offset in sorted(unread.items()))
+    return (
+        f"there was no time to look for records of others in {places} on: the group continues there at the latest."
+        f" If only the copy writes to {target}, --assume-own moves it on"
     )
 
 
