@@ -122,11 +122,38 @@ def test_a_transform_that_does_not_look_at_the_topic_is_not_reported():
     assert others(config) == [] and routed(config, "orders") == "orders"
 
 
-def test_a_sink_that_names_objects_by_offsets_must_not_get_the_old_names_again():
-    config = {"connector.class": S3, "topics": "orders-p2", **routing("orders(-p2)?", "orders")}
+@pytest.mark.parametrize(
+    "kind",
+    [
+        S3,
+        "io.confluent.connect.gcs.GcsSinkConnector",
+        "io.lenses.streamreactor.connect.gcp.storage.sink.GCPStorageSinkConnector",
+        "io.confluent.connect.azure.blob.AzureBlobStorageSinkConnector",
+        "io.confluent.connect.azure.datalake.gen2.AzureDataLakeGen2SinkConnector",
+        "io.confluent.connect.hdfs3.Hdfs3SinkConnector",
+    ],
+)
+def test_a_sink_that_names_objects_by_offsets_must_not_get_the_old_names_again(kind):
+    config = {"connector.class": kind, "topics": "orders-p2", **routing("orders(-p2)?", "orders")}
     assert "may be overwritten" in str(why_overwrites(config, "orders", "orders-p2"))
     assert why_overwrites({**config, "connector.class": JDBC}, "orders", "orders-p2") is None
     assert why_overwrites({**config, **routing("x", "y")}, "orders", "orders-p2") is None
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "com.mongodb.kafka.connect.MongoSinkConnector",
+        "io.confluent.connect.elasticsearch.ElasticsearchSinkConnector",
+        "com.wepay.kafka.connect.bigquery.BigQuerySinkConnector",
+        "io.confluent.connect.http.HttpSinkConnector",
+    ],
+)
+def test_a_routed_sink_that_does_not_name_its_outputs_by_offsets_can_be_accepted(kind):
+    config = {"connector.class": kind, "topics": "orders", **routing("orders(-p2)?", "orders")}
+    (said,) = others(config)
+    assert "routes both topics to orders" in said
+    assert why_overwrites({**config, "topics": "orders-p2"}, "orders", "orders-p2") is None
 
 
 ROUTED = changed_config(WRITES, {"topic.prefix": "x"}, "orders", "orders-p2") or {}

@@ -20,6 +20,8 @@ _BLIND = re.compile(
     "Cast|DropHeaders|ExtractField|Filter|Flatten|HeaderFrom|HoistField|InsertHeader|MaskField|ReplaceField|SetSchemaMetadata"
     "|TimestampConverter|ValueToKey"
 )
+# S3, Google Cloud Storage, Azure Blob Storage and Data Lake, HDFS: the name of an object has topic, partition and first offset.
+_NAMES_BY_OFFSET = re.compile("s3|gcs|gcpstorage|googlecloudstorage|blob|datalake|adls|hdfs", re.IGNORECASE)
 _INSERTED = ("topic.field", "partition.field", "offset.field")
 
 
@@ -97,16 +99,26 @@ def whys_other(config: Config, topic: str, target: str) -> Iterator[str]:
                 f"has topic, partition and offset as the key of its rows (pk.mode=kafka), which are others in {target}: a record"
                 " that it reads again becomes another row"
             )
+    elif (name := _one_name(config, topic, target)) is not None and not _names_by_offset(config):
+        yield f"{_overwrites(name)}, if it names them so"
     elif not _is_file(config):
         yield f"may name its output by the topic, which would be {target}"
     yield from _whys_transformed(config, topic, target)
 
 
 def why_overwrites(config: Config, topic: str, target: str) -> str | None:
-    """Why a sink may overwrite what it has written of the old topic, whose offsets are there again."""
+    """Why a sink overwrites what it has written of the old topic, whose offsets are there again."""
+    name = _one_name(config, topic, target)
+    return _overwrites(name) if name is not None and _names_by_offset(config) else None
+
+
+def _one_name(config: Config, topic: str, target: str) -> str | None:
+    """To which both topics are routed, in a sink whose output may depend on it."""
     name = routed(config, target)
-    if _is_jdbc(config) or _is_file(config) or name is None or name != routed(config, topic):
-        return None
+    return name if name == routed(config, topic) and not _is_jdbc(config) and not _is_file(config) else None
+
+
+def _overwrites(name: str) -> str:
     return f"routes both topics to {name}: the offsets begin at 0 again, and outputs that are named by them may be overwritten"
 
 
@@ -170,6 +182,10 @@ def _is_jdbc(config: Config) -> bool:
 
 def _is_file(config: Config) -> bool:
     return _class(config).startswith("FileStreamSink")
+
+
+def _names_by_offset(config: Config) -> bool:
+    return bool(_NAMES_BY_OFFSET.search(_class(config)))
 
 
 def _class(config: Config) -> str:
