@@ -27,6 +27,10 @@ def test_a_source_with_a_topic_of_its_own_gets_another_one():
     assert changed_config(WRITES, {"topic": "orders"}, "orders", "orders-p2") == {"topic": "orders-p2"}
 
 
+def test_a_source_that_writes_to_its_topics_gets_another_one_among_them():
+    assert changed_config(WRITES, {"topics": "a, orders"}, "orders", "orders-p2") == {"topics": "a,orders-p2"}
+
+
 @pytest.mark.parametrize(("chain", "after"), [(None, "playheadShrink"), ("cast,route", "cast,route,playheadShrink")])
 def test_any_other_source_gets_a_router_at_the_end_of_its_transforms(chain, after):
     assert changed_config(WRITES, {"topic.prefix": "shop.", "transforms": chain}, "shop.orders", "new") == {
@@ -168,6 +172,8 @@ ROUTED_BACK: dict[str, str | None] = dict.fromkeys(ROUTED)
         ("sink", {"topics.regex": "ord.*"}, {"topics": "orders-p2"}, True),
         ("source", {"topic": "elsewhere"}, {"topic": "orders-p2"}, False),
         ("source", {"topic": "orders"}, {"topic": "orders-p2"}, True),
+        ("source", {"topics": "a,orders-p2"}, {"topics": "orders-p2"}, False),
+        ("source", {"topics": "orders"}, {"topics": "orders-p2"}, True),
         ("source", {**ROUTED, "transforms": f"cast,{ROUTED['transforms']}"}, ROUTED, False),
         ("source", {}, ROUTED, True),
         ("source", {"transforms": "cast"}, ROUTED_BACK, False),

@@ -279,6 +279,21 @@ def test_a_mirror_uses_the_topics_that_its_patterns_name_in_its_source_cluster(m
     assert ["far:9092" in note for note in notes] == ([True] if "far:9092" in config.values() else [])
 
 
+@pytest.mark.parametrize(
+    ("config", "touched", "how"),
+    [
+        ({"topics": "orders"}, ["orders"], "writes to it"),
+        ({"topics": "orders"}, ["other"], "reads it"),
+        ({"topic.whitelist": "orders"}, ["orders"], "reads it"),
+    ],
+)
+def test_a_source_writes_to_its_topics_if_the_worker_says_so(config, touched, how):
+    found = {"in": Expanded(ConnectorInfo("in", config, [], "source"))}
+    session: Any = SimpleNamespace()
+    (use,) = usage_module._users_of(session, "orders", found, {"in": frozenset(touched)}, ([], []))
+    assert use.how == how
+
+
 def test_a_pattern_that_cannot_be_read_is_not_one_that_does_not_match():
     unknown: list[str] = []
     assert usage_module.how_by_config("out", "orders", {"topics.regex": "(?<x>o).*"}, unknown) is None

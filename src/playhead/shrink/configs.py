@@ -5,7 +5,7 @@ its rows. All three are others in the new topic. Where the config can say the ol
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from playhead.shrink.record import MovedConnector
 from playhead.topics.usage import MIRRORS, READS, WRITES, ConnectorUse, how_by_config
@@ -33,6 +33,8 @@ def changed_config(use: ConnectorUse, config: Config, topic: str, target: str) -
         return None
     if config.get("topic") == topic:
         return {"topic": target}
+    if topic in (names := _words(config.get("topics"))):
+        return {"topics": _replaced_in(names, topic, target)}
     chain = _words(config.get("transforms"))
     if ROUTE in chain:
         return None
@@ -49,7 +51,7 @@ def _sink_after(config: Config, topic: str, target: str) -> dict[str, str | None
     names = _words(config.get("topics"))
     if topic not in names:
         return None
-    changes: dict[str, str | None] = {"topics": ",".join(target if name == topic else name for name in names)}
+    changes: dict[str, str | None] = {"topics": _replaced_in(names, topic, target)}
     before, after = routed(config, topic), routed(config, target)
     if not _is_jdbc(config) or before is None or before == after:
         return changes
@@ -61,6 +63,10 @@ def _sink_after(config: Config, topic: str, target: str) -> dict[str, str | None
     return changes
 
 
+def _replaced_in(names: Sequence[str], topic: str, target: str) -> str:
+    return ",".join(target if name == topic else name for name in names)
+
+
 def still_uses(config: Config, one: MovedConnector, topic: str, wanted: Config) -> bool:
     """Whether a connector that was moved away from the topic, by the `wanted` keys, uses it again: by an edit since then."""
     if one.type == "sink":
@@ -68,6 +74,8 @@ def still_uses(config: Config, one: MovedConnector, topic: str, wanted: Config) 
         return how_by_config(one.name, topic, config, unknown) is not None or bool(unknown)
     if "topic" in wanted:
         return config.get("topic") == topic
+    if "topics" in wanted:
+        return topic in _words(config.get("topics"))
     keys = [key for key in one.after if key != "transforms"]
     is_routed = ROUTE in _words(config.get("transforms"))
     return is_routed != (ROUTE in _words(wanted.get("transforms"))) or any(

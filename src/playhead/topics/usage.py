@@ -214,8 +214,11 @@ def _users_of(
         if how == MIRRORS and not _is_here(session, servers := config.get(_MIRRORED_FROM)):
             notes.append(f"{name} mirrors {topic} of the cluster at {servers}, which by its address is not this one")
             how = None
-        if how is None and topic in touched.get(name, frozenset()):
-            how = READS if kind == "sink" else WRITES
+        if topic in touched.get(name, frozenset()):
+            if how is None:
+                how = READS if kind == "sink" else WRITES
+            elif how == READS and kind == "source" and topic in _words(config.get("topics")):
+                how = WRITES  # `topics` of a Camel source: the worker records what a source has written to, not what it reads
         if how is not None:
             users.append(ConnectorUse(name, kind, state, how))
     return users
