@@ -274,7 +274,7 @@ def test_a_mirror_uses_the_topics_that_its_patterns_name_in_its_source_cluster(m
     session: Any = SimpleNamespace(context=Context(None, {}), admin=SimpleNamespace(cluster=cluster))
     found = {"m": Expanded(ConnectorInfo("m", config, [], "source"))}
     notes: list[str] = []
-    uses = usage_module._users_of(session, "orders", found, {}, (notes, []))
+    uses = usage_module._users_of(session, "orders", found, {}, usage_module._Said(notes))
     assert [use.how for use in uses] == ([how] if how else [])
     assert ["far:9092" in note for note in notes] == ([True] if "far:9092" in config.values() else [])
 
@@ -290,14 +290,48 @@ def test_a_mirror_uses_the_topics_that_its_patterns_name_in_its_source_cluster(m
 def test_a_source_writes_to_its_topics_if_the_worker_says_so(config, touched, how):
     found = {"in": Expanded(ConnectorInfo("in", config, [], "source"))}
     session: Any = SimpleNamespace()
-    (use,) = usage_module._users_of(session, "orders", found, {"in": frozenset(touched)}, ([], []))
+    (use,) = usage_module._users_of(session, "orders", found, {"in": frozenset(touched)}, usage_module._Said())
     assert use.how == how
 
 
 def test_a_pattern_that_cannot_be_read_is_not_one_that_does_not_match():
     unknown: list[str] = []
-    assert usage_module.how_by_config("out", "orders", {"topics.regex": "(?<x>o).*"}, unknown) is None
+    assert usage_module.how_by_config("out", "orders", {"topics.regex": "[o[a-z]].*"}, unknown) is None
     assert "uses Java's own syntax" in unknown[0]
+
+
+@pytest.mark.parametrize("pattern", [r"\p{Alpha}+", r"(?U)\w++", r"(?<x>o)[\p{Lower}\h]*", r"(?>o)\Qrders\E"])
+def test_patterns_of_java_are_read(pattern):
+    unknown: list[str] = []
+    assert usage_module.how_by_config("out", "orders", {"topics.regex": pattern}, unknown) == "reads it"
+    assert usage_module.how_by_config("out", "0-9", {"topics.regex": pattern}, unknown) is None
+    assert unknown == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "touched", "said"),
+    [
+        ("sink", {"c": frozenset({"other"})}, "unread"),
+        ("sink", {"c": frozenset({"orders"})}, "reads it"),
+        ("sink", {}, "unknown"),
+        ("source", {"c": frozenset({"other"})}, "unknown"),
+    ],
+)
+def test_of_a_sink_whose_pattern_cannot_be_read_the_worker_says_what_it_has_read(kind, touched, said):
+    found = {"c": Expanded(ConnectorInfo("c", {"topics.regex": "[o[a-z]].*"}, [], kind))}
+    session: Any = SimpleNamespace()
+    all_said = usage_module._Said()
+    uses = usage_module._users_of(session, "orders", found, touched, all_said)
+    assert [use.how for use in uses] == (["reads it"] if said == "reads it" else [])
+    assert (bool(all_said.unread.get("orders")), bool(all_said.unknown)) == (said == "unread", said == "unknown")
+
+
+def test_a_pattern_that_cannot_be_read_may_match_the_new_name_only_if_that_is_accepted(answers):
+    answers.usage = Usage(connectors=(), unread=("whether [o[a-z]] of out matches orders is unknown",))
+    answers.new_usage = Usage(connectors=(), unread=("whether [o[a-z]] of out matches orders-p2 is unknown",))
+    (said,) = answers.movers().objections
+    assert "matches orders-p2" in said and "--new-names" in said
+    assert answers.movers(Wanted("orders", "orders-p2", "copier", accepts_names=True)).objections == ()
 
 
 class SilentRest:

@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from playhead.connect.javaregex import compile_pattern
 from playhead.errors import ConfigInvalid, Invalid
 from playhead.pipeline.records.arrowtypes import arrow_type
 from playhead.pipeline.records.batch import TRANSFORMATION, Bad, Batch, Header, Typed, Untyped, Values
 from playhead.pipeline.records.javaformat import DateFormat
-from playhead.pipeline.records.javaregex import compile_pattern
 from playhead.pipeline.records.schema import DATE, DECIMAL, TIMESTAMP, Schema
 from playhead.pipeline.records.transforms import (
     DropHeaders,

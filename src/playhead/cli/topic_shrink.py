@@ -49,7 +49,8 @@ PLAN_COLUMNS = (
 @click.option(
     "--new-names",
     is_flag=True,
-    help="Also move sink connectors whose output may depend on the name of the topic, or on its offsets: both are new.",
+    help="Also move sink connectors whose output may depend on the name of the topic, or on its offsets: both are new."
+    " Also take a new name that a pattern of a connector may match, if it cannot be read here.",
 )
 @map_option
 @execute_option

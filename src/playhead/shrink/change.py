@@ -38,7 +38,8 @@ class Standing:
 
 class Change:
     """`found`: the old topic; None when it is deleted. `path`: of the record. `folder`: of the offset map, if not beside the
-    ledger. `accepts_names`: sinks that name their output by the topic may use the new name."""
+    ledger. `accepts_names`: sinks that name their output by the topic may use the new name, and patterns that cannot be read
+    may match it."""
 
     def __init__(
         self, context: Context, topic: str, folder: Path | None, seconds: float, *, accepts_names: bool = False

@@ -38,7 +38,7 @@ from playhead.shrink.connectors import (
 )
 from playhead.shrink.moves import Move, plan_moves
 from playhead.shrink.record import Record, Stage
-from playhead.shrink.users import early_readers, find_movers
+from playhead.shrink.users import early_readers, find_movers, maybe_readers
 from playhead.stores import Access
 from playhead.topics.session import Session
 from playhead.topics.usage import find_users
@@ -131,7 +131,8 @@ def _check_unread(change: Change) -> None:
     target = change.recorded.target
     with change.admin() as admin, Access(change.context, change.deadline()) as access:
         usage = find_users(Session(admin, change.context, access.deadline), [target]).by_topic[target]
-        if found := [*usage.unknown, *early_readers(access, usage, target)]:
+        maybe = [] if change.wanted.accepts_names else maybe_readers(usage)
+        if found := [*usage.unknown, *early_readers(access, usage, target), *maybe]:
             raise Refused("; ".join(found), "nothing was created")
 
 

@@ -43,7 +43,7 @@ _NOT_MOVED = ("share", "streams", UNTOLD)
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """Which topic becomes which. `copier`: the group of the copy, which stays. `accepts_names`: sinks that name their output by
-    the topic may use the new name."""
+    the topic may use the new name, and patterns that cannot be read may match it."""
 
     topic: str
     target: str
@@ -77,6 +77,10 @@ def find_movers(
     notes = [note for note in found.notes if note not in usage.unknown]
     known = {one.name for one in recorded}
     objections += early_readers(access, found.by_topic[target], target, known)
+    if not change.accepts_names:
+        maybe = found.by_topic[target]
+        objections += maybe_readers(maybe)
+        notes = [note for note in notes if note not in maybe.unread]
     fresh = [use for use in usage.connectors or () if use.connector not in known]
     moved, states = _connectors(access, fresh, change, objections, notes)
     states |= _groups_of(access, recorded)
@@ -228,6 +232,11 @@ def early_readers(access: Access, usage: Usage, target: str, known: Collection[s
                     f"connector {use.connector} would read {target} while it is filled ({pattern}): --to names another"
                 )
     return found
+
+
+def maybe_readers(usage: Usage) -> list[str]:
+    """Connectors that may read the new topic, by a pattern that cannot be read here. `usage`: of the new topic."""
+    return [f"{one}: --new-names accepts that" for one in usage.unread]
 
 
 def why_not_shrunk(admin: Admin, context: Context, topic: str, deadline: Deadline) -> str | None:

@@ -4,13 +4,14 @@ Kafka does not know who writes to a topic, nor who reads it without a group. Sha
 elsewhere. So "no users" means: no visible users. What cannot be queried becomes a note, never "no users".
 """
 
-import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 
+from playhead.connect import javaregex
 from playhead.connect.answers import Expanded
 from playhead.connect.rest import Rest, open_rest
-from playhead.errors import NotFound, PlayheadError
+from playhead.errors import Invalid, NotFound, PlayheadError
 from playhead.kafka.group_types import list_other_groups
 from playhead.kafka.groups import IDLE, Commits, Group, describe_groups, list_committed_of, list_groups
 from playhead.model import Deadline
@@ -62,12 +63,14 @@ class ConnectorUse:
 @dataclass(frozen=True, slots=True)
 class Usage:
     """`groups` or `connectors` None: not known. `internal`: what this topic is, if it belongs to Kafka or Connect. `unknown`:
-    what was asked and not answered, in sentences; it may have users then."""
+    what was asked and not answered, in sentences; it may have users then. `unread`: patterns of sinks that cannot be read
+    here; the worker says that these sinks have not used the topic."""
 
     groups: tuple[GroupUse, ...] | None = ()
     connectors: tuple[ConnectorUse, ...] | None = ()
     internal: str | None = None
     unknown: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
     @property
     def alive(self) -> list[str]:
@@ -88,11 +91,19 @@ class Users:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """Sentences. `unread`: by topic."""
+
+    notes: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    unread: dict[str, list[str]] = field(default_factory=dict)
+
+
 def find_users(session: Session, topics: Collection[str]) -> Users:
-    notes: list[str] = []
-    unknown: list[str] = []
-    groups = _groups(session, topics, notes, unknown)
-    connectors = _connectors(session, topics, notes, unknown)
+    said = _Said()
+    groups = _groups(session, topics, said.notes, said.unknown)
+    connectors = _connectors(session, topics, said)
     internal = topics_of_connect(session.context)
     return Users(
         {
@@ -100,11 +111,12 @@ def find_users(session: Session, topics: Collection[str]) -> Users:
                 None if groups is None else tuple(groups[topic]),
                 None if connectors is None else tuple(connectors[topic]),
                 internal.get(topic),
-                tuple(unknown),
+                tuple(said.unknown),
+                tuple(said.unread.get(topic, ())),
             )
             for topic in topics
         },
-        (*notes, *unknown),
+        (*said.notes, *chain.from_iterable(said.unread.values()), *said.unknown),
     )
 
 
@@ -146,9 +158,7 @@ def _of_topic(topic: str, described: Mapping[str, Group], committed: Mapping[str
 # Connectors
 
 
-def _connectors(
-    session: Session, topics: Collection[str], notes: list[str], unknown: list[str]
-) -> dict[str, list[ConnectorUse]] | None:
+def _connectors(session: Session, topics: Collection[str], said: _Said) -> dict[str, list[ConnectorUse]] | None:
     """None also without a Connect URL: then connectors are not mentioned."""
     if not session.context.connect_urls:
         return None
@@ -157,13 +167,13 @@ def _connectors(
             found = _expanded(rest)
             touched, why = _touched(rest, list(found))
     except PlayheadError as error:
-        unknown.append(f"which connectors use it is unknown: {error.what}")
+        said.unknown.append(f"which connectors use it is unknown: {error.what}")
         return None
     # The config of a sink names its topics. That of a source need not: only the worker knows what it has written to.
     silent = sorted(name for name, one in found.items() if name not in touched and _kind(one) != "sink")
     if why is not None and silent:
-        unknown.append(f"whether {', '.join(silent)} write(s) to it is unknown: {why.what}")
-    return {topic: _users_of(session, topic, found, touched, (notes, unknown)) for topic in topics}
+        said.unknown.append(f"whether {', '.join(silent)} write(s) to it is unknown: {why.what}")
+    return {topic: _users_of(session, topic, found, touched, said) for topic in topics}
 
 
 def _is_here(session: Session, servers: str | None) -> bool:
@@ -200,28 +210,40 @@ def _users_of(
     topic: str,
     found: Mapping[str, Expanded],
     touched: Mapping[str, frozenset[str]],
-    said: tuple[list[str], list[str]],
+    said: _Said,
 ) -> list[ConnectorUse]:
-    """`said`: notes, and what is unknown; both grow."""
+    """What is said grows."""
     users = []
-    notes, unknown = said
     for name in sorted(found):
         info, status = found[name].info, found[name].status
         kind = _kind(found[name])
         state = status.connector.state.lower() if status else "starting"
         config = info.config if info else {}
-        how = how_by_config(name, topic, config, unknown)
+        unread: list[str] = []
+        how = how_by_config(name, topic, config, unread)
         if how == MIRRORS and not _is_here(session, servers := config.get(_MIRRORED_FROM)):
-            notes.append(f"{name} mirrors {topic} of the cluster at {servers}, which by its address is not this one")
+            said.notes.append(
+                f"{name} mirrors {topic} of the cluster at {servers}, which by its address is not this one"
+            )
             how = None
         if topic in touched.get(name, frozenset()):
-            if how is None:
-                how = READS if kind == "sink" else WRITES
-            elif how == READS and kind == "source" and topic in _words(config.get("topics")):
-                how = WRITES  # `topics` of a Camel source: the worker records what a source has written to, not what it reads
+            how = _how_by_record(topic, config, kind, how)
         if how is not None:
             users.append(ConnectorUse(name, kind, state, how))
+        elif kind == "sink" and name in touched:
+            said.unread.setdefault(topic, []).extend(unread)
+        else:
+            said.unknown.extend(unread)  # what a source reads is not in the worker's records
     return users
+
+
+def _how_by_record(topic: str, config: Mapping[str, str | None], kind: str, how: str | None) -> str:
+    """The worker records what a sink has read and what a source has written to."""
+    if how is None:
+        return READS if kind == "sink" else WRITES
+    if how == READS and kind == "source" and topic in _words(config.get("topics")):
+        return WRITES  # Camel's sources name so what they write to
+    return how
 
 
 def _kind(one: Expanded) -> str:
@@ -248,8 +270,8 @@ def _any_matches(name: str, patterns: str, topic: str, unknown: list[str]) -> bo
 
 def _matches(name: str, pattern: str, topic: str, unknown: list[str]) -> bool:
     try:
-        return re.fullmatch(pattern, topic) is not None
-    except re.error:
+        return javaregex.matches(pattern, topic)
+    except Invalid:
         unknown.append(f"whether {pattern} of {name} matches {topic} is unknown: the pattern uses Java's own syntax")
         return False
 

@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from playhead.connect import javaregex
 from playhead.errors import Fault, Invalid
-from playhead.pipeline.records import javaformat, javanumbers, javaregex, schema
+from playhead.pipeline.records import javaformat, javanumbers, schema
 from playhead.pipeline.records.javanumbers import BLANKS
 from playhead.pipeline.records.transforms import (
     Cast,

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.compute as pc
 
+from playhead.connect.javaregex import matches, replace_first
 from playhead.errors import Invalid
 from playhead.pipeline.records.batch import Batch
 from playhead.pipeline.records.javaformat import DateFormat
-from playhead.pipeline.records.javaregex import matches, replace_first
 from playhead.pipeline.records.transforms import (
     HasHeader,
     IsTombstone,

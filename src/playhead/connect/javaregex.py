@@ -1,7 +1,8 @@
 """Java's regular expressions of topics, without Java: each construct as Python writes it, and what Python has not is refused.
 
-Digits, words and blanks are ASCII, as Java has them. Refused are intersections and unions of classes, classes of Unicode, octal
-numbers, flags other than `i` and `s`, and a lookbehind without a fixed length.
+Digits, words and blanks are ASCII, as Java has them. So are the names of topics: flags that are about other characters, or
+about the ends of lines (`U`, `u`, `d`), change nothing and are left out. Refused are intersections and unions of classes,
+classes of Unicode, octal numbers, other flags than these, `i` and `s`, and a lookbehind without a fixed length.
 """
 
 import re
@@ -22,7 +23,8 @@ _POSIX = {
     "Blank": r" \t",
     "ASCII": r"\x00-\x7f",
 }
-_GROUP = re.compile(r"\(\?(?:(?P<same>[:=!>]|<[=!])|<(?P<name>[a-zA-Z][a-zA-Z0-9]*)>|(?P<flags>[is]+)(?P<end>[:)]))")
+_GROUP = re.compile(r"\(\?(?:(?P<same>[:=!>]|<[=!])|<(?P<name>[a-zA-Z][a-zA-Z0-9]*)>|(?P<flags>[isuUd]+)(?P<end>[:)]))")
+_BLANKS = r" \t\xa0\u1680\u180e\u2000-\u200a\u202f\u205f\u3000"
 _COUNT = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}")
 _CODE = re.compile(r"x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})")
 _CLASS = re.compile(r"([pP])\{(?:Is)?(\w+)\}")
@@ -135,7 +137,10 @@ class _Reading:
             if found["end"] == ":":
                 raise self._unknown("flags in the middle")
             self._dot = "(?s:.)"
-        return found.group()
+        kept = "".join(flag for flag in found["flags"] if flag in "is")
+        if not kept:
+            return "(?:" if found["end"] == ":" else ""
+        return f"(?{kept}{found['end']}"
 
     def _escape(self, *, in_class: bool) -> str:
         rest = self._pattern[self._at : self._at + 1]
@@ -153,6 +158,9 @@ class _Reading:
         if rest == "e":
             self._at += 1
             return "\\x1b"
+        if rest == "h":
+            self._at += 1
+            return _BLANKS if in_class else f"[{_BLANKS}]"
         if found := _CLASS.match(self._pattern, self._at):
             return self._posix(found, in_class=in_class)
         return self._only_outside(in_class=in_class)
