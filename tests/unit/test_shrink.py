@@ -10,12 +10,14 @@ import pytest
 pytest.importorskip("pyspark")
 from playhead.config import Context, Setting
 from playhead.errors import Invalid, Refused
+from playhead.kafka.topics import Ends
 from playhead.ledger.model import RunState
 from playhead.pipeline.copy.run import CopyRunOptions
 from playhead.pipeline.spark import SparkOptions
 from playhead.pipeline.supervisor import Progress, RunEnd
 from playhead.shrink import stages
 from playhead.shrink.change import Change
+from playhead.shrink.compare import target_ranges
 from playhead.shrink.record import MovedConnector, Record, Stage, find_record, record_path, save_record
 from playhead.shrink.stages import open_spark
 
@@ -147,3 +149,8 @@ def test_a_change_on_a_cluster_needs_what_every_host_can_write(monkeypatch, mast
     change: Any = SimpleNamespace(context=None, folder=folder)
     with pytest.raises(Refused, match=words), open_spark(change, CopyRunOptions(SparkOptions(master)), print):
         pass
+
+
+def test_what_expired_in_the_new_topic_after_it_was_compared_is_not_read_again():
+    there = {0: Ends(50, 60, 70), 1: Ends(0, 60, 60), 2: Ends(70, 70, 70)}
+    assert target_ranges({0: 10, 1: 20, 2: 30}, there) == {0: (50, 60), 1: (20, 60)}

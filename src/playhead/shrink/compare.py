@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from playhead.errors import PlayheadError
 from playhead.kafka.topic_configs import get_topic_settings
+from playhead.kafka.topics import Ends
 from playhead.model import Deadline
 from playhead.pipeline.copy.foreign import find_foreign
 from playhead.pipeline.copy.offset_map import OffsetMap
@@ -51,7 +52,7 @@ def _compared(change: Change, session: SparkSession, say: Say, *, is_compacted: 
         say(f"{expired} offset(s) of {change.topic} expired before they were compared: they are left out")
     source = _ranges(starts, copied)
     ends, verified = {number: one.stable for number, one in there.items()}, record.verified_target
-    target = _ranges({number: verified.get(number, 0) for number in ends}, ends)
+    target = target_ranges(verified, there)
     is_part = bool(record.source_ends or expired)
     found = None
     if source or target:
@@ -72,6 +73,12 @@ def _compared(change: Change, session: SparkSession, say: Say, *, is_compacted: 
         # After the switch others write to the new topic: beyond `verified_target` it is not equal as a whole.
         change.save(verified_source=copied, verified_target=verified if record.source_ends else ends)
     return found
+
+
+def target_ranges(verified: Mapping[int, int], there: Mapping[int, Ends]) -> Ranges:
+    """What is new in the new topic. Its records expire, too: also those that were compared long ago."""
+    starts = {number: max(verified.get(number, 0), one.start) for number, one in there.items()}
+    return _ranges(starts, {number: one.stable for number, one in there.items()})
 
 
 def _ranges(starts: Mapping[int, int], ends: Mapping[int, int]) -> Ranges:
