@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from playhead.errors import Refused
 from playhead.kafka.committed_scan import Looked
 from playhead.kafka.topics import Ends
 from playhead.pipeline.copy.job import Request
@@ -34,3 +35,19 @@ def test_a_group_does_not_go_past_what_was_not_looked_at(tmp_path, looked, after
     assert (row.after, row.repeats) == (after, 10 - after)
     assert [words in said for said in warnings] == ([True] if words else [])
     assert not words or "no time" not in words or "--assume-own" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("part", "log_start", "is_refused"),
+    [("offset>=40", 0, True), ("offset>=40", 40, False), ("offset<50", 0, False), ("offset>=40 offset<50", 39, True)],
+)
+def test_a_part_is_behind_a_group_only_if_it_has_a_beginning_and_what_lies_before_is_there(
+    tmp_path, part, log_start, is_refused
+):
+    topics = copied(tmp_path, 40, part, log_start)
+    if is_refused:
+        with pytest.raises(Refused, match="what lies between would be skipped"):
+            topics.translate("g", {0: 30}, {})
+        return
+    (row,), _ = topics.translate("g", {0: 30}, {})
+    assert (row.after, row.repeats) == (0, 0)

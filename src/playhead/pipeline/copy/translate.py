@@ -206,7 +206,9 @@ def _read(group: str, topics: CopiedTopic, commits: Mapping[int, int]) -> tuple[
         read[partition] = commits.get(partition, ends[partition].start if partition in ends else 0)
         if partition not in commits and end > read[partition]:
             warnings.append(f"{group} has no commit in {request.source}-{partition}: its records count as not read")
-        if topics.part and read[partition] < (begin := topics.begin(partition)):
+        # What has expired is not skipped.
+        rest = max(read[partition], ends[partition].start if partition in ends else 0)
+        if ">" in topics.part and rest < (begin := topics.begin(partition)):
             raise Refused(
                 f"{group} has not read {request.source}-{partition} from {read[partition]} on, and the copy of"
                 f" {topics.part} has it from {begin} on: what lies between would be skipped",
