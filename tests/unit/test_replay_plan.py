@@ -147,6 +147,30 @@ def test_records_behind_one_of_the_far_future_are_found(planned):
     assert planned(1.25, 1.5).impossible == []
 
 
+def test_a_window_over_many_ranges_compares_each_one_once(monkeypatch):
+    logs = [LOG, LOG._replace(topic="gone")]
+    recorded = [
+        SimpleNamespace(closed=ClosedRange(OffsetRange(*log, at, at + 1), 1, 0, 0))
+        for log in logs
+        for at in range(3000)
+    ]
+    ranges = SimpleNamespace(list_in_time=lambda *_: recorded)
+    state: Any = SimpleNamespace(
+        ranges=ranges, cluster="c", pipeline="lake", positions=dict.fromkeys(logs), ends={LOG: Ends(3000, 3000, 3000)}
+    )
+    compared = []
+    equal = OffsetRange.__eq__
+
+    def counted(self, other):
+        compared.append(self)
+        return equal(self, other)
+
+    monkeypatch.setattr(OffsetRange, "__eq__", counted)
+    spans, left = plan._behind(state, (0, None), {}, {})
+    assert (len(spans), len(left)) == (3000, 3000)
+    assert len(compared) < 10 * len(recorded)
+
+
 # The newest records, and topics that are gone
 
 

@@ -224,9 +224,10 @@ def _next_offset(state: SinkState, log: Log) -> int | None:
 def _present(state: SinkState, spans: Sequence[OffsetRange]) -> tuple[list[OffsetRange], list[Impossible]]:
     """Recorded ranges of a topic that was deleted are not the new topic's, which begins again at offset 0."""
     recreated = {log.topic for log in state.positions if log not in state.ends}
-    gone = [span for span in spans if span.log not in state.ends or span.topic in recreated]
     there = {log.topic for log in state.ends}
-    return [span for span in spans if span not in gone], [
+    gone = [span for span in spans if span.log not in state.ends or span.topic in recreated]
+    lost = set(gone)  # a busy sink has delivered many ranges
+    return [span for span in spans if span not in lost], [
         Impossible(span, f"was delivered from a topic that was deleted{how} since: its records are gone")
         for span in gone
         for how in [" and recreated" if span.topic in there else ""]
@@ -292,8 +293,9 @@ def _behind(
     """What the ledger knows of this time: before the log start, and after the first record that is too late."""
     recorded = state.ranges.list_in_time(state.cluster, state.pipeline, *window)
     delivered, left = _present(state, [one.closed.range for one in recorded])
+    present = set(delivered)
     spans = []
-    for one in (one for one in recorded if one.closed.range in delivered):
+    for one in (one for one in recorded if one.closed.range in present):
         span, stop = one.closed.range, stops.get(one.closed.range.log)
         first, start = state.ends[span.log].start, starts.get(span.log)
         if span.start < first and (start is None or start <= first):
