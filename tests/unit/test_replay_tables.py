@@ -1,5 +1,7 @@
 """What keeps a range of a table from being delivered again, without a database or a broker."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,17 +11,18 @@ import pytest
 pytest.importorskip("pyspark")
 from playhead.errors import Busy, Refused
 from playhead.kafka.topics import Ends
-from playhead.ledger.model import Host
+from playhead.ledger.model import ClosedRange, Host, Output, OutputKind, RangeClaim, RunState
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.redo import DeliveredSpan
 from playhead.ledger.runs import open_ledger
-from playhead.model.ranges import Log, OffsetRange
-from playhead.pipeline.deliver.jdbc.options import JdbcSinkOptions
+from playhead.model.ranges import Log, OffsetRange, RangeSet
+from playhead.pipeline.deliver.jdbc.options import SQLITE, JdbcSinkOptions, TargetDatabase
 from playhead.pipeline.deliver.jdbc.rows import Sorting
 from playhead.pipeline.records.transforms.options import parse_stages
-from playhead.pipeline.replay.coordinates import find_columns
+from playhead.pipeline.replay.coordinates import CoordinateColumns, find_columns
 from playhead.pipeline.replay.last import LastTask, _check_rejected
-from playhead.pipeline.replay.table_plan import _has_record_key, plan_tails
+from playhead.pipeline.replay.plan import ReplayPlan, SinkState, _groups
+from playhead.pipeline.replay.table_plan import _has_record_key, limit_by_coordinates, plan_tails
 
 LOG = Log("orders", "id-1", 0)
 NEXT = LOG._replace(partition=1)
@@ -126,3 +129,63 @@ def test_a_partition_that_got_a_position_since_the_plan_is_seen_under_the_lock(t
         RangeLedger(ledger).adopt(claim, {NEXT: 0})
         with pytest.raises(Busy, match="orders-1 is delivered since"):
             ledger.read(lambda connection: list(task._since(connection)), None)
+
+
+# By coordinates
+
+
+class Rows:
+    """A table with the coordinates of its rows, and the ledger of what was delivered into it."""
+
+    def __init__(self, ledger, path):
+        self.ledger, self.ranges = ledger, RangeLedger(ledger)
+        self.target = TargetDatabase(SQLITE, f"sqlite:///{path}")
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("CREATE TABLE rows (p int, o int)")
+        self.path = path
+
+    def deliver(self, log: Log, *spans, pipeline="rows"):
+        claim = self.ledger.claim("c", pipeline, Host("here", 1, "me"), {})
+        self.ranges.adopt(claim, {log: spans[0][0]})
+        for start, end in spans:
+            one = RangeClaim(OffsetRange(*log, start, end), True, "s1", 1, 1)
+            self.ranges.plan(claim, [one])
+            outputs = (Output("rows", end - start, 0, OutputKind.TABLE),)
+            self.ranges.commit_all(claim, [(one, [ClosedRange(one.range, end - start, 0, 0, outputs=outputs)])])
+        self.ledger.finish(claim, RunState.FINISHED)
+
+    def fill(self, *spans):
+        rows = [(0, at) for span in spans for at in range(*span)]
+        with closing(sqlite3.connect(self.path)) as database, database:
+            database.executemany("INSERT INTO rows VALUES (?, ?)", rows)
+
+    def limited(self, log: Log = LOG, *, shape="s1", topic=None, **given):
+        """Offsets of the ranges that may be replayed, and why the others may not."""
+        positions = self.ranges.positions("c", "rows")
+        state = SinkState(self.ranges, "c", "rows", positions, {})
+        recorded = self.ranges.list_counting("c", "rows", [OffsetRange(*log, 0, 1000)])
+        plan = ReplayPlan(_groups({log: recorded}, RangeSet(one.closed.range for one in recorded)), [], [], [])
+        options = JdbcSinkOptions(table_format="rows")
+        chain = cast(Any, SimpleNamespace(targets=lambda topic: {"rows"}, stages=()))
+        sink: Any = SimpleNamespace(target=self.target, shape=shape, sorting=Sorting(options, NOTHING, NOTHING, chain))
+        columns = CoordinateColumns("p", "o", topic, {"orders": ["orders"]})
+        given.setdefault("accepts", False)
+        found = limit_by_coordinates(plan, state, sink, columns, **given)
+        left = [(one.closed.range.start, one.closed.range.end) for group in found.groups for one in group.recorded]
+        return left, {(one.range.start, one.range.end): one.why for one in found.impossible}
+
+
+@pytest.fixture
+def table(tmp_path):
+    with open_ledger(f"sqlite:///{tmp_path}/ledger.db", 5) as ledger:
+        yield Rows(ledger, tmp_path / "target.db")
+
+
+def test_rows_that_were_deleted_by_hand_come_back_with_other_options_if_that_is_accepted(table):
+    table.deliver(LOG, (0, 10), (10, 20))
+    table.fill((0, 10), (10, 13))
+    assert table.limited() == ([(0, 10), (10, 20)], {})
+    left, why = table.limited(shape="s2")
+    assert left == [(0, 10)]
+    assert "3 of its 10 row(s) are found" in why[10, 20] and "--accept-changes" in why[10, 20]
+    assert table.limited(shape="s2", accepts=True) == ([(0, 10), (10, 20)], {})

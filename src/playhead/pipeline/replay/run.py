@@ -360,7 +360,7 @@ class _OwnPlace:
         sink = open_jdbc_sink(self.ready.config, self.home.worker)
         columns = check_tables(sink, self.state)
         if columns is not None:
-            plan = limit_by_coordinates(plan, self.state, sink, columns)
+            plan = limit_by_coordinates(plan, self.state, sink, columns, accepts=self.accepts)
         else:
             check_owner(self.run)
             topics = fed_topics(self.state, sink, {group.range.topic for group in plan.groups})

@@ -51,10 +51,12 @@ def describe(columns: CoordinateColumns | None) -> str:
     return f"delete and insert by {columns.partition}, {columns.offset}"
 
 
-def limit_by_coordinates(plan: ReplayPlan, state: SinkState, sink: JdbcSink, columns: CoordinateColumns) -> ReplayPlan:
-    """Without ranges whose rows cannot be told from others by their coordinates."""
+def limit_by_coordinates(
+    plan: ReplayPlan, state: SinkState, sink: JdbcSink, columns: CoordinateColumns, *, accepts: bool
+) -> ReplayPlan:
+    """Without ranges whose rows cannot be told from others by their coordinates, or may be there without."""
     recorded = [one for group in plan.groups for one in group.recorded]
-    if not recorded:
+    if accepts or not recorded:
         return plan
     logs = state.ranges.list_logs(state.cluster, state.pipeline)
     found: Whys = {}
@@ -82,7 +84,8 @@ def _why_unplaced(connection: Connection, one: RecordedRange, columns: Coordinat
         return ""
     return (
         f"it was delivered with other options, and {there} of its {wanted} row(s) are found by their coordinates: the others may"
-        " be there without; replay it with the options of then (-f), or to another table"
+        " be there without, and would be there twice; replay it with the options of then (-f), or to another table;"
+        " --accept-changes takes them for deleted"
     )
 
 
