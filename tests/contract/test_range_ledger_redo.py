@@ -212,6 +212,17 @@ def test_the_pipelines_that_write_to_a_table_are_found_by_every_spelling_of_its_
     assert sinks.list_logs("c1", "orders") == {LOG}
 
 
+def test_how_far_a_log_was_ever_delivered_is_known_after_a_move_back(sinks):
+    claim = begun(sinks, 0, LOG, NEXT)
+    deliver(sinks, claim, 10, 20)
+    ended(sinks, claim)
+    sinks.move("c1", "orders", [SinkMove(NEXT, 0, 7)], THERE, BY_CONNECT)
+    moved(sinks, 20, 0)
+    sinks.move("c1", "orders", [SinkMove(LOG, 0, 40)], THERE, "skipped by an operator")
+    assert sinks.list_reached("c1", "orders") == {LOG: 20, NEXT: 7}
+    assert sinks.list_reached("c1", "other") == {}
+
+
 def test_a_run_whose_ranges_were_redone_can_be_forgotten(sinks):
     claim = begun(sinks)
     deliver(sinks, claim, 10, 20)

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pyspark")
 from playhead.errors import Busy, Refused
 from playhead.kafka.topics import Ends
-from playhead.ledger.model import ClosedRange, Host, Output, OutputKind, RangeClaim, RunState
+from playhead.ledger.model import ClosedRange, Host, Output, OutputKind, RangeClaim, RunState, SinkMove
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.redo import DeliveredSpan
 from playhead.ledger.runs import open_ledger
@@ -189,3 +189,30 @@ def test_rows_that_were_deleted_by_hand_come_back_with_other_options_if_that_is_
     assert left == [(0, 10)]
     assert "3 of its 10 row(s) are found" in why[10, 20] and "--accept-changes" in why[10, 20]
     assert table.limited(shape="s2", accepts=True) == ([(0, 10), (10, 20)], {})
+
+
+def test_offsets_that_an_earlier_topic_of_the_same_name_had_are_refused_and_later_ones_are_not(table):
+    table.deliver(LOG, (0, 10), (10, 25))
+    table.ranges.move("c", "rows", [SinkMove(LOG, 25, None)], Host("here", 1, "me"))
+    new = LOG._replace(topic_id="id-2")
+    table.deliver(new, (0, 10), (10, 25), (25, 30))
+    for topic in (None, "t"):
+        left, why = table.limited(new, topic=topic)
+        assert (left, sorted(why)) == ([(25, 30)], [(0, 10), (10, 25)])
+        assert all("an earlier topic of the same name was delivered up to offset 25" in one for one in why.values())
+        assert all("--accept-changes" in one for one in why.values())
+    assert table.limited(new, accepts=True) == ([(0, 10), (10, 25), (25, 30)], {})
+    table.deliver(new._replace(partition=1), (0, 10))
+    assert table.limited(new._replace(partition=1)) == ([(0, 10)], {})
+
+
+def test_another_pipeline_keeps_only_offsets_that_it_has_reached(table):
+    table.deliver(LOG, (0, 10), (10, 20))
+    table.deliver(LOG, (5, 10), pipeline="other")
+    left, why = table.limited()
+    assert (left, list(why)) == ([(10, 20)], [(0, 10)])
+    assert "other writes to the same table" in why[0, 10] and "--accept-changes" in why[0, 10]
+    table.deliver(Log("customers", "id-3", 0), (0, 40), pipeline="third")
+    assert table.limited()[0] == []
+    assert table.limited(topic="t")[0] == [(10, 20)]
+    assert table.limited(accepts=True) == ([(0, 10), (10, 20)], {})

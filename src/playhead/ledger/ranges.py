@@ -45,6 +45,7 @@ from playhead.ledger.redo import (
     load_in_time,
     load_logs,
     load_marks,
+    load_reached,
     load_with_output,
     load_with_outputs,
     load_writers,
@@ -251,6 +252,11 @@ class RangeLedger:
     def list_logs(self, cluster: str, pipeline: str) -> set[Log]:
         """Of which anything was delivered, also of topics that were deleted."""
         return self._read(lambda connection: load_logs(connection, cluster, pipeline), set())
+
+    def list_reached(self, cluster: str, pipeline: str) -> dict[Log, int]:
+        """Up to which offset each log was delivered at some time, also of topics that were deleted."""
+        nothing: dict[Log, int] = {}
+        return self._read(lambda connection: load_reached(connection, cluster, pipeline), nothing)
 
     def list_writers(self, tables: Collection[str]) -> list[TableWriter]:
         """The pipelines that have written to these tables, under any of these names."""

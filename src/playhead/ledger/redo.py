@@ -211,6 +211,15 @@ def load_logs(connection: Connection, cluster: str, pipeline: str) -> set[Log]:
     return {Log(*row) for row in found}
 
 
+def load_reached(connection: Connection, cluster: str, pipeline: str) -> dict[Log, int]:
+    """Up to which offset each log was delivered at some time, by runs, replays or Connect: also what does not count any more."""
+    c = RANGES.c
+    delivered = or_(c.shape.is_not(None), c.note == BY_CONNECT)
+    log = (c.topic, c.topic_id, c.partition)
+    wanted = select(*log, func.max(c.end_offset)).where(rows.of_pipeline(RANGES, cluster, pipeline), delivered)
+    return {Log(*row[:3]): row[3] for row in connection.execute(wanted.group_by(*log))}
+
+
 class TableWriter(NamedTuple):
     """A pipeline that has written records of a topic to a table, and when it did so last."""
 

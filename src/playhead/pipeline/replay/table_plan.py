@@ -27,6 +27,7 @@ from playhead.sql.transaction import Connection
 BY_KEY = "write the last record of each key"
 _ANYTHING = "${timestamp}"
 _SECONDS = 30.0
+_DELETED_TOO = "; --accept-changes deletes them, too, and --to-table writes to another table"
 Whys = dict[OffsetRange, str]
 
 
@@ -58,20 +59,52 @@ def limit_by_coordinates(
     recorded = [one for group in plan.groups for one in group.recorded]
     if accepts or not recorded:
         return plan
-    logs = state.ranges.list_logs(state.cluster, state.pipeline)
     found: Whys = {}
     with _reading(sink) as database, database.reading("reading the tables of the sink") as connection:
         others = _others(state, _spelled(connection, _tables_of(sink, recorded)))
+        placed = _Placed.read(state, others)
         for one in recorded:
             span = one.closed.range
-            same = [each for each in others if columns.topic is None or each.topic == span.topic]
-            if any(log.topic == span.topic and log.topic_id != span.topic_id for log in logs):
-                found[span] = "an earlier topic of the same name was delivered, too: its rows have the same coordinates"
-            elif same:
-                found[span] = f"{_named(same)} writes to the same table: its rows may have the same coordinates"
-            elif one.shape != sink.shape and (why := _why_unplaced(connection, one, columns)):
+            why = placed.why_shared(span, columns)
+            if not why and one.shape != sink.shape:
+                why = _why_unplaced(connection, one, columns)
+            if why:
                 found[span] = why
     return plan.without(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Who has delivered rows with which coordinates. `own`, and `others` by writer: up to which offset each log was delivered at
+    some time. From which offset on is not known: what Connect delivered before the ledger began is in no range of it."""
+
+    own: Mapping[Log, int]
+    others: Mapping[TableWriter, Mapping[Log, int]]
+
+    @classmethod
+    def read(cls, state: SinkState, others: Sequence[TableWriter]) -> "_Placed":
+        places = {(one.cluster, one.pipeline) for one in others}
+        reached = {place: state.ranges.list_reached(*place) for place in places}
+        own = state.ranges.list_reached(state.cluster, state.pipeline)
+        return cls(own, {one: reached[one.cluster, one.pipeline] for one in others})
+
+    def why_shared(self, span: OffsetRange, columns: CoordinateColumns) -> str:
+        for log, end in self.own.items():
+            if log.place == span.place and log.topic_id != span.topic_id and end > span.start:
+                return (
+                    f"an earlier topic of the same name was delivered up to offset {end}: its rows have the same"
+                    f" coordinates{_DELETED_TOO}"
+                )
+        same = [
+            one
+            for one, reached in self.others.items()
+            if columns.topic is None or one.topic == span.topic
+            for log, end in reached.items()
+            if (log.topic, log.partition) == (one.topic, span.partition) and end > span.start
+        ]
+        return f"{_named(same)} writes to the same table: its rows may have the same coordinates{_DELETED_TOO}" * bool(
+            same
+        )
 
 
 def _why_unplaced(connection: Connection, one: RecordedRange, columns: CoordinateColumns) -> str:
