@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 pytest.importorskip("pyspark")
-from playhead.errors import Busy, Refused
+from playhead.errors import Busy, Refused, TimedOut
 from playhead.kafka.topics import Ends
 from playhead.ledger.model import ClosedRange, Host, Output, OutputKind, RangeClaim, RunState, SinkMove
 from playhead.ledger.ranges import RangeLedger
@@ -19,10 +19,12 @@ from playhead.model.ranges import Log, OffsetRange, RangeSet
 from playhead.pipeline.deliver.jdbc.options import SQLITE, JdbcSinkOptions, TargetDatabase
 from playhead.pipeline.deliver.jdbc.rows import Sorting
 from playhead.pipeline.records.transforms.options import parse_stages
+from playhead.pipeline.replay import table_plan
 from playhead.pipeline.replay.coordinates import CoordinateColumns, find_columns
 from playhead.pipeline.replay.last import LastTask, _check_rejected
 from playhead.pipeline.replay.plan import ReplayPlan, SinkState, _groups
 from playhead.pipeline.replay.table_plan import _has_record_key, limit_by_coordinates, plan_tails
+from playhead.sql.target_tables import count_between
 
 LOG = Log("orders", "id-1", 0)
 NEXT = LOG._replace(partition=1)
@@ -169,7 +171,7 @@ class Rows:
         chain = cast(Any, SimpleNamespace(targets=lambda topic: {"rows"}, stages=()))
         sink: Any = SimpleNamespace(target=self.target, shape=shape, sorting=Sorting(options, NOTHING, NOTHING, chain))
         columns = CoordinateColumns("p", "o", topic, {"orders": ["orders"]})
-        given.setdefault("accepts", False)
+        given = {"accepts": False, "seconds": 5.0} | given
         found = limit_by_coordinates(plan, state, sink, columns, **given)
         left = [(one.closed.range.start, one.closed.range.end) for group in found.groups for one in group.recorded]
         return left, {(one.range.start, one.range.end): one.why for one in found.impossible}
@@ -216,3 +218,35 @@ def test_another_pipeline_keeps_only_offsets_that_it_has_reached(table):
     assert table.limited()[0] == []
     assert table.limited(topic="t")[0] == [(10, 20)]
     assert table.limited(accepts=True) == ([(0, 10), (10, 20)], {})
+
+
+def test_rows_of_many_ranges_are_counted_in_one_pass(table, monkeypatch):
+    table.deliver(LOG, *((at, at + 2) for at in range(0, 300, 2)))
+    table.fill((0, 100), (101, 200), (204, 300))
+    passes = []
+
+    def counted(*given):
+        passes.append(given)
+        return count_between(*given)
+
+    monkeypatch.setattr(table_plan, "count_between", counted)
+    _, why = table.limited(shape="s2")
+    assert [(*span, text[text.index("and ") :][:9]) for span, text in why.items()] == [
+        (100, 102, "and 1 of "),
+        (200, 202, "and 0 of "),
+        (202, 204, "and 0 of "),
+    ]
+    assert len(passes) == 1
+
+
+def test_counting_that_takes_too_long_is_no_dead_end(table, monkeypatch):
+    table.deliver(LOG, (0, 10), (10, 20))
+
+    def late(*_):
+        raise TimedOut("reading the tables of the sink: canceling statement due to statement timeout")
+
+    monkeypatch.setattr(table_plan, "count_between", late)
+    left, why = table.limited(shape="s2", seconds=7.0)
+    assert (left, list(why)) == ([], [(0, 10), (10, 20)])
+    assert "takes more than 7 s" in why[0, 10] and "--timeout" in why[0, 10] and "--accept-changes" in why[0, 10]
+    assert table.limited(shape="s2", accepts=True)[0] == [(0, 10), (10, 20)]

@@ -16,9 +16,11 @@ from sqlalchemy import (
     Row,
     TableClause,
     and_,
+    case,
     column,
     delete,
     func,
+    literal_column,
     quoted_name,
     select,
     table,
@@ -188,13 +190,27 @@ def delete_between(connection: Connection, name: TargetTableName, rows: Between)
     return connection.execute(delete(target).where(wanted)).rowcount
 
 
-def count_between(connection: Connection, name: TargetTableName, rows: Between) -> int:
-    """0 if there is no such table, or if it does not have these columns."""
+def count_between(
+    connection: Connection, name: TargetTableName, rows: Between, edges: Sequence[int]
+) -> Mapping[int, int]:
+    """How many of these rows there are from each edge to the next one, in one pass over the table. `edges`: in order, from the
+    start of `rows` to their end. Empty if there is no such table, or if it does not have these columns."""
     found = find_table(connection, name)
     if found is None or not {*rows.equal, rows.column} <= set(found.columns):
-        return 0
+        return {}
     target, wanted = _selected(name, rows)
-    return connection.execute(select(func.count()).select_from(target).where(wanted)).scalar() or 0
+    edge = _edge_before(target.c[rows.column], edges[:-1]).label("edge")
+    counted = connection.execute(select(edge, func.count()).select_from(target).where(wanted).group_by(text("1")))
+    return {int(row[0]): row[1] for row in counted}
+
+
+def _edge_before(number: ColumnElement[Any], edges: Sequence[int]) -> ColumnElement[Any]:
+    """The last of these edges that is not after the number, found by halves."""
+    if len(edges) == 1:
+        return literal_column(str(edges[0]))
+    middle = len(edges) // 2
+    first, second = (_edge_before(number, some) for some in (edges[:middle], edges[middle:]))
+    return case((number < edges[middle], first), else_=second)
 
 
 def _selected(name: TargetTableName, rows: Between) -> tuple[TableClause, ColumnElement[bool]]:

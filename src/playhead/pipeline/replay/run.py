@@ -170,12 +170,12 @@ def planned_replay(context: Context, name: str, asked: Asked, options: ReplayOpt
                 plan = limit_to_known_times(plan, state, files)
                 check_folder(options.to_dir, files, plan.spans)
             if options.to_table is not None:
-                _check_table(own, ready, home, state, plan.spans)
+                _check_table(own, ready, home, state, plan.spans, options.seconds)
             topics = sorted({span.topic for span in plan.spans})
             compacted = admin.ask(lambda asking, patience: find_compacted(topics, asking, patience), deadline)
             does, notes = "rewrite", list[str]()
             if not options.is_elsewhere:
-                place = _OwnPlace(ready, home, state, run, accepts=options.accepts)
+                place = _OwnPlace(ready, home, state, run, options)
 
                 def find(names: Sequence[str]) -> list[str]:
                     return admin.ask(lambda asking, patience: find_compacted(names, asking, patience), deadline)
@@ -347,7 +347,7 @@ class _OwnPlace:
     home: ConnectHome
     state: SinkState
     run: Run
-    accepts: bool
+    options: ReplayOptions
 
     def plan(self, plan: ReplayPlan, find: Callable[[Sequence[str]], list[str]]) -> tuple[ReplayPlan, str, list[str]]:
         """What of it is possible, what is done to a range, and what the user should know. Refused if the sink cannot be replayed
@@ -355,17 +355,18 @@ class _OwnPlace:
         if self.ready.kind is ConnectorKind.FILES_SINK:
             what = "their files are cut, placed and written by the options as they are now; files that are left over are removed"
             shape = FilesSink(self.ready.config, self.home.worker).shape
-            plan = plan if self.accepts else limit_to_unmarked(plan, self.state, shape)
+            plan = plan if self.options.accepts else limit_to_unmarked(plan, self.state, shape)
             return plan, "rewrite", _of_shape(plan, shape, what)
         sink = open_jdbc_sink(self.ready.config, self.home.worker)
+        accepts, seconds = self.options.accepts, self.options.seconds
         columns = check_tables(sink, self.state)
         if columns is not None:
-            plan = limit_by_coordinates(plan, self.state, sink, columns, accepts=self.accepts)
+            plan = limit_by_coordinates(plan, self.state, sink, columns, accepts=accepts, seconds=seconds)
         else:
             check_owner(self.run)
             topics = fed_topics(self.state, sink, {group.range.topic for group in plan.groups})
             compacted = find(sorted(topics))
-            plan = limit_by_keys(plan, self.state, sink, compacted, accepts=self.accepts)
+            plan = limit_by_keys(plan, self.state, sink, compacted, accepts=accepts, seconds=seconds)
         notes = _of_shape(plan, sink.shape, "their rows are made by the options as they are now")
         if columns is None:
             notes.append(
@@ -390,10 +391,12 @@ def _with_table(spec: ConnectorSpec, table: str) -> ConnectorSpec:
     return replace(spec, config={**spec.config, "table.name.format": table, "auto.create": "true"})
 
 
-def _check_table(own: Ready, ready: Ready, home: ConnectHome, state: SinkState, spans: Sequence[OffsetRange]) -> None:
+def _check_table(
+    own: Ready, ready: Ready, home: ConnectHome, state: SinkState, spans: Sequence[OffsetRange], seconds: float
+) -> None:
     mine, other = (open_jdbc_sink(one.config, home.worker) for one in (own, ready))
     name = name_of("", other.sorting.options, other.target)
-    writer = find_writer(state, mine, name)
+    writer = find_writer(state, mine, name, seconds)
     if writer == own.name:
         raise Refused(
             f"{name} is the table of {own.name} itself", "leave --to-table out: its own rows are written again"

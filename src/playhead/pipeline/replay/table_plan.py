@@ -8,9 +8,10 @@ have expired, or may be compacted away: an old value would cover them. Such rang
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from playhead.errors import Refused
+from playhead.errors import Refused, TimedOut
 from playhead.ledger.model import OutputKind, RangeClaim, RecordedRange
 from playhead.ledger.redo import DeliveredSpan, TableWriter
+from playhead.model import Deadline
 from playhead.model.ranges import Log, OffsetRange
 from playhead.pipeline.deliver.jdbc.options import RECORD_KEY
 from playhead.pipeline.deliver.jdbc.rows import Sorting
@@ -26,7 +27,8 @@ from playhead.sql.transaction import Connection
 
 BY_KEY = "write the last record of each key"
 _ANYTHING = "${timestamp}"
-_SECONDS = 30.0
+_DOING = "reading the tables of the sink"
+_AT_ONCE = 200  # ranges per statement
 _DELETED_TOO = "; --accept-changes deletes them, too, and --to-table writes to another table"
 Whys = dict[OffsetRange, str]
 
@@ -53,24 +55,19 @@ def describe(columns: CoordinateColumns | None) -> str:
 
 
 def limit_by_coordinates(
-    plan: ReplayPlan, state: SinkState, sink: JdbcSink, columns: CoordinateColumns, *, accepts: bool
+    plan: ReplayPlan, state: SinkState, sink: JdbcSink, columns: CoordinateColumns, *, accepts: bool, seconds: float
 ) -> ReplayPlan:
     """Without ranges whose rows cannot be told from others by their coordinates, or may be there without."""
     recorded = [one for group in plan.groups for one in group.recorded]
     if accepts or not recorded:
         return plan
-    found: Whys = {}
-    with _reading(sink) as database, database.reading("reading the tables of the sink") as connection:
-        others = _others(state, _spelled(connection, _tables_of(sink, recorded)))
+    with _reading(sink, seconds) as database:
+        with database.reading(_DOING) as connection:
+            others = _others(state, _spelled(connection, _tables_of(sink, recorded)))
         placed = _Placed.read(state, others)
-        for one in recorded:
-            span = one.closed.range
-            why = placed.why_shared(span, columns)
-            if not why and one.shape != sink.shape:
-                why = _why_unplaced(connection, one, columns)
-            if why:
-                found[span] = why
-    return plan.without(found)
+        found = {one.closed.range: why for one in recorded if (why := placed.why_shared(one.closed.range, columns))}
+        changed = [one for one in recorded if one.shape != sink.shape and one.closed.range not in found]
+        return plan.without(found | _unplaced(database, changed, columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +104,60 @@ class _Placed:
         )
 
 
-def _why_unplaced(connection: Connection, one: RecordedRange, columns: CoordinateColumns) -> str:
-    """Rows from before the config had the coordinates are not found by them, and would be there twice."""
-    tables = [output for output in one.closed.outputs if output.kind == OutputKind.TABLE]
-    rows = columns.of(RangeClaim(one.closed.range, True, "", 0))
-    there = sum(count_between(connection, parse_table_name(each.name, None, quotes=True), rows) for each in tables)
-    wanted = sum(each.count for each in tables)
+def _unplaced(database: Database, changed: Sequence[RecordedRange], columns: CoordinateColumns) -> Whys:
+    """`changed`: ranges that were delivered with other options. Rows from before the config had the coordinates are not found by them,
+    and would be there twice."""
+    there = {one.closed.range: 0 for one in changed}
+    deadline = Deadline(database.seconds)
+    late: set[OffsetRange] = set()
+    for (table, log), some in _by_table(changed).items():
+        for at in range(0, len(some), _AT_ONCE):
+            spans = [one.closed.range for one in some[at : at + _AT_ONCE]]
+            try:
+                deadline.check("counting rows")
+                with database.reading(_DOING) as connection:
+                    counts = _counted(
+                        connection, table, OffsetRange(*log, spans[0].start, spans[-1].end), spans, columns
+                    )
+            except TimedOut:
+                late.update(spans)
+                continue
+            for span in spans:
+                there[span] += counts.get(span.start, 0)
+    return {
+        one.closed.range: why
+        for one in changed
+        if (why := _why_unplaced(one, None if one.closed.range in late else there[one.closed.range], deadline.words))
+    }
+
+
+def _by_table(changed: Sequence[RecordedRange]) -> dict[tuple[str, Log], list[RecordedRange]]:
+    found: dict[tuple[str, Log], list[RecordedRange]] = {}
+    for one in sorted(changed, key=lambda one: one.closed.range):
+        for output in one.closed.outputs:
+            if output.kind == OutputKind.TABLE:
+                found.setdefault((output.name, one.closed.range.log), []).append(one)
+    return found
+
+
+def _counted(
+    connection: Connection, table: str, whole: OffsetRange, spans: Sequence[OffsetRange], columns: CoordinateColumns
+) -> Mapping[int, int]:
+    """By the start of each span."""
+    edges = sorted({edge for span in spans for edge in (span.start, span.end)})
+    rows = columns.of(RangeClaim(whole, True, "", 0))
+    return count_between(connection, parse_table_name(table, None, quotes=True), rows, edges)
+
+
+def _why_unplaced(one: RecordedRange, there: int | None, patience: str) -> str:
+    """`there` None: they could not be counted in time."""
+    wanted = sum(each.count for each in one.closed.outputs if each.kind == OutputKind.TABLE)
+    if there is None:
+        return (
+            f"it was delivered with other options, and counting its rows by their coordinates takes more than {patience}: some"
+            " may be there without, and would be there twice; give it more time with --timeout, or an index on the coordinates;"
+            " --accept-changes does without counting"
+        )
     if there >= wanted:
         return ""
     return (
@@ -123,13 +168,13 @@ def _why_unplaced(connection: Connection, one: RecordedRange, columns: Coordinat
 
 
 def limit_by_keys(
-    plan: ReplayPlan, state: SinkState, sink: JdbcSink, compacted: Collection[str], *, accepts: bool
+    plan: ReplayPlan, state: SinkState, sink: JdbcSink, compacted: Collection[str], *, accepts: bool, seconds: float
 ) -> ReplayPlan:
     """Without ranges whose keys may have newer values that are not in the topics any more, or never were."""
     if accepts or not plan.groups:
         return plan
     recorded = [one for group in plan.groups for one in group.recorded]
-    with _reading(sink) as database, database.reading("reading the tables of the sink") as connection:
+    with _reading(sink, seconds) as database, database.reading(_DOING) as connection:
         others = _others(state, _spelled(connection, _tables_of(sink, recorded)))
     deliveries = find_deliveries(state, sink, [group.range for group in plan.groups])
     return plan.without(
@@ -175,12 +220,12 @@ def _has_record_key(sorting: Sorting) -> bool:
     return sorting.options.pk_mode == RECORD_KEY and not changes
 
 
-def find_writer(state: SinkState, sink: JdbcSink, table: TargetTableName) -> str | None:
+def find_writer(state: SinkState, sink: JdbcSink, table: TargetTableName, seconds: float) -> str | None:
     """The pipeline that writes to this table or has written to it, under any spelling of its name; this one first."""
-    with _reading(sink) as database:
+    with _reading(sink, seconds) as database:
         if not database.exists():
             return None
-        with database.reading("reading the tables of the sink") as connection:
+        with database.reading(_DOING) as connection:
             asked = spellings(connection, table)
             topics = {log.topic for log in state.positions}
             known = [one for topic in topics for one in _tables(sink, topic) if one is not None]
@@ -190,8 +235,8 @@ def find_writer(state: SinkState, sink: JdbcSink, table: TargetTableName) -> str
             return state.pipeline if state.pipeline in found else min(found, default=None)
 
 
-def _reading(sink: JdbcSink) -> Database:
-    return Database(parse_address(sink.target.url), _SECONDS)
+def _reading(sink: JdbcSink, seconds: float) -> Database:
+    return Database(parse_address(sink.target.url), seconds)
 
 
 def _tables_of(sink: JdbcSink, recorded: Sequence[RecordedRange]) -> Iterator[TargetTableName]:
