@@ -212,6 +212,22 @@ def test_the_pipelines_that_write_to_a_table_are_found_by_every_spelling_of_its_
     assert sinks.list_logs("c1", "orders") == {LOG}
 
 
+def test_the_writers_of_thousands_of_tables_are_found_without_those_of_one_pipeline(sinks):
+    for pipeline, names in (("orders", ("t1", "t7")), ("other", ("t7", "t2500"))):
+        claim = sinks.ledger.claim("c1", pipeline, THERE, {})
+        sinks.adopt(claim, {LOG: 0})
+        for start, name in enumerate(names):
+            one = wanted(start, start + 1)
+            sinks.plan(claim, [one])
+            outputs = (Output(name, 1, 0, OutputKind.TABLE),)
+            sinks.commit_all(claim, [(one, [closed(start, start + 1, outputs=outputs)])])
+    many = [f"t{number}" for number in range(3000)]
+    assert [one.pipeline for one in sinks.list_writers(many)] == ["orders", "other"]
+    (other,) = sinks.list_writers(many, without=("c1", "orders"))
+    assert (other.pipeline, other.last) == ("other", sinks.first_commit("c1", "other", OffsetRange(*LOG, 1, 2)))
+    assert len(sinks.list_writers(many, without=("c2", "orders"))) == 2
+
+
 def test_how_far_a_log_was_ever_delivered_is_known_after_a_move_back(sinks):
     claim = begun(sinks, 0, LOG, NEXT)
     deliver(sinks, claim, 10, 20)

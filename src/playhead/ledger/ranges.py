@@ -258,9 +258,9 @@ class RangeLedger:
         nothing: dict[Log, int] = {}
         return self._read(lambda connection: load_reached(connection, cluster, pipeline), nothing)
 
-    def list_writers(self, tables: Collection[str]) -> list[TableWriter]:
-        """The pipelines that have written to these tables, under any of these names."""
-        return self._read(lambda connection: load_writers(connection, tables), [])
+    def list_writers(self, tables: Collection[str], *, without: tuple[str, str] | None = None) -> list[TableWriter]:
+        """The pipelines that have written to these tables, under any of these names. `without`: a cluster and a pipeline."""
+        return self._read(lambda connection: load_writers(connection, tables, without), [])
 
     def first_commit(self, cluster: str, pipeline: str, span: OffsetRange) -> datetime | None:
         """When any of these offsets were delivered first."""

@@ -229,15 +229,22 @@ class TableWriter(NamedTuple):
     last: datetime
 
 
-def load_writers(connection: Connection, tables: Collection[str]) -> list[TableWriter]:
-    """`tables`: every spelling of the names of the tables."""
-    c = RANGES.c
-    named = [c.outputs.contains(_named(one), autoescape=True) for one in tables]
-    if not named:
-        return []
+def load_writers(
+    connection: Connection, tables: Collection[str], without: tuple[str, str] | None = None
+) -> list[TableWriter]:
+    """`tables`: every spelling of the names of the tables. `without`: a pipeline whose ranges are not searched, with its cluster:
+    they may be most of the ledger."""
+    c, names = RANGES.c, sorted(tables)
     place = (c.cluster, c.pipeline, c.topic)
-    wanted = select(*place, func.max(c.committed_at)).where(c.shape.is_not(None), or_(*named)).group_by(*place)
-    return [TableWriter(*row) for row in connection.execute(wanted.order_by(*place))]
+    others = [] if without is None else [or_(c.cluster != without[0], c.pipeline != without[1])]
+    found: dict[tuple[str, str, str], TableWriter] = {}
+    for at in range(0, len(names), _AT_ONCE):
+        named = [c.outputs.contains(_named(one), autoescape=True) for one in names[at : at + _AT_ONCE]]
+        wanted = select(*place, func.max(c.committed_at)).where(c.shape.is_not(None), *others, or_(*named))
+        for one in (TableWriter(*row) for row in connection.execute(wanted.group_by(*place))):
+            before = found.setdefault(one[:3], one)
+            found[one[:3]] = max(one, before, key=lambda each: each.last)
+    return [found[each] for each in sorted(found)]
 
 
 def load_first_commit(connection: Connection, cluster: str, pipeline: str, span: OffsetRange) -> datetime | None:

@@ -105,8 +105,8 @@ class _Placed:
 
 
 def _unplaced(database: Database, changed: Sequence[RecordedRange], columns: CoordinateColumns) -> Whys:
-    """`changed`: ranges that were delivered with other options. Rows from before the config had the coordinates are not found by them,
-    and would be there twice."""
+    """`changed`: ranges that were delivered with other options. Rows from before the config had the coordinates are not found by
+    them, and would be there twice."""
     there = {one.closed.range: 0 for one in changed}
     deadline = Deadline(database.seconds)
     late: set[OffsetRange] = set()
@@ -252,8 +252,7 @@ def _spelled(connection: Connection, tables: Iterable[TargetTableName]) -> set[s
 
 
 def _others(state: SinkState, tables: Collection[str]) -> list[TableWriter]:
-    own = (state.cluster, state.pipeline)
-    return [one for one in state.ranges.list_writers(tables) if (one.cluster, one.pipeline) != own]
+    return state.ranges.list_writers(tables, without=(state.cluster, state.pipeline))
 
 
 def _named(writers: Sequence[TableWriter]) -> str:
