@@ -11,7 +11,9 @@ import pytest
 
 from playhead.broker import moment_of
 from playhead.errors import Invalid, Refused
+from playhead.files import replace_file
 from playhead.model.position import INT64_MAX
+from playhead.model.ranges import OffsetRange
 from playhead.pipeline.classes import ConnectorKind
 from playhead.pipeline.replay.asked import Asked, AskedRange, parse_range, parse_window
 from playhead.pipeline.replay.keys import KeyRange, check_fixed, looks_like_keys, merged, parse_key_range
@@ -225,13 +227,51 @@ def test_neighbouring_keys_are_one_range():
     assert [(one.low, one.high) for one in merged(twice)] == [(1, 3)]
 
 
+def test_a_folder_notes_thousands_of_parts_in_one_file_per_partition(tmp_path, monkeypatch):
+    pytest.importorskip("pyspark")
+    from playhead.pipeline.replay import folders
+
+    names = SimpleNamespace(topics_dir="topics")
+    sink: Any = SimpleNamespace(shape="s1", options=SimpleNamespace(names=names))
+    other: Any = SimpleNamespace(shape="s2", options=sink.options)
+    read, written = [], []
+    inner = folders._written, replace_file
+
+    def reading(path):
+        read.append(path)
+        return inner[0](path)
+
+    def writing(path, *given, **options):
+        written.append(path)
+        return inner[1](path, *given, **options)
+
+    monkeypatch.setattr(folders, "_written", reading)
+    monkeypatch.setattr(folders, "replace_file", writing)
+    spans = [OffsetRange("t", "id", at, start, start + 5) for start in range(0, 20_000, 10) for at in (0, 1)]
+    folders.check_folder(tmp_path, sink, spans)
+    folders._note(tmp_path, sink, spans)
+    folders.check_folder(tmp_path, sink, spans)
+    assert (len(read), len(written)) == (6, 2)
+    longer = replace(spans[-1], end=spans[-1].end + 2)
+    between = [replace(one, start=one.end, end=one.start + 10) for one in spans]
+    folders.check_folder(tmp_path, sink, [longer, *between[:-2]])
+    folders._note(tmp_path, sink, [longer])
+    with pytest.raises(Refused, match=r"has t-1\[19990,19997\) of an earlier replay, and t-1\[19990,19995\) now"):
+        folders.check_folder(tmp_path, sink, spans)
+    with pytest.raises(Refused, match=r"has t-0\[0,5\) of an earlier replay, and t-0\[4,10\) now"):
+        folders.check_folder(tmp_path, sink, [*spans[2:], replace(spans[0], start=4, end=10)])
+    with pytest.raises(Refused, match="with other options"):
+        folders.check_folder(tmp_path, other, spans[:1])
+    folders.check_folder(tmp_path, other, [replace(spans[0], topic_id="id-2")])
+
+
 @pytest.mark.parametrize(("moves", "last", "alive"), [(True, None, False), (False, 50, True)])
 def test_a_part_that_moves_is_not_executed_and_its_ranges_are_named(moves, last, alive):
     pytest.importorskip("pyspark")
     from playhead.pipeline.replay import run
 
-    rows = [{"topic": "t", "partition": at, "start": 5, "end": 9} for at in (0, 1)]
-    planned = cast(Any, SimpleNamespace(rows=rows, run=SimpleNamespace(is_alive=alive)))
+    spans = [OffsetRange("t", "id", at, *ends) for ends in ((5, 7), (7, 9)) for at in (0, 1)]
+    planned = cast(Any, SimpleNamespace(spans=spans, run=SimpleNamespace(is_alive=alive)))
     asked = cast(Any, SimpleNamespace(moves=moves, last=last))
     with pytest.raises(Refused) as caught:
         run.check_fixed(asked, planned)
@@ -243,7 +283,6 @@ def test_a_part_that_moves_is_not_executed_and_its_ranges_are_named(moves, last,
 def test_records_that_were_left_out_are_an_exit_code():
     pytest.importorskip("pyspark")
     from playhead.model import Result
-    from playhead.model.ranges import OffsetRange
     from playhead.pipeline.replay.redo import RedoOutcome
     from playhead.pipeline.replay.run import exit_code_of, outcome_row
 

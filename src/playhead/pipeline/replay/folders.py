@@ -7,9 +7,10 @@ keeps what was written to it, and such a part is refused.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from playhead.files import replace_file
 from playhead.ledger.model import RangeClaim
 from playhead.model import Result
 from playhead.model.outcome import result_of
-from playhead.model.ranges import OffsetRange, RangeSet
+from playhead.model.ranges import OffsetRange, RangeSet, TopicPartition
 from playhead.pipeline.deliver.files.sink import FilesSink
 from playhead.pipeline.deliver.files.writer import FOLDER
 from playhead.pipeline.deliver.reading import ReadOptions
@@ -50,10 +51,8 @@ class _Written(NamedTuple):
 
 def check_folder(folder: Path, sink: FilesSink, spans: Sequence[OffsetRange]) -> None:
     """Refused if some of these records may be in the folder in files of other names."""
-    for span in spans:
-        for known in _written(_note_of(folder, sink, span)):
-            if known.topic_id != span.topic_id or not (known.start < span.end and span.start < known.end):
-                continue
+    for path, some in _by_note(folder, sink, spans).items():
+        for span, known in _overlaps(some, _written(path)):
             if (known.start, known.shape) != (span.start, sink.shape) or known.end > span.end:
                 there = replace(span, start=known.start, end=known.end)
                 raise Refused(
@@ -63,13 +62,32 @@ def check_folder(folder: Path, sink: FilesSink, spans: Sequence[OffsetRange]) ->
                 )
 
 
+def _overlaps(spans: Sequence[OffsetRange], written: Sequence[_Written]) -> Iterator[tuple[OffsetRange, _Written]]:
+    """`spans`: of one topic partition. One sweep over both."""
+    for topic_id in {span.topic_id for span in spans}:
+        known = sorted(one for one in written if one.topic_id == topic_id)
+        at = 0
+        for span in sorted(one for one in spans if one.topic_id == topic_id):
+            while at < len(known) and known[at].end <= span.start:
+                at += 1
+            for one in takewhile(lambda one: one.start < span.end, islice(known, at, None)):  # noqa: B023  used at once
+                if one.end > span.start:
+                    yield span, one
+
+
 def _note(folder: Path, sink: FilesSink, spans: Sequence[OffsetRange]) -> None:
     """What is about to be written; a longer part takes the place of a shorter one."""
+    for path, some in _by_note(folder, sink, spans).items():
+        noted = {(one.topic_id, one.start): one for one in _written(path)}
+        noted |= {(one.topic_id, one.start): _Written(one.topic_id, one.start, one.end, sink.shape) for one in some}
+        replace_file(path, json.dumps([*map(list, noted.values())]).encode(), new_mode=0o644)
+
+
+def _by_note(folder: Path, sink: FilesSink, spans: Sequence[OffsetRange]) -> dict[Path, list[OffsetRange]]:
+    found: dict[Path, list[OffsetRange]] = {}
     for span in spans:
-        path = _note_of(folder, sink, span)
-        new = _Written(span.topic_id, span.start, span.end, sink.shape)
-        kept = [one for one in _written(path) if (one.topic_id, one.start) != (new.topic_id, new.start)]
-        replace_file(path, json.dumps([*map(list, kept), list(new)]).encode(), new_mode=0o644)
+        found.setdefault(_note_of(folder, sink, span), []).append(span)
+    return found
 
 
 def _note_of(folder: Path, sink: FilesSink, span: OffsetRange) -> Path:
@@ -130,9 +148,11 @@ def _timed(state: SinkState, spans: Sequence[OffsetRange]) -> list[tuple[OffsetR
 
 def _rounds(claims: Sequence[RangeClaim]) -> list[list[RangeClaim]]:
     rounds: list[list[RangeClaim]] = []
+    before: Counter[TopicPartition] = Counter()
     for claim in claims:
-        free = next((some for some in rounds if all(one.range.place != claim.range.place for one in some)), None)
-        if free is None:
-            rounds.append(free := [])
-        free.append(claim)
+        number = before[claim.range.place]
+        before[claim.range.place] += 1
+        if number == len(rounds):
+            rounds.append([])
+        rounds[number].append(claim)
     return rounds

@@ -21,7 +21,7 @@ from playhead.ledger.model import Run
 from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.runs import Ledger, open_context_ledger, open_ledger
 from playhead.model import ConnectorSpec, Deadline, Engine, Result
-from playhead.model.ranges import OffsetRange
+from playhead.model.ranges import OffsetRange, RangeSet
 from playhead.offsets.plugins import use_plugins
 from playhead.pipeline.classes import ConnectorKind, target_ledger_url
 from playhead.pipeline.connect_home import ConnectHome, find_home, find_worker
@@ -110,6 +110,10 @@ class PlannedReplay:
     @property
     def is_elsewhere(self) -> bool:
         return self.options.is_elsewhere
+
+    @property
+    def spans(self) -> list[OffsetRange]:
+        return [*self.plan.spans] if self.is_elsewhere else [group.range for group in self.plan.groups]
 
     @property
     def impossible(self) -> list[dict[str, object]]:
@@ -203,7 +207,8 @@ def fixed_ranges(asked: Asked, planned: PlannedReplay) -> str:
     """The options to give instead of words that are another part at every moment. Empty if they are not."""
     if not (asked.moves or (asked.last is not None and planned.run.is_alive)):
         return ""
-    return " ".join(f"--range {row['topic']}:{row['partition']}:{row['start']}-{row['end']}" for row in planned.rows)
+    merged = RangeSet(planned.spans)
+    return " ".join(f"--range {one.topic}:{one.partition}:{one.start}-{one.end}" for one in merged)
 
 
 def check_fixed(asked: Asked, planned: PlannedReplay) -> None:
