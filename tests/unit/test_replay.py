@@ -1,5 +1,6 @@
 """What a replay publishes: the same files, or nothing of a range whose records are not those that were delivered."""
 
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -225,6 +226,59 @@ def test_neighbouring_keys_are_one_range():
         KeyRange("incrementing", 1, 3, "orders"),
     ]  # of the only table, named and not
     assert [(one.low, one.high) for one in merged(twice)] == [(1, 3)]
+
+
+def test_once_more_begins_anew_after_an_older_version_that_did_not_note_its_end(monkeypatch):
+    pytest.importorskip("pyspark")
+    from playhead.pipeline.ingest.jdbc.chunks import Point
+    from playhead.pipeline.replay import sources
+
+    class Marked:
+        group = "g"
+        text: str | None = '{"id": 9}'
+
+        def read(self, *_):
+            return self.text
+
+        def forget(self, *_):
+            self.text = None
+
+    def run(*_):
+        marker.text = '{"id": 9}'
+        return [(10, {0: (0, 9)}, marker.text)]
+
+    marker = Marked()
+    admin = SimpleNamespace(ask=lambda act, deadline: act(None, deadline))
+    point = Point(None, 9)
+    stream = SimpleNamespace(topic="t", name="orders", encoder=None, point_of=lambda _: point)
+    part = SimpleNamespace(stream=stream, topic="t", position={"id": 9})
+    finished = []
+
+    @contextmanager
+    def chunks(_replay, _part, _view, after, _end, _slots):
+        yield sources._Chunks([] if after else ["id <= 9"], point)
+
+    fakes: dict[str, Any] = {
+        "ensure_topic": lambda *_: SimpleNamespace(partitions=[0]),
+        "marker_of": lambda *_: marker,
+        "_view": lambda _: None,
+        "count_slots": lambda _: 1,
+        "_chunks": chunks,
+        "JdbcStep": lambda *_: None,
+        "_run": run,
+        "_finish": lambda *given: finished.append(given),
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(sources, name, fake)
+
+    def replayed(*, again):
+        options = SimpleNamespace(seconds=5, again=again)
+        of: Any = SimpleNamespace(admin=admin, options=options, spark=None)
+        return sources._replayed(of, cast(Any, part), sources._Done(cast(Any, part)))
+
+    assert (replayed(again=False).count, len(finished)) == (0, 1)
+    marker.text = '{"id": 9}'
+    assert (replayed(again=True).count, len(finished)) == (10, 2)
 
 
 def test_a_folder_notes_thousands_of_parts_in_one_file_per_partition(tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 The position of the connector does not move, and its run or its tasks are not fenced: a replay has transactional ids of its own.
 Chunks are read and committed as a run does it, in the order of the keys. Each transaction has its records and a marker with the
 last key (`kafka/markers.py`). Killed anywhere, the same command goes on behind the marker: no row is there twice, and none is
-missing. The marker says when all is done: only then does `again` begin anew.
+missing. The marker says when all is done: only then does `again` begin anew, or if nothing is left although it does not say so.
 Rows after the position are left out: the connector has not read them yet.
 
 `plan_source` and `replay_source` are plain functions over key ranges; `playhead replay` is one caller.
@@ -286,10 +286,16 @@ def _replayed(replay: SourceReplay, part: SourcePart, done: _Done) -> SourceOutc
     ids = [f"{marker.group}-{number}" for number in range(MOST_CHUNKS)]
     is_begun = text is not None
     after = None if text is None else stream.point_of(_position_in(text))
+    has_read = False
     while True:
         with _chunks(replay, part, view, after, end, slots) as next_:
             if not next_.conditions:
-                break
+                if has_read or not (replay.options.again and is_begun):
+                    break
+                replay.admin.ask(marker.forget, deadline())  # an older version did not write that all is done
+                text, after, is_begun = None, None, False
+                continue
+            has_read = True
             step = JdbcStep(view, stream.encoder, next_.conditions, "", True, FETCH_ROWS, next_.snapshot)
             receipts = _run(replay, part, step, marker, ids, len(topic.partitions), text)
         for count, offsets, position in receipts:
