@@ -13,7 +13,7 @@ from playhead.errors import Busy, Refused, TimedOut
 from playhead.kafka.topics import Ends
 from playhead.ledger.model import ClosedRange, Host, Output, OutputKind, RangeClaim, RunState, SinkMove
 from playhead.ledger.ranges import RangeLedger
-from playhead.ledger.redo import DeliveredSpan
+from playhead.ledger.redo import DeliveredSpan, Redone
 from playhead.ledger.runs import open_ledger
 from playhead.model.ranges import Log, OffsetRange, RangeSet
 from playhead.pipeline.deliver.jdbc.options import SQLITE, JdbcSinkOptions, TargetDatabase
@@ -24,6 +24,7 @@ from playhead.pipeline.replay.coordinates import CoordinateColumns, find_columns
 from playhead.pipeline.replay.last import LastTask, _check_rejected
 from playhead.pipeline.replay.plan import ReplayPlan, SinkState, _groups
 from playhead.pipeline.replay.table_plan import _has_record_key, limit_by_coordinates, plan_tails
+from playhead.pipeline.replay.tables import LastRedo
 from playhead.sql.target_tables import count_between
 
 LOG = Log("orders", "id-1", 0)
@@ -120,17 +121,62 @@ def test_records_that_fitted_when_they_were_delivered_are_missed_and_others_are_
         _check_rejected(SPAN, [3, 12], delivered)
 
 
-def test_a_partition_that_got_a_position_since_the_plan_is_seen_under_the_lock(tmp_path):
+@pytest.fixture
+def planned(tmp_path):
+    """A replay of `SPAN`, of a sink with a table for each topic, or one for all: before and under the lock."""
     with open_ledger(f"sqlite:///{tmp_path}/ledger.db", 5) as ledger:
         claim = ledger.claim("c", "rows", Host("here", 1, "me"), {})
-        RangeLedger(ledger).adopt(claim, {LOG: 10})
-        task = LastTask(
-            NOTHING, NOTHING, "c", "rows", [], {}, [], {LOG: 10}, frozenset({LOG}), {}, Host("here", 1, "me"), NOTHING
-        )
-        ledger.read(lambda connection: list(task._since(connection)), None)
-        RangeLedger(ledger).adopt(claim, {NEXT: 0})
+        ranges = RangeLedger(ledger)
+        ranges.adopt(claim, {LOG: 10})
+        state = SinkState(ranges, "c", "rows", ranges.positions("c", "rows"), {})
+
+        def look(format_):
+            sink: Any = SimpleNamespace(
+                sorting=sorting(JdbcSinkOptions(table_format=format_)), target=TargetDatabase(SQLITE, ""), shape="s"
+            )
+            old: Any = SimpleNamespace(closed=SimpleNamespace(range=SPAN))
+            redone = [Redone([old], [], "s", 1, 2)]
+            task = LastTask(
+                sink.sorting,
+                sink.target,
+                "c",
+                "rows",
+                redone,
+                {},
+                [],
+                {LOG: 10},
+                frozenset({LOG}),
+                {},
+                Host("here", 1, "me"),
+                NOTHING,
+            )
+            redo = LastRedo(cast(Any, SimpleNamespace(state=state)), sink, {})
+            return [
+                lambda: redo._state_now({SPAN.topic}),
+                lambda: ledger.read(lambda connection: list(task._since(connection)), None),
+            ]
+
+        yield look, lambda log: ranges.adopt(claim, {log: 0})
+
+
+def test_a_partition_that_got_a_position_since_the_plan_is_seen_before_and_under_the_lock(planned):
+    looks, adopt = planned
+    for look in looks("${topic}"):
+        look()
+    adopt(NEXT)
+    for look in looks("${topic}"):
         with pytest.raises(Busy, match="orders-1 is delivered since"):
-            ledger.read(lambda connection: list(task._since(connection)), None)
+            look()
+
+
+def test_a_new_topic_stops_a_replay_only_if_it_feeds_the_same_table(planned):
+    looks, adopt = planned
+    adopt(Log("customers", "id-9", 0))
+    for look in looks("${topic}"):
+        look()
+    for look in looks("all"):
+        with pytest.raises(Busy, match="customers-0 is delivered since"):
+            look()
 
 
 # By coordinates

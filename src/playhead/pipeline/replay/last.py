@@ -47,6 +47,7 @@ from playhead.pipeline.deliver.sink import (
 )
 from playhead.pipeline.deliver.task import CLAIM, sink_records
 from playhead.pipeline.replay.pieces import Pieces
+from playhead.pipeline.replay.table_plan import find_feeding
 from playhead.pipeline.replay.table_rows import TableRows, table_rows
 from playhead.pipeline.spark_faults import marked
 from playhead.sql.merge import MergeLayout
@@ -263,10 +264,10 @@ class LastTask:
     def _since(self, connection: Connection) -> Iterator[pa.RecordBatch]:
         """What was delivered after the tail was read. Nothing of it can be merged while the tables are locked."""
         positions = range_rows.load_positions(connection, self.cluster, self.pipeline)
-        new = [
-            place for place, at in positions.items() if Log(place.topic, at.topic_id, place.partition) not in self.known
-        ]
-        if new:
+        topics = {one.log.topic for one in self.redone}
+        fed = find_feeding({place.topic for place in positions}, self, topics)
+        logs = {place: Log(place.topic, at.topic_id, place.partition) for place, at in positions.items()}
+        if new := [place for place, log in logs.items() if log not in self.known and log.topic in fed]:
             raise Busy(f"{new[0]} is delivered since this replay was planned", hint="run the same command again")
         for log, start in self.read_to.items():
             position = positions.get(log.place)

@@ -7,13 +7,14 @@ have expired, or may be compacted away: an old value would cover them. Such rang
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from playhead.errors import Refused, TimedOut
 from playhead.ledger.model import OutputKind, RangeClaim, RecordedRange
 from playhead.ledger.redo import DeliveredSpan, TableWriter
 from playhead.model import Deadline
 from playhead.model.ranges import Log, OffsetRange
-from playhead.pipeline.deliver.jdbc.options import RECORD_KEY
+from playhead.pipeline.deliver.jdbc.options import RECORD_KEY, TargetDatabase
 from playhead.pipeline.deliver.jdbc.rows import Sorting
 from playhead.pipeline.deliver.jdbc.sink import JdbcSink
 from playhead.pipeline.deliver.jdbc.tables import name_of
@@ -316,14 +317,28 @@ def plan_tails(
 
 def fed_topics(state: SinkState, sink: JdbcSink, topics: Collection[str]) -> set[str]:
     """The topics that may be written to the same tables as these."""
-    known = {log.topic for log in state.positions}
+    return find_feeding({log.topic for log in state.positions}, sink, topics)
+
+
+class Tabled(Protocol):
+    """What the names of tables follow from."""
+
+    @property
+    def sorting(self) -> Sorting: ...
+
+    @property
+    def target(self) -> TargetDatabase: ...
+
+
+def find_feeding(known: Collection[str], sink: Tabled, topics: Collection[str]) -> set[str]:
+    """Those of the `known` topics that may be written to the same tables as these."""
     mine = {name for topic in topics for name in _tables(sink, topic)}
     if None in mine:
-        return known
+        return set(known)
     return {topic for topic in known if mine & (theirs := _tables(sink, topic)) or None in theirs}
 
 
-def _tables(sink: JdbcSink, topic: str) -> set[TargetTableName | None]:
+def _tables(sink: Tabled, topic: str) -> set[TargetTableName | None]:
     """None: any."""
     chain, options = sink.sorting.chain, sink.sorting.options
     names = chain.targets(topic) if chain else {topic}

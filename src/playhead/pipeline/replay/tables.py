@@ -5,7 +5,7 @@ record of the key up to the committed end (`last.py`). Other rows are refused: n
 Rows and the ledger's new generation are one transaction, so nothing is left of a replay that was killed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -39,7 +39,7 @@ from playhead.pipeline.replay.last import (
 from playhead.pipeline.replay.pieces import why_different
 from playhead.pipeline.replay.plan import SinkState
 from playhead.pipeline.replay.redo import Redo, RedoClaim, RedoContext, RedoOutcome, in_words
-from playhead.pipeline.replay.table_plan import check_tables, find_deliveries, plan_tails
+from playhead.pipeline.replay.table_plan import check_tables, find_deliveries, find_feeding, plan_tails
 from playhead.pipeline.spark import bind_address, driver_host
 from playhead.pipeline.spark_faults import spark_translated
 from playhead.pipeline.task_link import CommitGate
@@ -195,8 +195,8 @@ class LastRedo(_TablesRedo):
     def _written(
         self, redone: Sequence[Redone], keys: Keys, tables: Sequence[TargetTableName], *, is_careful: bool
     ) -> None:
-        state, sink = self._state_now(), self.sink
         spans = [one.old[0].closed.range for one in redone]
+        state, sink = self._state_now({span.topic for span in spans}), self.sink
         tails, read_to = plan_tails(state, find_deliveries(state, sink, spans), spans, accepts=self.of.accepts)
         claims = [RangeClaim(tail.span, True, self._shape, 0) for tail in tails]
         delivered: dict[TopicPartition, Sequence[DeliveredSpan]] = {tail.span.place: tail.delivered for tail in tails}
@@ -225,11 +225,12 @@ class LastRedo(_TablesRedo):
             if not ordered.mapInArrow(cast(Any, last), WRITTEN_DDL).collect():  # no row is left of any key
                 self.commit_empty(redone)
 
-    def _state_now(self) -> SinkState:
-        """Its positions may have moved since the plan."""
+    def _state_now(self, topics: Collection[str]) -> SinkState:
+        """Its positions may have moved since the plan. Logs of topics that do not feed the tables of these do not matter."""
         state = self.of.state
         positions = state.ranges.positions(state.cluster, state.pipeline)
-        if new := sorted(positions.keys() - state.positions.keys()):
+        fed = find_feeding({log.topic for log in positions}, self.sink, topics)
+        if new := sorted(log for log in positions.keys() - state.positions.keys() if log.topic in fed):
             raise Busy(f"{new[0].place} is delivered since this replay was planned", hint="run the same command again")
         return replace(state, positions=positions)
 
