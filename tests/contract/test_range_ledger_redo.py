@@ -8,9 +8,11 @@ from contract.range_ledgers import LOG, NEXT, begun, closed, deliver, ended, liv
 from contract.test_range_ledger_moves import at, moved
 from integration.ledgers import THERE, claimed, ledger, place  # noqa: F401
 from playhead.errors import Invalid, Refused
+from playhead.ledger.copies import copied_spans, forget_copies, mark_copied
 from playhead.ledger.model import BY_CONNECT, Output, OutputKind, SinkMove
 from playhead.ledger.redo import Redone
-from playhead.model.ranges import OffsetRange
+from playhead.model.ranges import OffsetRange, RangeSet
+from playhead.sql.target_tables import TargetTableName
 
 
 def redone(sinks, start, end, *new, shape="s2"):
@@ -226,6 +228,27 @@ def test_the_writers_of_thousands_of_tables_are_found_without_those_of_one_pipel
     (other,) = sinks.list_writers(many, without=("c1", "orders"))
     assert (other.pipeline, other.last) == ("other", sinks.first_commit("c1", "other", OffsetRange(*LOG, 1, 2)))
     assert len(sinks.list_writers(many, without=("c2", "orders"))) == 2
+
+
+def test_what_another_table_has_is_found_by_each_of_its_names(sinks):
+    def act(connection):
+        connection.exec_driver_sql("CREATE TABLE copied_rows (id int)")
+        is_sqlite = connection.dialect.name == "sqlite"
+        schema = None if is_sqlite else connection.exec_driver_sql("SELECT current_schema()").scalar()
+        plain = TargetTableName(None, "copied_rows")
+        other = TargetTableName(schema, "Copied_Rows" if is_sqlite else "copied_rows")
+        first, second = (OffsetRange(*LOG, *ends) for ends in ((0, 10), (10, 20)))
+        assert not mark_copied(connection, "c1", "orders", plain, first)
+        assert mark_copied(connection, "c1", "orders", other, second) == RangeSet([first])
+        for table in (plain, other):
+            assert copied_spans(connection, "c1", "orders", table) == RangeSet([first, second])
+        assert not copied_spans(connection, "c1", "orders", TargetTableName(schema, "copied"))
+        forget_copies(connection, "c1", "orders", other)
+        assert not copied_spans(connection, "c1", "orders", plain)
+        connection.exec_driver_sql("DROP TABLE copied_rows")
+
+    deliver(sinks, begun(sinks), 10)
+    sinks.ledger.write(act)
 
 
 def test_how_far_a_log_was_ever_delivered_is_known_after_a_move_back(sinks):

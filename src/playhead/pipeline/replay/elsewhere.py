@@ -61,13 +61,13 @@ def pieces_of(spans: Sequence[OffsetRange], done: RangeSet, offsets: int) -> lis
 
 @dataclass(frozen=True, slots=True)
 class OtherTableWriter:
-    """`Writer`. `table`: the name under which the ledger marks what is done."""
+    """`Writer`."""
 
     sorting: Sorting
     target: TargetDatabase
     cluster: str
     pipeline: str
-    table: str
+    table: TargetTableName
     is_careful: bool = False
 
     def write(self, claim: RangeClaim, batches: Iterator[pa.RecordBatch], reject: Reject) -> Iterator[ClosedRange]:
@@ -78,7 +78,7 @@ class OtherTableWriter:
             if RangeSet([claim.range]) & before:
                 raise Busy(f"another replay writes {claim.range} to {self.table}", hint="run the same command again")
             if self.sorting.options.insert_mode != INSERT:
-                check_order(self.table, before, [claim.range])  # another replay may have written since the plan
+                check_order(str(self.table), before, [claim.range])  # another replay may have written since the plan
         yield closed
 
 
@@ -89,8 +89,8 @@ def replay_to_table(
     state, ranges = of.state, of.state.ranges
     ranges.ledger.write(lambda connection: _forget_if_empty(connection, state.cluster, state.pipeline, table))
     check_other_table(state, sink, table, spans)
-    done = _copied(ranges, state.cluster, state.pipeline, str(table))
-    writer = OtherTableWriter(sink.sorting, sink.target, state.cluster, state.pipeline, str(table))
+    done = _copied(ranges, state.cluster, state.pipeline, table)
+    writer = OtherTableWriter(sink.sorting, sink.target, state.cluster, state.pipeline, table)
     rounds = pieces_of(spans, done, of.offsets_per_claim)
     reading = ReadOptions(of.properties, sink.has_keys, sink.has_headers)
 
@@ -99,7 +99,7 @@ def replay_to_table(
         try:
             return deliver(of.spark, reading, claims, writer, policy)
         except RowsRefused:
-            left = _copied(ranges, state.cluster, state.pipeline, str(table))
+            left = _copied(ranges, state.cluster, state.pipeline, table)
             again = [claim for claim in claims if not RangeSet([claim.range]) & left]
             known = [(claim, [ClosedRange(claim.range, 0, 0, 0)]) for claim in claims if claim not in again]
             return known + deliver(of.spark, reading, again, replace(writer, is_careful=True), policy)
@@ -119,7 +119,7 @@ def check_other_table(state: SinkState, sink: JdbcSink, table: TargetTableName, 
     """Changes nothing. Refused if rows would be there twice, or if older ones would cover newer ones."""
     if not _is_filled(sink.target, table):  # it is new, or was dropped since
         return
-    done = _copied(state.ranges, state.cluster, state.pipeline, str(table))
+    done = _copied(state.ranges, state.cluster, state.pipeline, table)
     if sink.sorting.options.insert_mode != INSERT:
         check_order(str(table), done, list(RangeSet(spans) - done))
     elif not done:
@@ -138,10 +138,10 @@ def _forget_if_empty(connection: Connection, cluster: str, pipeline: str, table:
     """It is new, or was dropped since. Rows and marks of another replay come together, and not while this looks."""
     lock_replays(connection, cluster, pipeline)
     if not has_rows(connection, table):
-        forget_copies(connection, cluster, pipeline, str(table))
+        forget_copies(connection, cluster, pipeline, table)
 
 
-def _copied(ranges: RangeLedger, cluster: str, pipeline: str, table: str) -> RangeSet:
+def _copied(ranges: RangeLedger, cluster: str, pipeline: str, table: TargetTableName) -> RangeSet:
     return ranges.ledger.read(lambda connection: copied_spans(connection, cluster, pipeline, table), RangeSet())
 
 
