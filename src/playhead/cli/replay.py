@@ -129,7 +129,8 @@ _GIVEN = (
     click.option(
         "--accept-changes",
         is_flag=True,
-        help="Replace what was delivered although the topic no longer holds all of its records.",
+        help="Replace what was delivered although the topic no longer holds all of its records, or although rows of a table may"
+        " be of others or be there twice. The plan names what needs it.",
     ),
     click.option("--master", metavar="URL", help="Spark master [default: the context's, else local[*]]."),
     click.option(
