@@ -14,7 +14,7 @@ from playhead.ledger.ranges import RangeLedger
 from playhead.ledger.redo import Redone
 from playhead.ledger.runs import open_ledger
 from playhead.model import Deadline, Engine
-from playhead.model.ranges import Log, OffsetRange
+from playhead.model.ranges import Log, OffsetRange, RangeSet
 
 pytest.importorskip("pyspark")
 from playhead.pipeline.replay import configs, plan
@@ -169,6 +169,17 @@ def test_a_window_over_many_ranges_compares_each_one_once(monkeypatch):
     spans, left = plan._behind(state, (0, None), {}, {})
     assert (len(spans), len(left)) == (3000, 3000)
     assert len(compared) < 10 * len(recorded)
+
+
+def test_each_group_has_what_was_asked_inside_of_it():
+    recorded: Any = [SimpleNamespace(closed=SimpleNamespace(range=OffsetRange(*LOG, *one))) for one in PARTS]
+    asked = RangeSet(OffsetRange(*LOG, *one) for one in ((0, 2), (4, 12), (15, 16), (18, 50)))
+    groups = plan._groups({LOG: recorded}, asked)
+    assert [ends_of([group.range])[0] for group in groups] == [(0, 10), (15, 20), (30, 40)]
+    assert [ends_of(group.asked) for group in groups] == [[(0, 2), (4, 10)], [(15, 16), (18, 20)], [(30, 40)]]
+
+
+PARTS = ((0, 5), (5, 10), (15, 20), (30, 40))
 
 
 # The newest records, and topics that are gone

@@ -159,7 +159,16 @@ def _why_unknown(state: SinkState, gap: OffsetRange) -> str:
 
 def _groups(by_log: Mapping[Log, Sequence[RecordedRange]], asked: RangeSet) -> list[Group]:
     neighbours = _neighbours(by_log)
-    return [Group(some, [*asked & RangeSet(one.closed.range for one in some)]) for some in neighbours]
+    inside: dict[Log, list[OffsetRange]] = {}
+    for span in asked & RangeSet(one.closed.range for some in neighbours for one in some):
+        inside.setdefault(span.log, []).append(span)
+    groups = []
+    for some in neighbours:
+        known = inside.get(some[0].closed.range.log, [])
+        edges = (some[0].closed.range.start, some[-1].closed.range.end)
+        first, last = (bisect_left(known, edge, key=lambda span: span.start) for edge in edges)
+        groups.append(Group(some, known[first:last]))
+    return groups
 
 
 def _neighbours(by_log: Mapping[Log, Sequence[RecordedRange]]) -> list[list[RecordedRange]]:
