@@ -13,7 +13,7 @@ from playhead.errors import Refused, TimedOut
 from playhead.ledger.model import OutputKind, RangeClaim, RecordedRange
 from playhead.ledger.redo import DeliveredSpan, TableWriter
 from playhead.model import Deadline
-from playhead.model.ranges import Log, OffsetRange
+from playhead.model.ranges import Log, OffsetRange, TopicPartition
 from playhead.pipeline.deliver.jdbc.options import RECORD_KEY, TargetDatabase
 from playhead.pipeline.deliver.jdbc.rows import Sorting
 from playhead.pipeline.deliver.jdbc.sink import JdbcSink
@@ -73,36 +73,42 @@ def limit_by_coordinates(
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """Who has delivered rows with which coordinates. `own`, and `others` by writer: up to which offset each log was delivered at
-    some time. From which offset on is not known: what Connect delivered before the ledger began is in no range of it."""
+    """Who has delivered rows with which coordinates: up to which offset, at some time. `own`: by topic id. `others`: by number of
+    the partition. From which offset on is not known: what Connect delivered before the ledger began is in no range of it."""
 
-    own: Mapping[Log, int]
-    others: Mapping[TableWriter, Mapping[Log, int]]
+    own: Mapping[TopicPartition, Mapping[str, int]]
+    others: Mapping[int, Sequence[tuple[TableWriter, int]]]
 
     @classmethod
     def read(cls, state: SinkState, others: Sequence[TableWriter]) -> "_Placed":
-        places = {(one.cluster, one.pipeline) for one in others}
-        reached = {place: state.ranges.list_reached(*place) for place in places}
-        own = state.ranges.list_reached(state.cluster, state.pipeline)
-        return cls(own, {one: reached[one.cluster, one.pipeline] for one in others})
+        own: dict[TopicPartition, dict[str, int]] = {}
+        for log, end in state.ranges.list_reached(state.cluster, state.pipeline).items():
+            own.setdefault(log.place, {})[log.topic_id] = end
+        theirs: dict[int, list[tuple[TableWriter, int]]] = {}
+        reached = {
+            place: state.ranges.list_reached(*place) for place in {(one.cluster, one.pipeline) for one in others}
+        }
+        for one in others:
+            for log, end in reached[one.cluster, one.pipeline].items():
+                if log.topic == one.topic:
+                    theirs.setdefault(log.partition, []).append((one, end))
+        return cls(own, theirs)
 
     def why_shared(self, span: OffsetRange, columns: CoordinateColumns) -> str:
-        for log, end in self.own.items():
-            if log.place == span.place and log.topic_id != span.topic_id and end > span.start:
-                return (
-                    f"an earlier topic of the same name was delivered up to offset {end}: its rows have the same"
-                    f" coordinates{_DELETED_TOO}"
-                )
+        earlier = max((end for id_, end in self.own.get(span.place, {}).items() if id_ != span.topic_id), default=0)
+        if earlier > span.start:
+            return (
+                f"an earlier topic of the same name was delivered up to offset {earlier}: its rows have the same"
+                f" coordinates{_DELETED_TOO}"
+            )
         same = [
             one
-            for one, reached in self.others.items()
-            if columns.topic is None or one.topic == span.topic
-            for log, end in reached.items()
-            if (log.topic, log.partition) == (one.topic, span.partition) and end > span.start
+            for one, end in self.others.get(span.partition, ())
+            if end > span.start and (columns.topic is None or one.topic == span.topic)
         ]
-        return f"{_named(same)} writes to the same table: its rows may have the same coordinates{_DELETED_TOO}" * bool(
-            same
-        )
+        if same:
+            return f"{_named(same)} writes to the same table: its rows may have the same coordinates{_DELETED_TOO}"
+        return ""
 
 
 def _unplaced(database: Database, changed: Sequence[RecordedRange], columns: CoordinateColumns) -> Whys:
