@@ -36,7 +36,7 @@ def spec_found(monkeypatch, recorded, in_connect, owner=None):
         yield SimpleNamespace(get_config=lambda _: in_connect)
 
     monkeypatch.setattr(configs, "open_rest", rest)
-    run: Any = SimpleNamespace(config=recorded, owner=owner)
+    run: Any = SimpleNamespace(config=recorded, is_with_connect=owner is Engine.CONNECT)
     context: Any = SimpleNamespace(connect_urls=("http://worker:8083",))
     spec, found_in = configs.find_spec(context, "lake", None, run, Deadline(5))
     return dict(spec.config), found_in
