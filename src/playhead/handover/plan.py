@@ -245,8 +245,7 @@ class _Maker:
 
     def _to_spark(self, row: Handover) -> Handover:
         findings, ready = self._on_spark(row)
-        if taken := _other_command(row):
-            findings.append(_refusal(taken, "wait until it has ended, then give the same command again"))
+        findings += _other_command(row)
         if row.run is not None and row.run.is_alive:
             what = f"Connect and a run on Spark both have it: run {row.run.epoch} is {row.run.words}, by {row.run.host}"
             findings.append(_refusal(what, f"playhead runs stop {row.name} --execute"))
@@ -286,8 +285,7 @@ class _Maker:
         findings = [finding for one in checks.values() for finding in one.findings]
         checked, ready = self._on_spark(row)  # its positions are found by the rules of Spark
         findings += [] if ready is not None else checked
-        if taken := _other_command(row):
-            findings.append(_refusal(taken, "wait until it has ended, then give the same command again"))
+        findings += _other_command(row)
         if row.running is not None and row.running.state is not WantedState.STOPPED and not row.is_placed:
             what = f"Connect has it already: it is {row.in_connect}, and {_whose(row)}"
             hint = f"playhead connectors stop {row.name} --execute, then give the same command again"
@@ -424,27 +422,25 @@ def _with_connect(row: Handover) -> str:
         return "it belongs to Connect already"
     if row.running is None and is_connect:
         return "it belongs to Connect already, which does not have it any more: playhead connectors apply creates it"
+    has_no_run = row.run is None and row.spec.engine is not Engine.SPARK
     if row.running is None:
-        return (
-            ""
-            if row.run is not None or row.spec.engine is Engine.SPARK
-            else "neither engine has it: playhead connectors apply"
-        )
-    if is_connect or (row.run is None and row.spec.engine is not Engine.SPARK):
+        return "neither engine has it: playhead connectors apply" if has_no_run else ""
+    if is_connect or has_no_run:
         return f"it belongs to Connect already, and is stopped there: playhead connectors resume {row.name}"
     return ""
 
 
-def _other_command(row: Handover) -> str:
+def _other_command(row: Handover) -> list[KeyFinding]:
     """Another process, which may live, gives it to Connect now."""
-    run = row.run
+    run, here = row.run, Host.here()
     if run is None or not run.is_half_given:
-        return ""
-    here = Host.here()
-    is_gone = run.host.pid == here.pid or not is_process(run.host.pid)
-    if is_gone if run.host.name == here.name else run.silent_seconds > SILENT_SECONDS:
-        return ""
-    return f"another command is giving it to Connect: {run.host}, since {run.silent_seconds:.0f} s"
+        return []
+    if run.host.name == here.name:
+        may_live = run.host.pid != here.pid and is_process(run.host.pid)
+    else:
+        may_live = run.silent_seconds <= SILENT_SECONDS
+    what = f"another command is giving it to Connect: {run.host}, since {run.silent_seconds:.0f} s"
+    return [_refusal(what, "wait until it has ended, then give the same command again")] if may_live else []
 
 
 def _whose(row: Handover) -> str:
